@@ -1,0 +1,51 @@
+# The course's commands. `make help` lists them; each shows what it runs.
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/ready
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+ARGS   ?=
+PIP_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test test-slow lessons check doctor bench-build screenshots clean
+
+help:  ## list these commands
+	@echo 'Use: make COMMAND [ARGS="more arguments"]'
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+lab: $(READY)  ## open JupyterLab on lesson 00
+	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
+
+test: $(READY)  ## run every test, and compare each lesson's outputs
+	$(PY) -m pytest -n auto --dist loadscope -m "not slow" --durations 5 \
+		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
+
+test-slow: $(READY)  ## run the tests that take minutes
+	$(PY) -m pytest -m slow $(ARGS)
+
+lessons: $(READY)  ## rebuild and execute all lessons
+	$(PY) solutions/build.py $(ARGS)
+
+check: $(READY)  ## say whether the notebooks are in step with their sources
+	$(PY) solutions/build.py --check $(ARGS)
+
+doctor: $(READY)  ## show what this machine can do
+	$(PY) -m lessons_lib.doctor
+
+bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
+	$(PY) tests/bench_build.py $(ARGS)
+
+screenshots: $(READY)  ## take the README's pictures again, in a real browser
+	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)
+
+clean:  ## delete compiled lessons and caches; the environment and your progress stay
+	rm -rf .build .pytest_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@sh lessons_lib/preflight.sh "$(PYTHON)"
+	@echo "Setting up $(VENV), once. Most of the time goes into PyTorch."
+	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[test]'
+	@touch $@

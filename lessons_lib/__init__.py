@@ -1,0 +1,17 @@
+"""The small library that the lessons share: checks, inline C++, drawing. A lesson's own idea is never hidden here."""
+
+import sys
+
+from lessons_lib import isolation
+from lessons_lib.compiler_errors import CompileError
+from lessons_lib.inline import build_cpp, build_library
+from lessons_lib.isolation import run_isolated
+from lessons_lib.verbs import CheckFailed, NotAttempted, check, hint, progress_bar, solution
+
+__all__ = [
+    "CheckFailed", "CompileError", "NotAttempted", "build_cpp", "build_library", "check", "hint", "progress_bar",
+    "run_isolated", "solution",
+]
+
+if "ipykernel" in sys.modules:
+    isolation.warm_up()  # in a notebook a check follows; here, so that the first one does not wait

@@ -1,0 +1,267 @@
+"""What an exercise is, and how an answer is checked against it.
+
+A check runs the answer and the course's own answer on the same cases, smallest first. Where they differ, each known
+mistake runs on those cases too: the one that gives exactly the answer's results is the one that the learner made.
+"""
+
+import importlib
+import inspect
+import re
+import time
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from lessons_lib import isolation
+from lessons_lib.compiler_errors import CompileError
+
+BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
+NARROWING_TIME = 1.0  # seconds spent on telling apart the mistakes that fit a wrong answer
+NOT_ATTEMPTED = "not-attempted"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A known wrong answer.
+
+    `wrong` has the form that `Exercise.observe` takes, so that its results can be compared with the learner's.
+    `edits`: for a C++ answer, the (old, new) replacements that turn our solution's text into this mistake.
+    """
+
+    slug: str
+    message: str
+    wrong: object
+    edits: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise: `observe(subject, case)` gives what the learner's `subject` does on a case, for every subject alike."""
+
+    id: str
+    title: str
+    answer_name: str
+    reference: object
+    cases: Callable[[], Iterable]
+    observe: Callable[[object, object], object]
+    mistakes: tuple[Mistake, ...]
+    hints: tuple[str, ...]
+    describe: Callable[[object], str] = repr
+    same: Callable[[object, object], bool] = lambda expected, actual: expected == actual
+    language: str = "python"
+    prepare: Callable[[object], object] = lambda answer: answer
+    points: int = 1
+    time_limit: float = 5.0
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """`mistake` is None when passed, a slug from the exercise's bank, "not-attempted", or a general outcome:
+    "wrong" (no known mistake explains it), "crashed", "exited", "timed-out", "does-not-compile", "not-an-answer"."""
+
+    exercise: str
+    passed: bool
+    mistake: str | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first case on which the answer differs from ours, both results as text, and the mistakes that explain it."""
+
+    case: int
+    expected: str
+    actual: str
+    suspects: tuple[str, ...] = ()
+
+
+class Text(str):
+    """A result in words, shown to the learner without quotes."""
+
+    def __repr__(self):
+        return str(self)
+
+
+class Raised(Text):
+    """The result of a call that raised: "OutOfBlocksError: all 4 blocks are in use"."""
+
+
+CRASH = Raised("the process crashed")
+HANG = Raised("no answer within the time limit")
+
+
+class NoEnd(BaseException):
+    """Raised by the model of a mistake where the mistake itself would run for ever."""
+
+
+class Crash(BaseException):
+    """Raised by the model of a mistake where the mistake itself would bring its process down."""
+
+
+def find(exercise_id: str) -> Exercise:
+    """The exercise with this id. Raises KeyError, naming the ids that exist in its lesson."""
+    known = exercises_of(exercise_id) if re.fullmatch(r"\d+\.\d+", str(exercise_id)) else ()
+    for exercise in known:
+        if exercise.id == exercise_id:
+            return exercise
+    ids = ", ".join(exercise.id for exercise in known) or "of the form '1.2'"
+    raise KeyError(f"There is no exercise {exercise_id!r}; the ids here are {ids}.")
+
+
+def exercises_of(lesson: str) -> tuple[Exercise, ...]:
+    """The exercises of a lesson, named by its number ("01") or by the id of one of its exercises ("1.2")."""
+    number = int(str(lesson).split(".")[0])
+    try:
+        return importlib.import_module(f"solutions.checks.lesson_{number:02d}").EXERCISES
+    except ModuleNotFoundError:
+        return ()
+
+
+def run(exercise_id: str, answer: object) -> CheckResult:
+    """Checks `answer`: a function, a class, or the source text of a C++ exercise. Never raises for a wrong answer."""
+    exercise = find(exercise_id)
+    refused = _refuse(exercise, answer)
+    if refused:
+        return refused
+    try:
+        if exercise.language != "python":
+            # Building has a limit of its own, so that the run's limit can be short.
+            built = isolation.run_isolated(_prepare, exercise_id, answer, time_limit=BUILD_TIME_LIMIT)
+            if built.ending != "returned":
+                return _from_broken_run(exercise, built)
+        outcome = isolation.run_isolated(_examine, exercise_id, answer, time_limit=exercise.time_limit, report=True)
+    except TypeError as error:
+        return CheckResult(exercise_id, False, "not-an-answer", f"{error}\nAn answer may use its arguments and what it "
+                           "imports; it cannot carry the notebook's open files, locks or compiled objects along.")
+    if outcome.ending != "returned":
+        return _from_broken_run(exercise, outcome)
+    return _with_printed(outcome.value, outcome.printed)
+
+
+def _refuse(exercise: Exercise, answer) -> CheckResult | None:
+    """The result for what can be told without running: nothing attempted, or not the kind of thing asked for."""
+    def result(mistake, message):
+        return CheckResult(exercise.id, False, mistake, message)
+
+    if answer is None or answer is Ellipsis:
+        return result(NOT_ATTEMPTED, f"`{exercise.answer_name}` is still {answer!r}. Write it in the cell above.")
+    if exercise.language == "python":
+        if not callable(answer) or isinstance(answer, types.ModuleType):
+            return result("not-an-answer", f"check({exercise.id!r}, …) expects the {_kind(exercise)} "
+                          f"`{exercise.answer_name}`, and got {type(answer).__name__}: {answer!r:.80}")
+        return None
+    if not isinstance(answer, str):
+        return result("not-an-answer", f"check({exercise.id!r}, …) expects C++ source text, the string "
+                      f"`{exercise.answer_name}`, and got {type(answer).__name__}: {answer!r:.80}")
+    for number, line in enumerate(answer.split("\n"), 1):
+        if f"Exercise {exercise.id}" in line and re.match(r"\s*(throw|#error)", line) or "raise NotImplementedError" in line:
+            return result(NOT_ATTEMPTED, f"Line {number} of `{exercise.answer_name}` is still the stub: {line.strip()}")
+    return None
+
+
+def _kind(exercise: Exercise) -> str:
+    return "class" if inspect.isclass(exercise.reference) else "function"
+
+
+def _prepare(exercise_id: str, answer):
+    find(exercise_id).prepare(answer)
+
+
+def _examine(exercise_id: str, answer, report) -> CheckResult:
+    """Runs in the isolated process: `report` tells the parent the case at hand, in case it is the last."""
+    exercise = find(exercise_id)
+    subject = exercise.prepare(answer)
+    cases = enumerate(exercise.cases())
+    seen, failure = [], None
+    for number, case in cases:
+        report(number)
+        expected, actual = _attempt(exercise, exercise.reference, case), _attempt(exercise, subject, case)
+        if isinstance(actual, Raised) and actual.startswith("NotImplementedError"):
+            return CheckResult(exercise_id, False, NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the stub.")
+        seen.append((case, actual))
+        if not exercise.same(expected, actual):
+            failure = Failure(number, _show(expected), _show(actual), _suspects(exercise, exercise.mistakes, seen))
+            break
+    deadline = time.monotonic() + NARROWING_TIME
+    for _, case in cases:
+        report(failure)
+        if not failure.suspects or time.monotonic() > deadline:
+            break
+        remaining = [mistake for mistake in exercise.mistakes if mistake.slug in failure.suspects]
+        seen = [(case, _attempt(exercise, subject, case))]
+        failure = replace(failure, suspects=_suspects(exercise, remaining, seen))
+    return _verdict(exercise, failure)
+
+
+def _suspects(exercise: Exercise, mistakes: Iterable[Mistake], seen) -> tuple[str, ...]:
+    """The slugs of those `mistakes` that give the answer's own result on every (case, result) in `seen`."""
+    return tuple(mistake.slug for mistake in mistakes
+                 if all(exercise.same(_attempt(exercise, mistake.wrong, case), actual) for case, actual in seen))
+
+
+def _attempt(exercise: Exercise, subject, case):
+    """What `subject` does on `case`; an exception is a result like any other."""
+    try:
+        return exercise.observe(subject, case)
+    except NoEnd:
+        return HANG
+    except Crash:
+        return CRASH
+    except Exception as error:
+        return Raised(f"{type(error).__name__}: {error}".rstrip(": "))
+
+
+def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
+    if failure is None:
+        return CheckResult(exercise.id, True, None, "")
+    case = next(case for number, case in enumerate(exercise.cases()) if number == failure.case)
+    smallest = f"Smallest case that shows it: {exercise.describe(case)}\n" \
+               f"  expected: {failure.expected}\n  got:      {failure.actual}"
+    if failure.suspects:
+        mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == failure.suspects[0])
+        return CheckResult(exercise.id, False, mistake.slug, f"{mistake.message}\n{smallest}")
+    return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{smallest}")
+
+
+def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
+    """The verdict on an answer whose process did not come back."""
+    if isinstance(outcome.error, CompileError):
+        return CheckResult(exercise.id, False, "does-not-compile", f"It does not compile.\n{outcome.error}")
+    if outcome.ending == "raised":
+        return _with_printed(CheckResult(exercise.id, False, "wrong", f"It raised while it was loaded: "
+                             f"{type(outcome.error).__name__}: {outcome.error}"), outcome.printed)
+    general, words, result = {
+        "crashed": ("crashed", f"Your code crashed its process ({outcome.detail}).", CRASH),
+        "exited": ("exited", f"Your code ended its process ({outcome.detail}). An answer returns; it does not exit.",
+                   Raised(f"the process ended, {outcome.detail}")),
+        "timed out": ("timed-out", f"Your code did not come to an end within {outcome.detail}.", HANG),
+    }[outcome.ending]
+    failure = outcome.last_report
+    if isinstance(failure, int):
+        failure = _fatal(exercise, failure, result)
+    if failure is None:
+        return _with_printed(CheckResult(exercise.id, False, general, words), outcome.printed)
+    verdict = _verdict(exercise, failure)
+    if verdict.mistake == "wrong":
+        verdict = CheckResult(exercise.id, False, general, verdict.message.replace("The result is not right.", words))
+    return _with_printed(verdict, outcome.printed)
+
+
+def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
+    """The failure of an answer that did not survive case `number`: until there its results were ours."""
+    cases = [case for index, case in enumerate(exercise.cases()) if index <= number]
+    expected = [_attempt(exercise, exercise.reference, case) for case in cases]
+    seen = list(zip(cases, [*expected[:-1], result], strict=True))
+    return Failure(number, _show(expected[-1]), _show(result), _suspects(exercise, exercise.mistakes, seen))
+
+
+def _show(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 300 else text[:297] + "…"
+
+
+def _with_printed(result: CheckResult, printed: str) -> CheckResult:
+    if result.passed or not printed.strip():
+        return result
+    return CheckResult(result.exercise, False, result.mistake,
+                       f"{result.message}\nYour code printed:\n{printed.rstrip()[:1_000]}")

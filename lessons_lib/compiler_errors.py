@@ -1,0 +1,83 @@
+"""Turns a compiler's pages of output into the one error that matters, at the learner's own line."""
+
+import re
+from dataclasses import dataclass
+
+# GCC and Clang: `file:line:column: error: text`. nvcc: `file(line): error: text`.
+_GCC_LINE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+):\s*(?P<text>.*)$")
+_NVCC_LINE = re.compile(r"^(?P<file>[^(\n]+)\((?P<line>\d+)\):\s*(?P<text>.*)$")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place that the compiler names: source name, line from 1, column from 1 (0: none given), and its words."""
+
+    source: str
+    line: int
+    column: int
+    text: str
+
+    @property
+    def is_error(self) -> bool:
+        return re.match(r"(fatal )?error\b", self.text) is not None
+
+
+class CompileError(Exception):
+    """The C++ or CUDA compiler refused a source.
+
+    Attributes: `source` (its name), `line` (from 1, or None), `reason` (the compiler's words), `output` (all it said).
+    """
+
+    def __init__(self, message, source=None, line=None, reason="", output=""):
+        super().__init__(message)
+        self.source, self.line, self.reason, self.output = source, line, reason, output
+
+    def __reduce__(self):
+        return type(self), (str(self), self.source, self.line, self.reason, self.output)
+
+    def _render_traceback_(self):
+        return [f"CompileError: {self}"]
+
+
+def explain(output: str, sources: dict[str, str]) -> CompileError:
+    """The first error of a compiler's `output` that lies in one of `sources` (name to text), as an exception to raise."""
+    places = [place for line in output.splitlines() if (place := _parse(line))]
+    first_error = next((place for place in places if place.is_error), None)
+    if first_error is None:
+        return CompileError(f"The compiler failed:\n{_last_lines(output)}", output=output)
+
+    reason = re.sub(r"^(fatal )?error:?\s*", "", first_error.text)
+    where = first_error if first_error.source in sources else _caller(places, sources)
+    if where is None:
+        return CompileError(f"{first_error.source}:{first_error.line}: {reason}", reason=reason, output=output)
+    message = f"{where.source}, line {where.line}: {reason}{_excerpt(sources[where.source], where)}"
+    return CompileError(message, where.source, where.line, reason, output)
+
+
+def _parse(line: str) -> Location | None:
+    if match := _GCC_LINE.match(line):
+        return Location(match["file"], int(match["line"]), int(match["column"]), match["text"])
+    if match := _NVCC_LINE.match(line):
+        return Location(match["file"], int(match["line"]), 0, match["text"])
+    return None
+
+
+def _caller(places, sources) -> Location | None:
+    """An error inside a system header is caused by a line of ours, which the compiler names around it."""
+    ours = [place for place in places if place.source in sources]
+    required = [place for place in ours if "required" in place.text or "instantiation" in place.text]
+    return (required or ours or [None])[0]
+
+
+def _excerpt(text: str, where: Location) -> str:
+    lines = text.split("\n")
+    if not 1 <= where.line <= len(lines):
+        return ""
+    line = lines[where.line - 1].replace("\t", " ")
+    caret = f"\n    {' ' * (where.column - 1)}^" if 0 < where.column <= len(line) + 1 else ""
+    return f"\n    {line}{caret}"
+
+
+def _last_lines(output: str, count: int = 6) -> str:
+    kept = [line for line in output.strip().splitlines() if not line.startswith(("ninja: ", "["))]
+    return "\n".join("    " + line[:200] for line in kept[-count:])

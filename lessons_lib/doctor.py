@@ -1,0 +1,137 @@
+"""Shows what this machine can do: `python -m lessons_lib.doctor`, and the first cell of lesson 00."""
+
+import html
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part of the machine: what was found ("" if nothing), whether the lessons need it, what its absence costs."""
+
+    name: str
+    found: str
+    needed: bool
+    without_it: str
+    remedy: str
+
+    @property
+    def mark(self) -> str:
+        return "✓" if self.found else "✗" if self.needed else "–"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings. `ready`: whether everything that the lessons need is there."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ready(self) -> bool:
+        return all(finding.found or not finding.needed for finding in self.findings)
+
+    def __repr__(self):
+        lines = []
+        for finding in self.findings:
+            lines.append(f"{finding.mark} {finding.name:15} {finding.found or 'not found'}")
+            if not finding.found:
+                lines += [f"    without it: {finding.without_it}", f"    to get it:  {finding.remedy}"]
+        return "\n".join([*lines, self.summary])
+
+    def _repr_html_(self):
+        rows = "".join(
+            f"<tr><td>{finding.mark}</td><td><b>{html.escape(finding.name)}</b></td>"
+            f"<td style='text-align:left'>{_words(finding)}</td></tr>" for finding in self.findings)
+        return f"<table><tbody>{rows}</tbody></table><p>{html.escape(self.summary)}</p>"
+
+    @property
+    def summary(self) -> str:
+        if self.ready:
+            return "Ready: everything that the lessons need is here."
+        return "Not ready: the rows marked ✗ say what to install."
+
+
+def doctor() -> Report:
+    """Looks at this machine; changes nothing."""
+    return Report((
+        Finding("Python", _python(), True, "nothing runs", "Python 3.11 or newer, then make lab"),
+        Finding("PyTorch", _version("torch"), True, "nothing runs", "make lab"),
+        Finding("C++ compiler", _first_line(os.environ.get("CXX", "c++"), "--version"), True,
+                "lesson 01 cannot compile its C++", "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)"),
+        Finding("Python headers", _headers(), True, "C++ cannot be made into a Python module",
+                "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel)"),
+        Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", "make lab"),
+        Finding("nvcc", _nvcc(), False, "nothing so far: lessons 00 and 01 use no CUDA",
+                "NVIDIA's CUDA toolkit, or conda env create -f environment.yml"),
+        Finding("GPU", _gpu(), False, "nothing so far: lessons 00 and 01 use no GPU",
+                "a machine with an NVIDIA GPU and its driver"),
+    ))
+
+
+def _python() -> str:
+    return platform.python_version() if sys.version_info >= (3, 11) else ""
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _first_line(*command: str) -> str:
+    """The first line that a command prints, or "" where it is missing or fails."""
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return result.stdout.strip().split("\n")[0] if result.returncode == 0 else ""
+
+
+def _headers() -> str:
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return str(header) if header.is_file() else ""
+
+
+def _ninja() -> str:
+    beside_python = Path(sys.executable).with_name("ninja")
+    return _first_line(str(beside_python) if beside_python.is_file() else shutil.which("ninja") or "ninja", "--version")
+
+
+def _nvcc() -> str:
+    try:
+        lines = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, timeout=20).stdout.split("\n")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return next((line.strip() for line in lines if "release" in line), "")
+
+
+def _gpu() -> str:
+    try:
+        import torch
+    except ImportError:
+        return ""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+
+
+def _words(finding: Finding) -> str:
+    if finding.found:
+        return html.escape(finding.found)
+    return f"not found. Without it: {html.escape(finding.without_it)}.<br>To get it: {html.escape(finding.remedy)}."
+
+
+def main() -> int:
+    report = doctor()
+    print(report)
+    return 0 if report.ready else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""How the lessons draw: one look for blocks and pools, and pictures with a text for those who cannot see them."""
+
+import base64
+import html
+import io
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
+
+# Okabe and Ito's colours, which stay apart in every common form of colour blindness.
+FREE = "#ffffff"
+USED = "#56b4e9"
+SHARED = "#e69f00"
+WASTED = "#bbbbbb"
+EDGE = "#333333"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG with its text. JupyterLab drops the text of a plain image output, so this is HTML."""
+
+    png: bytes
+    alt: str
+
+    def _repr_html_(self):
+        data = base64.b64encode(self.png).decode()
+        return f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}" style="max-width:100%">'
+
+    def __repr__(self):
+        return f"Picture: {self.alt}"
+
+
+def show(figure, alt: str) -> Picture:
+    """The figure as a picture; `alt` says what it shows, for those who cannot see it. Give it as a cell's last line.
+
+    Raises ValueError when `alt` is empty.
+    """
+    if not alt.strip():
+        raise ValueError("alt is empty; say in a sentence what the picture shows.")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100, bbox_inches="tight", facecolor="white")
+    plt.close(figure)
+    return Picture(buffer.getvalue(), alt)
+
+
+def draw_pool(ref_counts: list[int], title: str, axes, texts: list[str] | None = None) -> None:
+    """One row of squares, a block each: its id or its text inside, how many sequences use it below; white is free."""
+    for block_id, count in enumerate(ref_counts):
+        inside = str(block_id) if texts is None else texts[block_id]
+        draw_block(axes, block_id, 0, inside, pool_colour(count), below=f"×{count}" if count else "free")
+    axes.set_title(title, loc="left", fontsize=10)
+    _frame(axes, len(ref_counts))
+
+
+def draw_block(axes, x: float, y: float, text: str, colour: str, width: float = 1.0, below: str = "") -> None:
+    """A rectangle of height 1 with its lower left corner at (x, y)."""
+    axes.add_patch(Rectangle((x, y), width, 1, facecolor=colour, edgecolor=EDGE))
+    axes.text(x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=10, color="black")
+    if below:
+        axes.text(x + width / 2, y - 0.12, below, ha="center", va="top", fontsize=8, color="black")
+
+
+def pool_colour(count: int) -> str:
+    """White for a free block, blue for one sequence, orange for more."""
+    return FREE if count == 0 else USED if count == 1 else SHARED
+
+
+def pool_steps(steps: list[tuple]):
+    """A figure with one row for each step: what was done, the reference counts after it, and, if given, block texts."""
+    width = min(9.0, 0.4 + 0.62 * len(steps[0][1]))
+    figure, rows = plt.subplots(len(steps), 1, figsize=(max(width, 5.5), 1.15 * len(steps)), squeeze=False,
+                                layout="constrained")
+    for axes, (title, ref_counts, *texts) in zip(rows[:, 0], steps, strict=True):
+        draw_pool(ref_counts, title, axes, *texts)
+    return figure
+
+
+def pool_text(ref_counts: list[int]) -> str:
+    """The pool in one line of text: `[0 ×2] [1 free]`."""
+    return " ".join(f"[{block_id} {f'×{count}' if count else 'free'}]" for block_id, count in enumerate(ref_counts))
+
+
+def _frame(axes, width: float) -> None:
+    axes.set_xlim(-0.1, width + 0.1)
+    axes.set_ylim(-0.5, 1.05)
+    axes.set_aspect("equal", anchor="W")
+    axes.axis("off")

@@ -1,0 +1,158 @@
+"""Builds C++ from a notebook: a thin wrapper over PyTorch's `load_inline`.
+
+What it adds: no implicit headers (seconds instead of half a minute), one folder for each source text, errors at the
+learner's own line, and builds that an interruption, a failure or a stale lock cannot spoil.
+"""
+
+import ctypes
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from lessons_lib.compiler_errors import CompileError, explain
+from lessons_lib.paths import KERNELS, build_folder
+
+_loaded: dict[Path, object] = {}
+
+
+def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson") -> ModuleType:
+    """Compiles C++ that defines a pybind11 module and imports it.
+
+    `sources`: C++ texts, compiled as one file in the given order; the last one holds
+    `PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)`. The same texts are compiled once only. `names`: what errors call them.
+    Raises TypeError for anything but text, CompileError with the learner's line for code that does not compile.
+    """
+    texts = _check_sources(sources, names)
+    if not any("PYBIND11_MODULE" in text for text in texts.values()):
+        raise CompileError("No source has PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { ... }, so Python "
+                           "could not import the result. Pass the binding as the last argument.")
+    return _load(_compile(texts, name, flags=("-O1",)), _import)
+
+
+def build_library(*sources: str, names: tuple[str, ...] = (), name: str = "library",
+                  flags: tuple[str, ...] = ("-O1",)) -> ctypes.CDLL:
+    """Compiles C++ with `extern "C"` functions, to be called through ctypes: no pybind11, so a second and not ten.
+
+    `sources`: as for `build_cpp`. `names`: what errors call them. `flags`: for the compiler.
+    """
+    return _load(_compile(_check_sources(sources, names), name, flags), ctypes.CDLL)
+
+
+def read_kernel(file_name: str) -> str:
+    """The text of a file under `kernels/`, without the solution markers and the local includes that it needs on disk."""
+    lines = (KERNELS / file_name).read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not re.match(r'\s*(// (BEGIN|END) SOLUTION|#pragma once|#include ")', line))
+
+
+def _check_sources(sources, names=()) -> dict[str, str]:
+    """Name of each text, as errors show it, to the text."""
+    if not sources:
+        raise TypeError("There is nothing to build: pass at least one C++ source text.")
+    for number, source in enumerate(sources, 1):
+        if not isinstance(source, str):
+            raise TypeError(f"C++ is built from text; source {number} is {type(source).__name__}: {source!r:.80}")
+    names = names or ("your code",) if len(sources) == 1 else names or [f"source {n}" for n in range(1, len(sources) + 1)]
+    return dict(zip(names, sources, strict=True))
+
+
+def _compile(sources: dict[str, str], name: str, flags) -> Path:
+    """The shared library of `sources`, compiled unless a finished build of the same text is there."""
+    text = "".join(f'#line 1 "{source}"\n{body}\n' for source, body in sources.items())
+    module = f"{name}_{_fingerprint(list(sources.values()), flags)}"
+    folder = build_folder() / module
+    finished = folder / "finished"
+    if not finished.exists():
+        with _only_builder(folder):
+            if not finished.exists():
+                # What is here came from a build that failed or was killed, its lock included.
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                _run_load_inline(module, text, folder, flags, sources)
+                finished.touch()
+    return folder / f"{module}.so"
+
+
+def _fingerprint(texts: list[str], flags) -> str:
+    """Sixteen characters that change with the code, the flags, PyTorch, Python, the processor or the compiler."""
+    import torch
+
+    lines = [line for text in texts for line in text.split("\n") if line.strip() and not line.lstrip().startswith("//")]
+    machine = (torch.__version__, sys.implementation.cache_tag, platform.machine(), os.environ.get("CXX", ""))
+    return hashlib.sha256(repr((lines, flags, machine)).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _only_builder(folder: Path):
+    """Holds the build of `folder` against other processes; the kernel drops the lock when its owner dies."""
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run_load_inline(module, text, folder, flags, sources):
+    from torch.utils import cpp_extension
+
+    _require_tools()
+    os.environ["LC_ALL"] = "C"  # compilers translate their messages; ours to parse are in English
+    # PyTorch remembers a name that it built in this process, even when that build failed; ours starts from nothing.
+    cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(module, None)
+    try:
+        # is_python_module=False loads the library without importing it: the import is ours, once, below.
+        cpp_extension.load_inline(module, cpp_sources=text, extra_cflags=[*flags], build_directory=str(folder),
+                                  no_implicit_headers=True, is_python_module=False)
+    except RuntimeError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise explain(str(error), sources) from None
+    except (ImportError, OSError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise _explain_load(error) from None
+
+
+def _require_tools():
+    """Puts the environment's own ninja on the PATH, and says what to install where the compiler is missing."""
+    tools = str(Path(sys.executable).parent)
+    if tools not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = tools + os.pathsep + os.environ.get("PATH", "")
+    compiler = os.environ.get("CXX", "c++")
+    for tool, remedy in ((compiler, "sudo apt-get install g++"), ("ninja", "make lab, which installs it")):
+        if shutil.which(tool) is None:
+            raise CompileError(f"`{tool}` is not installed, so C++ cannot be built here. To get it: {remedy}")
+
+
+def _explain_load(error: Exception) -> CompileError:
+    """A library that compiled but does not load: nearly always a function that is declared and never defined."""
+    reason = str(error.__cause__ or error)  # PyTorch's own words hide the loader's
+    match = re.search(r"undefined symbol: (\w+)", reason)
+    if not match:
+        return CompileError(f"The code compiled but cannot be loaded: {reason}")
+    symbol = match[1]
+    if shutil.which("c++filt"):
+        symbol = subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip() or symbol
+    return CompileError(f"`{symbol}` is declared but never defined.", reason=f"undefined symbol {symbol}")
+
+
+def _load(library: Path, loader):
+    if library not in _loaded:
+        try:
+            _loaded[library] = loader(library)
+        except (ImportError, OSError) as error:
+            shutil.rmtree(library.parent, ignore_errors=True)
+            raise _explain_load(error) from None
+    return _loaded[library]
+
+
+def _import(library: Path) -> ModuleType:
+    """The Python module in `library`, as an object of its own: it does not enter `sys.modules`."""
+    spec = importlib.util.spec_from_file_location(library.stem, library)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,49 @@
+"""Remembers, on this machine only, which exercises are done and which mistakes were met."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from lessons_lib.paths import SOLUTIONS, progress_folder
+
+
+_in_solutions: dict[str, dict] = {}  # a solution notebook's own record, which ends with its kernel
+
+
+def load() -> dict[str, dict]:
+    """Exercise id to `{"passed": bool, "mistakes": [slug, ...]}`; empty where nothing was recorded or it cannot be read."""
+    if Path.cwd() == SOLUTIONS:
+        return _in_solutions
+    try:
+        record = json.loads(_file().read_text())
+        return record if isinstance(record, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def remember(exercise: str, passed: bool, mistake: str | None):
+    """Adds one check to the record. A full or read-only disk never breaks a lesson."""
+    record = load()
+    entry = record.setdefault(exercise, {"passed": False, "mistakes": []})
+    entry["passed"] = entry["passed"] or passed
+    if mistake and mistake not in entry["mistakes"]:
+        entry["mistakes"].append(mistake)
+    if record is _in_solutions:
+        return  # that a solution passes is nobody's progress
+    try:
+        _replace(_file(), json.dumps(record, indent=1, sort_keys=True))
+    except OSError:
+        pass
+
+
+def _file() -> Path:
+    return progress_folder() / "progress.json"
+
+
+def _replace(path: Path, text: str):
+    """Writes the whole file or nothing: two notebooks may record at once."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(name, path)

@@ -1,0 +1,89 @@
+"""The verbs that a lesson uses: `check`, `hint`, `solution`, `progress_bar`."""
+
+import json
+
+from lessons_lib import checks, progress
+from lessons_lib.display import Card, show
+from lessons_lib.paths import SOLUTIONS
+
+_hints_shown: dict[str, int] = {}
+
+
+class CheckFailed(Exception):
+    """An answer did not pass. Notebooks show it as one line; headless runs and graders see an error."""
+
+    def __init__(self, result: checks.CheckResult):
+        super().__init__(f"exercise {result.exercise}: {result.mistake}")
+        self.result = result
+
+    def _render_traceback_(self):
+        return [f"{type(self).__name__}: {self}"]
+
+
+class NotAttempted(CheckFailed):
+    """The exercise still holds its stub."""
+
+
+def check(exercise_id: str, answer: object) -> None:
+    """Checks an answer and shows the result.
+
+    `answer` is the learner's function or class, or the source text of a C++ exercise.
+    Raises CheckFailed when it is wrong, NotAttempted when it is still the stub, KeyError for an unknown exercise.
+    """
+    exercise = checks.find(exercise_id)
+    result = checks.run(exercise_id, answer)
+    attempted = result.mistake != checks.NOT_ATTEMPTED
+    if attempted:
+        progress.remember(exercise_id, result.passed, result.mistake)
+    name = f"Exercise {exercise_id}, {exercise.title}"
+    if result.passed:
+        show(Card(f"{name}: passed", tone="passed"))
+    elif attempted:
+        next_step = f'One hint at a time: hint("{exercise_id}")'
+        show(Card(f"{name}: not yet ({result.mistake})", f"{result.message}\n{next_step}", tone="failed"))
+        raise CheckFailed(result)
+    else:
+        show(Card(f"{name}: not attempted yet", result.message))
+        raise NotAttempted(result)
+
+
+def hint(exercise_id: str, number: int | None = None) -> None:
+    """Shows the next hint of an exercise, or hint `number` (from 1)."""
+    exercise = checks.find(exercise_id)
+    count = len(exercise.hints)
+    if number is None:
+        number = _hints_shown[exercise_id] = _hints_shown.get(exercise_id, 0) + 1
+    if not 1 <= number <= count:
+        show(Card(f"Exercise {exercise_id} has {count} hints, and you have seen them.",
+                  f'Our own answer: solution("{exercise_id}")'))
+        return
+    show(Card(f"Hint {number} of {count} for exercise {exercise_id}", exercise.hints[number - 1]))
+
+
+def solution(exercise_id: str) -> None:
+    """Shows the course's own answer to an exercise, one right answer among several."""
+    checks.find(exercise_id)
+    source = _solution_source(exercise_id)
+    if source is None:
+        show(Card(f"No solution for exercise {exercise_id} here", "This copy of the course comes without solutions/."))
+        return
+    code = "\n".join(f"  {line}" for line in source.split("\n") if "SOLUTION" not in line)
+    show(Card(f"One answer to exercise {exercise_id}", code))
+
+
+def _solution_source(exercise_id: str) -> str | None:
+    lesson = int(exercise_id.split(".")[0])
+    for notebook in SOLUTIONS.glob(f"{lesson:02d}_*.ipynb"):
+        for cell in json.loads(notebook.read_text())["cells"]:
+            if cell["metadata"].get("exercise") == exercise_id:
+                return "".join(cell["source"])
+    return None
+
+
+def progress_bar(lesson: str) -> None:
+    """Shows which exercises of a lesson ("01") are passed."""
+    record = progress.load()
+    exercises = checks.exercises_of(lesson)
+    marks = [("■" if record.get(exercise.id, {}).get("passed") else "□") for exercise in exercises]
+    titles = "\n".join(f"{mark} {exercise.id} {exercise.title}" for mark, exercise in zip(marks, exercises, strict=True))
+    show(Card(f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed", titles))

@@ -1,0 +1,193 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 00 · Start here
+#
+# In this course you build PagedAttention: the way of keeping a language model's memory that lets one GPU serve many
+# people at once. You start with a list of free blocks and end with a CUDA kernel.
+#
+# **Here** you see what your machine can do, how an exercise works, and the idea of the whole course in two pictures.
+#
+# **You need** some Python. **It takes** about 15 minutes.
+#
+# Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+try:
+    from lessons_lib import check, draw, hint, progress_bar, solution
+    from lessons_lib.doctor import doctor
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+
+report = doctor()
+assert report.ready, "Something that the lessons need is missing; python -m lessons_lib.doctor says what."
+report
+
+# %% [markdown]
+# A row marked ✗ has to be mended first. A row marked – is good to have, and the row says what it would be used for.
+#
+# ## What has to be remembered
+#
+# A language model writes one token (a word or a part of one) at a time. To choose the next one it looks back at all the
+# tokens before it. For each of them, every layer has computed two vectors for each of its heads: a **key** and a
+# **value**. They do not change any more, so the model keeps them. This is the **KV cache**.
+#
+# How much is that? Take a model of about 8 billion parameters with 36 layers and 8 heads for keys and values. A head's
+# vector has 128 numbers of 2 bytes each.
+
+# %%
+num_layers, num_kv_heads, head_size, bytes_per_number = 36, 8, 128, 2
+bytes_per_token = 2 * num_layers * num_kv_heads * head_size * bytes_per_number  # 2: a key and a value
+print(f"one token: {bytes_per_token // 1024} KiB, 1,024 tokens: {1024 * bytes_per_token // 2**20} MiB")
+
+# %% [markdown]
+# A hundred people with a thousand tokens each need 14 GiB, beside the model itself. Memory decides how many can be
+# served at once.
+#
+# ## What contiguous memory wastes
+#
+# The simplest cache gives each request one piece of memory. Nobody knows how long an answer will be, so the piece has to
+# be as long as the longest answer allowed. Here are five requests with a limit of 512 tokens.
+
+# %%
+import matplotlib.pyplot as plt
+
+limit = 512
+lengths = {"A": 61, "B": 310, "C": 24, "D": 147, "E": 96}
+
+
+def draw_memory(reserved, title):
+    """One bar for each request: what it reserved, and in blue the part that holds tokens."""
+    figure, axes = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
+    axes.barh(list(lengths), [reserved[name] for name in lengths], color=draw.WASTED, hatch="///",
+              edgecolor="white", label="reserved and empty")
+    axes.barh(list(lengths), list(lengths.values()), color=draw.USED, label="holds a token")
+    axes.set(xlim=(0, limit), xlabel="tokens", ylabel="request")
+    axes.invert_yaxis()
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+contiguous = {name: limit for name in lengths}
+useful = sum(lengths.values()) / sum(contiguous.values())
+print(f"{useful:.0%} of the reserved memory holds a token")
+draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars of 512 tokens each, one for each "
+          "request. Only a part of each bar, between 24 and 310 tokens, is in use; the rest is reserved and empty.")
+
+# %% [markdown]
+# Measured on real traffic, systems that worked like this used between 20.4 % and 38.2 % of their cache for tokens
+# (Kwon et al., 2023, section 1). The rest was paid for and empty.
+#
+# ## The idea: blocks
+#
+# An operating system had the same problem with programs, and solved it with pages. Here: cut the memory into **blocks** of
+# the same size, 16 tokens each. A request gets a block when it has tokens to put in, and only then. Its blocks may lie
+# anywhere; a table says where. (Others call a block a page, hence the name.)
+#
+# How many blocks does a request need? That is your first exercise.
+#
+# ### Exercise 0.1: blocks needed
+#
+# Write `blocks_needed`. Replace the line that raises the error, run the cell, then run the check below it.
+
+# %% exercise="0.1"
+def blocks_needed(num_tokens, block_size):
+    """The number of blocks that hold `num_tokens` tokens.
+
+    num_tokens: int, 0 or more. block_size: int, 1 or more: tokens in a block. Returns an int.
+    The last block may be partly full. No tokens need no block.
+    """
+    # BEGIN SOLUTION
+    return (num_tokens + block_size - 1) // block_size
+    # END SOLUTION
+
+
+# %% check="0.1"
+check("0.1", blocks_needed)
+
+# %% [markdown]
+# ## What a check does
+#
+# A check runs your answer on many cases, the empty and the odd ones too. It runs in a process of its own, so even an
+# endless loop does no harm. When the answer is wrong, the check looks for the mistake that explains what it saw, and says
+# which one it is. Try it with an answer that is nearly right:
+
+# %% tags=["raises-exception"]
+def always_one_block_more(num_tokens, block_size):
+    return num_tokens // block_size + 1
+
+
+check("0.1", always_one_block_more)
+
+# %% [markdown]
+# The message names the mistake, and the smallest case that shows it. If you are stuck, ask for a hint. Each call of
+# `hint("0.1")` shows the next one; a number asks for one in particular:
+
+# %%
+hint("0.1", 1)
+
+# %% [markdown]
+# `solution("0.1")` shows our answer. It is one of several right ones, and reading it *after* your own passes is the best
+# time.
+#
+# What you have passed is remembered on your machine, in the folder `.progress`, and is sent nowhere:
+
+# %%
+progress_bar("00")
+
+# %% [markdown]
+# ## What paging saves
+#
+# With your function, the same five requests in blocks of 16 tokens:
+
+# %%
+block_size = 16
+paged = {name: blocks_needed(length, block_size) * block_size for name, length in lengths.items()}
+useful = sum(lengths.values()) / sum(paged.values())
+print(f"{sum(paged.values()) // block_size} blocks; {useful:.0%} of the reserved memory holds a token")
+assert all(paged[name] - lengths[name] < block_size for name in lengths)
+draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for each request, each hardly longer than its "
+          "tokens: less than one block of 16 tokens is empty in each.")
+
+# %% [markdown]
+# Each request now wastes less than one block, however long it grows. The paper measured 96.3 % of the cache in use.
+#
+# Three things have to be built for this, and you will build them:
+#
+# - somebody who hands out blocks and takes them back: lesson 01;
+# - a table that says where each request's blocks are;
+# - attention that reads keys and values through that table.
+#
+# ## Ask yourself
+#
+# <details><summary>A request has 160 tokens in blocks of 16. How much is wasted? And with 161?</summary>
+#
+# Nothing: 160 tokens fill ten blocks exactly. With 161, an eleventh block holds one token and has 15 empty places.
+# </details>
+#
+# <details><summary>Smaller blocks waste less. Why not use blocks of one token?</summary>
+#
+# The table gets an entry for each block, and whoever reads the cache has to follow each entry. With one token a block the
+# table is 16 times as long, and the reads jump about in memory, which is slow. 16 is a common middle.
+# </details>
+#
+# <details><summary>Does paging make the cache of one request smaller?</summary>
+#
+# No. Each token still needs its keys and values, 144 KiB in our example. Paging removes what was reserved and empty, so
+# that more requests fit.
+# </details>
+#
+# ## Sources
+#
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+#   section 1 and figure 2 for the measured waste, section 4 for the idea.
+#
+# **Next:** [01 · The block manager](01_block_manager.ipynb), in C++.

@@ -1,0 +1,529 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 01 · The block manager
+#
+# **You build** the part of PagedAttention that hands out memory: a block manager in C++, compiled from this notebook. It
+# knows which blocks are free, counts who uses each one, refuses every wrong call, and may be used by several threads.
+# With it, two sequences share their blocks until one of them writes.
+#
+# **You need** lesson 00, and a little C++: a class, a `std::vector`, a reference. **It takes** 60 to 90 minutes.
+
+# %%
+try:
+    from lessons_lib import build_cpp, build_library, check, draw, hint, progress_bar, run_isolated, solution
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+
+progress_bar("01")
+
+# %% [markdown]
+# ## The pool
+#
+# The memory for keys and values is allocated once, as a **pool** of blocks of equal size. From then on nobody allocates
+# memory. A sequence asks for a block and is given a number, the **block id**. The number says where in the pool the block
+# is. What is in it is not the manager's business: it only keeps the books.
+#
+# Below is where you will get to: a pool of eight blocks, drawn after three events. White blocks are free. The number below
+# a block says how many sequences use it.
+
+# %%
+draw.show(draw.pool_steps([
+    ("Two sequences have come: one took three blocks, one took two", [1, 1, 1, 1, 1, 0, 0, 0]),
+    ("The first was forked: two sequences now share its three blocks", [2, 2, 2, 1, 1, 0, 0, 0]),
+    ("The second sequence left: its blocks are free again", [2, 2, 2, 0, 0, 0, 0, 0]),
+]), alt="A pool of eight blocks in three rows. First blocks 0 to 4 are used once. Then blocks 0 to 2 are used twice. "
+        "Then blocks 3 and 4 are free again.")
+
+# %% [markdown]
+# ## A free list is a stack
+#
+# The manager has to find a free block at once, however large the pool is. So it keeps the ids of the free blocks in a
+# **stack**: the id that was put on top last is taken first. In Python a list does that:
+
+# %%
+free = [3, 2, 1, 0]  # the top of the stack is at the end
+first, second = free.pop(), free.pop()
+free.append(first)
+print(f"took {first}, then {second}, gave {first} back; the stack is now {free}")
+
+# %% [markdown]
+# Taking and giving back cost the same for ten blocks and for a million. And the block that was used last is used next: it
+# is the one most likely to be in a cache still.
+#
+# ### Exercise 1.1: the free list
+#
+# The same in C++. The source is text in a Python string; you complete the four bodies. The check compiles it, so it takes
+# a second or two.
+
+# %% exercise="1.1"
+free_list = r"""
+// INCLUDE free_list.h
+"""
+
+# %% check="1.1"
+check("1.1", free_list)
+
+# %% [markdown]
+# ## From C++ to Python
+#
+# To call the class from here, Python has to be told about it. That is what a **binding** does, written with pybind11. It
+# names each method once:
+
+# %%
+free_list_binding = r"""
+// INCLUDE free_list_binding.cpp
+"""
+free_ids = build_cpp(free_list, free_list_binding).FreeList(num_blocks=4)
+print("taken:", free_ids.pop(), free_ids.pop(), free_ids.pop())
+free_ids.push(1)
+print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.size())
+
+# %% [markdown]
+# `build_cpp` joins the texts and gives them to PyTorch's own builder:
+#
+# ```python
+# torch.utils.cpp_extension.load_inline(name, cpp_sources=text, no_implicit_headers=True)
+# ```
+#
+# `no_implicit_headers=True` matters. Without it, `load_inline` puts all of PyTorch's headers before your code, and a build
+# takes half a minute instead of a few seconds. `make bench-build` measures both on your machine. The second time the same
+# text is built, it is not compiled at all.
+#
+# Two words in the binding are worth a look. `TORCH_EXTENSION_NAME` is the name that PyTorch chose for the module.
+# `py::module_local()` keeps the class inside this module, so that you can build the cell again after a change without a
+# clash with the previous version.
+#
+# ## Who uses a block?
+#
+# A free list is enough while each block has one user. But sequences share blocks. When two people continue the same text,
+# both start with the same keys and values, and keeping them twice would be a waste.
+#
+# So the manager counts the users of each block, its **reference count**. `allocate()` sets it to 1.
+# `increase_ref_count()` adds a user. `free()` takes one away, and only the last one returns the block to the free list.
+#
+# ## Wrong calls
+#
+# A mistake in these books is found late: two sequences write over each other, and the model talks nonsense. So every wrong
+# call is refused at once, and **a call that fails leaves everything as it was**. Each kind of mistake has an error of its
+# own, which names the number that was wrong:
+#
+# | error | when |
+# |---|---|
+# | `PoolSizeError(num_blocks)` | the pool would have no blocks |
+# | `OutOfBlocksError(num_blocks)` | `allocate()`, and every one of the pool's `num_blocks` blocks is in use |
+# | `BlockIndexError(block_id)` | there is no block of that id |
+# | `DoubleFreeError(block_id)` | `free()` of a block that is free |
+# | `BlockNotAllocatedError(block_id)` | `increase_ref_count()` of a block that is free |
+#
+# They are written for you:
+
+# %%
+errors = r"""
+// INCLUDE block_errors.h
+"""
+
+# %% [markdown]
+# ### Exercise 1.2: reference counts and errors
+#
+# Write the manager. The constructor is given and shows how an error is thrown. Your `FreeList` is at hand as `free_list_`.
+# `get_ref_count()` of a free block is 0.
+
+# %% exercise="1.2"
+block_manager = r"""
+// INCLUDE block_manager.h
+"""
+
+# %% check="1.2"
+check("1.2", block_manager)
+
+# %% [markdown]
+# The check did something that a test by hand cannot: it made *every* sequence of up to four calls on small pools, and
+# compared each result with what the table above promises.
+#
+# ## Two threads at once
+#
+# A server has several threads. Suppose two of them call `allocate()` at the same moment:
+#
+# | thread 1 | thread 2 | free list |
+# |---|---|---|
+# | reads the top: block 5 | | 7, 6, 5 |
+# | | reads the top: block 5 | 7, 6, 5 |
+# | removes the top | | 7, 6 |
+# | | removes the top | 7 |
+#
+# Both got block 5, and block 6 is lost. Nothing crashed. The two sequences will write over each other, and the log will
+# say nothing. Such a **race** may happen once in a million calls.
+#
+# To see it at once, we help it along. Here is a `FreeList` that sleeps for a moment in the middle of each change, so that
+# another thread can come between. And here is a test with several threads, each of which takes a block, keeps it for a
+# moment and gives it back:
+
+# %%
+slow_free_list = r"""
+// INCLUDE slow_free_list.h
+"""
+
+# %%
+stress = r"""
+// INCLUDE block_manager_stress.cpp
+"""
+
+# %% [markdown]
+# (These are C++ threads. Python's own threads would not show it: the interpreter lets only one of them into your code at
+# a time.)
+#
+# A broken manager may do worse than count wrong: it may crash or never come back. So the test runs in a process of its
+# own, as the checks do. `run_isolated` says how it ended.
+
+# %%
+def stress_test(manager_source):
+    library = build_library(errors, slow_free_list, manager_source, stress, flags=("-O1", "-pthread"))
+    return library.stress(4, 200)
+
+
+def holds(manager_source):
+    outcome = run_isolated(stress_test, manager_source, time_limit=60)
+    return outcome.ending == "returned" and outcome.value == 0
+
+
+survives = holds(block_manager)
+print("without a mutex the manager", "holds" if survives else "breaks")
+assert not survives
+
+# %% [markdown]
+# ### Exercise 1.3: thread safety
+#
+# A **mutex** is a door with one key. Who holds the key works inside; the others wait. `std::lock_guard` takes the key and
+# gives it back at the end of its block, also when an error leaves it early.
+#
+# Copy your bodies from exercise 1.2, and make every public method safe.
+
+# %% exercise="1.3"
+safe_block_manager = r"""
+// INCLUDE block_manager.h
+"""
+
+# %% check="1.3"
+check("1.3", safe_block_manager)
+
+# %% [markdown]
+# Waiting for a race is a poor test: it may not come. The check does something surer. It holds your mutex itself, calls
+# each method from another thread, and looks who waits. Then it lets two threads wait at the door for the same last block,
+# and opens. Only at the end does it try the stress test, as you can:
+
+# %%
+survives = holds(safe_block_manager)
+print("with a mutex it", "holds" if survives else "breaks")
+assert survives
+
+# %% [markdown]
+# ## Errors that Python understands
+#
+# A C++ error that leaves the module has to become a Python exception. pybind11 translates the standard ones:
+# `std::out_of_range` becomes `IndexError`, `std::runtime_error` becomes `RuntimeError`. That is too coarse. A scheduler
+# wants to catch a full pool and wait, and not to catch a double free, which is a bug.
+#
+# ### Exercise 1.4: errors reach Python
+#
+# Give each error a Python class of its own, with the same name as in C++, derived from the type that a Python programmer
+# would expect:
+#
+# | error | Python base | its name in C++ |
+# |---|---|---|
+# | `PoolSizeError` | `ValueError` | `PyExc_ValueError` |
+# | `OutOfBlocksError` | `MemoryError` | `PyExc_MemoryError` |
+# | `BlockIndexError` | `IndexError` | `PyExc_IndexError` |
+# | `DoubleFreeError` | `RuntimeError` | `PyExc_RuntimeError` |
+# | `BlockNotAllocatedError` | `RuntimeError` | `PyExc_RuntimeError` |
+#
+# One line does it for one error:
+# `py::register_local_exception<CppType>(module, "PythonName", base);`
+
+# %% exercise="1.4"
+binding = r"""
+// INCLUDE block_manager_binding.cpp
+"""
+
+# %% check="1.4"
+check("1.4", binding)
+
+# %% [markdown]
+# Now the manager is a Python class, and every wrong call is answered. Read the messages: would you know what to do?
+
+# %%
+module = build_cpp(errors, free_list, safe_block_manager, binding)
+manager = module.BlockManager(num_blocks=2)
+a, b = manager.allocate(), manager.allocate()
+manager.free(b)
+wrong_calls = {
+    "BlockManager(0)": lambda: module.BlockManager(0),
+    "free(1) again": lambda: manager.free(1),
+    "increase_ref_count(1)": lambda: manager.increase_ref_count(1),
+    "get_ref_count(2)": lambda: manager.get_ref_count(2),
+    "allocate() twice": lambda: [manager.allocate(), manager.allocate()],
+}
+for call, make in wrong_calls.items():
+    try:
+        make()
+    except Exception as error:
+        print(f"{call:23}{type(error).__name__} (a {type(error).__base__.__name__}): {error}")
+
+# %% [markdown]
+# A wrong *type* needs no line of yours. pybind11 knows that `block_id` is an `int`, and answers `manager.free("one")` with
+# a `TypeError` that shows the value.
+#
+# ## Watch it work
+#
+# A pool of eight blocks as sequences come, fork and go. This is your code:
+
+# %%
+manager = module.BlockManager(num_blocks=8)
+steps = []
+
+
+def note(what):
+    steps.append((what, [manager.get_ref_count(block_id) for block_id in range(8)]))
+
+
+first = [manager.allocate() for _ in range(3)]
+second = [manager.allocate() for _ in range(2)]
+note(f"Two sequences: {first} and {second}")
+for block in first:
+    manager.increase_ref_count(block)
+note("The first is forked: each of its blocks has two users")
+for block in second:
+    manager.free(block)
+note("The second leaves: its blocks are free")
+third = [manager.allocate() for _ in range(4)]
+note(f"A third one comes and gets {third}: the last block freed is the first one used")
+for block in [*first, *first, *third]:
+    manager.free(block)
+note("All have left: the pool is as it was")
+assert manager.get_num_free_blocks() == 8
+draw.show(draw.pool_steps(steps), alt="A pool of eight blocks in five rows, one after each step: five blocks in use, "
+          "three of them shared, two freed, four taken by a third sequence, and at the end all free.")
+
+# %% [markdown]
+# ## What a call costs
+#
+# Was C++ worth it? Measure. Here is the same manager in Python, as short as it can be, and three ways to allocate a block
+# and free it again: Python calling Python, Python calling your C++, and C++ calling your C++.
+
+# %%
+class SmallestManager:
+    def __init__(self, num_blocks):
+        self.free_blocks, self.ref_counts = list(range(num_blocks))[::-1], [0] * num_blocks
+
+    def allocate(self):
+        block_id = self.free_blocks.pop()
+        self.ref_counts[block_id] = 1
+        return block_id
+
+    def free(self, block_id):
+        self.ref_counts[block_id] -= 1
+        if self.ref_counts[block_id] == 0:
+            self.free_blocks.append(block_id)
+
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+import time
+import timeit
+
+rounds = 100_000
+costs = {}
+for name, pool in {"Python calls Python": SmallestManager(8), "Python calls C++": module.BlockManager(8)}.items():
+    costs[name] = min(timeit.repeat(lambda: pool.free(pool.allocate()), number=rounds, repeat=3)) / rounds
+
+loop = r"""
+extern "C" void allocate_and_free(int rounds) {
+  BlockManager manager(8);
+  for (int round = 0; round < rounds; ++round) manager.free(manager.allocate());
+}
+"""
+library = build_library(errors, free_list, safe_block_manager, loop)
+started = time.perf_counter()
+library.allocate_and_free(10 * rounds)
+costs["C++ calls C++"] = (time.perf_counter() - started) / (10 * rounds)
+for name, seconds in costs.items():
+    print(f"{name:20} {seconds * 1e9:6.0f} ns for allocate() and free()")
+assert costs["C++ calls C++"] < costs["Python calls C++"]
+
+# %% [markdown]
+# Your numbers differ from ours, and the pattern is the same on most machines. Seen from Python, C++ is hardly faster: the
+# time goes into crossing the border between the two languages, twice for each pair. Within C++ the pair takes a small part
+# of that, mutex and all.
+#
+# So the language matters where the caller is C++ too, or where one call does a lot of work. And the lock matters where
+# Python's own is not held: between C++ threads, and in Python builds without a global lock.
+#
+# ## Sharing: fork
+#
+# Now the manager goes to work. A sequence is a list of block ids, in the order of its tokens. To **fork** it is to start a
+# second sequence that has the same tokens so far: for a second answer to the same question, or for a beam search. No key
+# or value is copied.
+#
+# ### Exercise 1.5: fork a sequence
+
+# %% exercise="1.5"
+def fork(manager, blocks):
+    """Starts a second sequence that shares every block of the first.
+
+    manager: a BlockManager. blocks: list of int, the first sequence's block ids, not changed.
+    Returns a list of int: the second sequence's own list, with the same ids. Each block has one user more.
+    """
+    # BEGIN SOLUTION
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+    return list(blocks)
+    # END SOLUTION
+
+
+# %% check="1.5"
+check("1.5", fork)
+
+# %% [markdown]
+# ## Sharing, until somebody writes: copy on write
+#
+# The two sequences go on differently. Their next tokens belong into the last block, which they share: whoever writes there
+# changes the other's text as well. So the writer first makes a copy of that block for itself. This is **copy on write**.
+# It copies one block at most, and only when it must:
+#
+# - A block with one user is written in place.
+# - A block with more users is copied: take a new block, copy the contents, let go of the old block, and put the new id
+#   into the sequence's list. Then write.
+#
+# If there is no block for the copy, `allocate()` raises `OutOfBlocksError`. Then nothing may have changed.
+#
+# ### Exercise 1.6: copy on write
+#
+# To keep it visible, the pool here holds one number for each token instead of keys and values.
+
+# %% exercise="1.6"
+def write(manager, pool, blocks, position, value):
+    """Writes one token of a sequence, and copies its block first if another sequence uses it too.
+
+    manager: a BlockManager. pool: int64 tensor (num_blocks, block_size), changed in place.
+    blocks: list of int, the sequence's block ids; the entry of a copied block is replaced.
+    position: int, the token's place in the sequence, from 0. value: int.
+    Raises the manager's OutOfBlocksError, with nothing changed, when a copy is needed and no block is free.
+    """
+    # BEGIN SOLUTION
+    index, offset = divmod(position, pool.shape[1])
+    block_id = blocks[index]
+    if manager.get_ref_count(block_id) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[block_id]
+        manager.free(block_id)
+        blocks[index] = block_id = copy_id
+    pool[block_id, offset] = value
+    # END SOLUTION
+
+
+# %% check="1.6"
+check("1.6", write)
+
+# %% [markdown]
+# ## All of it together
+#
+# Two people ask a model to go on from the same words. Blocks hold four letters each, so that you can read them.
+
+# %%
+import torch
+
+manager = module.BlockManager(num_blocks=6)
+pool = torch.full((6, 4), ord(" "))
+steps = []
+
+
+def note(what):
+    contents = ["".join(map(chr, row)).replace(" ", "·") for row in pool.tolist()]
+    steps.append((what, [manager.get_ref_count(block_id) for block_id in range(6)], contents))
+
+
+def write_text(blocks, start, text):
+    for position, letter in enumerate(text, start):
+        if position // 4 == len(blocks):
+            blocks.append(manager.allocate())
+        write(manager, pool, blocks, position, ord(letter))
+
+
+ours = []
+write_text(ours, 0, "the cat sa")
+note(f"“the cat sa” in blocks {ours}")
+theirs = fork(manager, ours)
+note("forked: three blocks, two sequences, nothing copied")
+write_text(ours, 10, "t")
+note(f"ours goes on with “t”: the shared last block is copied, ours is {ours}")
+write_text(theirs, 10, "ng")
+note(f"theirs goes on with “ng”: its block has one user now, theirs is {theirs}")
+
+# %%
+def read_text(blocks, length):
+    return "".join(chr(code) for code in pool[blocks].flatten()[:length].tolist())
+
+
+print(f"ours:   {read_text(ours, 11)!r}, theirs: {read_text(theirs, 12)!r}")
+assert (read_text(ours, 11), read_text(theirs, 12)) == ("the cat sat", "the cat sang")
+draw.show(draw.pool_steps(steps), alt="Six blocks in four rows. The text fills three blocks. After the fork each has two "
+          "users. After our write a fourth block holds a copy of the last one with the letter t added. After their write "
+          "the old last block holds their ending.")
+
+# %% [markdown]
+# Two sequences of eleven and twelve letters, six blocks' worth, stand in four. When both leave, every block comes back:
+
+# %%
+for block in [*ours, *theirs]:
+    manager.free(block)
+assert [manager.get_ref_count(block_id) for block_id in range(6)] == [0] * 6
+print("free blocks:", manager.get_num_free_blocks(), "of 6")
+
+# %% [markdown]
+# ## What you built
+#
+# A block manager that never loses a block: a stack of free ids, a count for each block, an error for each wrong call, one
+# lock. On top of it, sequences that share their past and copy only what they change. Serving systems work with the same
+# three parts.
+#
+# ## Ask yourself
+#
+# <details><summary>Why does the manager keep a free list, and not look for a block whose count is 0?</summary>
+#
+# Looking takes longer the larger and the fuller the pool is. The stack has the answer on top, at the same cost always.
+# </details>
+#
+# <details><summary>Your test frees a block twice, and no error is raised. What happens to the next two sequences?</summary>
+#
+# The id is in the free list twice, so both are given the same block. Each overwrites the other's keys and values, and both
+# texts go wrong, long after the mistake.
+# </details>
+#
+# <details><summary>Each public method takes the lock. Is <code>if manager.get_num_free_blocks() > 0: manager.allocate()</code>
+# safe with two threads?</summary>
+#
+# No. Between the two calls another thread may take the last block. The look and the act have to be under one lock, as they
+# are inside <code>allocate()</code>; a caller tries, and handles the error.
+# </details>
+#
+# <details><summary>A sequence is forked ten times, and then all eleven write one token. How many blocks are copied at most?
+# </summary>
+#
+# Ten. Each writer copies the shared last block, until only one user is left: the last one writes in place. If the last
+# block happens to be full, each takes a fresh block instead, and nothing is copied.
+# </details>
+#
+# ## Sources
+#
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+#   section 4.2 for the block manager, section 4.4 for sharing and copy on write.
+# - pybind11's documentation, “Exceptions”, for how C++ errors become Python exceptions.
+# - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
+#
+# **Next:** block tables, which turn these ids into the memory of a model.

@@ -1,0 +1,57 @@
+"""The exercise of lesson 00, with its mistake bank."""
+
+from lessons_lib.checks import Exercise, Mistake
+
+
+def blocks_needed(num_tokens, block_size):
+    return -(-num_tokens // block_size)
+
+
+def observe(answer, case):
+    result = answer(*case)
+    # True equals 1 and 2.0 equals 2 in Python; a count of blocks is an int.
+    return result if type(result) is int else f"{result!r}, of type {type(result).__name__}"
+
+
+CASES = [(0, 16), (1, 16), (16, 16), (17, 16), (5, 1), (24, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8),
+         (2**55, 16), (2**60 + 1, 16)]
+
+EXERCISES = (
+    Exercise(
+        id="0.1",
+        title="blocks needed",
+        answer_name="blocks_needed",
+        reference=blocks_needed,
+        cases=lambda: CASES,
+        observe=observe,
+        describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",
+        mistakes=(
+            Mistake("floor-division",
+                    "Your division rounds down, so the tokens that do not fill a whole block have no place. "
+                    "The last block may be only partly full, and it is still a block.",
+                    lambda num_tokens, block_size: num_tokens // block_size),
+            Mistake("always-one-more",
+                    "You always add a block. Tokens that fill their blocks exactly need no further one.",
+                    lambda num_tokens, block_size: num_tokens // block_size + 1),
+            Mistake("rounds-to-nearest",
+                    "Your division rounds to the nearest whole number. A block that is less than half full still "
+                    "has to exist.",
+                    lambda num_tokens, block_size: round(num_tokens / block_size)),
+            Mistake("at-least-one",
+                    "A sequence without tokens needs no block; yours gets one.",
+                    lambda num_tokens, block_size: max(1, -(-num_tokens // block_size))),
+            Mistake("fraction-of-a-block",
+                    "Your result is a fraction. A block is handed out whole: the answer is an int.",
+                    lambda num_tokens, block_size: num_tokens / block_size),
+            Mistake("rounded-float",
+                    "The number is right for short sequences, but you went through a float, which cannot hold large "
+                    "integers exactly. Stay with integers: `//` never leaves them.",
+                    lambda num_tokens, block_size: __import__("math").ceil(num_tokens / block_size)),
+        ),
+        hints=(
+            "How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16` give?",
+            "`a // b` rounds down. Adding just enough to `a` first makes it round up. What is the smallest amount that "
+            "lifts 17 to the next multiple of 16 without lifting 16?",
+        ),
+    ),
+)

@@ -1,0 +1,181 @@
+"""Exercise 1.6: write to a block that may be shared."""
+
+import torch
+
+from lessons_lib.block_manager import PythonBlockManager
+from lessons_lib.checks import Exercise, Mistake, Text
+
+
+def write(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    block_id = blocks[index]
+    if manager.get_ref_count(block_id) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[block_id]
+        manager.free(block_id)
+        blocks[index] = block_id = copy_id
+    pool[block_id, offset] = value
+
+
+def writes_into_shared_block(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    pool[blocks[index], offset] = value
+
+
+def copies_unshared_block(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    copy_id = manager.allocate()
+    pool[copy_id] = pool[blocks[index]]
+    manager.free(blocks[index])
+    blocks[index] = copy_id
+    pool[copy_id, offset] = value
+
+
+def contents_not_copied(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    if manager.get_ref_count(blocks[index]) > 1:
+        copy_id = manager.allocate()
+        manager.free(blocks[index])
+        blocks[index] = copy_id
+    pool[blocks[index], offset] = value
+
+
+def old_block_not_released(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    if manager.get_ref_count(blocks[index]) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[blocks[index]]
+        blocks[index] = copy_id
+    pool[blocks[index], offset] = value
+
+
+def list_not_updated(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    block_id = blocks[index]
+    if manager.get_ref_count(block_id) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[block_id]
+        manager.free(block_id)
+        block_id = copy_id
+    pool[block_id, offset] = value
+
+
+def writes_before_copying(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    pool[blocks[index], offset] = value
+    if manager.get_ref_count(blocks[index]) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[blocks[index]]
+        manager.free(blocks[index])
+        blocks[index] = copy_id
+
+
+def frees_before_allocating(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    block_id = blocks[index]
+    if manager.get_ref_count(block_id) > 1:
+        manager.free(block_id)
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[block_id]
+        blocks[index] = block_id = copy_id
+    pool[block_id, offset] = value
+
+
+def boundary_off_by_one(manager, pool, blocks, position, value):
+    write(manager, pool, blocks, position + 1, value)
+
+
+def always_the_last_block(manager, pool, blocks, position, value):
+    write(manager, pool, blocks, (len(blocks) - 1) * pool.shape[1] + position % pool.shape[1], value)
+
+
+BLOCK_SIZE = 4
+# (size of the pool, blocks of the writer, which of them a second sequence shares, position to write)
+CASES = [
+    (2, [0], [], 0), (2, [0], [0], 0), (2, [0], [0], 3), (3, [0, 1], [0, 1], 4), (3, [0, 1], [0], 3), (3, [0, 1], [0], 5),
+    (1, [0], [0], 2), (1, [0], [], 3), (2, [1, 0], [1], 1), (6, [4, 1, 3], [4, 1], 6), (6, [4, 1, 3], [4, 1], 11),
+    (6, [5, 2, 0], [5, 2, 0], 8),
+]
+
+
+def observe(answer, case):
+    num_blocks, parent, shared, position = case
+    manager, blocks = PythonBlockManager(num_blocks), list(parent)
+    for _ in range(num_blocks):
+        manager.allocate()
+    for block_id in sorted(set(range(num_blocks)) - set(parent), reverse=True):
+        manager.free(block_id)
+    for block_id in shared:
+        manager.increase_ref_count(block_id)
+    pool = torch.arange(num_blocks * BLOCK_SIZE).reshape(num_blocks, BLOCK_SIZE)
+    try:
+        answer(manager, pool, blocks, position, -1)
+        ending = "no error"
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        ending = f"{type(error).__name__}: {error}"
+    counts = [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
+    return Text(f"{ending}; blocks {blocks}; pool {pool.tolist()}; reference counts {counts}")
+
+
+def describe(case):
+    num_blocks, parent, shared, position = case
+    rows = torch.arange(num_blocks * BLOCK_SIZE).reshape(num_blocks, BLOCK_SIZE).tolist()
+    return f"pool {rows}, blocks {parent}, of which {shared or 'none'} are shared; " \
+           f"write(manager, pool, blocks, position={position}, value=-1)"
+
+
+EXERCISE = Exercise(
+    id="1.6",
+    title="copy on write",
+    answer_name="write",
+    reference=write,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    points=2,
+    mistakes=(
+        Mistake("writes-into-shared-block",
+                "The value went into a block that another sequence reads too: its text changes behind its back. Look at "
+                "the reference count before you write.",
+                writes_into_shared_block),
+        Mistake("copies-unshared-block",
+                "You copy the block although nobody else uses it. That costs a block and a copy at every write, and it "
+                "fails on a full pool where no copy was needed.",
+                copies_unshared_block),
+        Mistake("contents-not-copied",
+                "The new block is empty but for the value: the tokens that stood beside it are lost. Copy the whole "
+                "block first.",
+                contents_not_copied),
+        Mistake("old-block-not-released",
+                "The writer has left the old block, and its count still includes the writer. It will never return to the "
+                "pool: a leak of one block at each such write.",
+                old_block_not_released),
+        Mistake("list-not-updated",
+                "The value stands in the copy, and the sequence's list still names the old block, so the sequence will "
+                "not read what it wrote.",
+                list_not_updated),
+        Mistake("writes-before-copying",
+                "You write first and copy afterwards. The copy is right, but the shared block was changed on the way.",
+                writes_before_copying),
+        Mistake("half-done-on-a-full-pool",
+                "When no block is left for the copy, your function has let go of the old block already: the sequence "
+                "still lists a block that it no longer owns. Do first what can fail.",
+                frees_before_allocating),
+        Mistake("block-boundary-off-by-one",
+                "Your value is one slot too far, which at the end of a block is the next block. Position p lies in block "
+                "p // block_size, in slot p % block_size, both counted from 0.",
+                boundary_off_by_one),
+        Mistake("always-the-last-block",
+                "The slot is right, but the value is in the last block of the sequence. Position p lies in block "
+                "p // block_size of its list.",
+                always_the_last_block),
+    ),
+    hints=(
+        "`divmod(position, block_size)` gives both: which block of the list, and which slot in it.",
+        "Only a block with a reference count above 1 is copied. The copy takes four steps: allocate, copy the contents, "
+        "free the old one, put the new id into the list.",
+        "Of those four steps one can fail. It comes first, so that nothing is half done.",
+    ),
+)

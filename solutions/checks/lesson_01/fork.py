@@ -1,0 +1,108 @@
+"""Exercise 1.5: a second sequence that shares the first one's blocks."""
+
+from lessons_lib.block_manager import PythonBlockManager
+from lessons_lib.checks import Exercise, Mistake, Text
+
+
+def fork(manager, blocks):
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+    return list(blocks)
+
+
+def same_list_object(manager, blocks):
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+    return blocks
+
+
+def counts_not_increased(manager, blocks):
+    return list(blocks)
+
+
+def allocates_copies(manager, blocks):
+    return [manager.allocate() for _ in blocks]
+
+
+def last_block_not_shared(manager, blocks):
+    for block_id in blocks[:-1]:
+        manager.increase_ref_count(block_id)
+    return [*blocks[:-1], manager.allocate()] if blocks else []
+
+
+def returns_nothing(manager, blocks):
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+
+
+def counts_by_position(manager, blocks):
+    for block_id in range(len(blocks)):
+        manager.increase_ref_count(block_id)
+    return list(blocks)
+
+
+# (size of the pool, blocks of the parent in its order, how many forks of it there are already)
+CASES = [(2, [0], 0), (2, [], 0), (3, [0, 1], 0), (6, [4, 1, 3], 0), (6, [5, 0, 2], 2), (4, [3, 2, 1, 0], 0), (3, [2, 1], 1)]
+
+
+def observe(answer, case):
+    num_blocks, parent, forks = case
+    manager = PythonBlockManager(num_blocks)
+    for _ in range(num_blocks):
+        manager.allocate()
+    for block_id in set(range(num_blocks)) - set(parent):
+        manager.free(block_id)
+    for _ in range(forks):
+        for block_id in parent:
+            manager.increase_ref_count(block_id)
+    blocks = list(parent)
+    child = answer(manager, blocks)
+    kind = "the parent's own list" if child is blocks else "a new list"
+    shown = f"{kind} {child}" if isinstance(child, list) else f"{child!r}, of type {type(child).__name__}"
+    counts = [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
+    return Text(f"returns {shown}; parent {blocks}; reference counts {counts}")
+
+
+def describe(case):
+    num_blocks, parent, forks = case
+    earlier = f" (already forked {forks} times)" if forks else ""
+    return f"a pool of {num_blocks}; the parent's blocks are {parent}{earlier}; fork(manager, {parent})"
+
+
+EXERCISE = Exercise(
+    id="1.5",
+    title="fork a sequence",
+    answer_name="fork",
+    reference=fork,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    mistakes=(
+        Mistake("same-list-object",
+                "The child gets the parent's own list. When one of them grows by a block, the other grows too. The "
+                "blocks are shared; the lists that name them are not.",
+                same_list_object),
+        Mistake("counts-not-increased",
+                "The child uses the parent's blocks, and the manager does not know. When the parent is freed, its blocks "
+                "go to somebody else while the child still reads them.",
+                counts_not_increased),
+        Mistake("allocates-copies",
+                "Your fork takes fresh blocks. That is a copy: it needs as much memory again, and nothing has been "
+                "written into those blocks. A fork shares the blocks that are there.",
+                allocates_copies),
+        Mistake("last-block-not-shared",
+                "You share all blocks but the last and give the child a fresh, empty one. The last block holds tokens "
+                "that both sequences have; it is shared as well, until one of them writes to it.",
+                last_block_not_shared),
+        Mistake("returns-nothing",
+                "The counts are right, but fork() returns None. It returns the child's list of blocks.",
+                returns_nothing),
+        Mistake("positions-for-ids",
+                "You counted up the positions 0, 1, 2, … of the list. The ids are what stands at those positions.",
+                counts_by_position),
+    ),
+    hints=(
+        "How many sequences use each of these blocks before the fork, and how many after it?",
+        "The child needs a list of its own with the same ids in it: `list(blocks)`.",
+    ),
+)

@@ -1,0 +1,152 @@
+"""Exercise 1.1: the free list."""
+
+import itertools
+from collections import deque
+
+from lessons_lib.checks import Crash, Exercise, Mistake, Text
+from solutions.checks.lesson_01.native import free_list_class
+
+
+class FreeList:
+    def __init__(self, num_blocks):
+        self.block_ids = list(range(num_blocks))[::-1]
+
+    def pop(self):
+        if not self.block_ids:
+            raise Crash  # C++ has no list to take from; the check builds with assertions
+        return self.block_ids.pop()
+
+    def push(self, block_id):
+        self.block_ids.append(block_id)
+
+    def size(self):
+        return len(self.block_ids)
+
+
+class FirstInFirstOut(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = deque(range(num_blocks))
+
+    def pop(self):
+        return self.block_ids.popleft()
+
+
+class HighestFirst(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = list(range(num_blocks))
+
+
+class LowestFirst(FreeList):
+    def pop(self):
+        self.block_ids.remove(lowest := min(self.block_ids))
+        return lowest
+
+
+class KeepsWhatItGives(FreeList):
+    def pop(self):
+        return self.block_ids[-1]
+
+
+class OneMissing(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = list(range(1, num_blocks))[::-1]
+
+
+class FromOne(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = list(range(1, num_blocks + 1))[::-1]
+
+
+def cases():
+    """Every valid sequence of up to five calls on lists of up to three ids, shorter ones first, then a long one."""
+    for length in range(6):
+        for num_blocks in (1, 2, 3):
+            for calls in itertools.product(["pop", *range(num_blocks)], repeat=length):
+                if _valid(num_blocks, calls):
+                    yield num_blocks, calls
+    yield 1000, tuple(["pop"] * 1000)
+    yield 100, tuple(["pop"] * 60 + list(range(0, 60, 2)) + ["pop"] * 30)
+
+
+def _valid(num_blocks, calls):
+    """pop() only while something is there; push(id) only for an id that was popped."""
+    free_list = FreeList(num_blocks)
+    for call in calls:
+        if call == "pop":
+            if not free_list.size():
+                return False
+            free_list.pop()
+        elif call in free_list.block_ids:
+            return False
+        else:
+            free_list.push(call)
+    return True
+
+
+def observe(free_list_type, case):
+    """What the last call gives, and the size after it; each shorter sequence is a case of its own."""
+    num_blocks, calls = case
+    free_list, result = free_list_type(num_blocks), None
+    for call in calls:
+        result = free_list.pop() if call == "pop" else free_list.push(call)
+    last = f"pop() gives {result}, " if calls and calls[-1] == "pop" else ""
+    return Text(f"{last}size() is {free_list.size()}")
+
+
+def describe(case):
+    num_blocks, calls = case
+    shown = [f"FreeList({num_blocks})", *("pop()" if call == "pop" else f"push({call})" for call in calls)]
+    return ", ".join(shown if len(shown) < 12 else [*shown[:3], f"… {len(shown) - 5} more …", *shown[-2:]])
+
+
+FILL = "for (int block_id = num_blocks - 1; block_id >= 0; --block_id) block_ids_.push_back(block_id);"
+FILL_UPWARDS = "for (int block_id = 0; block_id < num_blocks; ++block_id) block_ids_.push_back(block_id);"
+
+EXERCISE = Exercise(
+    id="1.1",
+    title="the free list",
+    answer_name="free_list",
+    language="c++",
+    reference=FreeList,
+    prepare=free_list_class,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    mistakes=(
+        Mistake("fifo-not-lifo",
+                "Your list is a queue: the block that came back first is handed out first. Nothing breaks, but it is "
+                "not what was asked for. A stack gives back the block that was used last, which is the one most likely "
+                "to be in a cache still, and costs no moving of elements.",
+                FirstInFirstOut,
+                ((FILL, FILL_UPWARDS), ("int block_id = block_ids_.back();", "int block_id = block_ids_.front();"),
+                 ("block_ids_.pop_back();", "block_ids_.erase(block_ids_.begin());"))),
+        Mistake("highest-first",
+                "The first pop() gives the highest id. A stack hands out its top first: in which order do the ids have "
+                "to go in, so that 0 is on top?",
+                HighestFirst, ((FILL, FILL_UPWARDS),)),
+        Mistake("lowest-first",
+                "You hand out the lowest free id. The list should give the id that was pushed last, whatever its "
+                "number; looking for the lowest one takes longer the more blocks are free.",
+                LowestFirst,
+                (("#include <vector>", "#include <algorithm>\n#include <vector>"),
+                 ("int block_id = block_ids_.back();",
+                  "auto lowest = std::min_element(block_ids_.begin(), block_ids_.end()); int block_id = *lowest;"),
+                 ("block_ids_.pop_back();", "block_ids_.erase(lowest);"))),
+        Mistake("pop-does-not-remove",
+                "pop() gives the top id and leaves it in the list, so the next pop() gives the same block again: two "
+                "sequences would write over each other. In C++, back() looks and pop_back() removes.",
+                KeepsWhatItGives, (("block_ids_.pop_back();", ""),)),
+        Mistake("one-block-missing",
+                "The list starts with one id too few. Which ids does your loop visit first and last?",
+                OneMissing, (("block_id >= 0", "block_id > 0"),)),
+        Mistake("ids-start-at-one",
+                "Your ids go from 1 to num_blocks. They are indices into the pool, so they go from 0 to num_blocks - 1.",
+                FromOne, (("block_ids_.push_back(block_id);\n    // END SOLUTION\n  }\n  // Takes",
+                           "block_ids_.push_back(block_id + 1);\n    // END SOLUTION\n  }\n  // Takes"),)),
+    ),
+    hints=(
+        "`std::vector` is a stack already: push_back() puts on top, back() looks at the top, pop_back() removes it.",
+        "The last id that the constructor pushes is the first one popped. So push the ids from the highest to the lowest.",
+        "pop() needs three steps: read the top, remove it, return what you read.",
+    ),
+)

@@ -1,0 +1,130 @@
+"""Exercise 1.4: the C++ errors as Python exceptions."""
+
+import types
+
+from lessons_lib import block_manager as errors
+from lessons_lib.block_manager import PythonBlockManager
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.inline import build_cpp, read_kernel
+
+NAMES = ("PoolSizeError", "OutOfBlocksError", "BlockIndexError", "DoubleFreeError", "BlockNotAllocatedError")
+CALLS = {
+    "PoolSizeError": lambda module: module.BlockManager(-3),
+    "OutOfBlocksError": lambda module: _allocate_twice(module.BlockManager(1)),
+    "BlockIndexError": lambda module: module.BlockManager(4).get_ref_count(17),
+    "DoubleFreeError": lambda module: module.BlockManager(4).free(2),
+    "BlockNotAllocatedError": lambda module: module.BlockManager(4).increase_ref_count(2),
+    "TypeError": lambda module: module.BlockManager("four"),
+}
+WORDS = {
+    "PoolSizeError": "BlockManager(-3)",
+    "OutOfBlocksError": "BlockManager(1), allocate(), allocate()",
+    "BlockIndexError": "BlockManager(4), get_ref_count(17)",
+    "DoubleFreeError": "BlockManager(4), free(2)",
+    "BlockNotAllocatedError": "BlockManager(4), increase_ref_count(2)",
+    "TypeError": 'BlockManager("four")',
+}
+
+
+def _allocate_twice(manager):
+    manager.allocate()
+    manager.allocate()
+
+
+def build(binding):
+    files = ("block_errors.h", "free_list.h", "block_manager.h")
+    return build_cpp(*(read_kernel(file) for file in files), binding, names=(*files, "your code"))
+
+
+def observe(module, case):
+    """The exception that reaches Python: its name, its natural type, its text, and whether the module offers it."""
+    try:
+        CALLS[case](module)
+    except Exception as error:
+        natural = next(base for base in type(error).__mro__ if base.__module__ == "builtins").__name__
+        if case == "TypeError":
+            return Text(f"a {natural}")
+        name = type(error).__name__
+        offered = isinstance(error, getattr(module, case, ()))
+        return Text(f"{name} (a {natural}): {error}{'' if offered else f'; and there is no module.{case}'}")
+    return Text("no error")
+
+
+def _module(**translations):
+    """A stand-in for the compiled module; `translations`: C++ error name to the Python class that it becomes."""
+    classes = {name: translations.get(name, getattr(errors, name)) for name in NAMES}
+
+    class BlockManager(PythonBlockManager):
+        def __getattribute__(self, name):
+            value = super().__getattribute__(name)
+            return _translating(value, classes) if callable(value) and not name.startswith("_") else value
+
+    def make(num_blocks):
+        return _translating(BlockManager, classes)(num_blocks)
+
+    offered = {name: cls for name, cls in classes.items() if cls.__module__ != "builtins" and cls.__name__ == name}
+    return types.SimpleNamespace(BlockManager=make, **offered)
+
+
+def _translating(function, classes):
+    def call(*arguments):
+        try:
+            return function(*arguments)
+        except tuple(getattr(errors, name) for name in NAMES) as error:
+            name = next(base.__name__ for base in type(error).__mro__ if base.__name__ in NAMES)
+            raise classes[name](*error.args) from None
+    return call
+
+
+def _without_base(name):
+    return type(name, (Exception,), {})
+
+
+_EXHAUSTED_AS_RUNTIME_ERROR = type("OutOfBlocksError", (RuntimeError,), {})
+
+EXERCISE = Exercise(
+    id="1.4",
+    title="errors reach Python",
+    answer_name="binding",
+    language="c++",
+    reference=_module(),
+    prepare=build,
+    cases=lambda: CALLS,
+    observe=observe,
+    describe=WORDS.get,
+    mistakes=(
+        Mistake("nothing-registered",
+                "No error has a class of its own yet. pybind11 turns the standard C++ errors into the nearest Python one, "
+                "so a full pool and a double free look the same to the caller.",
+                _module(PoolSizeError=ValueError, OutOfBlocksError=RuntimeError, BlockIndexError=IndexError,
+                        DoubleFreeError=RuntimeError, BlockNotAllocatedError=RuntimeError),
+                tuple((f"py::register_local_exception<{name}>(module, \"{name}\", PyExc_{base}Error);", "")
+                      for name, base in zip(NAMES, ("Value", "Memory", "Index", "Runtime", "Runtime"), strict=True))),
+        Mistake("no-natural-base",
+                "Your exceptions derive from plain Exception. A caller who writes `except MemoryError` or "
+                "`except IndexError`, as Python programmers do, misses them. The third argument names the base class.",
+                _module(**{name: _without_base(name) for name in NAMES}),
+                tuple((f', PyExc_{base}Error);', ");") for base in ("Value", "Memory", "Index"))
+                + (('"DoubleFreeError", PyExc_RuntimeError);', '"DoubleFreeError");'),
+                   ('"BlockNotAllocatedError", PyExc_RuntimeError);', '"BlockNotAllocatedError");'))),
+        Mistake("exhausted-is-no-memory-error",
+                "A full pool reaches Python as a RuntimeError. The pool is memory, and it has run out: MemoryError.",
+                _module(OutOfBlocksError=_EXHAUSTED_AS_RUNTIME_ERROR), (("PyExc_MemoryError", "PyExc_RuntimeError"),)),
+        Mistake("one-error-forgotten",
+                "BlockNotAllocatedError is not registered, so it arrives as a plain RuntimeError.",
+                _module(BlockNotAllocatedError=RuntimeError),
+                (('py::register_local_exception<BlockNotAllocatedError>(module, "BlockNotAllocatedError", '
+                  'PyExc_RuntimeError);', ""),)),
+        Mistake("base-class-swallows",
+                "One of your lines registers a base class (std::logic_error, say), which catches every error derived "
+                "from it. pybind11 asks the translator that was registered last first. Register the five types "
+                "themselves.",
+                _module(PoolSizeError=errors.DoubleFreeError, BlockIndexError=errors.DoubleFreeError),
+                (("<DoubleFreeError>", "<std::logic_error>"),)),
+    ),
+    hints=(
+        "Each error takes one line: `py::register_local_exception<CppType>(module, \"PythonName\", base);`.",
+        "The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError, PyExc_IndexError and "
+        "PyExc_RuntimeError. The table above says which one belongs to which error.",
+    ),
+)

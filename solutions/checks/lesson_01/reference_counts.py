@@ -1,0 +1,237 @@
+"""Exercise 1.2: the block manager with reference counts and errors."""
+
+import itertools
+import random
+
+from lessons_lib.block_manager import BlockNotAllocatedError, DoubleFreeError, PythonBlockManager
+from lessons_lib.checks import Crash, Exercise, Mistake, Text
+from solutions.checks.lesson_01.native import StandardOutOfRange, block_manager_class
+
+
+class FreeIgnoresCount(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        self.ref_counts[block_id] = 0
+        self.free_blocks.append(block_id)
+
+
+class DoubleFreeUnnoticed(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        self.ref_counts[block_id] -= 1
+        if self.ref_counts[block_id] == 0:
+            self.free_blocks.append(block_id)
+
+
+class FreesIntoListTwice(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] > 0:
+            self.ref_counts[block_id] -= 1
+        if self.ref_counts[block_id] == 0:
+            self.free_blocks.append(block_id)
+
+
+class CountNotReset(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        if self.ref_counts[block_id] == 1:
+            self.free_blocks.append(block_id)
+        else:
+            self.ref_counts[block_id] -= 1
+
+
+class AllocatesWithoutCount(PythonBlockManager):
+    def allocate(self):
+        block_id = super().allocate()
+        self.ref_counts[block_id] = 0
+        return block_id
+
+
+class SharesFreeBlocks(PythonBlockManager):
+    def increase_ref_count(self, block_id):
+        self.ref_counts[self.check_index(block_id)] += 1
+
+
+class ExhaustedUnnoticed(PythonBlockManager):
+    def allocate(self):
+        if not self.free_blocks:
+            raise Crash
+        return super().allocate()
+
+
+class OneIndexTooMany(PythonBlockManager):
+    def check_index(self, block_id):
+        if block_id == len(self.ref_counts):
+            raise Crash
+        return super().check_index(block_id)
+
+
+class NegativeIndexAccepted(PythonBlockManager):
+    def check_index(self, block_id):
+        if block_id < 0:
+            raise Crash
+        return super().check_index(block_id)
+
+
+class VectorsOwnError(PythonBlockManager):
+    def check_index(self, block_id):
+        if not 0 <= block_id < len(self.ref_counts):
+            raise StandardOutOfRange("it names no block")
+        return block_id
+
+
+class CountsBeforeItChecks(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        self.ref_counts[block_id] -= 1
+        if self.ref_counts[block_id] == -1:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        if self.ref_counts[block_id] == 0:
+            self.free_blocks.append(block_id)
+
+    def increase_ref_count(self, block_id):
+        self.check_index(block_id)
+        self.ref_counts[block_id] += 1
+        if self.ref_counts[block_id] == 1:
+            raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared")
+
+
+def cases():
+    """Every sequence of up to four calls on pools of one and two blocks, shorter ones first; wrong ids; a long run."""
+    for num_blocks in (0, -1, -7):
+        yield num_blocks, ()
+    for length in range(5):
+        for num_blocks in (1, 2):
+            yield from ((num_blocks, calls) for calls in itertools.product(_calls(range(num_blocks)), repeat=length))
+    for wrong in (2, -1, 3, 2**31 - 1, -(2**31)):
+        for name in ("free", "increase_ref_count", "get_ref_count"):
+            yield 2, (("allocate",), (name, wrong))
+    chance = random.Random(12)
+    calls = _calls(range(8))
+    yield 8, tuple(chance.choice([("allocate",), *calls]) for _ in range(400))
+
+
+def _calls(block_ids):
+    yield ("allocate",)
+    for block_id in block_ids:
+        yield "increase_ref_count", block_id
+        yield "free", block_id
+
+
+def observe(manager_type, case):
+    """What the last call does, and the state after it; each shorter sequence is a case of its own."""
+    num_blocks, calls = case
+    manager = manager_type(num_blocks)
+    for call in calls[:-1]:
+        perform(manager, call)
+    last = f"{perform(manager, calls[-1])}; " if calls else ""
+    return Text(f"{last}{state(manager, num_blocks)}")
+
+
+def perform(manager, call) -> str:
+    name, *arguments = call
+    try:
+        result = getattr(manager, name)(*arguments)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error" if result is None else f"returns {result}"
+
+
+def state(manager, num_blocks) -> str:
+    counts = [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
+    return f"then reference counts {counts}, {manager.get_num_free_blocks()} free"
+
+
+def describe(case):
+    num_blocks, calls = case
+    shown = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in calls]
+    return ", ".join([f"BlockManager({num_blocks})", *(shown if len(shown) < 12 else [f"{len(shown)} random calls"])])
+
+
+EXERCISE = Exercise(
+    id="1.2",
+    title="reference counts and errors",
+    answer_name="block_manager",
+    language="c++",
+    reference=PythonBlockManager,
+    prepare=block_manager_class,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    points=2,
+    mistakes=(
+        Mistake("free-ignores-refcount",
+                "free() gives the block back although another sequence still uses it. The next allocate() would hand "
+                "it to a third one, which overwrites what the second still reads. A block goes back only when its last "
+                "user lets go.",
+                FreeIgnoresCount,
+                (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
+                  "ref_counts_[block_id] = 0; free_list_.push(block_id);"),)),
+        Mistake("double-free-unnoticed",
+                "free() of a block that is free already passes without an error, and its count drops below zero.",
+                DoubleFreeUnnoticed, (("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);", ""),)),
+        Mistake("block-in-list-twice",
+                "Freeing a block twice puts its id into the free list twice, so that two sequences will be given the "
+                "same block. A block whose count is 0 already is an error, not a second free.",
+                FreesIntoListTwice,
+                (("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);",
+                  "if (ref_counts_[block_id] > 0) --ref_counts_[block_id];"),
+                 ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
+                  "if (ref_counts_[block_id] == 0) free_list_.push(block_id);"))),
+        Mistake("refcount-not-reset",
+                "The block went back to the free list, and its count still says 1. Whoever asks is told that the block "
+                "is in use, and a second free() passes unnoticed.",
+                CountNotReset,
+                (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
+                  "if (ref_counts_[block_id] == 1) free_list_.push(block_id); else --ref_counts_[block_id];"),)),
+        Mistake("allocated-with-count-zero",
+                "allocate() hands out a block and leaves its count at 0, as if nobody used it.",
+                AllocatesWithoutCount, (("ref_counts_[block_id] = 1;", ""),)),
+        Mistake("shares-a-free-block",
+                "increase_ref_count() accepts a block that is free. Its id is in the free list still, so the next "
+                "allocate() gives it to somebody else.",
+                SharesFreeBlocks,
+                (("if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);", ""),)),
+        Mistake("exhausted-unnoticed",
+                "allocate() on a full pool takes from an empty list, which C++ does not forbid: in a real run it "
+                "returns whatever lies in memory. Look before you pop.",
+                ExhaustedUnnoticed,
+                (("if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());", ""),)),
+        Mistake("index-off-by-one",
+                "The id num_blocks is accepted, one past the last block, and your code touches memory behind the array. "
+                "The ids go from 0 to num_blocks - 1.",
+                OneIndexTooMany,
+                (("block_id >= static_cast<int>(ref_counts_.size())", "block_id > static_cast<int>(ref_counts_.size())"),)),
+        Mistake("negative-index-accepted",
+                "A negative id is accepted, and your code touches memory before the array. C++ does not count from the "
+                "end as Python does.",
+                NegativeIndexAccepted, (("block_id < 0 || ", ""),)),
+        Mistake("error-of-the-vector",
+                "The error for a wrong id is std::vector's own (from at(), most likely). It does not name the block, and "
+                "Python could not tell it from any other IndexError. Throw BlockIndexError(block_id).",
+                VectorsOwnError,
+                (("if (block_id < 0 || block_id >= static_cast<int>(ref_counts_.size())) throw BlockIndexError(block_id);",
+                  "ref_counts_.at(block_id);"),)),
+        Mistake("changed-before-the-error",
+                "The error is right, but the count had been changed before it was thrown. A call that fails leaves "
+                "everything as it was: check first, then change.",
+                CountsBeforeItChecks,
+                (("if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);\n    ++ref_counts_[block_id];",
+                  "if (ref_counts_[block_id]++ == 0) throw BlockNotAllocatedError(block_id);"),
+                 ("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);\n"
+                  "    if (--ref_counts_[block_id] == 0)",
+                  "if (ref_counts_[block_id]-- == 0) throw DoubleFreeError(block_id);\n"
+                  "    if (ref_counts_[block_id] == 0)"))),
+    ),
+    hints=(
+        "Write check_index() first; every method that is given a block_id calls it before anything else.",
+        "In each method the order is: look for what can be wrong and throw, and only then change something.",
+        "free() takes one user away. The block returns to the free list exactly when that was the last one, that is when "
+        "the count becomes 0.",
+    ),
+)

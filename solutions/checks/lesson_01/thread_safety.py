@@ -1,0 +1,357 @@
+"""Exercise 1.3: the block manager that several threads may use.
+
+Races are rare, so the check does not wait for one. It holds the manager's own mutex and looks who waits for it: a method
+that comes back meanwhile took no lock. Two threads that wait at the door for the same last block then show whether the
+look and the act are under one lock.
+"""
+
+import threading
+import time
+
+from lessons_lib.block_manager import DoubleFreeError, OutOfBlocksError, PythonBlockManager
+from lessons_lib.checks import Crash, Exercise, Mistake, Text
+from solutions.checks.lesson_01 import reference_counts
+from solutions.checks.lesson_01.native import METHODS, block_manager_class
+
+PATIENCE = 0.1  # seconds that a call may take before it counts as waiting
+LONG_PATIENCE = 1.0  # seconds after which a call with nobody in its way counts as stuck
+NO_PATIENCE = 0.05  # the same for our own models that do get stuck
+
+
+class ThreadSafeBlockManager(PythonBlockManager):
+    """The model of a right answer; the mistakes below override what they get wrong."""
+
+    unlocked: tuple[str, ...] = ()
+    stress = staticmethod(lambda: "holds")
+    patience = LONG_PATIENCE
+
+    def __init__(self, num_blocks):
+        super().__init__(num_blocks)
+        self.mutex = threading.Lock()
+        self.at_the_door = 0  # how many calls have come as far as the mutex
+
+    def lock(self):
+        return self.mutex.acquire()
+
+    def unlock(self):
+        self.mutex.release()
+
+    def enter(self):
+        """The mutex, for a `with` statement, after saying that one more call has come to it."""
+        self.at_the_door += 1
+        return self.mutex
+
+
+def _locked(name):
+    def call(self, *arguments):
+        if name in self.unlocked:
+            return getattr(PythonBlockManager, name)(self, *arguments)
+        with self.enter():
+            return getattr(PythonBlockManager, name)(self, *arguments)
+    return call
+
+
+for _name in METHODS:
+    setattr(ThreadSafeBlockManager, _name, _locked(_name))
+
+
+class NeverLocked(ThreadSafeBlockManager):
+    unlocked = METHODS
+    stress = staticmethod(lambda: "breaks")
+
+
+class NoMutex(NeverLocked):
+    def lock(self):
+        return False
+
+
+class ReadsWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("get_ref_count", "get_num_free_blocks")
+
+
+class NumFreeWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("get_num_free_blocks",)
+
+
+class IncreaseWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("increase_ref_count",)
+
+
+class FreeChecksOutside(ThreadSafeBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        with self.enter():
+            self.ref_counts[block_id] -= 1
+            if self.ref_counts[block_id] == 0:
+                self.free_blocks.append(block_id)
+
+
+class AllocateChecksOutside(ThreadSafeBlockManager):
+    def allocate(self):
+        if not self.free_blocks:
+            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
+        with self.enter():
+            if not self.free_blocks:
+                self.crashed = True
+                raise Crash
+            return PythonBlockManager.allocate(self)
+
+
+class KeepsLockAfterError(ThreadSafeBlockManager):
+    patience = NO_PATIENCE
+
+    def free(self, block_id):
+        self.enter().acquire()
+        PythonBlockManager.free(self, block_id)
+        self.mutex.release()
+
+
+class LocksTwice(ThreadSafeBlockManager):
+    patience = NO_PATIENCE
+
+    def allocate(self):
+        with self.enter():
+            return PythonBlockManager.allocate(self) if self.get_num_free_blocks() else None
+
+
+class GuardDiesAtOnce(ThreadSafeBlockManager):
+    """Waits for the lock and lets go of it at once, so that two threads take the same block off the top."""
+
+    stress = staticmethod(lambda: "breaks")
+
+    def allocate(self):
+        with self.enter():
+            pass
+        if not self.free_blocks:
+            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
+        block_id = self.free_blocks[-1]
+        time.sleep(0.02)
+        del self.free_blocks[-1]
+        self.ref_counts[block_id] = 1
+        return block_id
+
+
+def cases():
+    for case in reference_counts.cases():
+        if len(case[1]) <= 2 or len(case[1]) > 100:
+            yield "alone", case
+    yield "waits", None
+    yield "after an error", None
+    yield "two allocate", 2
+    yield "two free", None
+    yield "two allocate", 1
+    yield "stress", None
+
+
+def observe(manager_type, case):
+    kind, detail = case
+    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "two free": _two_free,
+            "two allocate": _two_allocate, "stress": _stress}[kind](manager_type, detail)
+
+
+def _alone(manager_type, case):
+    """One thread only: what exercise 1.2 asked for, and every call comes back."""
+    return _in_thread(reference_counts.observe, manager_type, case).result(manager_type.patience)
+
+
+def _waits(manager_type, _):
+    """Which methods wait while somebody else holds the mutex; all five are tried at once, on a manager each."""
+    calls = []
+    for name in METHODS:
+        manager, arguments = _used(manager_type, name)
+        if not manager.lock():
+            return Text("there is no member mutex_")
+        calls.append((name, manager, _in_thread(getattr(manager, name), *arguments)))
+    deadline = time.monotonic() + PATIENCE
+    waiting = [name for name, manager, call in calls if not call.comes_back(manager, 1, deadline)]
+    for _, manager, call in calls:
+        manager.unlock()
+        call.done(manager.patience)
+    ahead = [name for name in METHODS if name not in waiting]
+    return Text(f"{' and '.join(ahead)} went ahead" if ahead else "every method waited")
+
+
+def _after_an_error(manager_type, _):
+    """Each method that can fail fails; then the manager still answers."""
+    manager = manager_type(1)
+    calls = [("free", 5), ("free", 0), ("increase_ref_count", 5), ("increase_ref_count", 0), ("get_ref_count", 5),
+             ("allocate",), ("allocate",)]
+    for call in calls:
+        result = _in_thread(reference_counts.perform, manager, call).result(manager.patience)
+        if result == STUCK:
+            return Text(f"{call[0]}() never comes back after an earlier call raised its error")
+    return Text("the manager answers after each error")
+
+
+def _two_free(manager_type, _):
+    manager = manager_type(3)
+    block_id = manager.allocate()
+    manager.at_the_door = 0
+    results = _both_at_the_door(manager, ("free", block_id))
+    return Text(f"{results}; {reference_counts.state(manager, 3)}")
+
+
+def _two_allocate(manager_type, blocks_left):
+    manager = manager_type(blocks_left)
+    results = _both_at_the_door(manager, ("allocate",))
+    if getattr(manager, "crashed", False):
+        raise Crash
+    return Text(f"{results}; {reference_counts.state(manager, blocks_left)}")
+
+
+def _stress(manager_type, _):
+    return Text(f"the manager {manager_type.stress()}")
+
+
+def _both_at_the_door(manager, call):
+    """Two threads make the call and come as far as the mutex lets them; then the door opens."""
+    held = manager.lock()
+    calls = [_in_thread(reference_counts.perform, manager, call) for _ in range(2)]
+    if held:
+        calls[0].comes_back(manager, 2, time.monotonic() + PATIENCE)
+        manager.unlock()
+    return " and ".join(sorted(str(call.result(manager.patience)) for call in calls))
+
+
+def _used(manager_type, method):
+    """A manager with one block in use, and arguments that make the call valid."""
+    manager = manager_type(4)
+    block_id = manager.allocate()
+    manager.at_the_door = 0
+    return manager, (block_id,) if method in ("free", "increase_ref_count", "get_ref_count") else ()
+
+
+STUCK = Text("the call never comes back")
+
+
+class _in_thread:
+    """Runs a function in a thread that nobody has to wait for."""
+
+    def __init__(self, function, *arguments):
+        self.value = STUCK
+        self.thread = threading.Thread(target=self._run, args=(function, *arguments), daemon=True)
+        self.thread.start()
+
+    def _run(self, function, *arguments):
+        try:
+            self.value = function(*arguments)
+        except Crash:
+            pass  # the caller reads it off the manager
+        except Exception as error:
+            self.value = Text(f"{type(error).__name__}: {error}")
+
+    def done(self, seconds) -> bool:
+        self.thread.join(max(0.0, seconds))
+        return not self.thread.is_alive()
+
+    def comes_back(self, manager, visitors, deadline) -> bool:
+        """Whether the call returns before `deadline`. Our models tell at once that `visitors` calls wait at the mutex."""
+        while not self.done(0.002):
+            if time.monotonic() > deadline or manager.at_the_door >= visitors:
+                return False
+        return True
+
+    def result(self, seconds):
+        return self.value if self.done(seconds) else STUCK
+
+
+def describe(case):
+    kind, detail = case
+    return {
+        "alone": lambda: reference_counts.describe(detail),
+        "waits": lambda: "one thread holds mutex_, five others call one method each",
+        "after an error": lambda: "one call after another that raises, on BlockManager(1)",
+        "two free": lambda: "two threads free the same block, which has one user",
+        "two allocate": lambda: f"two threads allocate, and {('one block is', 'two blocks are')[detail - 1]} left",
+        "stress": lambda: "four threads allocate and free as fast as they can",
+    }[kind]()
+
+
+LOCK = "std::lock_guard<std::mutex> lock(mutex_);"
+MEMBER = "mutable std::mutex mutex_;"
+LOCK_IN = {method: f"{signature} {{\n    // BEGIN SOLUTION 1.3\n    {LOCK}" for method, signature in {
+    "allocate": "int allocate()", "increase_ref_count": "void increase_ref_count(int block_id)",
+    "free": "void free(int block_id)", "get_ref_count": "int get_ref_count(int block_id) const",
+    "get_num_free_blocks": "int get_num_free_blocks() const"}.items()}
+
+
+def _without_lock(*methods):
+    return tuple((LOCK_IN[method], LOCK_IN[method].replace(LOCK, "")) for method in methods)
+
+
+EXERCISE = Exercise(
+    id="1.3",
+    title="thread safety",
+    answer_name="safe_block_manager",
+    language="c++",
+    reference=ThreadSafeBlockManager,
+    prepare=block_manager_class,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    points=2,
+    time_limit=30.0,
+    mistakes=(
+        Mistake("no-mutex",
+                "The class has no member `mutex_`, so nothing keeps two threads apart. (A mutex made inside a method is "
+                "a new one at each call: it keeps nobody out.)",
+                NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
+        Mistake("mutex-never-locked",
+                "The mutex is there, and no method holds it. A guard needs a name and has to be given the mutex: "
+                "`std::unique_lock<std::mutex>(mutex_);` declares a new, empty lock called mutex_.",
+                NeverLocked, _without_lock(*METHODS)),
+        Mistake("reads-without-lock",
+                "The methods that change something take the lock, and those that read do not. While one thread is in "
+                "the middle of a change, another reads half of it; C++ calls that a data race and promises nothing.",
+                ReadsWithoutLock, _without_lock("get_ref_count", "get_num_free_blocks")),
+        Mistake("num-free-without-lock",
+                "get_num_free_blocks() reads the free list while another thread may be changing it. Reading takes the "
+                "lock too.",
+                NumFreeWithoutLock, _without_lock("get_num_free_blocks")),
+        Mistake("increase-without-lock",
+                "increase_ref_count() does not take the lock. `++count` is three steps (read, add, write), and an "
+                "increase between another thread's read and write is lost.",
+                IncreaseWithoutLock, _without_lock("increase_ref_count")),
+        Mistake("check-outside-lock",
+                "free() looks at the count first and takes the lock afterwards. Two threads can both look, both see one "
+                "user, and both free: the look and the act belong under one lock.",
+                FreeChecksOutside,
+                ((f"{LOCK_IN['free']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n    check_index(block_id);\n"
+                  "    if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);",
+                  LOCK_IN["free"].replace(LOCK, "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
+                                                f"DoubleFreeError(block_id); {LOCK}")),)),
+        Mistake("check-outside-lock-in-allocate",
+                "allocate() looks whether a block is left and takes the lock afterwards. Two threads can both see the "
+                "last block; the second one then takes from an empty list. The look and the act belong under one lock.",
+                AllocateChecksOutside,
+                ((f"{LOCK_IN['allocate']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n"
+                  "    if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());",
+                  LOCK_IN["allocate"].replace(LOCK, "if (free_list_.size() == 0) throw "
+                                                    f"OutOfBlocksError(ref_counts_.size()); {LOCK}")),)),
+        Mistake("keeps-lock-after-error",
+                "free() locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
+                "std::lock_guard unlocks whichever way its method is left.",
+                KeepsLockAfterError,
+                ((LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "mutex_.lock();")),
+                 ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
+                  "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n    mutex_.unlock();"))),
+        Mistake("locks-twice",
+                "allocate() takes the lock and then calls a method that takes it again. A std::mutex does not know that "
+                "it is you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
+                LocksTwice, (("if (free_list_.size() == 0) throw Out", "if (get_num_free_blocks() == 0) throw Out"),)),
+        Mistake("guard-dies-at-once",
+                "Each method waits for the lock and gives it up in the same line. A guard without a name is destroyed "
+                "at the semicolon; give it one, so that it lives until the end of the method.",
+                GuardDiesAtOnce,
+                tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, "std::lock_guard<std::mutex>{mutex_};"))
+                      for name in METHODS)),
+    ),
+    hints=(
+        "The class needs one `mutable std::mutex mutex_;` (mutable, because the const methods lock it too).",
+        "`std::lock_guard<std::mutex> lock(mutex_);` locks where it stands and unlocks at the end of the method, after an "
+        "error as well.",
+        "It is the first line of every public method, before any look at the data.",
+    ),
+)

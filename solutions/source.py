@@ -1,0 +1,166 @@
+"""Reads a lesson's one source: percent cells, solution regions, and files included from `kernels/`.
+
+A region stands between comment lines `BEGIN SOLUTION` and `END SOLUTION`, in Python, C++ or CUDA, also inside a string.
+It may name its exercise (`// BEGIN SOLUTION 1.4`; without a name it belongs to its cell's exercise), and say what stands
+there for the learner (`STUB: text`; without it, a line that fails and names the exercise). `// INCLUDE file` takes in a
+file of `kernels/`; of its regions, those of later exercises than the cell's are left out.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import jupytext
+
+from lessons_lib.paths import KERNELS
+
+_BEGIN = re.compile(r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB: (?P<stub>.*))?$")
+_END = re.compile(r"^\s*(#|//) END SOLUTION$")
+_INCLUDE = re.compile(r"^\s*(?://|#) INCLUDE (?P<file>\S+)$")
+
+
+class SourceError(Exception):
+    """A lesson's source cannot be rendered; the message names the file and the place."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """The lines of one solution region, or given lines where `exercise` is None."""
+
+    lines: tuple[str, ...]
+    exercise: str | None = None
+    begin: re.Match | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a lesson. `kind`: "markdown", "code", "exercise" or "check"; `exercise`: its id, for the latter two."""
+
+    kind: str
+    source: str
+    exercise: str | None = None
+    language: str = "c++"
+    tags: tuple[str, ...] = ()
+
+    def solution(self) -> str:
+        """The cell with our solution in it, between bare markers (which nbgrader looks for)."""
+        lines = []
+        for region in self._regions():
+            if region.exercise is None:
+                lines += region.lines
+            else:
+                marker = f"{region.begin['indent']}{region.begin['comment']}"
+                lines += [f"{marker} BEGIN SOLUTION", *region.lines, f"{marker} END SOLUTION"]
+        return "\n".join(lines)
+
+    def student(self) -> str:
+        """The cell as the learner gets it: a stub in place of each region."""
+        lines = []
+        for region in self._regions():
+            lines += region.lines if region.exercise is None else [self._stub(region)]
+        return "\n".join(lines)
+
+    def solution_lines(self) -> set[str]:
+        return {line.strip() for region in self._regions() if region.exercise for line in region.lines}
+
+    def _stub(self, region: Region) -> str:
+        indent, comment, text = region.begin["indent"], region.begin["comment"], region.begin["stub"]
+        if text is not None:
+            return indent + text
+        if comment == "#":
+            return f'{indent}raise NotImplementedError("Exercise {self.exercise}")'
+        if self.language == "cuda":
+            return f'#error "Exercise {self.exercise} is not written yet"'
+        return f'{indent}throw std::logic_error("Exercise {self.exercise} is not written yet");'
+
+    def _regions(self) -> list[Region]:
+        """The cell's lines as regions; those of later exercises are gone, and neighbours are one."""
+        regions = []
+        for region in parse_regions(self.source.split("\n"), self.exercise, where=self.source[:60]):
+            if region.exercise and self.exercise is None:
+                raise SourceError(f"A solution region outside an exercise cell: {self.source[:60]!r}")
+            if region.exercise and _number(region.exercise) > _number(self.exercise):
+                continue
+            if regions and region.exercise and regions[-1].exercise and not region.begin["stub"]:
+                regions[-1] = Region(regions[-1].lines + region.lines, self.exercise, regions[-1].begin)
+            elif region.lines:
+                regions.append(region)
+        return regions
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson's name ("01_block_manager") and cells."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def number(self) -> str:
+        return self.name[:2]
+
+
+def read_lesson(path: Path) -> Lesson:
+    """The lesson in a percent-format source. Raises SourceError naming what is wrong."""
+    notebook = jupytext.read(path, fmt="py:percent")
+    try:
+        return Lesson(path.stem, tuple(_read_cell(cell) for cell in notebook.cells))
+    except SourceError as error:
+        raise SourceError(f"{path.name}: {error}") from None
+
+
+def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterator[Region]:
+    """Splits lines into given ones and solution regions."""
+    given, inside, begin = [], [], None
+    for number, line in enumerate(lines, 1):
+        if match := _BEGIN.match(line):
+            if begin:
+                raise SourceError(f"line {number} of {where!r}: BEGIN SOLUTION inside a solution")
+            yield Region(tuple(given))
+            given, inside, begin = [], [], match
+        elif _END.match(line):
+            if not begin:
+                raise SourceError(f"line {number} of {where!r}: END SOLUTION without BEGIN SOLUTION")
+            yield Region(tuple(inside), begin["exercise"] or exercise or "?", begin)
+            begin = None
+        elif re.search(r"(BEGIN|END) SOLUTION", line):
+            raise SourceError(f"line {number} of {where!r}: not the form of a solution marker: {line.strip()}")
+        else:
+            (inside if begin else given).append(line)
+    if begin:
+        raise SourceError(f"{where!r}: a BEGIN SOLUTION without its END SOLUTION")
+    yield Region(tuple(given))
+
+
+def _read_cell(cell) -> Cell:
+    metadata = cell.metadata
+    if cell.cell_type == "markdown":
+        return Cell("markdown", cell.source)
+    exercise = metadata.get("exercise") or metadata.get("check")
+    kind = "exercise" if "exercise" in metadata else "check" if "check" in metadata else "code"
+    result = Cell(kind, _expand_includes(cell.source), exercise, metadata.get("language", "c++"),
+                  tuple(metadata.get("tags", ())))
+    if kind == "exercise" and not re.search(r"raise NotImplementedError|throw std::logic_error|#error", result.student()):
+        raise SourceError(f"exercise {exercise}: nothing in the student's version would fail")
+    return result
+
+
+def _expand_includes(source: str) -> str:
+    lines = []
+    for line in source.split("\n"):
+        match = _INCLUDE.match(line)
+        lines += _included(match["file"]) if match else [line]
+    return "\n".join(lines)
+
+
+def _included(file_name: str) -> list[str]:
+    path = KERNELS / file_name
+    if not path.is_file():
+        raise SourceError(f"there is no kernels/{file_name} to include")
+    kept = [line for line in path.read_text().splitlines() if not re.match(r'#pragma once|#include "', line)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept).strip("\n")).split("\n")
+
+
+def _number(exercise: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in exercise.split("."))

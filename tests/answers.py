@@ -1,0 +1,46 @@
+"""Answers to hand in: our solutions, each known mistake, and right answers written differently."""
+
+from lessons_lib import checks
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.paths import SOLUTIONS
+from solutions.source import read_lesson
+
+
+def every_exercise() -> list[Exercise]:
+    lessons = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
+    return [exercise for lesson in lessons for exercise in checks.exercises_of(lesson)]
+
+
+def our_answer(exercise: Exercise):
+    """What the solution notebook hands to `check`: the exercise's cell, run on its own."""
+    namespace = {}
+    exec(_solution_cell(exercise), namespace)  # our own source
+    return namespace[exercise.answer_name]
+
+
+def wrong_answer(exercise: Exercise, mistake: Mistake):
+    """The mistake as a learner would hand it in."""
+    if exercise.language == "python":
+        return mistake.wrong
+    text = _source_text(exercise)
+    for old, new in mistake.edits:
+        assert text.count(old) == 1, f"{mistake.slug}: {text.count(old)} times in our solution: {old}"
+        text = text.replace(old, new)
+    return text
+
+
+def _source_text(exercise: Exercise) -> str:
+    """Our C++ answer with the solution markers as the file under kernels/ has them, which the edits refer to."""
+    namespace = {}
+    exec(_exercise_cell(exercise).source, namespace)
+    return namespace[exercise.answer_name]
+
+
+def _solution_cell(exercise: Exercise) -> str:
+    return _exercise_cell(exercise).solution()
+
+
+def _exercise_cell(exercise: Exercise):
+    number = int(exercise.id.split(".")[0])
+    (path,) = SOLUTIONS.glob(f"{number:02d}_*.py")
+    return next(cell for cell in read_lesson(path).cells if cell.kind == "exercise" and cell.exercise == exercise.id)

@@ -1,0 +1,146 @@
+"""A real JupyterLab in headless Chromium, for the browser tests and the README's pictures."""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from lessons_lib.paths import NOTEBOOKS
+
+LAPTOP = {"width": 1366, "height": 850}
+# Keeps Chromium from asking hosts outside, and lets it run as root in a container.
+CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+                      "--disable-sync", "--no-first-run", "--disable-quic"]
+SETTINGS = {
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    # Without windowing every cell is in the page, so that it can be found and seen.
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+}
+
+
+def find_chromium() -> str | None:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    return None
+
+
+@contextmanager
+def jupyterlab(folder: Path, progress: Path | None = None):
+    """Serves a copy of notebooks/ from `folder`; gives (port, token)."""
+    served = folder / "notebooks"
+    shutil.copytree(NOTEBOOKS, served)
+    config = folder / "config" / "labconfig"
+    config.mkdir(parents=True)
+    (config / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
+    token, port = secrets.token_hex(16), _free_port()
+    environment = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(folder / "config"), "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+        "LESSONS_PROGRESS_DIR": str(progress or folder / "progress")}
+    with open(folder / "jupyter.log", "w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}",
+             "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={served}",
+             "--LabApp.expose_app_in_browser=True"], env=environment, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            _wait_until_up(server, port, token, folder / "jupyter.log")
+            yield port, token
+        finally:
+            server.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(10)
+            server.kill()
+
+
+@contextmanager
+def browser_page(size=LAPTOP):
+    """A page in headless Chromium that remembers its console errors in `page.console_errors`."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
+        page = browser.new_page(viewport=size)
+        page.console_errors = []
+        page.on("console", lambda message: page.console_errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: page.console_errors.append(str(error)))
+        try:
+            yield page
+        finally:
+            browser.close()
+
+
+class Notebook:
+    """One notebook, open in JupyterLab, driven as a learner would."""
+
+    def __init__(self, page, port: int, token: str, name: str):
+        self.page = page
+        page.goto(f"http://127.0.0.1:{port}/lab/tree/{name}?token={token}&reset")
+        page.wait_for_function("() => window.jupyterapp")
+        page.evaluate("() => window.jupyterapp.restored")
+        page.wait_for_function(
+            "() => { const w = jupyterapp.shell.currentWidget; return w && w.context && w.context.isReady "
+            "&& w.sessionContext.session && w.sessionContext.session.kernel "
+            "&& w.sessionContext.session.kernel.status === 'idle'; }", timeout=60_000)
+
+    def cells(self) -> list[dict]:
+        return self.page.evaluate("() => jupyterapp.shell.currentWidget.content.model.toJSON().cells")
+
+    def index(self, cell_id: str) -> int:
+        return next(index for index, cell in enumerate(self.cells()) if cell["id"] == cell_id)
+
+    def run_all(self, timeout: float = 240) -> bool:
+        """Runs every cell; False when one of them failed, where JupyterLab stops."""
+        self.page.set_default_timeout(timeout * 1000)
+        return self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
+
+    def run_cell(self, cell_id: str) -> dict:
+        """Runs one cell and gives it with its outputs."""
+        self.select(cell_id)
+        self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-cell')")
+        return self.cells()[self.index(cell_id)]
+
+    def type_into(self, cell_id: str, text: str):
+        """Replaces a cell's source by keyboard."""
+        self.select(cell_id)
+        editor = self.cell(cell_id).locator(".cm-content")
+        editor.click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.press("Delete")
+        self.page.keyboard.insert_text(text)
+
+    def cell(self, cell_id: str):
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(self.index(cell_id))
+
+    def select(self, cell_id: str):
+        self.page.evaluate("index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }",
+                           self.index(cell_id))
+
+    def close_side_bar(self):
+        """Hides the file browser, so that the notebook has the whole width."""
+        self.page.evaluate("() => { if (!jupyterapp.shell.leftCollapsed) "
+                           "jupyterapp.commands.execute('application:toggle-left-area'); }")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def _wait_until_up(server, port, token, log: Path):
+    for _ in range(240):
+        if server.poll() is not None:
+            raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+        with suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status?token={token}", timeout=5).close()
+            return
+        time.sleep(0.25)
+    raise RuntimeError(f"JupyterLab did not answer within a minute:\n{log.read_text()[-2000:]}")

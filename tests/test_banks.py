@@ -1,0 +1,61 @@
+"""Each known mistake is caught and named, ours and other right answers pass, and every exercise is complete."""
+
+import ast
+import functools
+import inspect
+import textwrap
+
+import pytest
+from answers import every_exercise, our_answer, wrong_answer
+from right_answers import RIGHT_ANSWERS
+
+from lessons_lib import checks
+
+EXERCISES = every_exercise()
+MISTAKES = [(exercise, mistake) for exercise in EXERCISES for mistake in exercise.mistakes]
+RIGHT = [(exercise, number) for exercise in EXERCISES for number in range(len(RIGHT_ANSWERS[exercise.id]))]
+by_id = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "slug", getattr(value, "id", value)))
+
+
+@by_id("exercise, mistake", MISTAKES)
+def test_a_known_mistake_is_caught_and_named(exercise, mistake):
+    result = checks.run(exercise.id, wrong_answer(exercise, mistake))
+    assert (result.passed, result.mistake) == (False, mistake.slug), result.message
+    assert result.message.startswith(mistake.message)
+    assert "Smallest case that shows it: " in result.message
+
+
+@by_id("exercise", EXERCISES)
+def test_our_answer_passes(exercise):
+    result = checks.run(exercise.id, our_answer(exercise))
+    assert result.passed and result.mistake is None, result.message
+
+
+@by_id("exercise, number", RIGHT)
+def test_a_different_right_answer_passes(exercise, number):
+    result = checks.run(exercise.id, RIGHT_ANSWERS[exercise.id][number])
+    assert result.passed, result.message
+
+
+@by_id("exercise", EXERCISES)
+def test_there_are_three_different_right_answers(exercise):
+    answers = RIGHT_ANSWERS[exercise.id]
+    texts = {answer if isinstance(answer, str) else ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(answer))))
+             for answer in answers}
+    assert len(texts) >= 3
+
+
+@by_id("exercise", EXERCISES)
+def test_an_exercise_is_complete(exercise):
+    slugs = [mistake.slug for mistake in exercise.mistakes]
+    assert len(set(slugs)) == len(slugs) >= 3
+    assert len(exercise.hints) >= 2
+    assert all(mistake.message.endswith((".", "?", ".)")) for mistake in exercise.mistakes)
+
+
+def test_lesson_01_has_enough_and_the_source_texts_mistakes_are_among_them():
+    lesson = [exercise for exercise in EXERCISES if exercise.id.startswith("1.")]
+    slugs = {mistake.slug for exercise in lesson for mistake in exercise.mistakes}
+    assert len(lesson) >= 5 and len(slugs) >= 25
+    assert slugs >= {"free-ignores-refcount", "double-free-unnoticed", "fifo-not-lifo", "refcount-not-reset", "no-mutex",
+                     "check-outside-lock"}

@@ -1,0 +1,99 @@
+"""Lesson 01 as a learner does it: a real JupyterLab in a real browser, by keyboard."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from answers import every_exercise
+
+from lessons_lib.paths import ROOT, build_folder
+from solutions.build import select
+
+try:
+    from jupyterlab_driver import Notebook, browser_page, find_chromium, jupyterlab
+except ImportError:  # playwright is missing
+    find_chromium = lambda: None  # noqa: E731
+
+pytestmark = [
+    pytest.mark.browser,
+    # CI installs Chromium, so that there the test cannot be skipped by accident.
+    pytest.mark.skipif(not find_chromium() and "CI" not in os.environ,
+                       reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)"),
+]
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with jupyterlab(tmp_path) as address, browser_page() as page:
+        yield page, *address
+
+
+def shown(cell: dict, kind: str = "text/plain") -> str:
+    """What a cell's outputs show, as text."""
+    return "\n".join("".join(output.get("data", {}).get(kind, output.get("text", ""))) for output in cell["outputs"])
+
+
+def picture_folder() -> Path:
+    folder = ROOT / os.environ["SCREENSHOTS"] if "SCREENSHOTS" in os.environ else build_folder() / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_lesson_00_stops_at_its_first_stub_and_shows_no_error_in_the_console(lab):
+    page, port, token = lab
+    notebook = Notebook(page, port, token, "00_start_here.ipynb")
+    assert notebook.run_all() is False
+    check = notebook.cells()[notebook.index("check-0-1")]
+    assert "not attempted yet" in shown(check)
+    assert page.locator(".jp-OutputArea img[alt*='Five bars']").count() == 1
+    assert page.console_errors == []
+
+
+def test_lesson_01_a_failed_check_then_a_right_answer(lab):
+    """The picture that the README shows is taken at the failed check."""
+    page, port, token = lab
+    notebook = Notebook(page, port, token, "01_block_manager.ipynb")
+    notebook.close_side_bar()
+    right = next(cell.solution() for cell in select(["01"])[0].cells if cell.exercise == "1.1" and cell.kind == "exercise")
+    wrong = re.sub(r" *block_ids_\.pop_back\(\);\n", "", right)
+    assert wrong != right
+
+    for cell in notebook.cells()[: notebook.index("exercise-1-1")]:
+        if cell["cell_type"] == "code":
+            notebook.run_cell(cell["id"])
+    notebook.type_into("exercise-1-1", wrong.replace("    // BEGIN SOLUTION\n", "").replace("    // END SOLUTION\n", ""))
+    notebook.run_cell("exercise-1-1")
+    failed = notebook.run_cell("check-1-1")
+    assert "not yet (pop-does-not-remove)" in shown(failed)
+    error = failed["outputs"][-1]
+    assert (error["ename"], error["evalue"]) == ("CheckFailed", "exercise 1.1: pop-does-not-remove")
+    assert len(error["traceback"]) == 1
+    notebook.cell("check-1-1").scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    page.screenshot(path=picture_folder() / "01_block_manager.png")
+
+    notebook.type_into("exercise-1-1", right)
+    notebook.run_cell("exercise-1-1")
+    passed = notebook.run_cell("check-1-1")
+    assert shown(passed) == "✓ Exercise 1.1, the free list: passed"
+    assert page.console_errors == []
+
+
+def test_lesson_01_from_the_first_cell_to_the_last(lab):
+    """Every exercise is typed in; then the whole notebook runs, pictures included."""
+    page, port, token = lab
+    notebook = Notebook(page, port, token, "01_block_manager.ipynb")
+    for cell in select(["01"])[0].cells:
+        if cell.kind == "exercise":
+            notebook.type_into(f"exercise-{cell.exercise.replace('.', '-')}", cell.solution())
+    finished = notebook.run_all()
+    cells = notebook.cells()
+    errors = [(cell["id"], output["ename"], output["evalue"]) for cell in cells if cell["cell_type"] == "code"
+              for output in cell["outputs"] if output["output_type"] == "error"]
+    state = [(cell["id"], cell["execution_count"], len(cell["outputs"])) for cell in cells if cell["cell_type"] == "code"]
+    assert (finished, errors) == (True, []), state
+    passed = [cell for cell in cells if cell["id"].startswith("check-") and ": passed" in shown(cell)]
+    assert len(passed) == sum(exercise.id.startswith("1.") for exercise in every_exercise())
+    assert page.locator(".jp-OutputArea img[alt*='pool of eight blocks']").count() == 2
+    assert page.console_errors == []

@@ -1,0 +1,268 @@
+"""What a learner sees for answers of every kind: nothing written yet, crashes, loops, floods, and things that are no answer."""
+
+import sys
+import time
+
+import cloudpickle
+import pytest
+from answers import every_exercise
+
+import lessons_lib
+from lessons_lib import checks, progress, verbs
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.paths import SOLUTIONS
+from solutions.source import read_lesson
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook travel
+
+
+def class_with(statement):
+    """A FreeList whose pop() runs `statement` instead."""
+    return """
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+#include <vector>
+class FreeList {
+ public:
+  explicit FreeList(int num_blocks) { while (num_blocks > 0) ids.push_back(--num_blocks); }
+  int pop() { STATEMENT; int id = ids.back(); ids.pop_back(); return id; }
+  void push(int block_id) { ids.push_back(block_id); }
+  int size() const { return ids.size(); }
+  std::vector<int> ids;
+};""".replace("STATEMENT", statement)
+
+
+@pytest.mark.parametrize("statement, mistake, words", [
+    ("*static_cast<volatile int*>(nullptr) = 1", "crashed", "crashed its process (Segmentation fault)"),
+    ("for (volatile bool on = true; on;) {}", "timed-out", "did not come to an end within 5 s"),
+    ("std::exit(0)", "exited", "ended its process (exit code 0)"),
+    ("std::abort()", "crashed", "crashed its process (Aborted)"),
+    ('throw std::runtime_error("no")', "wrong", "got:      RuntimeError: no"),
+    ("throw 7", "crashed", "crashed its process (Aborted)"),
+])
+def test_cpp_that_does_harm_becomes_a_message(statement, mistake, words):
+    result = checks.run("1.1", class_with(statement))
+    assert (result.passed, result.mistake) == (False, mistake)
+    assert words in result.message
+    assert "Smallest case that shows it: FreeList(1), pop()" in result.message
+
+
+def test_a_cpp_thread_left_running_does_no_harm():
+    assert checks.run("1.1", class_with("static bool once = (std::thread([] { for (;;) {} }).detach(), true); (void)once")).passed
+
+
+def test_megabytes_of_cpp_output_are_cut():
+    result = checks.run("1.1", class_with("for (int i = 0; i < 100000; ++i) std::cout << i << std::flush; return -5"))
+    assert result.mistake == "wrong" and "Your code printed:\n01234" in result.message
+    assert len(result.message) < 2_000
+
+
+def endless(num_tokens, block_size):
+    while True:
+        pass
+
+
+def leaves_python(num_tokens, block_size):
+    raise SystemExit(3)
+
+
+def ends_the_process(num_tokens, block_size):
+    import os
+    os._exit(4)
+
+
+def segfaults(num_tokens, block_size):
+    import ctypes
+    ctypes.string_at(0)
+
+
+def floods(num_tokens, block_size):
+    for _ in range(200):
+        print("tokens " * 1_000)
+    return 0
+
+
+def raises(num_tokens, block_size):
+    raise ValueError("no idea")
+
+
+def leaves_a_thread(num_tokens, block_size):
+    import threading
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    return -(-num_tokens // block_size)
+
+
+def gives_nan(num_tokens, block_size):
+    return float("nan")
+
+
+@pytest.mark.parametrize("answer, mistake, words", [
+    (endless, "timed-out", "did not come to an end within 5 s"),
+    (leaves_python, "exited", "exit(3)"),
+    (ends_the_process, "exited", "exit code 4"),
+    (segfaults, "crashed", "Segmentation fault"),
+    (floods, "wrong", "Your code printed:\ntokens tokens"),
+    (raises, "wrong", "got:      ValueError: no idea"),
+    (gives_nan, "wrong", "nan"),
+])
+def test_python_that_does_harm_becomes_a_message(answer, mistake, words):
+    started = time.monotonic()
+    result = checks.run("0.1", answer)
+    assert (result.passed, result.mistake) == (False, mistake)
+    assert words in result.message and len(result.message) < 2_000
+    assert time.monotonic() - started < 8
+
+
+def test_a_python_thread_left_running_does_no_harm():
+    assert checks.run("0.1", leaves_a_thread).passed
+
+
+@pytest.mark.parametrize("answer", [None, ...])
+def test_nothing_written_is_its_own_outcome(answer):
+    assert checks.run("0.1", answer).mistake == "not-attempted"
+
+
+def student_cells():
+    for path in sorted(SOLUTIONS.glob("[0-9][0-9]_*.py")):
+        for cell in read_lesson(path).cells:
+            if cell.kind == "exercise":
+                yield pytest.param(cell, id=cell.exercise)
+
+
+@pytest.mark.parametrize("cell", list(student_cells()))
+def test_every_stub_is_not_attempted(cell):
+    namespace = {}
+    exec(cell.student(), namespace)
+    exercise = checks.find(cell.exercise)
+    result = checks.run(cell.exercise, namespace[exercise.answer_name])
+    assert (result.passed, result.mistake) == (False, "not-attempted"), result.message
+
+
+def test_nbgraders_own_stub_is_not_attempted():
+    assert checks.run("1.1", "class FreeList {\n# YOUR CODE HERE\nraise NotImplementedError()\n};").mistake == "not-attempted"
+
+
+@pytest.mark.parametrize("exercise, answer, words", [
+    ("0.1", "a string", "expects the function `blocks_needed`, and got str"),
+    ("0.1", 12, "expects the function `blocks_needed`, and got int"),
+    ("1.1", len, "expects C++ source text, the string `free_list`"),
+    ("1.1", b"bytes", "and got bytes"),
+])
+def test_something_else_than_an_answer_is_refused_with_what_was_expected(exercise, answer, words):
+    result = checks.run(exercise, answer)
+    assert result.mistake == "not-an-answer" and words in result.message
+
+
+def test_an_answer_that_carries_a_lock_along_says_so():
+    import threading
+    lock = threading.Lock()
+    result = checks.run("0.1", lambda num_tokens, block_size: lock)
+    assert result.mistake == "not-an-answer" and "cannot carry" in result.message
+
+
+def test_an_unknown_exercise_names_those_that_exist():
+    with pytest.raises(KeyError, match="'1.9'; the ids here are 1.1, 1.2"):
+        checks.run("1.9", len)
+    with pytest.raises(KeyError, match="of the form '1.2'"):
+        checks.run("nonsense", len)
+
+
+def test_a_compiler_error_comes_at_the_learners_line():
+    result = checks.run("1.1", "\n#include <vector>\nclass FreeList {\n  int pop() { return ids.bak(); }\n  std::vector<int> ids;\n};")
+    assert result.mistake == "does-not-compile"
+    assert result.message.startswith("It does not compile.\nyour code, line 4: ")
+    assert "has no member named 'bak'" in result.message and "note:" not in result.message
+    assert "    int pop() { return ids.bak(); }\n" in result.message
+
+
+def test_a_missing_method_is_a_compiler_error_too():
+    result = checks.run("1.1", "class FreeList { public: explicit FreeList(int) {} };")
+    assert result.mistake == "does-not-compile" and "pop" in result.message
+
+
+def test_a_wrong_answer_gets_the_same_message_each_time():
+    messages = {checks.run("1.6", lambda manager, pool, blocks, position, value: None).message for _ in range(3)}
+    assert len(messages) == 1
+
+
+def test_a_check_answers_within_a_second_once_it_is_built():
+    for exercise_id, answer in (("0.1", lambda a, b: 0), ("1.5", lambda manager, blocks: blocks), ("1.1", class_with(""))):
+        checks.run(exercise_id, answer)
+        started = time.monotonic()
+        checks.run(exercise_id, answer)
+        assert time.monotonic() - started < 1.0
+
+
+def test_an_answer_that_is_wrong_later_is_not_given_an_earlier_mistakes_name():
+    """Two faults at once fit no single mistake; the check says what it saw and guesses nothing."""
+    exercise = Exercise(
+        id="9.9", title="t", answer_name="f", reference=lambda x: x, cases=lambda: range(5), observe=lambda f, x: f(x),
+        mistakes=(Mistake("adds-one", "It adds one.", lambda x: x + 1),), hints=("a", "b"))
+    failure = checks.Failure(0, "0", "1", ("adds-one",))
+    assert checks._verdict(exercise, failure).mistake == "adds-one"
+    assert checks._suspects(exercise, exercise.mistakes, [(0, 1), (1, 7)]) == ()
+    assert checks._suspects(exercise, exercise.mistakes, [(0, 1), (1, 2)]) == ("adds-one",)
+
+
+def test_check_raises_for_headless_runs_and_shows_one_line(capsys):
+    with pytest.raises(lessons_lib.CheckFailed) as caught:
+        lessons_lib.check("0.1", lambda num_tokens, block_size: num_tokens // block_size)
+    assert str(caught.value) == "exercise 0.1: floor-division"
+    assert caught.value._render_traceback_() == ["CheckFailed: exercise 0.1: floor-division"]
+    shown = capsys.readouterr().out
+    assert shown.startswith("✗ Exercise 0.1, blocks needed: not yet (floor-division)")
+    assert 'hint("0.1")' in shown
+
+
+def test_check_raises_not_attempted_and_remembers_nothing_of_it():
+    before = progress.load()
+    with pytest.raises(lessons_lib.NotAttempted):
+        lessons_lib.check("1.2", None)
+    assert progress.load() == before
+
+
+def test_progress_keeps_a_pass_and_the_mistakes_on_the_way(capsys):
+    with pytest.raises(lessons_lib.CheckFailed):
+        lessons_lib.check("0.1", lambda num_tokens, block_size: num_tokens / block_size)
+    lessons_lib.check("0.1", lambda num_tokens, block_size: -(-num_tokens // block_size))
+    with pytest.raises(lessons_lib.CheckFailed):
+        lessons_lib.check("0.1", lambda num_tokens, block_size: num_tokens / block_size)
+    entry = progress.load()["0.1"]
+    assert entry["passed"] and entry["mistakes"].count("fraction-of-a-block") == 1
+    lessons_lib.progress_bar("00")
+    assert "Lesson 00: 1 of 1 exercises passed" in capsys.readouterr().out
+
+
+def test_a_spoilt_progress_file_is_no_obstacle():
+    progress._file().write_text("{ not json")
+    assert progress.load() == {}
+    progress.remember("0.1", True, None)
+    assert progress.load()["0.1"]["passed"]
+
+
+def test_hints_come_one_at_a_time(capsys):
+    verbs._hints_shown.clear()
+    count = len(checks.find("1.2").hints)
+    for number in range(1, count + 1):
+        lessons_lib.hint("1.2")
+        assert f"Hint {number} of {count} for exercise 1.2" in capsys.readouterr().out
+    lessons_lib.hint("1.2")
+    assert 'solution("1.2")' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
+def test_solution_shows_our_answer_without_markers(exercise, capsys):
+    lessons_lib.solution(exercise.id)
+    shown = capsys.readouterr().out
+    assert exercise.answer_name in shown and "BEGIN SOLUTION" not in shown
+
+
+def test_cards_read_as_text_and_as_html():
+    from lessons_lib.display import Card
+
+    card = Card("A <title>", "See `a < b`.\n  int x;\n  int y;", tone="failed")
+    assert repr(card) == "✗ A <title>\n  See `a < b`.\n    int x;\n    int y;"
+    assert "A &lt;title&gt;" in card._repr_html_() and "<code>a &lt; b</code>" in card._repr_html_()
+    assert "int x;\nint y;</pre>" in card._repr_html_()

@@ -1,0 +1,153 @@
+"""C++ from a notebook: built once, errors at the learner's line, and nothing that a failed or killed build can spoil."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lessons_lib import CompileError, build_cpp, build_library, inline
+from lessons_lib.compiler_errors import explain
+from lessons_lib.paths import KERNELS, ROOT
+
+ANSWER = 'extern "C" int answer() { return 42; }'
+
+
+@pytest.fixture
+def empty_build_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LESSONS_BUILD_DIR", str(tmp_path))
+    monkeypatch.setattr(inline, "_loaded", {})
+    return tmp_path
+
+
+def finished_builds(folder: Path) -> list[Path]:
+    return [path.parent for path in folder.glob("*/finished")]
+
+
+def test_a_library_is_built_once(empty_build_folder):
+    assert build_library(ANSWER).answer() == 42
+    (build,) = finished_builds(empty_build_folder)
+    stamp = (build / "finished").stat().st_mtime_ns
+    inline._loaded.clear()
+    started = time.monotonic()
+    assert build_library(ANSWER).answer() == 42
+    assert time.monotonic() - started < 0.3
+    assert (build / "finished").stat().st_mtime_ns == stamp
+
+
+def test_comments_and_blank_lines_are_no_change_and_flags_are(empty_build_folder):
+    build_library(ANSWER)
+    build_library(f"// the answer\n\n{ANSWER}\n")
+    assert len(finished_builds(empty_build_folder)) == 1
+    build_library(ANSWER, flags=("-O0",))
+    assert len(finished_builds(empty_build_folder)) == 2
+
+
+def test_an_unchanged_rebuild_in_a_new_process_takes_under_a_third_of_a_second(empty_build_folder):
+    program = ("import sys, time, torch; from lessons_lib import build_library; started = time.monotonic(); "
+               "build_library(sys.argv[1]); print(time.monotonic() - started)")
+    times = [float(subprocess.run([sys.executable, "-c", program, ANSWER], cwd=ROOT, check=True, capture_output=True,
+                                  text=True).stdout) for _ in range(3)]
+    assert min(times[1:]) < 0.3
+
+
+def test_a_failed_build_leaves_nothing_and_can_be_mended(empty_build_folder):
+    broken = ANSWER.replace("42", "fourty_two")
+    for _ in range(2):
+        with pytest.raises(CompileError, match="your code, line 1: .*'fourty_two' was not declared"):
+            build_library(broken)
+    assert finished_builds(empty_build_folder) == []
+    assert build_library(ANSWER).answer() == 42
+
+
+def test_a_build_that_was_killed_with_its_lock_is_started_anew(empty_build_folder):
+    build_library(ANSWER)
+    (build,) = finished_builds(empty_build_folder)
+    (build / "finished").unlink()
+    (build / "lock").touch()  # PyTorch waits for ever for this file to go away
+    (build / f"{build.name}.so").unlink()  # the loaded copy stays valid in this process
+    (build / f"{build.name}.so").write_bytes(b"half a library")
+    inline._loaded.clear()
+    started = time.monotonic()
+    assert build_library(ANSWER).answer() == 42
+    assert time.monotonic() - started < 30
+
+
+def test_a_spoilt_library_is_reported_and_built_again(empty_build_folder):
+    build_library(ANSWER)
+    (build,) = finished_builds(empty_build_folder)
+    library = build / f"{build.name}.so"
+    library.unlink()  # the loaded copy stays valid in this process; a new one would load this file
+    library.write_bytes(b"rubbish")
+    program = "import sys; from lessons_lib import build_library; print(build_library(sys.argv[1]).answer())"
+    first = subprocess.run([sys.executable, "-c", program, ANSWER], cwd=ROOT, capture_output=True, text=True)
+    assert first.returncode != 0 and "cannot be loaded" in first.stderr
+    second = subprocess.run([sys.executable, "-c", program, ANSWER], cwd=ROOT, capture_output=True, text=True)
+    assert second.stdout == "42\n"
+
+
+def test_two_processes_may_build_the_same_at_once(empty_build_folder):
+    program = "import sys; from lessons_lib import build_library; print(build_library(sys.argv[1]).answer())"
+    runs = [subprocess.Popen([sys.executable, "-c", program, ANSWER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+            for _ in range(2)]
+    assert [run.communicate()[0] for run in runs] == ["42\n", "42\n"]
+
+
+def test_an_error_names_the_source_and_shows_the_line():
+    with pytest.raises(CompileError) as caught:
+        build_library("int fine();", "\n\nint broken( { return 1; }\n", names=("one.h", "two.h"))
+    assert (caught.value.source, caught.value.line) == ("two.h", 3)
+    assert "two.h, line 3: " in str(caught.value)
+    assert "\n    int broken( { return 1; }\n" in str(caught.value)
+    assert caught.value._render_traceback_() == [f"CompileError: {caught.value}"]
+
+
+def test_an_error_inside_a_system_header_is_placed_at_the_learners_call():
+    source = "#include <algorithm>\n#include <vector>\nstruct A {};\nvoid f(std::vector<A>& v) {\n  std::sort(v.begin(), v.end());\n}"
+    with pytest.raises(CompileError) as caught:
+        build_library(source)
+    assert caught.value.line == 5 and "no match for 'operator<'" in caught.value.reason
+
+
+def test_a_function_that_is_declared_and_never_defined_is_named():
+    with pytest.raises(CompileError, match=r"`missing\(int\)` is declared but never defined"):
+        build_library('int missing(int);\nextern "C" int answer() { return missing(1); }')
+
+
+def test_other_compilers_errors_are_understood():
+    sources = {"your code": "a\nb\nc"}
+    clang = "your code:2:1: error: unknown type name 'b'\nb\n^\n1 error generated."
+    nvcc = 'your code(3): error: identifier "c" is undefined\n'
+    assert explain(clang, sources).line == 2
+    assert str(explain(nvcc, sources)) == 'your code, line 3: identifier "c" is undefined\n    c'
+    assert "collect2: error" in str(explain("collect2: error: ld returned 1 exit status", sources))
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: build_cpp(), "pass at least one C++ source text"),
+    (lambda: build_cpp(3), "source 1 is int: 3"),
+    (lambda: build_cpp("int x;", None), "source 2 is NoneType: None"),
+])
+def test_something_else_than_text_is_refused(call, words):
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert words in str(caught.value)
+
+
+def test_a_module_without_a_binding_says_what_is_missing():
+    with pytest.raises(CompileError, match="PYBIND11_MODULE"):
+        build_cpp("int x;")
+
+
+def test_a_missing_compiler_says_what_to_install(empty_build_folder, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(CompileError, match="`no-such-compiler` is not installed.*apt-get install g"):
+        build_library(ANSWER)
+
+
+def test_a_class_can_be_built_again_after_a_change():
+    binding = (KERNELS / "free_list_binding.cpp").read_text()
+    first = build_cpp(inline.read_kernel("free_list.h"), binding).FreeList
+    second = build_cpp(inline.read_kernel("free_list.h").replace("pop() {", "pop() { ;"), binding).FreeList
+    assert first is not second and (first(3).pop(), second(3).pop()) == (0, 0)

@@ -1,0 +1,25 @@
+"""A learner who opens a student notebook and runs all of it comes as far as the first exercise, and is told which."""
+
+import nbclient
+import nbformat
+import pytest
+
+from lessons_lib.paths import NOTEBOOKS
+
+NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs_to_the_first_stub(name, tmp_path):
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
+    first_check = next(index for index, cell in enumerate(notebook.cells) if "check" in cell.metadata)
+    exercise = notebook.cells[first_check].metadata["check"]
+    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3",
+                                     resources={"metadata": {"path": str(tmp_path)}})
+    with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:
+        client.execute()
+    assert (caught.value.ename, caught.value.evalue) == ("NotAttempted", f"exercise {exercise}: not-attempted")
+    ran = [index for index, cell in enumerate(notebook.cells) if cell.get("execution_count")]
+    assert max(ran) == first_check
+    shown = notebook.cells[first_check].outputs[0]["data"]["text/plain"]
+    assert shown.startswith(f"› Exercise {exercise}, ") and "not attempted yet" in shown

@@ -1,0 +1,130 @@
+"""The environment is described once: pyproject.toml, constraints.txt and environment.yml agree, and set-up speaks plainly."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+
+import pytest
+import yaml
+
+from lessons_lib import doctor
+from lessons_lib.paths import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def wanted() -> list[str]:
+    return [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+
+
+def test_every_dependency_is_pinned():
+    pinned = {normal(name) for name in PINS}
+    missing = {re.split(r"[<>=]", requirement)[0] for requirement in wanted()} - pinned
+    assert not missing
+    assert PINS["torch"] == "2.13.0"
+
+
+def test_pins_are_within_the_ranges_of_the_project():
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, wanted()):
+        assert requirement.specifier.contains(PINS[normal(requirement.name)]), requirement
+
+
+def test_conda_installs_the_same_through_the_same_pins():
+    (pip,) = [item["pip"] for item in CONDA["dependencies"] if isinstance(item, dict)]
+    assert pip == ["--constraint constraints.txt", "--editable .[test]"]
+    names = [re.split(r"[ =<>]", item)[0] for item in CONDA["dependencies"] if isinstance(item, str)]
+    assert {"python", "pip", "cxx-compiler", "cuda-nvcc", "make"} <= set(names)
+    # What pip installs, conda must not install as well in another version.
+    assert not {normal(re.split(r"[<>=]", item)[0]) for item in wanted()} & set(names)
+
+
+def test_conda_has_a_python_that_the_project_takes():
+    from packaging.specifiers import SpecifierSet
+
+    (python,) = [item for item in CONDA["dependencies"] if isinstance(item, str) and item.startswith("python=")]
+    assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
+
+
+def test_what_is_installed_here_is_what_is_pinned():
+    if "CI" not in os.environ:
+        pytest.skip("an environment of one's own may differ; CI's may not")
+    for requirement in wanted():
+        name = re.split(r"[<>=]", requirement)[0]
+        assert metadata.version(name).split("+")[0] == PINS[normal(name)]
+
+
+def preflight(tmp_path, **environment):
+    python = environment.pop("python", sys.executable)
+    return subprocess.run(["/bin/sh", str(ROOT / "lessons_lib/preflight.sh"), python], capture_output=True, text=True,
+                          env=os.environ | environment)
+
+
+def fake_python(tmp_path, body: str) -> str:
+    path = tmp_path / "python3"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_preflight_is_silent_where_all_is_there(tmp_path):
+    run = preflight(tmp_path)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("body, words", [
+    ("exit 1", "Python 3.11 or newer is needed"),
+    ('case "$2" in *ensurepip*) exit 1;; esac', "apt-get install python3-venv"),
+    ('case "$2" in *Python.h*) exit 1;; esac', "apt-get install python3-dev"),
+])
+def test_preflight_says_what_to_install(tmp_path, body, words):
+    run = preflight(tmp_path, python=fake_python(tmp_path, body))
+    assert run.returncode == 1 and words in run.stdout
+
+
+def test_preflight_says_when_there_is_no_python_or_no_compiler(tmp_path):
+    run = preflight(tmp_path, python="")
+    assert run.returncode == 1 and "apt-get install python3 python3-venv" in run.stdout
+    run = preflight(tmp_path, PATH=str(tmp_path), CXX="")
+    assert run.returncode == 1 and "apt-get install g++" in run.stdout
+
+
+def test_make_help_lists_every_command():
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(targets) >= {"lab", "test", "lessons", "help"}
+    assert all(f"make {target} " in listed for target in targets)
+
+
+def test_doctor_finds_this_machine_ready():
+    report = doctor.doctor()
+    assert report.ready and report.summary.startswith("Ready")
+    assert {finding.name for finding in report.findings} == {
+        "Python", "PyTorch", "C++ compiler", "Python headers", "ninja", "nvcc", "GPU"}
+    assert "<table>" in report._repr_html_()
+
+
+def test_doctor_says_what_a_missing_part_costs_and_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    report = doctor.doctor()
+    assert not report.ready
+    assert "✗ C++ compiler    not found" in repr(report)
+    assert "without it: lesson 01 cannot compile" in repr(report) and "apt-get install g++" in repr(report)
+    assert doctor.main() == 1 and "Not ready" in capsys.readouterr().out
+
+
+def test_doctor_does_without_a_gpu_and_nvcc(monkeypatch):
+    monkeypatch.setattr(doctor, "_gpu", lambda: "")
+    monkeypatch.setattr(doctor, "_nvcc", lambda: "")
+    report = doctor.doctor()
+    assert report.ready and "– GPU" in repr(report)
