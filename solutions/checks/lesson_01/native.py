@@ -18,6 +18,7 @@ ERRORS = (None, errors.PoolSizeError, errors.OutOfBlocksError, errors.BlockIndex
           errors.BlockNotAllocatedError, StandardOutOfRange, RuntimeError)
 METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
 STRESS_ROUNDS = 200
+PATIENCE_ALONE = 1.0  # seconds after which a call with nobody in its way counts as stuck
 
 
 def free_list_class(source: str) -> type:
@@ -61,7 +62,7 @@ def block_manager_class(source: str) -> type:
 
     class NativeBlockManager:
         at_the_door = 0  # only the models of thread_safety.py can tell
-        patience = 1.0
+        patience = PATIENCE_ALONE
 
         def __init__(self, num_blocks):
             code, message = ctypes.c_int(), ctypes.create_string_buffer(256)

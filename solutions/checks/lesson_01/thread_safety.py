@@ -8,129 +8,12 @@ look and the act are under one lock.
 import threading
 import time
 
-from lessons_lib.block_manager import DoubleFreeError, OutOfBlocksError, PythonBlockManager
 from lessons_lib.checks import Crash, Exercise, Mistake, Text
 from solutions.checks.lesson_01 import reference_counts
+from solutions.checks.lesson_01 import thread_models as models
 from solutions.checks.lesson_01.native import METHODS, block_manager_class
 
-PATIENCE = 0.1  # seconds that a call may take before it counts as waiting
-LONG_PATIENCE = 1.0  # seconds after which a call with nobody in its way counts as stuck
-NO_PATIENCE = 0.05  # the same for our own models that do get stuck
-
-
-class ThreadSafeBlockManager(PythonBlockManager):
-    """The model of a right answer; the mistakes below override what they get wrong."""
-
-    unlocked: tuple[str, ...] = ()
-    stress = staticmethod(lambda: "holds")
-    patience = LONG_PATIENCE
-
-    def __init__(self, num_blocks):
-        super().__init__(num_blocks)
-        self.mutex = threading.Lock()
-        self.at_the_door = 0  # how many calls have come as far as the mutex
-
-    def lock(self):
-        return self.mutex.acquire()
-
-    def unlock(self):
-        self.mutex.release()
-
-    def enter(self):
-        """The mutex, for a `with` statement, after saying that one more call has come to it."""
-        self.at_the_door += 1
-        return self.mutex
-
-
-def _locked(name):
-    def call(self, *arguments):
-        if name in self.unlocked:
-            return getattr(PythonBlockManager, name)(self, *arguments)
-        with self.enter():
-            return getattr(PythonBlockManager, name)(self, *arguments)
-    return call
-
-
-for _name in METHODS:
-    setattr(ThreadSafeBlockManager, _name, _locked(_name))
-
-
-class NeverLocked(ThreadSafeBlockManager):
-    unlocked = METHODS
-    stress = staticmethod(lambda: "breaks")
-
-
-class NoMutex(NeverLocked):
-    def lock(self):
-        return False
-
-
-class ReadsWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("get_ref_count", "get_num_free_blocks")
-
-
-class NumFreeWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("get_num_free_blocks",)
-
-
-class IncreaseWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("increase_ref_count",)
-
-
-class FreeChecksOutside(ThreadSafeBlockManager):
-    def free(self, block_id):
-        self.check_index(block_id)
-        if self.ref_counts[block_id] == 0:
-            raise DoubleFreeError(f"block {block_id} is already free")
-        with self.enter():
-            self.ref_counts[block_id] -= 1
-            if self.ref_counts[block_id] == 0:
-                self.free_blocks.append(block_id)
-
-
-class AllocateChecksOutside(ThreadSafeBlockManager):
-    def allocate(self):
-        if not self.free_blocks:
-            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
-        with self.enter():
-            if not self.free_blocks:
-                self.crashed = True
-                raise Crash
-            return PythonBlockManager.allocate(self)
-
-
-class KeepsLockAfterError(ThreadSafeBlockManager):
-    patience = NO_PATIENCE
-
-    def free(self, block_id):
-        self.enter().acquire()
-        PythonBlockManager.free(self, block_id)
-        self.mutex.release()
-
-
-class LocksTwice(ThreadSafeBlockManager):
-    patience = NO_PATIENCE
-
-    def allocate(self):
-        with self.enter():
-            return PythonBlockManager.allocate(self) if self.get_num_free_blocks() else None
-
-
-class GuardDiesAtOnce(ThreadSafeBlockManager):
-    """Waits for the lock and lets go of it at once, so that two threads take the same block off the top."""
-
-    stress = staticmethod(lambda: "breaks")
-
-    def allocate(self):
-        with self.enter():
-            pass
-        if not self.free_blocks:
-            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
-        block_id = self.free_blocks[-1]
-        time.sleep(0.02)
-        del self.free_blocks[-1]
-        self.ref_counts[block_id] = 1
-        return block_id
+PATIENCE = 0.1  # seconds that a call may take, while the mutex is held, before it counts as waiting
 
 
 def cases():
@@ -286,38 +169,39 @@ EXERCISE = Exercise(
     title="thread safety",
     answer_name="safe_block_manager",
     language="c++",
-    reference=ThreadSafeBlockManager,
+    reference=models.ThreadSafeBlockManager,
     prepare=block_manager_class,
     cases=cases,
     observe=observe,
     describe=describe,
+    chancy=lambda case: case[0] in ("two free", "two allocate", "stress"),
     points=2,
     time_limit=30.0,
     mistakes=(
         Mistake("no-mutex",
                 "The class has no member `mutex_`, so nothing keeps two threads apart. (A mutex made inside a method is "
                 "a new one at each call: it keeps nobody out.)",
-                NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
+                models.NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
         Mistake("mutex-never-locked",
                 "The mutex is there, and no method holds it. A guard needs a name and has to be given the mutex: "
                 "`std::unique_lock<std::mutex>(mutex_);` declares a new, empty lock called mutex_.",
-                NeverLocked, _without_lock(*METHODS)),
+                models.NeverLocked, _without_lock(*METHODS)),
         Mistake("reads-without-lock",
                 "The methods that change something take the lock, and those that read do not. While one thread is in "
                 "the middle of a change, another reads half of it; C++ calls that a data race and promises nothing.",
-                ReadsWithoutLock, _without_lock("get_ref_count", "get_num_free_blocks")),
+                models.ReadsWithoutLock, _without_lock("get_ref_count", "get_num_free_blocks")),
         Mistake("num-free-without-lock",
                 "get_num_free_blocks() reads the free list while another thread may be changing it. Reading takes the "
                 "lock too.",
-                NumFreeWithoutLock, _without_lock("get_num_free_blocks")),
+                models.NumFreeWithoutLock, _without_lock("get_num_free_blocks")),
         Mistake("increase-without-lock",
                 "increase_ref_count() does not take the lock. `++count` is three steps (read, add, write), and an "
                 "increase between another thread's read and write is lost.",
-                IncreaseWithoutLock, _without_lock("increase_ref_count")),
+                models.IncreaseWithoutLock, _without_lock("increase_ref_count")),
         Mistake("check-outside-lock",
                 "free() looks at the count first and takes the lock afterwards. Two threads can both look, both see one "
                 "user, and both free: the look and the act belong under one lock.",
-                FreeChecksOutside,
+                models.FreeChecksOutside,
                 ((f"{LOCK_IN['free']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n    check_index(block_id);\n"
                   "    if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);",
                   LOCK_IN["free"].replace(LOCK, "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
@@ -325,7 +209,7 @@ EXERCISE = Exercise(
         Mistake("check-outside-lock-in-allocate",
                 "allocate() looks whether a block is left and takes the lock afterwards. Two threads can both see the "
                 "last block; the second one then takes from an empty list. The look and the act belong under one lock.",
-                AllocateChecksOutside,
+                models.AllocateChecksOutside,
                 ((f"{LOCK_IN['allocate']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n"
                   "    if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());",
                   LOCK_IN["allocate"].replace(LOCK, "if (free_list_.size() == 0) throw "
@@ -333,18 +217,18 @@ EXERCISE = Exercise(
         Mistake("keeps-lock-after-error",
                 "free() locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
                 "std::lock_guard unlocks whichever way its method is left.",
-                KeepsLockAfterError,
+                models.KeepsLockAfterError,
                 ((LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "mutex_.lock();")),
                  ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
                   "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n    mutex_.unlock();"))),
         Mistake("locks-twice",
                 "allocate() takes the lock and then calls a method that takes it again. A std::mutex does not know that "
                 "it is you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
-                LocksTwice, (("if (free_list_.size() == 0) throw Out", "if (get_num_free_blocks() == 0) throw Out"),)),
+                models.LocksTwice, (("if (free_list_.size() == 0) throw Out", "if (get_num_free_blocks() == 0) throw Out"),)),
         Mistake("guard-dies-at-once",
                 "Each method waits for the lock and gives it up in the same line. A guard without a name is destroyed "
                 "at the semicolon; give it one, so that it lives until the end of the method.",
-                GuardDiesAtOnce,
+                models.GuardDiesAtOnce,
                 tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, "std::lock_guard<std::mutex>{mutex_};"))
                       for name in METHODS)),
     ),

@@ -1,0 +1,125 @@
+"""What a right and each wrong answer to exercise 1.3 does, as Python classes."""
+
+import threading
+import time
+
+from lessons_lib.block_manager import DoubleFreeError, OutOfBlocksError, PythonBlockManager
+from lessons_lib.checks import Crash
+from solutions.checks.lesson_01.native import METHODS, PATIENCE_ALONE
+
+NO_PATIENCE = 0.05  # seconds after which a call counts as stuck, for models that do get stuck
+
+
+class ThreadSafeBlockManager(PythonBlockManager):
+    """The model of a right answer; the mistakes below override what they get wrong."""
+
+    unlocked: tuple[str, ...] = ()
+    stress = staticmethod(lambda: "holds")
+    patience = PATIENCE_ALONE
+
+    def __init__(self, num_blocks):
+        super().__init__(num_blocks)
+        self.mutex = threading.Lock()
+        self.at_the_door = 0  # how many calls have come as far as the mutex
+
+    def lock(self):
+        return self.mutex.acquire()
+
+    def unlock(self):
+        self.mutex.release()
+
+    def enter(self):
+        """The mutex, for a `with` statement, after saying that one more call has come to it."""
+        self.at_the_door += 1
+        return self.mutex
+
+
+def _locked(name):
+    def call(self, *arguments):
+        if name in self.unlocked:
+            return getattr(PythonBlockManager, name)(self, *arguments)
+        with self.enter():
+            return getattr(PythonBlockManager, name)(self, *arguments)
+    return call
+
+
+for _name in METHODS:
+    setattr(ThreadSafeBlockManager, _name, _locked(_name))
+
+
+class NeverLocked(ThreadSafeBlockManager):
+    unlocked = METHODS
+    stress = staticmethod(lambda: "breaks")
+
+
+class NoMutex(NeverLocked):
+    def lock(self):
+        return False
+
+
+class ReadsWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("get_ref_count", "get_num_free_blocks")
+
+
+class NumFreeWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("get_num_free_blocks",)
+
+
+class IncreaseWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("increase_ref_count",)
+
+
+class FreeChecksOutside(ThreadSafeBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        with self.enter():
+            self.ref_counts[block_id] -= 1
+            if self.ref_counts[block_id] == 0:
+                self.free_blocks.append(block_id)
+
+
+class AllocateChecksOutside(ThreadSafeBlockManager):
+    def allocate(self):
+        if not self.free_blocks:
+            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
+        with self.enter():
+            if not self.free_blocks:
+                self.crashed = True
+                raise Crash
+            return PythonBlockManager.allocate(self)
+
+
+class KeepsLockAfterError(ThreadSafeBlockManager):
+    patience = NO_PATIENCE
+
+    def free(self, block_id):
+        self.enter().acquire()
+        PythonBlockManager.free(self, block_id)
+        self.mutex.release()
+
+
+class LocksTwice(ThreadSafeBlockManager):
+    patience = NO_PATIENCE
+
+    def allocate(self):
+        with self.enter():
+            return PythonBlockManager.allocate(self) if self.get_num_free_blocks() else None
+
+
+class GuardDiesAtOnce(ThreadSafeBlockManager):
+    """Waits for the lock and lets go of it at once, so that two threads take the same block off the top."""
+
+    stress = staticmethod(lambda: "breaks")
+
+    def allocate(self):
+        with self.enter():
+            pass
+        if not self.free_blocks:
+            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
+        block_id = self.free_blocks[-1]
+        time.sleep(0.02)
+        del self.free_blocks[-1]
+        self.ref_counts[block_id] = 1
+        return block_id
