@@ -184,7 +184,7 @@ stress = r"""
 
 # %%
 def stress_test(manager_source):
-    library = build_library(errors, slow_free_list, manager_source, stress, flags=("-O1", "-pthread"))
+    library = build_library(errors, slow_free_list, manager_source, stress)
     return library.stress(4, 200)
 
 
@@ -348,7 +348,7 @@ extern "C" void allocate_and_free(int rounds) {
   for (int round = 0; round < rounds; ++round) manager.free(manager.allocate());
 }
 """
-library = build_library(errors, free_list, safe_block_manager, loop)
+library = build_library(errors, free_list, safe_block_manager, loop, flags=("-O2",))
 started = time.perf_counter()
 library.allocate_and_free(10 * rounds)
 costs["C++ calls C++"] = (time.perf_counter() - started) / (10 * rounds)
@@ -357,9 +357,9 @@ for name, seconds in costs.items():
 assert costs["C++ calls C++"] < costs["Python calls C++"]
 
 # %% [markdown]
-# Your numbers differ from ours, and the pattern is the same on most machines. Seen from Python, C++ is hardly faster: the
-# time goes into crossing the border between the two languages, twice for each pair. Within C++ the pair takes a small part
-# of that, mutex and all.
+# Your numbers differ from ours, and the pattern is the same on most machines. Seen from Python, C++ wins nothing: the time
+# goes into crossing the border between the two languages, twice for each pair. Within C++ the pair takes a small part of
+# that, mutex and all.
 #
 # So the language matters where the caller is C++ too, or where one call does a lot of work. And the lock matters where
 # Python's own is not held: between C++ threads, and in Python builds without a global lock.

@@ -4,7 +4,7 @@ import ctypes
 from pathlib import Path
 
 from lessons_lib import block_manager as errors
-from lessons_lib.inline import build_library, read_kernel
+from lessons_lib.inline import QUICK, build_library, read_kernel
 
 
 class StandardOutOfRange(Exception):
@@ -12,7 +12,7 @@ class StandardOutOfRange(Exception):
 
 
 # Out-of-range indexing and pop_back() of an empty vector end the process instead of using what lies there.
-CHECKED = ("-O1", "-D_GLIBCXX_ASSERTIONS", "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST")
+CHECKED = (*QUICK, "-D_GLIBCXX_ASSERTIONS", "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST")
 # By the numbers of block_manager_abi.cpp.
 ERRORS = (None, errors.PoolSizeError, errors.OutOfBlocksError, errors.BlockIndexError, errors.DoubleFreeError,
           errors.BlockNotAllocatedError, StandardOutOfRange, RuntimeError)
