@@ -57,17 +57,23 @@ extern "C" int manager_call(void* pointer, int method, int block_id, int* result
 }
 
 // The learner's mutex, if the class has a member `mutex_`; built with -fno-access-control, which opens private members.
+enum Action { LOCK, UNLOCK, TRY_LOCK };
 template <class Manager>
-static auto set_lock(Manager& manager, bool hold, int) -> decltype(manager.mutex_.lock(), 1) {
-  hold ? manager.mutex_.lock() : manager.mutex_.unlock();
+static auto use_mutex(Manager& manager, int action, int) -> decltype(manager.mutex_.try_lock(), 1) {
+  if (action == TRY_LOCK) return manager.mutex_.try_lock() ? (manager.mutex_.unlock(), 1) : 0;
+  action == LOCK ? manager.mutex_.lock() : manager.mutex_.unlock();
   return 1;
 }
 template <class Manager>
-static int set_lock(Manager&, bool, long) {
-  return 0;
+static int use_mutex(Manager&, int, long) {
+  return -1;
 }
-extern "C" int manager_lock(void* manager) { return set_lock(*static_cast<BlockManager*>(manager), true, 0); }
-extern "C" int manager_unlock(void* manager) { return set_lock(*static_cast<BlockManager*>(manager), false, 0); }
+// 1: done; 0: the mutex is held by another thread (TRY_LOCK); -1: there is no mutex_.
+extern "C" int manager_mutex(void* manager, int action) {
+  return use_mutex(*static_cast<BlockManager*>(manager), action, 0);
+}
+extern "C" void set_nap(int microseconds) { nap_microseconds = microseconds; }
+extern "C" int is_napping() { return napping; }
 
 // The stress test in a process of its own, since a broken manager may crash it or never come back. 0: it held.
 extern "C" int manager_stress(int num_threads, int rounds) {

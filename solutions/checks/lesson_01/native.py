@@ -1,6 +1,7 @@
 """The learner's C++ classes as Python objects, for the checks: built as a plain library and called through ctypes."""
 
 import ctypes
+import threading
 from pathlib import Path
 
 from lessons_lib import block_manager as errors
@@ -17,6 +18,8 @@ CHECKED = (*QUICK, "-D_GLIBCXX_ASSERTIONS", "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HA
 ERRORS = (None, errors.PoolSizeError, errors.OutOfBlocksError, errors.BlockIndexError, errors.DoubleFreeError,
           errors.BlockNotAllocatedError, StandardOutOfRange, RuntimeError)
 METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
+LOCK, UNLOCK, TRY_LOCK = range(3)
+NAP = 50_000  # microseconds, in which to look whether the mutex is held
 STRESS_ROUNDS = 200
 PATIENCE_ALONE = 1.0  # seconds after which a call with nobody in its way counts as stuck
 
@@ -52,12 +55,11 @@ def free_list_class(source: str) -> type:
 
 
 def block_manager_class(source: str) -> type:
-    """A Python class over the C++ class `BlockManager` in `source`; our errors and the slow FreeList, which brings races
-    out, stand before it."""
+    """A Python class over the C++ class `BlockManager` in `source`; our errors and a FreeList that naps stand before it."""
     library = build_library(
-        read_kernel("block_errors.h"), read_kernel("slow_free_list.h"), source, read_kernel("block_manager_stress.cpp"),
+        read_kernel("block_errors.h"), _read("watched_free_list.h"), source, read_kernel("block_manager_stress.cpp"),
         _read("block_manager_abi.cpp"), name="check", flags=(*CHECKED, "-fno-access-control", "-pthread"),
-        names=("block_errors.h", "slow_free_list.h", "your code", "the stress test", "the check"))
+        names=("block_errors.h", "FreeList", "your code", "the stress test", "the check"))
     library.manager_new.restype = ctypes.c_void_p
 
     class NativeBlockManager:
@@ -71,10 +73,22 @@ def block_manager_class(source: str) -> type:
 
         def lock(self):
             """Takes the learner's mutex; False where there is none."""
-            return bool(library.manager_lock(self.pointer))
+            return library.manager_mutex(self.pointer, LOCK) == 1
 
         def unlock(self):
-            library.manager_unlock(self.pointer)
+            library.manager_mutex(self.pointer, UNLOCK)
+
+        def keeps_lock_during(self, method, *arguments):
+            """Whether the mutex is held while the method is in the middle of changing the free list."""
+            library.set_nap(NAP)
+            thread = threading.Thread(target=getattr(self, method), args=arguments, daemon=True)
+            thread.start()
+            while thread.is_alive() and not library.is_napping():
+                pass
+            held = not (library.is_napping() and library.manager_mutex(self.pointer, TRY_LOCK) == 1)
+            library.set_nap(1)
+            thread.join()
+            return held
 
         @staticmethod
         def stress():

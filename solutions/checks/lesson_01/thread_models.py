@@ -28,6 +28,9 @@ class ThreadSafeBlockManager(PythonBlockManager):
     def unlock(self):
         self.mutex.release()
 
+    def keeps_lock_during(self, method, *arguments):
+        return method not in self.unlocked
+
     def enter(self):
         """The mutex, for a `with` statement, after saying that one more call has come to it."""
         self.at_the_door += 1
@@ -55,6 +58,9 @@ class NeverLocked(ThreadSafeBlockManager):
 class NoMutex(NeverLocked):
     def lock(self):
         return False
+
+    def keeps_lock_during(self, method, *arguments):
+        return True  # there is none to look at
 
 
 class ReadsWithoutLock(ThreadSafeBlockManager):
@@ -109,17 +115,7 @@ class LocksTwice(ThreadSafeBlockManager):
 
 
 class GuardDiesAtOnce(ThreadSafeBlockManager):
-    """Waits for the lock and lets go of it at once, so that two threads take the same block off the top."""
+    """Waits for the lock and lets go of it at once."""
 
-    stress = staticmethod(lambda: "breaks")
-
-    def allocate(self):
-        with self.enter():
-            pass
-        if not self.free_blocks:
-            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
-        block_id = self.free_blocks[-1]
-        time.sleep(0.02)
-        del self.free_blocks[-1]
-        self.ref_counts[block_id] = 1
-        return block_id
+    def keeps_lock_during(self, method, *arguments):
+        return False

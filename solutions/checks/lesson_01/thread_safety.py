@@ -22,15 +22,16 @@ def cases():
             yield "alone", case
     yield "waits", None
     yield "after an error", None
-    yield "two allocate", 2
+    yield "keeps", "allocate"
+    yield "keeps", "free"
     yield "two free", None
-    yield "two allocate", 1
+    yield "two allocate", None
     yield "stress", None
 
 
 def observe(manager_type, case):
     kind, detail = case
-    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "two free": _two_free,
+    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps": _keeps, "two free": _two_free,
             "two allocate": _two_allocate, "stress": _stress}[kind](manager_type, detail)
 
 
@@ -68,6 +69,13 @@ def _after_an_error(manager_type, _):
     return Text("the manager answers after each error")
 
 
+def _keeps(manager_type, method):
+    """Whether the method holds the mutex to its end."""
+    manager, arguments = _used(manager_type, method)
+    kept = manager.keeps_lock_during(method, *arguments)
+    return Text(f"{method}() {'holds the mutex' if kept else 'has let go of the mutex'}")
+
+
 def _two_free(manager_type, _):
     manager = manager_type(3)
     block_id = manager.allocate()
@@ -76,12 +84,12 @@ def _two_free(manager_type, _):
     return Text(f"{results}; {reference_counts.state(manager, 3)}")
 
 
-def _two_allocate(manager_type, blocks_left):
-    manager = manager_type(blocks_left)
+def _two_allocate(manager_type, _):
+    manager = manager_type(1)
     results = _both_at_the_door(manager, ("allocate",))
     if getattr(manager, "crashed", False):
         raise Crash
-    return Text(f"{results}; {reference_counts.state(manager, blocks_left)}")
+    return Text(f"{results}; {reference_counts.state(manager, 1)}")
 
 
 def _stress(manager_type, _):
@@ -147,7 +155,8 @@ def describe(case):
         "waits": lambda: "one thread holds mutex_, five others call one method each",
         "after an error": lambda: "one call after another that raises, on BlockManager(1)",
         "two free": lambda: "two threads free the same block, which has one user",
-        "two allocate": lambda: f"two threads allocate, and {('one block is', 'two blocks are')[detail - 1]} left",
+        "keeps": lambda: f"a look at mutex_ while {detail}() changes the free list",
+        "two allocate": lambda: "two threads allocate, and one block is left",
         "stress": lambda: "four threads allocate and free as fast as they can",
     }[kind]()
 
