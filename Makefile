@@ -43,9 +43,14 @@ screenshots: $(READY)  ## take the README's pictures again, in a real browser
 clean:  ## delete compiled lessons and caches; the environment and your progress stay
 	rm -rf .build .pytest_cache .hypothesis
 
+# After an upgrade of the system's Python, or a move of this folder, the environment is made anew.
+ifneq ($(shell $(PY) -c 'import sys; print(sys.prefix)' 2>/dev/null),$(CURDIR)/$(VENV))
+.PHONY: $(READY)
+endif
+
 $(READY): pyproject.toml constraints.txt
 	@sh lessons_lib/preflight.sh "$(PYTHON)"
 	@echo "Setting up $(VENV), once. Most of the time goes into PyTorch."
-	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV)
+	@[ "$$($(PY) -c 'import sys; print(sys.prefix)' 2>/dev/null)" = "$(CURDIR)/$(VENV)" ] || "$(PYTHON)" -m venv --clear $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[test]'
 	@touch $@

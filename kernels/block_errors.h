@@ -9,7 +9,7 @@ struct PoolSizeError : std::invalid_argument {
 };
 struct OutOfBlocksError : std::runtime_error {
   explicit OutOfBlocksError(int num_blocks)
-      : std::runtime_error("all " + std::to_string(num_blocks) + " blocks are in use") {}
+      : std::runtime_error("no block is free: " + std::to_string(num_blocks) + " of " + std::to_string(num_blocks) + " are in use") {}
 };
 struct BlockIndexError : std::out_of_range {
   explicit BlockIndexError(int block_id)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError
 
-BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
+BUILD_TIME_LIMIT = 60.0  # seconds; a build takes 1 to 10
 NARROWING_TIME = 1.0  # seconds spent on telling apart the mistakes that fit a wrong answer
 NOT_ATTEMPTED = "not-attempted"
 
@@ -24,7 +24,8 @@ NOT_ATTEMPTED = "not-attempted"
 class Mistake:
     """A known wrong answer.
 
-    `wrong` has the form that `Exercise.observe` takes, so that its results can be compared with the learner's.
+    `wrong` has the form that `Exercise.observe` takes, so that its results can be compared with the learner's; None
+    for a mistake that `Exercise.recognise` sees in the text.
     `edits`: for a C++ answer, the (old, new) replacements that turn our solution's text into this mistake.
     """
 
@@ -50,6 +51,8 @@ class Exercise:
     same: Callable[[object, object], bool] = lambda expected, actual: expected == actual
     # Cases that a race decides: they find a mistake, and do not help to tell one from another.
     chancy: Callable[[object], bool] = lambda case: False
+    # The slug of a mistake that the text of an answer shows by itself, or None.
+    recognise: Callable[[object], str | None] = lambda answer: None
     language: str = "python"
     prepare: Callable[[object], object] = lambda answer: answer
     points: int = 1
@@ -102,7 +105,8 @@ class Crash(BaseException):
 
 def find(exercise_id: str) -> Exercise:
     """The exercise with this id. Raises KeyError, naming the ids that exist in its lesson."""
-    known = exercises_of(exercise_id) if re.fullmatch(r"\d+\.\d+", str(exercise_id)) else ()
+    exercise_id = str(exercise_id)
+    known = exercises_of(exercise_id) if re.fullmatch(r"\d+\.\d+", exercise_id) else ()
     for exercise in known:
         if exercise.id == exercise_id:
             return exercise
@@ -115,13 +119,16 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     number = int(str(lesson).split(".")[0])
     try:
         return importlib.import_module(f"solutions.checks.lesson_{number:02d}").EXERCISES
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name != f"solutions.checks.lesson_{number:02d}":
+            raise
         return ()
 
 
 def run(exercise_id: str, answer: object) -> CheckResult:
     """Checks `answer`: a function, a class, or the source text of a C++ exercise. Never raises for a wrong answer."""
     exercise = find(exercise_id)
+    exercise_id = exercise.id
     refused = _refuse(exercise, answer)
     if refused:
         return refused
@@ -133,8 +140,8 @@ def run(exercise_id: str, answer: object) -> CheckResult:
                 return _from_broken_run(exercise, built)
         outcome = isolation.run_isolated(_examine, exercise_id, answer, time_limit=exercise.time_limit, report=True)
     except TypeError as error:
-        return CheckResult(exercise_id, False, "not-an-answer", f"{error}\nAn answer may use its arguments and what it "
-                           "imports; it cannot carry the notebook's open files, locks or compiled objects along.")
+        return CheckResult(exercise_id, False, "not-an-answer", f"{error}\nYour answer uses an object of "
+                           "the notebook (a compiled manager, a lock, an open file) where it should use its arguments.")
     if outcome.ending != "returned":
         return _from_broken_run(exercise, outcome)
     return _with_printed(outcome.value, outcome.printed)
@@ -145,19 +152,22 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
     def result(mistake, message):
         return CheckResult(exercise.id, False, mistake, message)
 
-    if answer is None or answer is Ellipsis:
-        return result(NOT_ATTEMPTED, f"`{exercise.answer_name}` is still {answer!r}. Write it in the cell above.")
+    if answer is None or answer is Ellipsis or isinstance(answer, str) and not answer.strip():
+        return result(NOT_ATTEMPTED, f"`{exercise.answer_name}` is still {_short(answer)}. Write it in the cell above.")
     if exercise.language == "python":
         if not callable(answer) or isinstance(answer, types.ModuleType):
             return result("not-an-answer", f"check({exercise.id!r}, …) expects the {_kind(exercise)} "
-                          f"`{exercise.answer_name}`, and got {type(answer).__name__}: {answer!r:.80}")
+                          f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}")
         return None
     if not isinstance(answer, str):
         return result("not-an-answer", f"check({exercise.id!r}, …) expects C++ source text, the string "
-                      f"`{exercise.answer_name}`, and got {type(answer).__name__}: {answer!r:.80}")
+                      f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}")
     for number, line in enumerate(answer.split("\n"), 1):
-        if f"Exercise {exercise.id}" in line and re.match(r"\s*(throw|#error)", line) or "raise NotImplementedError" in line:
+        ours = re.match(rf'\s*(throw|#error)\b.*"Exercise {re.escape(exercise.id)}\b', line)
+        if ours or line.strip() == "raise NotImplementedError()":  # the latter is nbgrader's
             return result(NOT_ATTEMPTED, f"Line {number} of `{exercise.answer_name}` is still the stub: {line.strip()}")
+    if slug := exercise.recognise(answer):
+        return result(slug, next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug))
     return None
 
 
@@ -176,7 +186,7 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
     cases = enumerate(exercise.cases())
     seen, failure = [], None
     for number, case in cases:
-        report(number)
+        report((number, None))
         expected, actual = _attempt(exercise, exercise.reference, case), _attempt(exercise, subject, case)
         if isinstance(actual, Raised) and actual.startswith("NotImplementedError"):
             return CheckResult(exercise_id, False, NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the stub.")
@@ -185,8 +195,8 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
             failure = Failure(number, _show(expected), _show(actual), _suspects(exercise, exercise.mistakes, seen))
             break
     deadline = time.monotonic() + NARROWING_TIME
-    for _, case in cases:
-        report(failure)
+    for number, case in cases:
+        report((number, failure))
         if exercise.chancy(case):
             continue
         if not failure.suspects or time.monotonic() > deadline:
@@ -200,7 +210,7 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
 def _suspects(exercise: Exercise, mistakes: Iterable[Mistake], seen) -> tuple[str, ...]:
     """The slugs of those `mistakes` that give the answer's own result on every (case, result) in `seen`."""
     return tuple(mistake.slug for mistake in mistakes
-                 if all(exercise.same(_attempt(exercise, mistake.wrong, case), actual) for case, actual in seen))
+                 if mistake.wrong is not None and all(exercise.same(_attempt(exercise, mistake.wrong, case), actual) for case, actual in seen))
 
 
 def _attempt(exercise: Exercise, subject, case):
@@ -211,14 +221,16 @@ def _attempt(exercise: Exercise, subject, case):
         return HANG
     except Crash:
         return CRASH
-    except Exception as error:
-        return Raised(f"{type(error).__name__}: {error}".rstrip(": "))
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return Raised(isolation.describe_error(error))
 
 
 def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
     if failure is None:
         return CheckResult(exercise.id, True, None, "")
-    case = next(case for number, case in enumerate(exercise.cases()) if number == failure.case)
+    case = _case(exercise, failure.case)
     smallest = f"Smallest case that shows it: {exercise.describe(case)}\n" \
                f"  expected: {failure.expected}\n  got:      {failure.actual}"
     if failure.suspects:
@@ -227,24 +239,33 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
     return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{smallest}")
 
 
+def _case(exercise: Exercise, number: int):
+    return next(case for index, case in enumerate(exercise.cases()) if index == number)
+
+
 def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
     """The verdict on an answer whose process did not come back."""
     if isinstance(outcome.error, CompileError):
-        return CheckResult(exercise.id, False, "does-not-compile", f"It does not compile.\n{outcome.error}")
+        return CheckResult(exercise.id, False, "does-not-compile", f"It could not be built.\n{outcome.error}")
     if outcome.ending == "raised":
-        return _with_printed(CheckResult(exercise.id, False, "wrong", f"It raised while it was loaded: "
-                             f"{type(outcome.error).__name__}: {outcome.error}"), outcome.printed)
+        return _with_printed(CheckResult(exercise.id, False, "wrong", "It raised while it was loaded: "
+                             f"{isolation.describe_error(outcome.error)}"), outcome.printed)
     general, words, result = {
         "crashed": ("crashed", f"Your code crashed its process ({outcome.detail}).", CRASH),
         "exited": ("exited", f"Your code ended its process ({outcome.detail}). An answer returns; it does not exit.",
                    Raised(f"the process ended, {outcome.detail}")),
         "timed out": ("timed-out", f"Your code did not come to an end within {outcome.detail}.", HANG),
     }[outcome.ending]
-    failure = outcome.last_report
-    if isinstance(failure, int):
-        failure = _fatal(exercise, failure, result)
-    if failure is None:
+    if outcome.last_report is None:
         return _with_printed(CheckResult(exercise.id, False, general, words), outcome.printed)
+    number, failure = outcome.last_report
+    if failure is None:
+        failure = _fatal(exercise, number, result)
+    else:
+        # The end of the run tells the mistakes apart as any other result does.
+        case = _case(exercise, number)
+        remaining = [mistake for mistake in exercise.mistakes if mistake.slug in failure.suspects]
+        failure = replace(failure, suspects=_suspects(exercise, remaining, [(case, result)]))
     verdict = _verdict(exercise, failure)
     if verdict.mistake == "wrong":
         verdict = CheckResult(exercise.id, False, general, verdict.message.replace("The result is not right.", words))
@@ -260,8 +281,16 @@ def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
 
 
 def _show(value) -> str:
-    text = repr(value)
-    return text if len(text) <= 300 else text[:297] + "…"
+    """A result as text, the same at each run: without the addresses that Python puts into some."""
+    return _short(value, 300)
+
+
+def _short(value, length: int = 80) -> str:
+    try:
+        text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    except BaseException:
+        return f"something of type {type(value).__name__} that cannot be shown"
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _with_printed(result: CheckResult, printed: str) -> CheckResult:

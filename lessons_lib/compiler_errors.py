@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 # GCC and Clang: `file:line:column: error: text`. nvcc: `file(line): error: text`.
-_GCC_LINE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+):\s*(?P<text>.*)$")
+_GCC_LINE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s*(?P<text>.*)$")
 _NVCC_LINE = re.compile(r"^(?P<file>[^(\n]+)\((?P<line>\d+)\):\s*(?P<text>.*)$")
 
 
@@ -50,13 +50,15 @@ def explain(output: str, sources: dict[str, str]) -> CompileError:
     where = first_error if first_error.source in sources else _caller(places, sources)
     if where is None:
         return CompileError(f"{first_error.source}:{first_error.line}: {reason}", reason=reason, output=output)
+    if where.line > len(sources[where.source].rstrip().split("\n")):
+        reason = f"it ends too early; a closing brace or a semicolon is missing ({reason})"
     message = f"{where.source}, line {where.line}: {reason}{_excerpt(sources[where.source], where)}"
     return CompileError(message, where.source, where.line, reason, output)
 
 
 def _parse(line: str) -> Location | None:
     if match := _GCC_LINE.match(line):
-        return Location(match["file"], int(match["line"]), int(match["column"]), match["text"])
+        return Location(match["file"], int(match["line"]), int(match["column"] or 0), match["text"])
     if match := _NVCC_LINE.match(line):
         return Location(match["file"], int(match["line"]), 0, match["text"])
     return None
@@ -79,5 +81,5 @@ def _excerpt(text: str, where: Location) -> str:
 
 
 def _last_lines(output: str, count: int = 6) -> str:
-    kept = [line for line in output.strip().splitlines() if not line.startswith(("ninja: ", "["))]
+    kept = [line for line in output.strip().splitlines() if not line.startswith(("ninja: ", "[", "FAILED", "c++ ", "g++ "))]
     return "\n".join("    " + line[:200] for line in kept[-count:])

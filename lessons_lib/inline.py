@@ -54,7 +54,7 @@ def build_library(*sources: str, names: tuple[str, ...] = (), name: str = "libra
 
 def read_kernel(file_name: str) -> str:
     """The text of a file under `kernels/`, without the solution markers and the local includes that it needs on disk."""
-    lines = (KERNELS / file_name).read_text().splitlines(keepends=True)
+    lines = (KERNELS / file_name).read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not re.match(r'\s*(// (BEGIN|END) SOLUTION|#pragma once|#include ")', line))
 
 
@@ -65,13 +65,16 @@ def _check_sources(sources, names=()) -> dict[str, str]:
     for number, source in enumerate(sources, 1):
         if not isinstance(source, str):
             raise TypeError(f"C++ is built from text; source {number} is {type(source).__name__}: {source!r:.80}")
-    names = names or ("your code",) if len(sources) == 1 else names or [f"source {n}" for n in range(1, len(sources) + 1)]
+    if not names:
+        names = ["your code"] if len(sources) == 1 else [f"source {number}" for number in range(1, len(sources) + 1)]
+    if len(set(names)) != len(sources) or any('"' in name for name in names):
+        raise ValueError(f"Each of the {len(sources)} sources needs a name of its own, without quotes; names is {names}")
     return dict(zip(names, sources, strict=True))
 
 
 def _compile(sources: dict[str, str], name: str, flags) -> Path:
     """The shared library of `sources`, compiled unless a finished build of the same text is there."""
-    text = "".join(f'#line 1 "{source}"\n{body}\n' for source, body in sources.items())
+    text = "".join(map(_placed, sources, sources.values()))
     module = f"{name}_{_fingerprint(list(sources.values()), flags)}"
     folder = build_folder() / module
     finished = folder / "finished"
@@ -86,13 +89,19 @@ def _compile(sources: dict[str, str], name: str, flags) -> Path:
     return folder / f"{module}.so"
 
 
+def _placed(name: str, text: str) -> str:
+    """The text with its own line numbers, and an end that shows when it is not complete: `extern "C" {}` adds nothing,
+    and where a brace or a semicolon is missing the error comes here and not in the text that follows."""
+    lines = len(text.split("\n"))
+    return f'#line 1 "{name}"\n{text}\n#line {lines + 1} "{name}"\nextern "C" {{}}\n'
+
+
 def _fingerprint(texts: list[str], flags) -> str:
-    """Sixteen characters that change with the code, the flags, PyTorch, Python, the processor or the compiler."""
+    """Sixteen characters that change with the texts, the flags, PyTorch, Python, the processor or CXX."""
     import torch
 
-    lines = [line for text in texts for line in text.split("\n") if line.strip() and not line.lstrip().startswith("//")]
     machine = (torch.__version__, sys.implementation.cache_tag, platform.machine(), os.environ.get("CXX", ""))
-    return hashlib.sha256(repr((lines, flags, machine)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((texts, flags, machine)).encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -106,14 +115,13 @@ def _only_builder(folder: Path):
 def _run_load_inline(module, text, folder, flags, sources):
     from torch.utils import cpp_extension
 
-    _require_tools()
-    os.environ["LC_ALL"] = "C"  # compilers translate their messages; ours to parse are in English
     # PyTorch remembers a name that it built in this process, even when that build failed; ours starts from nothing.
     cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(module, None)
     try:
         # is_python_module=False loads the library without importing it: the import is ours, once, below.
-        cpp_extension.load_inline(module, cpp_sources=text, extra_cflags=[*flags], build_directory=str(folder),
-                                  no_implicit_headers=True, is_python_module=False)
+        with _tools():
+            cpp_extension.load_inline(module, cpp_sources=text, extra_cflags=[*flags], build_directory=str(folder),
+                                      no_implicit_headers=True, is_python_module=False)
     except RuntimeError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise explain(str(error), sources) from None
@@ -122,15 +130,23 @@ def _run_load_inline(module, text, folder, flags, sources):
         raise _explain_load(error) from None
 
 
-def _require_tools():
-    """Puts the environment's own ninja on the PATH, and says what to install where the compiler is missing."""
-    tools = str(Path(sys.executable).parent)
-    if tools not in os.environ.get("PATH", "").split(os.pathsep):
-        os.environ["PATH"] = tools + os.pathsep + os.environ.get("PATH", "")
-    compiler = os.environ.get("CXX", "c++")
-    for tool, remedy in ((compiler, "sudo apt-get install g++"), ("ninja", "make lab, which installs it")):
-        if shutil.which(tool) is None:
-            raise CompileError(f"`{tool}` is not installed, so C++ cannot be built here. To get it: {remedy}")
+@contextmanager
+def _tools():
+    """The environment's own ninja on the PATH, and a compiler that speaks English; both only while it builds."""
+    before = {name: os.environ.get(name) for name in ("PATH", "LC_ALL")}
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    os.environ["LC_ALL"] = "C"
+    try:
+        compiler = os.environ.get("CXX", "c++")
+        if " " in compiler.strip() and shutil.which(compiler) is None:
+            raise CompileError(f"For PyTorch, CXX names one program, without arguments; yours is {compiler!r}.")
+        for tool, remedy in ((compiler, "sudo apt-get install g++"), ("ninja", "make lab, which installs it")):
+            if shutil.which(tool) is None:
+                raise CompileError(f"`{tool}` is not installed, so C++ cannot be built here. To get it: {remedy}")
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def _explain_load(error: Exception) -> CompileError:

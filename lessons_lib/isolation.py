@@ -5,11 +5,14 @@ A forkserver holds a process that has imported PyTorch; each run is a fork of it
 """
 
 import ctypes
+import math
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
 import sys
+import threading
 import time
 import types
 from contextlib import contextmanager, suppress
@@ -19,7 +22,9 @@ from multiprocessing.connection import wait
 import cloudpickle
 
 START_LIMIT = 60.0  # seconds for the process to start; the first one waits until PyTorch is imported
+START_ATTEMPTS = 5
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
+MEMORY_LIMIT = 4 << 30  # bytes that a run may take beside PyTorch itself
 _PRELOAD = ["torch", "lessons_lib.checks"]
 
 _context = multiprocessing.get_context("forkserver")
@@ -62,23 +67,36 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
     except Exception as error:
         raise TypeError(f"This cannot be sent to another process: {error}") from None
 
+    for attempt in range(1, START_ATTEMPTS + 1):
+        try:
+            return _run(call, time_limit, report)
+        except (EOFError, ConnectionError) as error:  # the forkserver was killed; the next try starts a new one
+            if attempt == START_ATTEMPTS:
+                raise RuntimeError(f"No process could be started to run this in: {error!r}. Restart the kernel.") from None
+            time.sleep(0.2)  # until the system has noticed that it is gone
+
+
+def _run(call: bytes, time_limit: float, report: bool) -> Outcome:
     results, send_results = _context.Pipe(duplex=False)
     output, write_output = _context.Pipe(duplex=False)
-    process = _context.Process(target=_run_in_child, args=(call, report, send_results, write_output), daemon=True)
-    with _without_main_module():
-        process.start()
-    send_results.close()
-    write_output.close()
+    process = _context.Process(target=_run_in_child, args=(call, time_limit, report, send_results, write_output),
+                               daemon=True)
     try:
+        with _without_main_module():
+            process.start()
+        send_results.close()
+        write_output.close()
         return _follow(process, results, output, time_limit)
     finally:
         _end(process)
-        results.close()
-        output.close()
+        for end in (results, send_results, output, write_output):
+            end.close()
 
 
-def _run_in_child(call: bytes, report: bool, send_results, write_output):
-    os.setsid()  # a process group of its own: what the answer starts ends with it
+def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, write_output):
+    os.setsid()  # a session of its own: what the answer starts ends with it
+    signal.alarm(math.ceil(time_limit) + 5)  # should the notebook's kernel be gone by then, nobody else would end this
+    _limit_memory()
     os.dup2(write_output.fileno(), 1)
     os.dup2(write_output.fileno(), 2)
     write_output.close()
@@ -90,7 +108,7 @@ def _run_in_child(call: bytes, report: bool, send_results, write_output):
         keywords = {"report": lambda value: send_results.send(("report", value))} if report else {}
         message = ("returned", function(*args, **keywords))
     except SystemExit as stop:
-        message = ("exited", f"exit({stop.code!r})")
+        message = ("exited", f"exit({stop.code!r:.80})")
     except BaseException as error:
         message = ("raised", error)
     with suppress(Exception):
@@ -108,38 +126,56 @@ def _pickle_message(message) -> bytes:
     except Exception:
         kind, value = message
         if kind == "raised":
-            return pickle.dumps((kind, RuntimeError(f"{type(value).__name__}: {value}")))
-        return pickle.dumps(("raised", TypeError(f"The result cannot be sent back: {value!r:.200}")))
+            return pickle.dumps((kind, RuntimeError(describe_error(value))))
+        return pickle.dumps(("raised", TypeError(f"The result cannot be sent back: it is of type {type(value).__name__}")))
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception in words, even where its own words fail."""
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(its text cannot be shown)"
+    return f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def _limit_memory():
+    """Bounds the address space, so that a list that grows for ever ends as a MemoryError and not with the machine."""
+    with suppress(OSError, ValueError):
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + MEMORY_LIMIT
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _follow(process, results, output, time_limit) -> Outcome:
     """Reads reports and output until the run ends, in whichever way."""
-    deadline = time.monotonic() + START_LIMIT
+    limit, deadline = START_LIMIT, time.monotonic() + START_LIMIT
     printed, last_report = _Printed(), None
     sources = {results, output, process.sentinel}
-    while True:
+    while time.monotonic() < deadline:
         ready = wait(list(sources), max(0.0, deadline - time.monotonic()))
         if output in ready and not printed.read(output):
             sources.discard(output)
-        if results in ready:
+        if results in sources and results.poll(0):
             try:
                 kind, value = results.recv()
-            except (EOFError, OSError):
+            except EOFError:
                 sources.discard(results)
-                kind = None
+                continue
+            except Exception as error:  # what came cannot be read: most likely the answer wrote into our pipe
+                return Outcome("exited", detail=f"unreadable result, {type(error).__name__}", last_report=last_report)
             if kind == "started":
-                deadline = time.monotonic() + time_limit
+                limit, deadline = time_limit, time.monotonic() + time_limit
             elif kind == "report":
                 last_report = value
-            elif kind is not None:
+            else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]
                 return Outcome(kind, **{field: value}, printed=printed.text(), last_report=last_report)
         elif process.sentinel in ready:
             printed.drain(output)
             return Outcome(*_how_it_died(process), printed=printed.text(), last_report=last_report)
-        if not ready and time.monotonic() >= deadline:
-            return Outcome("timed out", detail=f"{time_limit:g} s", printed=printed.text(), last_report=last_report)
+    return Outcome("timed out", detail=f"{limit:g} s", printed=printed.text(), last_report=last_report)
 
 
 def _how_it_died(process) -> tuple:
@@ -151,10 +187,21 @@ def _how_it_died(process) -> tuple:
 
 
 def _end(process):
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Ends the run and all that it started: the compiler's processes have groups of their own, but not sessions."""
+    if process.pid is None:
+        return
+    for pid in _processes():
+        with suppress(OSError):
+            if os.getsid(pid) == process.pid:
+                os.kill(pid, signal.SIGKILL)
     process.kill()
     process.join()
+
+
+def _processes() -> list[int]:
+    import psutil  # comes with ipykernel
+
+    return psutil.pids()
 
 
 class _Printed:
@@ -179,12 +226,16 @@ class _Printed:
         return text + ("\n… (cut: too long)" if self.length > PRINTED_LIMIT else "")
 
 
+_one_at_a_time = threading.Lock()
+
+
 @contextmanager
 def _without_main_module():
     """Hides `__main__` while a process starts: multiprocessing would import the caller's script there again."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _one_at_a_time:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main

@@ -20,5 +20,5 @@ fi
     lacks "Python's venv module is missing." "python3-venv" "python3"
 "$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
     lacks "Python's C headers (Python.h) are missing; the lessons compile C++ for Python." "python3-dev" "python3-devel"
-command -v ${CXX:-c++} >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 ||
+command -v "${CXX:-c++}" >/dev/null 2>&1 ||
     lacks "A C++ compiler is missing; the lessons compile C++." "g++" "gcc-c++"

@@ -16,9 +16,10 @@ def load() -> dict[str, dict]:
     if Path.cwd() == SOLUTIONS:
         return _in_solutions
     try:
-        record = json.loads(_file().read_text())
-        return record if isinstance(record, dict) else {}
-    except (OSError, ValueError):
+        record = json.loads(_file().read_text(encoding="utf-8"))
+        return {exercise: entry for exercise, entry in record.items()
+                if isinstance(entry.get("passed"), bool) and isinstance(entry.get("mistakes"), list)}
+    except (OSError, ValueError, AttributeError):
         return {}
 
 
@@ -42,8 +43,8 @@ def _file() -> Path:
 
 
 def _replace(path: Path, text: str):
-    """Writes the whole file or nothing: two notebooks may record at once."""
+    """Writes the whole file or nothing."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w") as file:
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(name, path)

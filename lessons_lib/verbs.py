@@ -54,7 +54,7 @@ def hint(exercise_id: str, number: int | None = None) -> None:
     if number is None:
         number = _hints_shown[exercise_id] = _hints_shown.get(exercise_id, 0) + 1
     if not 1 <= number <= count:
-        show(Card(f"Exercise {exercise_id} has {count} hints, and you have seen them.",
+        show(Card(f"Exercise {exercise_id} has hints 1 to {count}, and no other.",
                   f'Our own answer: solution("{exercise_id}")'))
         return
     show(Card(f"Hint {number} of {count} for exercise {exercise_id}", exercise.hints[number - 1]))
@@ -74,7 +74,7 @@ def solution(exercise_id: str) -> None:
 def _solution_source(exercise_id: str) -> str | None:
     lesson = int(exercise_id.split(".")[0])
     for notebook in SOLUTIONS.glob(f"{lesson:02d}_*.ipynb"):
-        for cell in json.loads(notebook.read_text())["cells"]:
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
             if cell["metadata"].get("exercise") == exercise_id:
                 return "".join(cell["source"])
     return None

@@ -31,16 +31,16 @@ assert report.ready, "Something that the lessons need is missing; python -m less
 report
 
 # %% [markdown]
-# A row marked ✗ has to be mended first. A row marked – is good to have, and the row says what it would be used for.
+# Where a row is marked ✗, do first what it says. A row marked – is good to have, and the row says what it would be used for.
 #
 # ## What has to be remembered
 #
 # A language model writes one token (a word or a part of one) at a time. To choose the next one it looks back at all the
-# tokens before it. For each of them, every layer has computed two vectors for each of its heads: a **key** and a
-# **value**. They do not change any more, so the model keeps them. This is the **KV cache**.
+# tokens before it. For each of them, every layer has computed some pairs of vectors, a **key** and a **value** for each of
+# its key-value heads. They do not change any more, so the model keeps them. This is the **KV cache**.
 #
-# How much is that? Take a model of about 8 billion parameters with 36 layers and 8 heads for keys and values. A head's
-# vector has 128 numbers of 2 bytes each.
+# How much is that? Take a model of about 8 billion parameters with 36 layers and 8 key-value heads. A head's vector has
+# 128 numbers of 2 bytes each.
 
 # %%
 num_layers, num_kv_heads, head_size, bytes_per_number = 36, 8, 128, 2
@@ -83,8 +83,9 @@ draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars 
           "request. Only a part of each bar, between 24 and 310 tokens, is in use; the rest is reserved and empty.")
 
 # %% [markdown]
-# Measured on real traffic, systems that worked like this used between 20.4 % and 38.2 % of their cache for tokens
-# (Kwon et al., 2023, section 1). The rest was paid for and empty.
+# Kwon and others (2023, figure 2) measured three systems with contiguous caches. One reserved the longest length allowed,
+# one the next power of two, and one was told the true length beforehand. They used 20.4 %, 26.8 % and 38.2 % of the cache
+# for tokens. The rest was paid for and empty.
 #
 # ## The idea: blocks
 #
@@ -118,7 +119,7 @@ check("0.1", blocks_needed)
 #
 # A check runs your answer on many cases, the empty and the odd ones too. It runs in a process of its own, so even an
 # endless loop does no harm. When the answer is wrong, the check looks for the mistake that explains what it saw, and says
-# which one it is. Try it with an answer that is nearly right:
+# which one it is. The next cell fails on purpose, with an answer that is nearly right:
 
 # %% tags=["raises-exception"]
 def always_one_block_more(num_tokens, block_size):
@@ -128,8 +129,8 @@ def always_one_block_more(num_tokens, block_size):
 check("0.1", always_one_block_more)
 
 # %% [markdown]
-# The message names the mistake, and the smallest case that shows it. If you are stuck, ask for a hint. Each call of
-# `hint("0.1")` shows the next one; a number asks for one in particular:
+# The message names the mistake, and a small case that shows it. If you are stuck, ask for a hint: `hint("0.1")` shows the
+# first, and the next one each time you call it. A number asks for that one:
 
 # %%
 hint("0.1", 1)
@@ -158,7 +159,8 @@ draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for eac
           "tokens: less than one block of 16 tokens is empty in each.")
 
 # %% [markdown]
-# Each request now wastes less than one block, however long it grows. The paper measured 96.3 % of the cache in use.
+# Each request now wastes less than one block, however long it grows. The paper measured 96.3 % of the cache in use with
+# PagedAttention.
 #
 # Three things have to be built for this, and you will build them:
 #

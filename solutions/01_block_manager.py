@@ -54,8 +54,7 @@ free.append(first)
 print(f"took {first}, then {second}, gave {first} back; the stack is now {free}")
 
 # %% [markdown]
-# Taking and giving back cost the same for ten blocks and for a million. And the block that was used last is used next: it
-# is the one most likely to be in a cache still.
+# Taking and giving back touch only the end of the list, so they cost the same for ten blocks and for a million.
 #
 # ### Exercise 1.1: the free list
 #
@@ -74,7 +73,7 @@ check("1.1", free_list)
 # ## From C++ to Python
 #
 # To call the class from here, Python has to be told about it. That is what a **binding** does, written with pybind11. It
-# names each method once:
+# names each method once. Building it takes ten seconds or so:
 
 # %%
 free_list_binding = r"""
@@ -96,7 +95,7 @@ print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.si
 # takes half a minute instead of a few seconds. `make bench-build` measures both on your machine. The second time the same
 # text is built, it is not compiled at all.
 #
-# Two words in the binding are worth a look. `TORCH_EXTENSION_NAME` is the name that PyTorch chose for the module.
+# Two words in the binding are worth a look. `TORCH_EXTENSION_NAME` is the name under which the module is built.
 # `py::module_local()` keeps the class inside this module, so that you can build the cell again after a change without a
 # clash with the previous version.
 #
@@ -132,8 +131,9 @@ errors = r"""
 # %% [markdown]
 # ### Exercise 1.2: reference counts and errors
 #
-# Write the manager. The constructor is given and shows how an error is thrown. Your `FreeList` is at hand as `free_list_`.
-# `get_ref_count()` of a free block is 0.
+# Write the manager. The constructor is given; the function `check_pool_size()` that it calls, at the end of the cell above,
+# shows how an error is thrown. `check_index()` throws a `BlockIndexError` unless `block_id` is one of the pool's ids. Your
+# `FreeList` is at hand as `free_list_`. `get_ref_count()` of a free block is 0.
 
 # %% exercise="1.2"
 block_manager = r"""
@@ -144,8 +144,8 @@ block_manager = r"""
 check("1.2", block_manager)
 
 # %% [markdown]
-# The check did something that a test by hand cannot: it made *every* sequence of up to four calls on small pools, and
-# compared each result with what the table above promises.
+# The check did something that a test by hand cannot. It made *every* sequence of up to four calls on pools of one and two
+# blocks, the wrong calls among them, and compared each result with what the table above promises.
 #
 # ## Two threads at once
 #
@@ -158,8 +158,8 @@ check("1.2", block_manager)
 # | removes the top | | 7, 6 |
 # | | removes the top | 7 |
 #
-# Both got block 5, and block 6 is lost. Nothing crashed. The two sequences will write over each other, and the log will
-# say nothing. Such a **race** may happen once in a million calls.
+# Both got block 5, and block 6 is lost. The program may crash, and it may as well go on: then the two sequences write over
+# each other, and no log says so. Such a **race** may happen once in a million calls.
 #
 # To see it at once, we help it along. Here is a `FreeList` that sleeps for a moment in the middle of each change, so that
 # another thread can come between. And here is a test with several threads, each of which takes a block, keeps it for a
@@ -176,8 +176,8 @@ stress = r"""
 """
 
 # %% [markdown]
-# (These are C++ threads. Python's own threads would not show it: the interpreter lets only one of them into your code at
-# a time.)
+# (These are C++ threads. Python's own would not show it: with its global lock, the interpreter lets only one of them into
+# your code at a time.)
 #
 # A broken manager may do worse than count wrong: it may crash or never come back. So the test runs in a process of its
 # own, as the checks do. `run_isolated` says how it ended.
@@ -200,10 +200,15 @@ assert not survives
 # %% [markdown]
 # ### Exercise 1.3: thread safety
 #
-# A **mutex** is a door with one key. Who holds the key works inside; the others wait. `std::lock_guard` takes the key and
-# gives it back at the end of its block, also when an error leaves it early.
+# A **mutex** is a door with one key. Who holds the key works inside; the others wait. This line takes the key, and gives it
+# back at the closing brace of the block that it stands in, also when an error leaves the block early:
 #
-# Copy your bodies from exercise 1.2, and make every public method safe.
+# ```cpp
+# std::lock_guard<std::mutex> guard(mutex_);
+# ```
+#
+# `mutex_` is a member of the class, a `std::mutex`. It is declared `mutable`, because the methods marked `const` lock it
+# too. Copy your bodies from exercise 1.2, add the member under this name, and make every public method safe.
 
 # %% exercise="1.3"
 safe_block_manager = r"""
@@ -215,8 +220,8 @@ check("1.3", safe_block_manager)
 
 # %% [markdown]
 # Waiting for a race is a poor test: it may not come. The check does something surer. It holds your mutex itself, calls
-# each method from another thread, and looks who waits. Then it lets two threads wait at the door for the same last block,
-# and opens. Only at the end does it try the stress test, as you can:
+# each method from another thread, and sees which of them wait. Then it lets two threads wait at the door for the same last
+# block, and opens. Only at the end does it try the stress test, as you can:
 
 # %%
 survives = holds(safe_block_manager)
@@ -244,7 +249,13 @@ assert survives
 # | `BlockNotAllocatedError` | `RuntimeError` | `PyExc_RuntimeError` |
 #
 # One line does it for one error:
-# `py::register_local_exception<CppType>(module, "PythonName", base);`
+#
+# ```cpp
+# py::register_local_exception<CppType>(module, "PythonName", base);
+# ```
+#
+# “Local” keeps the translation inside this module, for the same reason as `module_local()`. The check builds the module,
+# which takes ten seconds or more.
 
 # %% exercise="1.4"
 binding = r"""
@@ -255,7 +266,7 @@ binding = r"""
 check("1.4", binding)
 
 # %% [markdown]
-# Now the manager is a Python class, and every wrong call is answered. Read the messages: would you know what to do?
+# Now the manager is a Python class, and every wrong call is answered:
 
 # %%
 module = build_cpp(errors, free_list, safe_block_manager, binding)
@@ -273,7 +284,7 @@ for call, make in wrong_calls.items():
     try:
         make()
     except Exception as error:
-        print(f"{call:23}{type(error).__name__} (a {type(error).__base__.__name__}): {error}")
+        print(f"{call:23}{type(error).__name__}, from {type(error).__base__.__name__}: {error}")
 
 # %% [markdown]
 # A wrong *type* needs no line of yours. pybind11 knows that `block_id` is an `int`, and answers `manager.free("one")` with
@@ -357,9 +368,9 @@ for name, seconds in costs.items():
 assert costs["C++ calls C++"] < costs["Python calls C++"]
 
 # %% [markdown]
-# Your numbers differ from ours, and the pattern is the same on most machines. Seen from Python, C++ wins nothing: the time
-# goes into crossing the border between the two languages, twice for each pair. Within C++ the pair takes a small part of
-# that, mutex and all.
+# Look at the order of the three, not at the digits. On our machine C++ is no faster when Python calls it: the time goes into
+# crossing the border between the two languages, twice for each pair. Within C++ the pair takes a small part of that, mutex
+# and all.
 #
 # So the language matters where the caller is C++ too, or where one call does a lot of work. And the lock matters where
 # Python's own is not held: between C++ threads, and in Python builds without a global lock.
@@ -392,8 +403,9 @@ check("1.5", fork)
 # %% [markdown]
 # ## Sharing, until somebody writes: copy on write
 #
-# The two sequences go on differently. Their next tokens belong into the last block, which they share: whoever writes there
-# changes the other's text as well. So the writer first makes a copy of that block for itself. This is **copy on write**.
+# The two sequences go on differently. Unless the last block is full, the next token goes into it, and both share it: whoever
+# writes there changes the other's text as well. So the writer first makes a copy of that block for itself. This is **copy
+# on write**.
 # It copies one block at most, and only when it must:
 #
 # - A block with one user is written in place.
@@ -489,8 +501,7 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # ## What you built
 #
 # A block manager that never loses a block: a stack of free ids, a count for each block, an error for each wrong call, one
-# lock. On top of it, sequences that share their past and copy only what they change. Serving systems work with the same
-# three parts.
+# lock. On top of it, sequences that share their past and copy only what they change.
 #
 # ## Ask yourself
 #

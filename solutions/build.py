@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         lessons = select(options.lessons)
         problems = check(lessons) if options.check else build(lessons)
-    except SourceError as error:
+    except (SourceError, KeyError) as error:
         problems = [str(error)]
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -61,7 +61,8 @@ def build(lessons: list[Lesson]) -> list[str]:
         started = time.monotonic()
         try:
             executed = execute(render_solution(lesson))
-        except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError) as error:
+        except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError,
+                nbclient.exceptions.DeadKernelError) as error:
             print("failed")
             problems.append(f"{lesson.name}: {error}")
             continue
@@ -74,6 +75,9 @@ def build(lessons: list[Lesson]) -> list[str]:
 def check(lessons: list[Lesson]) -> list[str]:
     """What is out of step: a line for each notebook that its source would render otherwise, and for each leak."""
     problems = leaks(lessons)
+    sources = {path.stem for path in SOLUTIONS.glob("[0-9][0-9]_*.py")}
+    problems += [f"{path.parent.name}/{path.name} has no source" for folder in (NOTEBOOKS, SOLUTIONS)
+                 for path in sorted(folder.glob("*.ipynb")) if path.stem not in sources]
     remedy = "run `make lessons`"
     for lesson in lessons:
         student, solution = NOTEBOOKS / f"{lesson.name}.ipynb", SOLUTIONS / f"{lesson.name}.ipynb"
@@ -151,7 +155,8 @@ def _metadata(cell: Cell) -> dict:
 
 
 def _identifiers(lesson: Lesson) -> list[str]:
-    """A cell id each: by name for exercises and checks, by content for the rest, so that an edit moves no other id."""
+    """A cell id each: by name for exercises and checks, by content for the rest, so that an edit moves no other id
+    (but those of cells with the same text, which are numbered)."""
     seen: dict[str, int] = {}
     identifiers = []
     for cell in lesson.cells:

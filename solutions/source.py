@@ -17,7 +17,7 @@ from lessons_lib.paths import KERNELS
 
 _BEGIN = re.compile(r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB: (?P<stub>.*))?$")
 _END = re.compile(r"^\s*(#|//) END SOLUTION$")
-_INCLUDE = re.compile(r"^\s*(?://|#) INCLUDE (?P<file>\S+)$")
+_INCLUDE = re.compile(r"^// INCLUDE (?P<file>[\w.]+)$")
 
 
 class SourceError(Exception):
@@ -82,7 +82,10 @@ class Cell:
                 raise SourceError(f"A solution region outside an exercise cell: {self.source[:60]!r}")
             if region.exercise and _number(region.exercise) > _number(self.exercise):
                 continue
-            if regions and region.exercise and regions[-1].exercise and not region.begin["stub"]:
+            if region.exercise and not region.lines:
+                raise SourceError(f"an empty solution region: {self.source[:60]!r}")
+            neighbours = regions and region.exercise and regions[-1].exercise
+            if neighbours and not region.begin["stub"] and not regions[-1].begin["stub"]:
                 regions[-1] = Region(regions[-1].lines + region.lines, self.exercise, regions[-1].begin)
             elif region.lines:
                 regions.append(region)
@@ -96,16 +99,15 @@ class Lesson:
     name: str
     cells: tuple[Cell, ...]
 
-    @property
-    def number(self) -> str:
-        return self.name[:2]
-
 
 def read_lesson(path: Path) -> Lesson:
     """The lesson in a percent-format source. Raises SourceError naming what is wrong."""
     notebook = jupytext.read(path, fmt="py:percent")
     try:
-        return Lesson(path.stem, tuple(_read_cell(cell) for cell in notebook.cells))
+        lesson = Lesson(path.stem, tuple(_read_cell(cell) for cell in notebook.cells))
+        for cell in lesson.cells:
+            cell.student(), cell.solution()  # what is wrong with a region shows here, with the file's name
+        return lesson
     except SourceError as error:
         raise SourceError(f"{path.name}: {error}") from None
 
@@ -138,6 +140,8 @@ def _read_cell(cell) -> Cell:
     if cell.cell_type == "markdown":
         return Cell("markdown", cell.source)
     exercise = metadata.get("exercise") or metadata.get("check")
+    if exercise is not None and not (isinstance(exercise, str) and re.fullmatch(r"\d+\.\d+", exercise)):
+        raise SourceError(f'an exercise is named like "1.2" (a string), not {exercise!r}')
     kind = "exercise" if "exercise" in metadata else "check" if "check" in metadata else "code"
     result = Cell(kind, _expand_includes(cell.source), exercise, metadata.get("language", "c++"),
                   tuple(metadata.get("tags", ())))
@@ -150,6 +154,8 @@ def _expand_includes(source: str) -> str:
     lines = []
     for line in source.split("\n"):
         match = _INCLUDE.match(line)
+        if not match and re.match(r"\s*(//|#)\s*INCLUDE\b", line):
+            raise SourceError(f"not the form `// INCLUDE file`: {line!r}")
         lines += _included(match["file"]) if match else [line]
     return "\n".join(lines)
 
@@ -158,7 +164,7 @@ def _included(file_name: str) -> list[str]:
     path = KERNELS / file_name
     if not path.is_file():
         raise SourceError(f"there is no kernels/{file_name} to include")
-    kept = [line for line in path.read_text().splitlines() if not re.match(r'#pragma once|#include "', line)]
+    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if not re.match(r'#pragma once|#include "', line)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(kept).strip("\n")).split("\n")
 
 

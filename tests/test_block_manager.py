@@ -103,7 +103,7 @@ def test_blocks_come_in_order_and_the_last_freed_is_next():
 
 
 WRONG_CALLS = [
-    ("allocate", (), "OutOfBlocksError", MemoryError, "all 2 blocks are in use"),
+    ("allocate", (), "OutOfBlocksError", MemoryError, "no block is free: 2 of 2 are in use"),
     ("free", (1,), "DoubleFreeError", RuntimeError, "block 1 is already free"),
     ("increase_ref_count", (1,), "BlockNotAllocatedError", RuntimeError, "block 1 is free, so it cannot be shared"),
     ("free", (2,), "BlockIndexError", IndexError, "there is no block 2"),

@@ -71,18 +71,31 @@ def test_a_file_is_included_whole_for_us_and_stubbed_for_the_learner(tmp_path):
     ("# BEGIN SOLUTION\n# BEGIN SOLUTION\n# END SOLUTION", "inside a solution"),
     ("#BEGIN SOLUTION\n# END SOLUTION", "not the form"),
     ("// INCLUDE no_such.cu", "no kernels/no_such.cu"),
+    ("// INCLUDE free_list.h ", "not the form"),
+    ("//INCLUDE free_list.h", "not the form"),
+    ("# BEGIN SOLUTION\n# END SOLUTION", "empty solution region"),
     ("x = 1", "nothing in the student's version would fail"),
 ])
 def test_a_faulty_source_is_refused_by_name(tmp_path, source, words):
     with pytest.raises(SourceError, match=words) as caught:
-        lesson_from(tmp_path, f'# %% exercise="1.1"\n{source}\n').cells[0].student()
-    assert "01_test.py" in str(caught.value) or "line" in str(caught.value)
+        lesson_from(tmp_path, f'# %% exercise="1.1"\n{source}\n')
+    assert str(caught.value).startswith("01_test.py: ")
 
 
 def test_a_solution_outside_an_exercise_is_refused(tmp_path):
-    lesson = lesson_from(tmp_path, "# %%\n# BEGIN SOLUTION\nx = 1\n# END SOLUTION\n")
     with pytest.raises(SourceError, match="outside an exercise cell"):
-        build.render_student(lesson)
+        lesson_from(tmp_path, "# %%\n# BEGIN SOLUTION\nx = 1\n# END SOLUTION\n")
+
+
+def test_an_exercise_is_named_by_a_string(tmp_path):
+    with pytest.raises(SourceError, match='named like "1.2"'):
+        lesson_from(tmp_path, "# %% exercise=1.2\nx = 1\n")
+
+
+def test_a_stub_of_its_own_and_a_failing_one_may_stand_side_by_side():
+    source = "// BEGIN SOLUTION STUB: // here\na;\n// END SOLUTION\n// BEGIN SOLUTION\nb;\n// END SOLUTION"
+    assert Cell("exercise", source, "1.1").student().split("\n")[0] == "// here"
+    assert "throw" in Cell("exercise", source, "1.1").student()
 
 
 def test_cell_ids_are_the_same_each_time_and_an_edit_moves_no_other():
@@ -127,6 +140,11 @@ def test_check_notices_what_is_out_of_step(copy_of_the_notebooks, folder, edit, 
     change(copy_of_the_notebooks / folder / "01_block_manager.ipynb", edit)
     problems = build.check(LESSONS)
     assert problems and any(words in problem for problem in problems)
+
+
+def test_check_notices_a_notebook_without_a_source(copy_of_the_notebooks):
+    shutil.copy(copy_of_the_notebooks / "notebooks/00_start_here.ipynb", copy_of_the_notebooks / "notebooks/02_old.ipynb")
+    assert any("02_old.ipynb has no source" in problem for problem in build.check(LESSONS))
 
 
 def test_check_notices_a_missing_notebook(copy_of_the_notebooks):

@@ -10,6 +10,7 @@ from answers import every_exercise
 import lessons_lib
 from lessons_lib import checks, progress, verbs
 from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.inline import read_kernel
 from lessons_lib.paths import SOLUTIONS
 from solutions.source import read_lesson
 
@@ -40,7 +41,7 @@ class FreeList {
     ("std::exit(0)", "exited", "ended its process (exit code 0)"),
     ("std::abort()", "crashed", "crashed its process (Aborted)"),
     ('throw std::runtime_error("no")', "wrong", "got:      RuntimeError: no"),
-    ("throw 7", "crashed", "crashed its process (Aborted)"),
+    ("throw 7", "wrong", "something thrown that is no std::exception"),
 ])
 def test_cpp_that_does_harm_becomes_a_message(statement, mistake, words):
     result = checks.run("1.1", class_with(statement))
@@ -57,6 +58,14 @@ def test_megabytes_of_cpp_output_are_cut():
     result = checks.run("1.1", class_with("for (int i = 0; i < 100000; ++i) std::cout << i << std::flush; return -5"))
     assert result.mistake == "wrong" and "Your code printed:\n01234" in result.message
     assert len(result.message) < 2_000
+
+
+@pytest.mark.parametrize("guard", ["std::lock_guard<std::mutex>{mutex_};", "std::unique_lock<std::mutex>(mutex_);",
+                                   "std::scoped_lock (mutex_);"])
+def test_a_guard_without_a_name_is_seen_in_the_text(guard):
+    answer = read_kernel("block_manager.h").replace("std::lock_guard<std::mutex> lock(mutex_);", guard, 1)
+    assert checks.run("1.3", answer).mistake == "guard-dies-at-once"
+    assert checks.find("1.3").recognise(f"// {guard}\nstd::lock_guard<std::mutex> lock(mutex_);") is None
 
 
 def endless(num_tokens, block_size):
@@ -159,7 +168,7 @@ def test_an_answer_that_carries_a_lock_along_says_so():
     import threading
     lock = threading.Lock()
     result = checks.run("0.1", lambda num_tokens, block_size: lock)
-    assert result.mistake == "not-an-answer" and "cannot carry" in result.message
+    assert result.mistake == "not-an-answer" and "should use its arguments" in result.message
 
 
 def test_an_unknown_exercise_names_those_that_exist():
@@ -172,9 +181,57 @@ def test_an_unknown_exercise_names_those_that_exist():
 def test_a_compiler_error_comes_at_the_learners_line():
     result = checks.run("1.1", "\n#include <vector>\nclass FreeList {\n  int pop() { return ids.bak(); }\n  std::vector<int> ids;\n};")
     assert result.mistake == "does-not-compile"
-    assert result.message.startswith("It does not compile.\nyour code, line 4: ")
+    assert result.message.startswith("It could not be built.\nyour code, line 4: ")
     assert "has no member named 'bak'" in result.message and "note:" not in result.message
     assert "    int pop() { return ids.bak(); }\n" in result.message
+
+
+@pytest.mark.parametrize("source", [
+    "#include <vector>\nclass FreeList {\n public:\n  int pop() { return 0; }\n}",
+    "#include <vector>\nclass FreeList {\n public:\n  int pop() { return 0; \n};",
+    "#include <vector>\n#if 1\nclass FreeList {};",
+])
+def test_a_missing_brace_or_semicolon_is_the_learners_line_not_ours(source):
+    result = checks.run("1.1", source)
+    assert result.mistake == "does-not-compile" and "your code, line" in result.message, result.message
+
+
+def test_a_growing_list_ends_before_the_machines_memory():
+    answer = class_with("for (;;) ids.push_back(1)")
+    assert "bad_alloc" in checks.run("1.1", answer).message or "5 s" in checks.run("1.1", answer).message
+
+
+def test_a_hang_after_a_first_failure_is_a_result_like_any_other():
+    def answer(num_tokens, block_size):
+        while num_tokens:
+            pass
+        return 1
+
+    assert checks.run("0.1", answer).mistake == "timed-out"
+
+
+def test_odd_values_are_shown_and_break_nothing():
+    class Unshowable:
+        def __repr__(self):
+            raise ValueError("no")
+
+        def __eq__(self, other):
+            raise ValueError("no")
+
+    class Stop(BaseException):
+        def __str__(self):
+            raise ValueError("no")
+
+    def stops(num_tokens, block_size):
+        raise Stop
+
+    def generates(num_tokens, block_size):
+        yield 1
+
+    assert "cannot be shown" in checks.run("1.1", Unshowable()).message
+    assert checks.run("0.1", stops).mistake == "wrong"
+    assert " at 0x" not in checks.run("0.1", generates).message
+    assert checks.run("1.5", lambda manager, blocks: Unshowable()).mistake == "wrong"
 
 
 def test_a_missing_method_is_a_compiler_error_too():

@@ -36,12 +36,12 @@ def test_a_library_is_built_once(empty_build_folder):
     assert (build / "finished").stat().st_mtime_ns == stamp
 
 
-def test_comments_and_blank_lines_are_no_change_and_flags_are(empty_build_folder):
+def test_every_change_of_text_or_flags_is_another_build(empty_build_folder):
     build_library(ANSWER)
-    build_library(f"// the answer\n\n{ANSWER}\n")
-    assert len(finished_builds(empty_build_folder)) == 1
     build_library(ANSWER, flags=("-O0",))
-    assert len(finished_builds(empty_build_folder)) == 2
+    # A comment can change a program: this one swallows the line below it.
+    assert build_library(f'extern "C" int other() {{ return 1; }}\n// \\\n{ANSWER}').other() == 1
+    assert len(finished_builds(empty_build_folder)) == 3
 
 
 def test_an_unchanged_rebuild_in_a_new_process_takes_under_a_third_of_a_second(empty_build_folder):
@@ -133,6 +133,26 @@ def test_something_else_than_text_is_refused(call, words):
     with pytest.raises(TypeError) as caught:
         call()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a",), ('a"b', "c")])
+def test_sources_have_names_of_their_own(names):
+    with pytest.raises(ValueError, match="Each of the 2 sources needs a name of its own"):
+        build_library("int x;", ANSWER, names=names)
+
+
+def test_building_leaves_the_environment_as_it_was(empty_build_folder, monkeypatch):
+    import os
+    monkeypatch.delenv("LC_ALL", raising=False)
+    before = dict(os.environ)
+    build_library(ANSWER)
+    assert dict(os.environ) == before
+
+
+def test_a_compiler_with_arguments_is_refused_in_words(empty_build_folder, monkeypatch):
+    monkeypatch.setenv("CXX", "g++ -DUNUSED=1")
+    with pytest.raises(CompileError, match="CXX names one program, without arguments"):
+        build_library(ANSWER)
 
 
 def test_a_module_without_a_binding_says_what_is_missing():

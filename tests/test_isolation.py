@@ -105,10 +105,39 @@ def test_a_warm_run_takes_milliseconds():
 
 
 def test_many_at_once():
-    results = []
+    results, main = [], sys.modules["__main__"]
     threads = [threading.Thread(target=lambda n=n: results.append(run_isolated(lambda: n * n).value)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(results) == [n * n for n in range(8)]
+    assert sys.modules["__main__"] is main  # hidden while a process starts, and back afterwards
+
+
+def test_descriptors_and_processes_do_not_pile_up():
+    run_isolated(os.getpid)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        run_isolated(os.getpid)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_killed_forkserver_is_started_again():
+    from multiprocessing.forkserver import _forkserver
+
+    run_isolated(os.getpid)
+    os.kill(_forkserver._forkserver_pid, 9)
+    assert run_isolated(lambda: 5).value == 5
+
+
+def test_rubbish_in_the_result_pipe_is_an_ending_like_any_other():
+    def answer():
+        for descriptor in range(3, 30):
+            try:
+                os.write(descriptor, b"\0\0\0\x08rubbish!")
+            except OSError:
+                pass
+        os._exit(0)
+
+    assert run_isolated(answer).ending == "exited"

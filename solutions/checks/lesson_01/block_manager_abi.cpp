@@ -33,6 +33,9 @@ static int guarded(char* message, Body body) {
     return 6;
   } catch (const std::exception& error) {
     return failed(7, error);
+  } catch (...) {
+    std::strncpy(message, "something thrown that is no std::exception", 255);
+    return 7;
   }
 }
 

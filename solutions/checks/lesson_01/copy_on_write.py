@@ -2,8 +2,8 @@
 
 import torch
 
-from lessons_lib.block_manager import PythonBlockManager
 from lessons_lib.checks import Exercise, Mistake, Text
+from solutions.checks.lesson_01.fork import BlockManager
 
 
 def write(manager, pool, blocks, position, value):
@@ -89,27 +89,43 @@ def always_the_last_block(manager, pool, blocks, position, value):
     write(manager, pool, blocks, (len(blocks) - 1) * pool.shape[1] + position % pool.shape[1], value)
 
 
-BLOCK_SIZE = 4
-# (size of the pool, blocks of the writer, which of them a second sequence shares, position to write)
+def value_into_old_block(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    block_id = blocks[index]
+    if manager.get_ref_count(block_id) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[block_id]
+        manager.free(block_id)
+        blocks[index] = copy_id
+    pool[block_id, offset] = value
+
+
+# (blocks in the pool, block size, blocks of the writer, further users of them, position to write, value)
 CASES = [
-    (2, [0], [], 0), (2, [0], [0], 0), (2, [0], [0], 3), (3, [0, 1], [0, 1], 4), (3, [0, 1], [0], 3), (3, [0, 1], [0], 5),
-    (1, [0], [0], 2), (1, [0], [], 3), (2, [1, 0], [1], 1), (6, [4, 1, 3], [4, 1], 6), (6, [4, 1, 3], [4, 1], 11),
-    (6, [5, 2, 0], [5, 2, 0], 8),
+    (2, 4, [0], [], 0, 70), (2, 4, [0], [0], 0, 70), (2, 4, [0], [0], 3, 71), (3, 4, [0, 1], [0, 1], 4, 72),
+    (3, 4, [0, 1], [0], 3, 73), (3, 4, [0, 1], [0], 5, 0), (1, 4, [0], [0], 2, 74), (1, 4, [0], [], 3, 75),
+    (2, 4, [1, 0], [1], 1, 76), (3, 4, [0], [0, 0], 1, 77), (3, 1, [2, 0], [2], 0, 78), (3, 1, [2, 0], [2], 1, 79),
+    (4, 3, [3, 1], [1, 1, 3], 5, 80), (6, 4, [4, 1, 3], [4, 1], 6, 81), (6, 4, [4, 1, 3], [4, 1], 11, 82),
+    (6, 16, [5, 2, 0], [5, 2, 0], 32, 83), (6, 4, [5, 2, 0], [5, 2, 0, 5, 2, 0], 8, 84),
 ]
 
 
+def rows(num_blocks, block_size):
+    return torch.arange(1, num_blocks * block_size + 1).reshape(num_blocks, block_size)
+
+
 def observe(answer, case):
-    num_blocks, parent, shared, position = case
-    manager, blocks = PythonBlockManager(num_blocks), list(parent)
+    num_blocks, block_size, parent, further_users, position, value = case
+    manager, blocks = BlockManager(num_blocks), list(parent)
     for _ in range(num_blocks):
         manager.allocate()
     for block_id in sorted(set(range(num_blocks)) - set(parent), reverse=True):
         manager.free(block_id)
-    for block_id in shared:
+    for block_id in further_users:
         manager.increase_ref_count(block_id)
-    pool = torch.arange(num_blocks * BLOCK_SIZE).reshape(num_blocks, BLOCK_SIZE)
+    pool = rows(num_blocks, block_size)
     try:
-        answer(manager, pool, blocks, position, -1)
+        answer(manager, pool, blocks, position, value)
         ending = "no error"
     except NotImplementedError:
         raise
@@ -120,10 +136,10 @@ def observe(answer, case):
 
 
 def describe(case):
-    num_blocks, parent, shared, position = case
-    rows = torch.arange(num_blocks * BLOCK_SIZE).reshape(num_blocks, BLOCK_SIZE).tolist()
-    return f"pool {rows}, blocks {parent}, of which {shared or 'none'} are shared; " \
-           f"write(manager, pool, blocks, position={position}, value=-1)"
+    num_blocks, block_size, parent, further_users, position, value = case
+    counts = [parent.count(block_id) + further_users.count(block_id) for block_id in range(num_blocks)]
+    return f"pool {rows(num_blocks, block_size).tolist()}, reference counts {counts}; " \
+           f"write(manager, pool, blocks={parent}, position={position}, value={value})"
 
 
 EXERCISE = Exercise(
@@ -156,6 +172,10 @@ EXERCISE = Exercise(
                 "The value stands in the copy, and the sequence's list still names the old block, so the sequence will "
                 "not read what it wrote.",
                 list_not_updated),
+        Mistake("value-into-old-block",
+                "The copy is made and stands in the list, and then the value goes into the old block, which others read. "
+                "After the copy, the block to write to is another one.",
+                value_into_old_block),
         Mistake("writes-before-copying",
                 "You write first and copy afterwards. The copy is right, but the shared block was changed on the way.",
                 writes_before_copying),

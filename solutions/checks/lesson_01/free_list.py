@@ -52,6 +52,11 @@ class OneMissing(FreeList):
         self.block_ids = list(range(1, num_blocks))[::-1]
 
 
+class OneTooMany(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = list(range(num_blocks + 1))[::-1]
+
+
 class FromOne(FreeList):
     def __init__(self, num_blocks):
         self.block_ids = list(range(1, num_blocks + 1))[::-1]
@@ -115,8 +120,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("fifo-not-lifo",
                 "Your list is a queue: the block that came back first is handed out first. Nothing breaks, but it is "
-                "not what was asked for. A stack gives back the block that was used last, which is the one most likely "
-                "to be in a cache still, and costs no moving of elements.",
+                "not what was asked for. A stack gives out the block that came back last, and taking from its end moves "
+                "no other element.",
                 FirstInFirstOut,
                 ((FILL, FILL_UPWARDS), ("int block_id = block_ids_.back();", "int block_id = block_ids_.front();"),
                  ("block_ids_.pop_back();", "block_ids_.erase(block_ids_.begin());"))),
@@ -139,6 +144,10 @@ EXERCISE = Exercise(
         Mistake("one-block-missing",
                 "The list starts with one id too few. Which ids does your loop visit first and last?",
                 OneMissing, (("block_id >= 0", "block_id > 0"),)),
+        Mistake("one-block-too-many",
+                "The list starts with one id too many. Which ids does your loop visit first and last? The highest id is "
+                "num_blocks - 1.",
+                OneTooMany, (("int block_id = num_blocks - 1; block_id", "int block_id = num_blocks; block_id"),)),
         Mistake("ids-start-at-one",
                 "Your ids go from 1 to num_blocks. They are indices into the pool, so they go from 0 to num_blocks - 1.",
                 FromOne, (("block_ids_.push_back(block_id);\n    // END SOLUTION\n  }\n  // Takes",

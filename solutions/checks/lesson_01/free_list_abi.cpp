@@ -25,6 +25,8 @@ extern "C" int free_list_pop(void* list, int* result, char* message) {
     return 0;
   } catch (const std::exception& error) {
     return failed(message, error.what());
+  } catch (...) {
+    return failed(message, "something thrown that is no std::exception");
   }
 }
 extern "C" int free_list_push(void* list, int block_id, char* message) {
@@ -33,6 +35,8 @@ extern "C" int free_list_push(void* list, int block_id, char* message) {
     return 0;
   } catch (const std::exception& error) {
     return failed(message, error.what());
+  } catch (...) {
+    return failed(message, "something thrown that is no std::exception");
   }
 }
 extern "C" int free_list_size(void* list) { return static_cast<FreeList*>(list)->size(); }

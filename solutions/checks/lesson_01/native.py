@@ -29,6 +29,7 @@ def free_list_class(source: str) -> type:
     library = build_library(source, _read("free_list_abi.cpp"), names=("your code", "the check"), name="check",
                             flags=CHECKED)
     library.free_list_new.restype = ctypes.c_void_p
+    library.free_list_delete.argtypes = [ctypes.c_void_p]
 
     class NativeFreeList:
         def __init__(self, num_blocks):
@@ -36,6 +37,9 @@ def free_list_class(source: str) -> type:
             self.pointer = ctypes.c_void_p(library.free_list_new(num_blocks, message))
             if not self.pointer:
                 raise RuntimeError(message.value.decode())
+
+        def __del__(self):
+            library.free_list_delete(self.pointer)
 
         def pop(self):
             return self._call(library.free_list_pop, ctypes.byref(result := ctypes.c_int())) or result.value
@@ -61,6 +65,7 @@ def block_manager_class(source: str) -> type:
         _read("block_manager_abi.cpp"), name="check", flags=(*CHECKED, "-fno-access-control", "-pthread"),
         names=("block_errors.h", "FreeList", "your code", "the stress test", "the check"))
     library.manager_new.restype = ctypes.c_void_p
+    library.manager_delete.argtypes = [ctypes.c_void_p]
 
     class NativeBlockManager:
         at_the_door = 0  # only the models of thread_safety.py can tell
@@ -70,6 +75,9 @@ def block_manager_class(source: str) -> type:
             code, message = ctypes.c_int(), ctypes.create_string_buffer(256)
             self.pointer = ctypes.c_void_p(library.manager_new(num_blocks, ctypes.byref(code), message))
             _raise(code.value, message)
+
+        def __del__(self):
+            library.manager_delete(self.pointer)
 
         def lock(self):
             """Takes the learner's mutex; False where there is none."""
@@ -117,4 +125,4 @@ def _raise(code: int, message):
 
 
 def _read(file_name: str) -> str:
-    return (Path(__file__).parent / file_name).read_text()
+    return (Path(__file__).parent / file_name).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 
 from lessons_lib.block_manager import BlockNotAllocatedError, DoubleFreeError, PythonBlockManager
 from lessons_lib.checks import Crash, Exercise, Mistake, Text
@@ -85,7 +86,15 @@ class VectorsOwnError(PythonBlockManager):
         return block_id
 
 
-class CountsBeforeItChecks(PythonBlockManager):
+class FreedBlockLost(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        self.ref_counts[block_id] -= 1
+
+
+class FreeCountsBeforeItChecks(PythonBlockManager):
     def free(self, block_id):
         self.check_index(block_id)
         self.ref_counts[block_id] -= 1
@@ -94,6 +103,8 @@ class CountsBeforeItChecks(PythonBlockManager):
         if self.ref_counts[block_id] == 0:
             self.free_blocks.append(block_id)
 
+
+class SharesBeforeItChecks(PythonBlockManager):
     def increase_ref_count(self, block_id):
         self.check_index(block_id)
         self.ref_counts[block_id] += 1
@@ -102,15 +113,19 @@ class CountsBeforeItChecks(PythonBlockManager):
 
 
 def cases():
-    """Every sequence of up to four calls on pools of one and two blocks, shorter ones first; wrong ids; a long run."""
+    """Every sequence of up to four calls on pools of one and two blocks, shorter ones first, up to two of them with ids
+    that do not exist as well; then large pools, many users and a long run."""
     for num_blocks in (0, -1, -7):
         yield num_blocks, ()
     for length in range(5):
         for num_blocks in (1, 2):
-            yield from ((num_blocks, calls) for calls in itertools.product(_calls(range(num_blocks)), repeat=length))
-    for wrong in (2, -1, 3, 2**31 - 1, -(2**31)):
+            ids = range(-1, num_blocks + 1) if length <= 2 else range(num_blocks)
+            yield from ((num_blocks, calls) for calls in itertools.product(_calls(ids), repeat=length))
+    for wrong in (2**31 - 1, -(2**31)):
         for name in ("free", "increase_ref_count", "get_ref_count"):
-            yield 2, (("allocate",), (name, wrong))
+            yield 2, ((name, wrong),)
+    yield 1, (("allocate",), *[("increase_ref_count", 0)] * 300)
+    yield 1000, (("allocate",),) * 1000
     chance = random.Random(12)
     calls = _calls(range(8))
     yield 8, tuple(chance.choice([("allocate",), *calls]) for _ in range(400))
@@ -121,6 +136,8 @@ def _calls(block_ids):
     for block_id in block_ids:
         yield "increase_ref_count", block_id
         yield "free", block_id
+        if block_id < 0 or block_id == block_ids[-1] and block_ids[0] < 0:
+            yield "get_ref_count", block_id
 
 
 def observe(manager_type, case):
@@ -150,7 +167,24 @@ def state(manager, num_blocks) -> str:
 def describe(case):
     num_blocks, calls = case
     shown = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in calls]
-    return ", ".join([f"BlockManager({num_blocks})", *(shown if len(shown) < 12 else [f"{len(shown)} random calls"])])
+    return ", ".join([f"BlockManager({num_blocks})", *(shown if len(shown) < 12 else [f"{len(shown)} calls"])])
+
+
+ERRORS = "PoolSizeError|OutOfBlocksError|BlockIndexError|DoubleFreeError|BlockNotAllocatedError"
+
+
+def without_comments(source: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+
+
+def recognise(source: str) -> str | None:
+    """What is wrong in any program: an error thrown as a pointer, and one that is made and dropped."""
+    text = without_comments(source)
+    if re.search(r"\bthrow\s+new\b", text):
+        return "throws-a-pointer"
+    if re.search(rf"[;{{}})]\s*({ERRORS})\s*\([^;]*\)\s*;", text):
+        return "error-made-not-thrown"
+    return None
 
 
 EXERCISE = Exercise(
@@ -163,6 +197,7 @@ EXERCISE = Exercise(
     cases=cases,
     observe=observe,
     describe=describe,
+    recognise=recognise,
     points=2,
     mistakes=(
         Mistake("free-ignores-refcount",
@@ -203,12 +238,13 @@ EXERCISE = Exercise(
                 ExhaustedUnnoticed,
                 (("if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());", ""),)),
         Mistake("index-off-by-one",
-                "The id num_blocks is accepted, one past the last block, and your code touches memory behind the array. "
-                "The ids go from 0 to num_blocks - 1.",
+                "The id num_blocks, one past the last block, is not refused here, and your code touches memory behind "
+                "the array. Is the index checked at all in this method, and before anything else? The ids go from 0 to "
+                "num_blocks - 1.",
                 OneIndexTooMany,
                 (("block_id >= static_cast<int>(ref_counts_.size())", "block_id > static_cast<int>(ref_counts_.size())"),)),
         Mistake("negative-index-accepted",
-                "A negative id is accepted, and your code touches memory before the array. C++ does not count from the "
+                "A negative id is not refused here, and your code touches memory before the array. C++ does not count from the "
                 "end as Python does.",
                 NegativeIndexAccepted, (("block_id < 0 || ", ""),)),
         Mistake("error-of-the-vector",
@@ -217,16 +253,31 @@ EXERCISE = Exercise(
                 VectorsOwnError,
                 (("if (block_id < 0 || block_id >= static_cast<int>(ref_counts_.size())) throw BlockIndexError(block_id);",
                   "ref_counts_.at(block_id);"),)),
+        Mistake("freed-block-lost",
+                "The last user lets go, and the block does not come back to the free list: it is lost for good.",
+                FreedBlockLost,
+                (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);", "--ref_counts_[block_id];"),)),
+        Mistake("throws-a-pointer",
+                "`throw new` throws a pointer, which no handler of that error catches. C++ throws the error itself: "
+                "`throw OutOfBlocksError(…)`.",
+                None, (("throw OutOfBlocksError", "throw new OutOfBlocksError"),)),
+        Mistake("error-made-not-thrown",
+                "One line makes an error and does not throw it, so the method goes on. An error needs the word `throw`.",
+                None, (("throw OutOfBlocksError", "OutOfBlocksError"),)),
+        Mistake("shared-before-the-error",
+                "The error is right, but increase_ref_count() had changed the count before it was thrown. A call that "
+                "fails leaves everything as it was: check first, then change.",
+                SharesBeforeItChecks,
+                (("if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);\n    ++ref_counts_[block_id];",
+                  "if (ref_counts_[block_id]++ == 0) throw BlockNotAllocatedError(block_id);"),)),
         Mistake("changed-before-the-error",
                 "The error is right, but the count had been changed before it was thrown. A call that fails leaves "
                 "everything as it was: check first, then change.",
-                CountsBeforeItChecks,
-                (("if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);\n    ++ref_counts_[block_id];",
-                  "if (ref_counts_[block_id]++ == 0) throw BlockNotAllocatedError(block_id);"),
-                 ("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);\n"
+                FreeCountsBeforeItChecks,
+                (("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);\n"
                   "    if (--ref_counts_[block_id] == 0)",
                   "if (ref_counts_[block_id]-- == 0) throw DoubleFreeError(block_id);\n"
-                  "    if (ref_counts_[block_id] == 0)"))),
+                  "    if (ref_counts_[block_id] == 0)"),)),
     ),
     hints=(
         "Write check_index() first; every method that is given a block_id calls it before anything else.",

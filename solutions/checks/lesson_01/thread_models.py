@@ -3,7 +3,7 @@
 import threading
 import time
 
-from lessons_lib.block_manager import DoubleFreeError, OutOfBlocksError, PythonBlockManager
+from lessons_lib.block_manager import BlockNotAllocatedError, DoubleFreeError, OutOfBlocksError, PythonBlockManager
 from lessons_lib.checks import Crash
 from solutions.checks.lesson_01.native import METHODS, PATIENCE_ALONE
 
@@ -89,7 +89,7 @@ class FreeChecksOutside(ThreadSafeBlockManager):
 class AllocateChecksOutside(ThreadSafeBlockManager):
     def allocate(self):
         if not self.free_blocks:
-            raise OutOfBlocksError(f"all {len(self.ref_counts)} blocks are in use")
+            raise OutOfBlocksError(f"no block is free: {len(self.ref_counts)} of {len(self.ref_counts)} are in use")
         with self.enter():
             if not self.free_blocks:
                 self.crashed = True
@@ -112,6 +112,34 @@ class LocksTwice(ThreadSafeBlockManager):
     def allocate(self):
         with self.enter():
             return PythonBlockManager.allocate(self) if self.get_num_free_blocks() else None
+
+
+class FreeLocksTwice(ThreadSafeBlockManager):
+    patience = NO_PATIENCE
+
+    def free(self, block_id):
+        with self.enter():
+            self.get_ref_count(block_id)
+            PythonBlockManager.free(self, block_id)
+
+
+class CheckIndexLocksToo(ThreadSafeBlockManager):
+    patience = NO_PATIENCE
+
+    def check_index(self, block_id):
+        with self.enter():
+            return PythonBlockManager.check_index(self, block_id)
+
+
+class IncreaseChecksOutside(ThreadSafeBlockManager):
+    """Looks at the count before it waits, so that a block may have been freed meanwhile."""
+
+    def increase_ref_count(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared")
+        with self.enter():
+            self.ref_counts[block_id] += 1
 
 
 class GuardDiesAtOnce(ThreadSafeBlockManager):

@@ -5,6 +5,7 @@ that comes back meanwhile took no lock. Two threads that wait at the door for th
 look and the act are under one lock.
 """
 
+import re
 import threading
 import time
 
@@ -17,13 +18,16 @@ PATIENCE = 0.1  # seconds that a call may take, while the mutex is held, before 
 
 
 def cases():
+    for calls in ((), (("allocate",),), (("allocate",), ("increase_ref_count", 0)), (("allocate",), ("free", 0))):
+        yield "alone", (1, calls)
     for case in reference_counts.cases():
-        if len(case[1]) <= 2 or len(case[1]) > 100:
+        if len(case[1]) <= 2 or len(case[1]) == 400:
             yield "alone", case
     yield "waits", None
     yield "after an error", None
     yield "keeps", "allocate"
     yield "keeps", "free"
+    yield "free and share", None
     yield "two free", None
     yield "two allocate", None
     yield "stress", None
@@ -31,8 +35,9 @@ def cases():
 
 def observe(manager_type, case):
     kind, detail = case
-    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps": _keeps, "two free": _two_free,
-            "two allocate": _two_allocate, "stress": _stress}[kind](manager_type, detail)
+    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps": _keeps,
+            "free and share": _free_and_share, "two free": _two_free, "two allocate": _two_allocate,
+            "stress": _stress}[kind](manager_type, detail)
 
 
 def _alone(manager_type, case):
@@ -41,20 +46,24 @@ def _alone(manager_type, case):
 
 
 def _waits(manager_type, _):
-    """Which methods wait while somebody else holds the mutex; all five are tried at once, on a manager each."""
-    calls = []
-    for name in METHODS:
-        manager, arguments = _used(manager_type, name)
-        if not manager.lock():
-            return Text("there is no member mutex_")
-        calls.append((name, manager, _in_thread(getattr(manager, name), *arguments)))
+    """Which methods wait while somebody else holds the mutex; all five are called at once."""
+    manager = manager_type(8)
+    freed, shared, read = manager.allocate(), manager.allocate(), manager.allocate()
+    manager.at_the_door = 0
+    if not manager.lock():
+        return Text("there is no member mutex_")
+    arguments = {"free": (freed,), "increase_ref_count": (shared,), "get_ref_count": (read,)}
+    calls = {name: _in_thread(getattr(manager, name), *arguments.get(name, ())) for name in METHODS}
     deadline = time.monotonic() + PATIENCE
-    waiting = [name for name, manager, call in calls if not call.comes_back(manager, 1, deadline)]
-    for _, manager, call in calls:
-        manager.unlock()
+    while time.monotonic() < deadline:
+        waiting = [name for name, call in calls.items() if not call.done(0.002)]
+        if manager.at_the_door >= len(waiting):  # only our models can tell, and need no patience
+            break
+    manager.unlock()
+    for call in calls.values():
         call.done(manager.patience)
     ahead = [name for name in METHODS if name not in waiting]
-    return Text(f"{' and '.join(ahead)} went ahead" if ahead else "every method waited")
+    return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every method waited")
 
 
 def _after_an_error(manager_type, _):
@@ -74,6 +83,25 @@ def _keeps(manager_type, method):
     manager, arguments = _used(manager_type, method)
     kept = manager.keeps_lock_during(method, *arguments)
     return Text(f"{method}() {'holds the mutex' if kept else 'has let go of the mutex'}")
+
+
+def _free_and_share(manager_type, _):
+    """One thread frees a block's last use while another wants to share it; several times, since either may be first."""
+    for _ in range(4):
+        manager = manager_type(2)
+        block_id = manager.allocate()
+        manager.at_the_door = 0
+        held = manager.lock()
+        free = _in_thread(reference_counts.perform, manager, ("free", block_id))
+        free.comes_back(manager, 1, time.monotonic() + PATIENCE / 4)
+        share = _in_thread(reference_counts.perform, manager, ("increase_ref_count", block_id))
+        share.comes_back(manager, 2, time.monotonic() + PATIENCE / 4)
+        if held:
+            manager.unlock()
+        free.result(manager.patience), share.result(manager.patience)
+        if (manager.get_ref_count(block_id) > 0) == (manager.get_num_free_blocks() == 2):
+            return Text("the block is in the free list and in use")
+    return Text("the block is free or in use")
 
 
 def _two_free(manager_type, _):
@@ -153,12 +181,21 @@ def describe(case):
     return {
         "alone": lambda: reference_counts.describe(detail),
         "waits": lambda: "one thread holds mutex_, five others call one method each",
+        "free and share": lambda: "one thread frees the last use of a block, another shares it",
         "after an error": lambda: "one call after another that raises, on BlockManager(1)",
         "two free": lambda: "two threads free the same block, which has one user",
         "keeps": lambda: f"a look at mutex_ while {detail}() changes the free list",
         "two allocate": lambda: "two threads allocate, and one block is left",
         "stress": lambda: "four threads allocate and free as fast as they can",
     }[kind]()
+
+
+def recognise(source: str) -> str | None:
+    """A guard without a name is wrong in any program, and in a method that only reads no test would see it."""
+    guard = r"\b(lock_guard|unique_lock|scoped_lock|shared_lock)\s*(<[^;>]*>)?\s*[({]"
+    if re.search(guard, reference_counts.without_comments(source)):
+        return "guard-dies-at-once"
+    return reference_counts.recognise(source)
 
 
 LOCK = "std::lock_guard<std::mutex> lock(mutex_);"
@@ -183,17 +220,19 @@ EXERCISE = Exercise(
     cases=cases,
     observe=observe,
     describe=describe,
-    chancy=lambda case: case[0] in ("two free", "two allocate", "stress"),
+    chancy=lambda case: case[0] in ("free and share", "two free", "two allocate", "stress"),
+    recognise=recognise,
     points=2,
     time_limit=30.0,
     mistakes=(
+        *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
         Mistake("no-mutex",
-                "The class has no member `mutex_`, so nothing keeps two threads apart. (A mutex made inside a method is "
-                "a new one at each call: it keeps nobody out.)",
+                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename it. "
+                "A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
                 models.NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
         Mistake("mutex-never-locked",
-                "The mutex is there, and no method holds it. A guard needs a name and has to be given the mutex: "
-                "`std::unique_lock<std::mutex>(mutex_);` declares a new, empty lock called mutex_.",
+                "The member `mutex_` is there, and no method waits for it. Does each method lock that member, and not a "
+                "mutex of its own made inside the method?",
                 models.NeverLocked, _without_lock(*METHODS)),
         Mistake("reads-without-lock",
                 "The methods that change something take the lock, and those that read do not. While one thread is in "
@@ -223,6 +262,16 @@ EXERCISE = Exercise(
                   "    if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());",
                   LOCK_IN["allocate"].replace(LOCK, "if (free_list_.size() == 0) throw "
                                                     f"OutOfBlocksError(ref_counts_.size()); {LOCK}")),)),
+        Mistake("check-outside-lock-in-increase",
+                "increase_ref_count() looks at the count and takes the lock afterwards. In between another thread may "
+                "free the block, which then is in use and in the free list at once. The look and the act belong under "
+                "one lock.",
+                models.IncreaseChecksOutside,
+                ((f"{LOCK_IN['increase_ref_count']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n"
+                  "    check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);",
+                  LOCK_IN["increase_ref_count"].replace(
+                      LOCK, "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
+                            f"BlockNotAllocatedError(block_id); {LOCK}")),)),
         Mistake("keeps-lock-after-error",
                 "free() locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
                 "std::lock_guard unlocks whichever way its method is left.",
@@ -234,11 +283,23 @@ EXERCISE = Exercise(
                 "allocate() takes the lock and then calls a method that takes it again. A std::mutex does not know that "
                 "it is you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
                 models.LocksTwice, (("if (free_list_.size() == 0) throw Out", "if (get_num_free_blocks() == 0) throw Out"),)),
+        Mistake("locks-twice-in-free",
+                "free() takes the lock and then calls a method that takes it again. A std::mutex does not know that it is "
+                "you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
+                models.FreeLocksTwice,
+                (("check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw Double",
+                  "if (get_ref_count(block_id) == 0) throw Double"),)),
+        Mistake("check-index-locks-too",
+                "check_index() takes the lock, and the methods that call it hold it already: the thread waits for "
+                "itself. Only the public methods lock; what they call inside does not.",
+                models.CheckIndexLocksToo,
+                (("void check_index(int block_id) const {", f"void check_index(int block_id) const {{ {LOCK}"),)),
         Mistake("guard-dies-at-once",
-                "Each method waits for the lock and gives it up in the same line. A guard without a name is destroyed "
-                "at the semicolon; give it one, so that it lives until the end of the method.",
+                "A method takes the lock and gives it back before its work is done. A guard holds the lock until the "
+                "closing brace of the block that it stands in, and a guard without a name only until the semicolon: "
+                "name it, and put it at the top of the method.",
                 models.GuardDiesAtOnce,
-                tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, "std::lock_guard<std::mutex>{mutex_};"))
+                tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
                       for name in METHODS)),
     ),
     hints=(
