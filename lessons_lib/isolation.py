@@ -140,11 +140,14 @@ def describe_error(error: BaseException) -> str:
 
 
 def _limit_memory():
-    """Bounds the address space, so that a list that grows for ever ends as a MemoryError and not with the machine."""
+    """Bounds the process's data, so that a list that grows for ever ends as a MemoryError and not with the machine.
+
+    Not the address space, of which CUDA reserves a great deal without using it.
+    """
     with suppress(OSError, ValueError):
-        pages = int(open("/proc/self/statm").read().split()[0])
-        limit = pages * resource.getpagesize() + MEMORY_LIMIT
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        data_pages = int(open("/proc/self/statm").read().split()[5])
+        limit = data_pages * resource.getpagesize() + MEMORY_LIMIT
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def _follow(process, results, output, time_limit) -> Outcome:

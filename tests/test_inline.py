@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lessons_lib import CompileError, build_cpp, build_library, inline
+from lessons_lib import CompileError, build_cpp, build_library, inline, run_isolated
 from lessons_lib.compiler_errors import explain
 from lessons_lib.paths import KERNELS, ROOT
 
@@ -171,3 +171,10 @@ def test_a_class_can_be_built_again_after_a_change():
     first = build_cpp(inline.read_kernel("free_list.h"), binding).FreeList
     second = build_cpp(inline.read_kernel("free_list.h").replace("pop() {", "pop() { ;"), binding).FreeList
     assert first is not second and (first(3).pop(), second(3).pop()) == (0, 0)
+
+
+def test_cpp_may_print_numbers():
+    """With PyTorch's libraries linked in, std::cout << 5 crashed under GCC 13."""
+    source = '#include <iostream>\nextern "C" int say() { std::cout << 5 << std::endl; return 7; }'
+    outcome = run_isolated(lambda: build_library(source).say(), time_limit=60)
+    assert (outcome.ending, outcome.value) == ("returned", 7) and "5\n" in outcome.printed
