@@ -23,9 +23,9 @@ from lessons_lib.paths import KERNELS, build_folder
 
 # C++17 and -Og compile pybind11 in 60 % of the time that PyTorch's C++20 and -O1 take; the calls are nearly as quick.
 QUICK = ("-std=c++17", "-Og")
-# load_inline links PyTorch's libraries into everything. Code that calls none of them does without: some carry parts of
-# another standard library, with which std::cout crashes.
-LINK = ["-Wl,--as-needed"] if sys.platform == "linux" else []
+# load_inline links PyTorch's libraries into everything, and some of them carry parts of the C++ library: with those,
+# std::cout << 5 crashed (PyTorch 2.11, GCC 13). So the C++ library comes first, and what is not used stays out.
+LINK = ["-Wl,--as-needed", "-lstdc++"] if sys.platform == "linux" else []
 
 _loaded: dict[Path, object] = {}
 
@@ -121,7 +121,8 @@ def _run_load_inline(module, text, folder, flags, sources):
     # PyTorch remembers a name that it built in this process, even when that build failed; ours starts from nothing.
     cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(module, None)
     try:
-        # PyTorch changes the lists that it is given. is_python_module=False loads the library without importing it: the import is ours, once, below.
+        # PyTorch changes the lists that it is given, hence the copies. is_python_module=False loads the library without
+        # importing it: the import is ours, once, below.
         with _tools():
             cpp_extension.load_inline(module, cpp_sources=text, extra_cflags=[*flags], build_directory=str(folder),
                                       extra_ldflags=[*LINK], no_implicit_headers=True, is_python_module=False)
