@@ -23,9 +23,6 @@ from lessons_lib.paths import KERNELS, build_folder
 
 # C++17 and -Og compile pybind11 in 60 % of the time that PyTorch's C++20 and -O1 take; the calls are nearly as quick.
 QUICK = ("-std=c++17", "-Og")
-# load_inline links PyTorch's libraries into everything, and some of them carry parts of the C++ library: with those,
-# std::cout << 5 crashed (PyTorch 2.11, GCC 13). So the C++ library comes first, and what is not used stays out.
-LINK = ["-Wl,--as-needed", "-lstdc++"] if sys.platform == "linux" else []
 
 _loaded: dict[Path, object] = {}
 
@@ -104,7 +101,7 @@ def _fingerprint(texts: list[str], flags) -> str:
     import torch
 
     machine = (torch.__version__, sys.implementation.cache_tag, platform.machine(), os.environ.get("CXX", ""))
-    return hashlib.sha256(repr((texts, flags, LINK, machine)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((texts, flags, machine)).encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -121,11 +118,11 @@ def _run_load_inline(module, text, folder, flags, sources):
     # PyTorch remembers a name that it built in this process, even when that build failed; ours starts from nothing.
     cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(module, None)
     try:
-        # PyTorch changes the lists that it is given, hence the copies. is_python_module=False loads the library without
+        # PyTorch changes the lists that it is given, hence the copy. is_python_module=False loads the library without
         # importing it: the import is ours, once, below.
         with _tools():
             cpp_extension.load_inline(module, cpp_sources=text, extra_cflags=[*flags], build_directory=str(folder),
-                                      extra_ldflags=[*LINK], no_implicit_headers=True, is_python_module=False)
+                                      no_implicit_headers=True, is_python_module=False)
     except RuntimeError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise explain(str(error), sources) from None

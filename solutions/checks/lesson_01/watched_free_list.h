@@ -2,12 +2,10 @@
 // check looks whether the manager holds its mutex meanwhile.
 #include <atomic>
 #include <chrono>
-#include <ios>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
-static std::ios_base::Init streams_are_ready;  // some standard libraries leave std::cout unset in a loaded library
 static std::atomic<int> nap_microseconds{1};
 static std::atomic<int> napping{0};
 
