@@ -97,7 +97,7 @@ def _first_line(*command: str) -> str:
 
 def _headers() -> str:
     header = Path(sysconfig.get_path("include"), "Python.h")
-    return str(header) if header.is_file() else ""
+    return header.name if header.is_file() else ""
 
 
 def _ninja() -> str:
