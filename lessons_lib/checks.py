@@ -49,6 +49,8 @@ class Exercise:
     hints: tuple[str, ...]
     describe: Callable[[object], str] = repr
     same: Callable[[object, object], bool] = lambda expected, actual: expected == actual
+    # How expected and actual result look in the message.
+    show: Callable[[object, object], tuple[str, str]] = lambda expected, actual: (repr(expected), repr(actual))
     # Cases that a race decides: they find a mistake, and do not help to tell one from another.
     chancy: Callable[[object], bool] = lambda case: False
     # The slug of a mistake that the text of an answer shows by itself, or None.
@@ -192,7 +194,7 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
             return CheckResult(exercise_id, False, NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the stub.")
         seen.append((case, actual))
         if not exercise.same(expected, actual):
-            failure = Failure(number, _show(expected), _show(actual), _suspects(exercise, exercise.mistakes, seen))
+            failure = Failure(number, *_show(exercise, expected, actual), _suspects(exercise, exercise.mistakes, seen))
             break
     deadline = time.monotonic() + NARROWING_TIME
     for number, case in cases:
@@ -277,19 +279,27 @@ def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
     cases = [case for index, case in enumerate(exercise.cases()) if index <= number]
     expected = [_attempt(exercise, exercise.reference, case) for case in cases]
     seen = list(zip(cases, [*expected[:-1], result], strict=True))
-    return Failure(number, _show(expected[-1]), _show(result), _suspects(exercise, exercise.mistakes, seen))
+    return Failure(number, *_show(exercise, expected[-1], result), _suspects(exercise, exercise.mistakes, seen))
 
 
-def _show(value) -> str:
-    """A result as text, the same at each run: without the addresses that Python puts into some."""
-    return _short(value, 300)
+def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:
+    """Both results as text, the same at each run."""
+    try:
+        return tuple(_cut(text, 300) for text in exercise.show(expected, actual))
+    except BaseException:
+        return _short(expected, 300), _short(actual, 300)
 
 
 def _short(value, length: int = 80) -> str:
     try:
-        text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+        return _cut(repr(value), length)
     except BaseException:
         return f"something of type {type(value).__name__} that cannot be shown"
+
+
+def _cut(text: str, length: int) -> str:
+    """Shortened, and without the addresses that Python puts into some texts."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", text)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

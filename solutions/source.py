@@ -3,7 +3,8 @@
 A region stands between comment lines `BEGIN SOLUTION` and `END SOLUTION`, in Python, C++ or CUDA, also inside a string.
 It may name its exercise (`// BEGIN SOLUTION 1.4`; without a name it belongs to its cell's exercise), and say what stands
 there for the learner (`STUB: text`; without it, a line that fails and names the exercise). `// INCLUDE file` takes in a
-file of `kernels/`; of its regions, those of later exercises than the cell's are left out.
+file of `kernels/`; `# INCLUDE lessons_lib/file.py name` takes in a function, a class or a method (see `solutions/include.py`).
+Of what is taken in, the regions of later exercises than the cell's are left out.
 """
 
 import re
@@ -14,14 +15,12 @@ from pathlib import Path
 import jupytext
 
 from lessons_lib.paths import KERNELS
+from solutions.include import SourceError, python_definition
 
 _BEGIN = re.compile(r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB: (?P<stub>.*))?$")
 _END = re.compile(r"^\s*(#|//) END SOLUTION$")
 _INCLUDE = re.compile(r"^// INCLUDE (?P<file>[\w.]+)$")
-
-
-class SourceError(Exception):
-    """A lesson's source cannot be rendered; the message names the file and the place."""
+_INCLUDE_PYTHON = re.compile(r"^# INCLUDE (?P<file>[\w/]+\.py) (?P<name>[\w.]+)(?: without (?P<without>[\w, ]+))?$")
 
 
 @dataclass(frozen=True)
@@ -153,10 +152,14 @@ def _read_cell(cell) -> Cell:
 def _expand_includes(source: str) -> str:
     lines = []
     for line in source.split("\n"):
-        match = _INCLUDE.match(line)
-        if not match and re.match(r"\s*(//|#)\s*INCLUDE\b", line):
-            raise SourceError(f"not the form `// INCLUDE file`: {line!r}")
-        lines += _included(match["file"]) if match else [line]
+        if match := _INCLUDE.match(line):
+            lines += _included(match["file"])
+        elif match := _INCLUDE_PYTHON.match(line):
+            lines += python_definition(match["file"], match["name"], re.findall(r"\w+", match["without"] or ""))
+        elif re.match(r"\s*(//|#)\s*INCLUDE\b", line):
+            raise SourceError(f"not the form `// INCLUDE file` or `# INCLUDE folder/file.py name`: {line!r}")
+        else:
+            lines.append(line)
     return "\n".join(lines)
 
 

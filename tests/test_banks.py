@@ -7,13 +7,15 @@ import textwrap
 
 import pytest
 from answers import every_exercise, our_answer, wrong_answer
-from right_answers import RIGHT_ANSWERS
+from right_answers import RIGHT_ANSWERS, WRONG_ANSWERS
 
 from lessons_lib import checks
 
 EXERCISES = every_exercise()
 MISTAKES = [(exercise, mistake) for exercise in EXERCISES for mistake in exercise.mistakes]
 RIGHT = [(exercise, number) for exercise in EXERCISES for number in range(len(RIGHT_ANSWERS[exercise.id]))]
+RESPELT = [(exercise, slug, number) for exercise in EXERCISES for slug, answers in WRONG_ANSWERS.get(exercise.id, {}).items()
+           for number in range(len(answers))]
 by_id = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "slug", getattr(value, "id", value)))
 
 
@@ -23,6 +25,12 @@ def test_a_known_mistake_is_caught_and_named(exercise, mistake):
     assert (result.passed, result.mistake) == (False, mistake.slug), result.message
     assert result.message.startswith(mistake.message)
     assert exercise.recognise(wrong_answer(exercise, mistake)) or "Smallest case that shows it: " in result.message
+
+
+@by_id("exercise, slug, number", RESPELT)
+def test_a_known_mistake_in_another_spelling_is_named(exercise, slug, number):
+    result = checks.run(exercise.id, WRONG_ANSWERS[exercise.id][slug][number])
+    assert (result.passed, result.mistake) == (False, slug), result.message
 
 
 @by_id("exercise", EXERCISES)
@@ -51,6 +59,19 @@ def test_an_exercise_is_complete(exercise):
     assert len(set(slugs)) == len(slugs) >= 3
     assert len(exercise.hints) >= 2
     assert all(mistake.message.endswith((".", "?", ".)")) for mistake in exercise.mistakes)
+
+
+@by_id("exercise", EXERCISES)
+def test_no_mistake_of_another_exercise_passes(exercise):
+    """Handed to the wrong check, an answer of the right kind has to show itself on some case."""
+    if exercise.language != "python":
+        return
+    cases = list(exercise.cases())
+    expected = [checks._attempt(exercise, exercise.reference, case) for case in cases]
+    for other, mistake in MISTAKES:
+        if other.language == "python" and other.id != exercise.id:
+            assert any(not exercise.same(result, checks._attempt(exercise, mistake.wrong, case))
+                       for case, result in zip(cases, expected, strict=True)), (other.id, mistake.slug)
 
 
 def test_lesson_01_has_enough_and_the_source_texts_mistakes_are_among_them():

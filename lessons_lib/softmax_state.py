@@ -1,0 +1,55 @@
+"""The online softmax of lesson 03: attention over keys that arrive part by part."""
+
+import torch
+from torch import Tensor
+
+NO_KEY = float("-inf")  # the maximum of a row that has seen no key, and the score of a masked one
+
+
+def finite(m: Tensor) -> Tensor:
+    """The maxima with 0 where no key was seen, so that exp(-inf - m) is 0 there and not exp(-inf + inf), a NaN."""
+    return m.masked_fill(m == NO_KEY, 0.0)
+
+
+class SoftmaxState:
+    """What is known of a softmax-weighted sum after some of its keys. Each row has a state of its own.
+
+    `m` (...,): the largest score so far. `l` (...,): the sum of exp(score - m). `acc` (..., head_size): the sum of
+    exp(score - m) * value. Source: Milakov and Gimelshein, arXiv:1805.02867, section 3.
+    """
+
+    def __init__(self, *shape: int, head_size: int, dtype: torch.dtype = torch.float32):
+        """The state before the first key, for rows of this shape."""
+        # BEGIN SOLUTION 3.2
+        self.m = torch.full(shape, NO_KEY, dtype=dtype)
+        self.l = torch.zeros(shape, dtype=dtype)
+        self.acc = torch.zeros(*shape, head_size, dtype=dtype)
+        # END SOLUTION
+
+    def update(self, scores: Tensor, values: Tensor) -> None:
+        """Takes in more keys. scores: (..., num_keys), -inf where masked. values: (..., num_keys, head_size)."""
+        # BEGIN SOLUTION 3.2
+        m = torch.maximum(self.m, scores.amax(-1))
+        p = torch.exp(scores - finite(m)[..., None])
+        old = torch.exp(self.m - finite(m))
+        self.l = old * self.l + p.sum(-1)
+        self.acc = old[..., None] * self.acc + (p[..., None, :] @ values).squeeze(-2)
+        self.m = m
+        # END SOLUTION
+
+    def merge(self, other: "SoftmaxState") -> None:
+        """Takes in all the keys that another state of the same rows has seen; `other` is not changed."""
+        # BEGIN SOLUTION 3.3
+        m = torch.maximum(self.m, other.m)
+        mine, theirs = torch.exp(self.m - finite(m)), torch.exp(other.m - finite(m))
+        self.l = mine * self.l + theirs * other.l
+        self.acc = mine[..., None] * self.acc + theirs[..., None] * other.acc
+        self.m = m
+        # END SOLUTION
+
+    def finish(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(o, m, l): o (..., head_size) is the attention output, 0 in rows that have seen no key."""
+        # BEGIN SOLUTION 3.2
+        o = self.acc / self.l.masked_fill(self.l == 0, 1.0)[..., None]
+        return o, self.m, self.l
+        # END SOLUTION

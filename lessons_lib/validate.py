@@ -1,0 +1,116 @@
+"""Checks at the boundary: what does not fit is named, with what was expected and what was given, before anything changes."""
+
+import operator
+
+import torch
+from torch import Tensor
+
+
+def check_tensor(name: str, tensor: Tensor, shape: tuple, dtype: torch.dtype | None = None) -> None:
+    """Raises TypeError for the wrong type or dtype, ValueError for the wrong shape; a string in `shape` fits any size."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
+    expected = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+    fits = tensor.dim() == len(shape) and all(isinstance(size, str) or size == actual
+                                              for size, actual in zip(shape, tensor.shape, strict=True))
+    if not fits:
+        raise ValueError(f"{name} must have the shape {expected}, not {tuple(tensor.shape)}")
+    if dtype is not None and tensor.dtype != dtype:
+        raise TypeError(f"{name} must be {dtype}, not {tensor.dtype}")
+
+
+def check_caches(k_cache: Tensor, v_cache: Tensor) -> None:
+    """Both halves of a pool: the same shape (num_blocks, block_size, num_kv_heads, head_size) and dtype."""
+    check_tensor("k_cache", k_cache, ("num_blocks", "block_size", "num_kv_heads", "head_size"))
+    check_tensor("v_cache", v_cache, tuple(k_cache.shape), k_cache.dtype)
+
+
+def check_range(name: str, values: Tensor, low: int, high: int, what: str) -> None:
+    """Raises ValueError naming the first of `values` that is not in low … high - 1."""
+    outside = ((values < low) | (values >= high)).flatten()
+    if outside.any():
+        index = int(outside.nonzero()[0])
+        raise ValueError(f"{name} holds {values.flatten()[index]} (entry {index}); {what} are {low} to {high - 1}")
+
+
+def check_write(k_cache: Tensor, v_cache: Tensor, slots: Tensor, k: Tensor, v: Tensor) -> None:
+    """What `write_kv` takes."""
+    check_caches(k_cache, v_cache)
+    check_tensor("slots", slots, ("num_tokens",), torch.int64)
+    check_tensor("k", k, (len(slots), *k_cache.shape[2:]), k_cache.dtype)
+    check_tensor("v", v, (len(slots), *k_cache.shape[2:]), k_cache.dtype)
+    check_range("slots", slots, 0, k_cache.shape[0] * k_cache.shape[1], "the slots of this pool")
+    if len(slots.unique()) != len(slots):
+        twice = next(slot for slot in slots.tolist() if (slots == slot).sum() > 1)
+        raise ValueError(f"slots holds {twice} more than once; one token would overwrite another")
+
+
+def check_seq_ids(seq_ids: list[int]) -> None:
+    """At least one sequence, none named twice."""
+    if len(seq_ids) == 0:
+        raise ValueError("the batch is empty; it must hold at least one sequence")
+    twice = [seq_id for index, seq_id in enumerate(seq_ids) if seq_id in seq_ids[:index]]
+    if twice:
+        raise ValueError(f"sequence {twice[0]} is named more than once in the batch")
+
+
+def check_prefill(x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager) -> None:
+    """What `forward_prefill` takes."""
+    check_seq_ids(seq_ids)
+    if len(request_num_blocks) != len(seq_ids):
+        raise ValueError(f"request_num_blocks must have an entry for each of the {len(seq_ids)} sequences, "
+                         f"not {len(request_num_blocks)} entries")
+    for seq_id, num_blocks in zip(seq_ids, request_num_blocks, strict=True):
+        length = manager.get(seq_id).length
+        if num_blocks != manager.blocks_for(length):
+            raise ValueError(f"request_num_blocks gives sequence {seq_id} {num_blocks} blocks, and its {length} tokens "
+                             f"fill {manager.blocks_for(length)}")
+    check_tensor("x", x, (sum(request_num_blocks), manager.block_size, "dim"))
+
+
+def check_decoding(x: Tensor, seq_ids: list[int], manager) -> None:
+    """What `forward_decoding` takes."""
+    check_seq_ids(seq_ids)
+    check_tensor("x", x, (len(seq_ids), "dim"))
+    for seq_id in seq_ids:
+        if manager.get(seq_id).length == 0:
+            raise ValueError(f"sequence {seq_id} has no token; append its new token before you decode it")
+
+
+def check_scheduled(scheduled: list[tuple[int, int]], manager=None) -> None:
+    """A batch as (seq_id, num_tokens) pairs; with a manager also that the sequences have so many tokens."""
+    check_seq_ids([seq_id for seq_id, _ in scheduled])
+    for seq_id, num_tokens in scheduled:
+        if operator.index(num_tokens) < 1:
+            raise ValueError(f"sequence {seq_id} is scheduled with {num_tokens} tokens; it must be 1 or more")
+        if manager is not None and num_tokens > manager.get(seq_id).length:
+            raise ValueError(f"sequence {seq_id} is scheduled with {num_tokens} tokens, and it has "
+                             f"{manager.get(seq_id).length}; make room for them first")
+
+
+def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata) -> None:
+    """What a paged kernel takes. Reads the metadata's values, so on a GPU it waits for them."""
+    check_caches(k_cache, v_cache)
+    num_blocks, block_size, num_kv_heads, head_size = k_cache.shape
+    check_tensor("q", q, ("num_tokens", "num_q_heads", head_size), k_cache.dtype)
+    if q.shape[1] == 0 or q.shape[1] % num_kv_heads:
+        raise ValueError(f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {q.shape[1]} heads")
+    check_tensor("seq_lens_kv", metadata.seq_lens_kv, ("num_seqs",), torch.int32)
+    num_seqs = len(metadata.seq_lens_kv)
+    if num_seqs == 0:
+        raise ValueError("seq_lens_kv is empty; a batch holds at least one sequence")
+    check_tensor("cu_seqlens_q", metadata.cu_seqlens_q, (num_seqs + 1,), torch.int32)
+    check_tensor("block_table", metadata.block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
+    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+    if starts[0] != 0 or starts[-1] != len(q):
+        raise ValueError(f"cu_seqlens_q must run from 0 to the {len(q)} tokens of q, not from {starts[0]} to {starts[-1]}")
+    for s, kv_len in enumerate(kv_lens):
+        q_len, num_needed = starts[s + 1] - starts[s], -(-kv_len // block_size)
+        if q_len < 1:
+            raise ValueError(f"cu_seqlens_q gives sequence {s} {q_len} queries; it must be 1 or more")
+        if kv_len < q_len:
+            raise ValueError(f"seq_lens_kv gives sequence {s} {kv_len} keys, fewer than its {q_len} queries")
+        if num_needed > metadata.block_table.shape[1]:
+            raise ValueError(f"seq_lens_kv gives sequence {s} {kv_len} keys, which need {num_needed} blocks, and block_table "
+                             f"has {metadata.block_table.shape[1]} entries in a row")
+        check_range(f"block_table, row {s},", metadata.block_table[s, :num_needed], 0, num_blocks, "the blocks of this pool")
