@@ -27,12 +27,14 @@ class Mistake:
     `wrong` has the form that `Exercise.observe` takes, so that its results can be compared with the learner's; None
     for a mistake that `Exercise.recognise` sees in the text.
     `edits`: for a C++ answer, the (old, new) replacements that turn our solution's text into this mistake.
+    `also`: further forms of the same mistake, where it can give different results.
     """
 
     slug: str
     message: str
     wrong: object
     edits: tuple[tuple[str, str], ...] = ()
+    also: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -211,8 +213,10 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
 
 def _suspects(exercise: Exercise, mistakes: Iterable[Mistake], seen) -> tuple[str, ...]:
     """The slugs of those `mistakes` that give the answer's own result on every (case, result) in `seen`."""
-    return tuple(mistake.slug for mistake in mistakes
-                 if mistake.wrong is not None and all(exercise.same(_attempt(exercise, mistake.wrong, case), actual) for case, actual in seen))
+    def explains(form) -> bool:
+        return form is not None and all(exercise.same(_attempt(exercise, form, case), actual) for case, actual in seen)
+
+    return tuple(mistake.slug for mistake in mistakes if any(map(explains, (mistake.wrong, *mistake.also))))
 
 
 def _attempt(exercise: Exercise, subject, case):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lessons_lib.block_manager import OutOfBlocksError, PythonBlockManager
 from lessons_lib.block_table import BlockTable
-from lessons_lib.validate import check_scheduled
+from lessons_lib.validate import check_positive, check_scheduled
 
 
 class DuplicateSequenceError(ValueError):
@@ -48,11 +48,8 @@ class PagedAttentionManager:
                  max_blocks_per_seq: int, num_layers: int = 1, dtype: torch.dtype = torch.float32,
                  device: str = "cpu", block_manager=PythonBlockManager):
         """`block_manager`: lesson 01's class, in C++ or in Python. Raises ValueError for a size below 1."""
-        sizes = {"num_blocks": num_blocks, "block_size": block_size, "num_kv_heads": num_kv_heads, "head_size": head_size,
-                 "max_num_seqs": max_num_seqs, "max_blocks_per_seq": max_blocks_per_seq, "num_layers": num_layers}
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} must be positive, not {size}")
+        check_positive(num_blocks=num_blocks, block_size=block_size, num_kv_heads=num_kv_heads, head_size=head_size,
+                       max_num_seqs=max_num_seqs, max_blocks_per_seq=max_blocks_per_seq, num_layers=num_layers)
         self.block_size, self.max_blocks_per_seq = block_size, max_blocks_per_seq
         self.block_manager = block_manager(num_blocks)
         self.kv_cache = torch.zeros(num_layers, 2, num_blocks, block_size, num_kv_heads, head_size, dtype=dtype, device=device)
@@ -156,8 +153,7 @@ class PagedAttentionManager:
 
     def blocks_of(self, seq_id: int) -> list[int]:
         """The sequence's block ids in the order of its tokens."""
-        sequence = self.get(seq_id)
-        return self.table.cpu[sequence.row, : self.blocks_for(sequence.length)].tolist()
+        return self.table.cpu[self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)].tolist()
 
     def blocks_for(self, num_tokens: int) -> int:
         """How many blocks num_tokens tokens fill. Raises SequenceTooLongError when a row has fewer entries."""
@@ -165,8 +161,8 @@ class PagedAttentionManager:
             raise ValueError(f"num_tokens must be 0 or more, not {num_tokens}")
         num_needed = -(-num_tokens // self.block_size)
         if num_needed > self.max_blocks_per_seq:
-            raise SequenceTooLongError(f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, and a row of the "
-                                       f"block table has {self.max_blocks_per_seq} entries")
+            raise SequenceTooLongError(f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, and a row of "
+                                       f"the block table has {self.max_blocks_per_seq} entries")
         return num_needed
 
     def check_new(self, seq_id: int) -> None:
@@ -178,6 +174,5 @@ class PagedAttentionManager:
 
     def start(self, seq_id: int, length: int, blocks: list[int]) -> None:
         """Gives a new sequence a free row and writes its blocks there."""
-        row = self.table.free_rows.pop()
-        self.table.write(row, 0, blocks)
-        self.sequences[seq_id] = Sequence(row, length)
+        self.sequences[seq_id] = Sequence(self.table.free_rows.pop(), length)
+        self.table.write(self.sequences[seq_id].row, 0, blocks)

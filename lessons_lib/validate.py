@@ -6,6 +6,13 @@ import torch
 from torch import Tensor
 
 
+def check_positive(**sizes: int) -> None:
+    """Raises ValueError naming the first size below 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be positive, not {size}")
+
+
 def check_tensor(name: str, tensor: Tensor, shape: tuple, dtype: torch.dtype | None = None) -> None:
     """Raises TypeError for the wrong type or dtype, ValueError for the wrong shape; a string in `shape` fits any size."""
     if not isinstance(tensor, Tensor):
@@ -68,10 +75,16 @@ def check_prefill(x: Tensor, request_num_blocks: list[int], seq_ids: list[int], 
     check_tensor("x", x, (sum(request_num_blocks), manager.block_size, "dim"))
 
 
-def check_decoding(x: Tensor, seq_ids: list[int], manager) -> None:
+def check_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> None:
     """What `forward_decoding` takes."""
     check_seq_ids(seq_ids)
-    check_tensor("x", x, (len(seq_ids), "dim"))
+    num_layers, _, _, _, num_kv_heads, head_size = manager.kv_cache.shape
+    if (layer.num_kv_heads, layer.head_size) != (num_kv_heads, head_size):
+        raise ValueError(f"layer must have the pool's {num_kv_heads} KV heads of size {head_size}, "
+                         f"not {layer.num_kv_heads} of size {layer.head_size}")
+    if not 0 <= layer.index < num_layers:
+        raise ValueError(f"layer.index must be one of the pool's layers, 0 to {num_layers - 1}, not {layer.index}")
+    check_tensor("x", x, (len(seq_ids), layer.wq.shape[1]), manager.kv_cache.dtype)
     for seq_id in seq_ids:
         if manager.get(seq_id).length == 0:
             raise ValueError(f"sequence {seq_id} has no token; append its new token before you decode it")

@@ -1,5 +1,8 @@
 """Answers to hand in: our solutions, each known mistake, and right answers written differently."""
 
+import ast
+import functools
+
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
@@ -12,10 +15,23 @@ def every_exercise() -> list[Exercise]:
 
 
 def our_answer(exercise: Exercise):
-    """What the solution notebook hands to `check`: the exercise's cell, run on its own."""
-    namespace = {}
-    exec(_solution_cell(exercise), namespace)  # our own source
-    return namespace[exercise.answer_name]
+    """What the solution notebook hands to `check`: the exercise's cell, run after what the lesson defines before it."""
+    namespace = {"__name__": "__main__"}
+    for cell in _lesson(exercise).cells:
+        if cell.kind == "exercise" and cell.exercise == exercise.id:
+            exec(cell.solution(), namespace)  # our own source
+            return namespace[exercise.answer_name]
+        if cell.kind in ("code", "exercise"):
+            exec(_definitions(cell.solution()), namespace)
+    raise LookupError(exercise.id)
+
+
+def _definitions(source: str):
+    """A cell's imports, functions and classes, without what it does with them."""
+    tree = ast.parse(source)
+    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Try)
+    tree.body = [node for node in tree.body if isinstance(node, kept)]
+    return compile(tree, "<lesson>", "exec")
 
 
 def wrong_answer(exercise: Exercise, mistake: Mistake):
@@ -36,11 +52,16 @@ def _source_text(exercise: Exercise) -> str:
     return namespace[exercise.answer_name]
 
 
-def _solution_cell(exercise: Exercise) -> str:
-    return _exercise_cell(exercise).solution()
-
-
 def _exercise_cell(exercise: Exercise):
+    return next(cell for cell in _lesson(exercise).cells if cell.kind == "exercise" and cell.exercise == exercise.id)
+
+
+@functools.cache
+def _read(path):
+    return read_lesson(path)
+
+
+def _lesson(exercise: Exercise):
     number = int(exercise.id.split(".")[0])
     (path,) = SOLUTIONS.glob(f"{number:02d}_*.py")
-    return next(cell for cell in read_lesson(path).cells if cell.kind == "exercise" and cell.exercise == exercise.id)
+    return _read(path)

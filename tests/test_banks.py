@@ -27,6 +27,14 @@ def test_a_known_mistake_is_caught_and_named(exercise, mistake):
     assert exercise.recognise(wrong_answer(exercise, mistake)) or "Smallest case that shows it: " in result.message
 
 
+FORMS = [(exercise, mistake, number) for exercise, mistake in MISTAKES for number in range(len(mistake.also))]
+
+
+@by_id("exercise, mistake, number", FORMS)
+def test_a_further_form_of_a_mistake_is_named_alike(exercise, mistake, number):
+    assert checks.run(exercise.id, mistake.also[number]).mistake == mistake.slug
+
+
 @by_id("exercise, slug, number", RESPELT)
 def test_a_known_mistake_in_another_spelling_is_named(exercise, slug, number):
     result = checks.run(exercise.id, WRONG_ANSWERS[exercise.id][slug][number])

@@ -1,0 +1,163 @@
+"""Exercise 2.4: a sequence comes."""
+
+import functools
+
+from lessons_lib.block_manager import OutOfBlocksError
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.kv_cache import DuplicateSequenceError, PagedAttentionManager, Sequence
+from solutions.checks.lesson_02 import managers
+from solutions.checks.lesson_02.managers import SMALL
+
+add_sequence = PagedAttentionManager.add_sequence
+
+
+def with_count(count):
+    """The right method, but for the number of blocks: count(manager, num_tokens)."""
+    def wrong(self, seq_id, num_tokens):
+        self.check_new(seq_id)
+        self.blocks_for(num_tokens)
+        needed = count(self, num_tokens)
+        if needed > self.block_manager.get_num_free_blocks():
+            raise OutOfBlocksError
+        self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
+    return wrong
+
+
+def one_after_the_other(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    blocks = []
+    for _ in range(self.blocks_for(num_tokens)):
+        blocks.append(self.block_manager.allocate())
+    self.start(seq_id, num_tokens, blocks)
+
+
+def duplicate_unnoticed(self, seq_id, num_tokens):
+    if not self.table.free_rows:
+        self.check_new(seq_id)
+    self.sequences.pop(seq_id, None)
+    add_sequence(self, seq_id, num_tokens)
+
+
+def rows_unchecked(self, seq_id, num_tokens):
+    if seq_id in self.sequences:
+        raise DuplicateSequenceError
+    needed = self.blocks_for(num_tokens)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
+
+
+def too_long_unchecked(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    needed = -(-num_tokens // self.block_size)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
+
+
+def wrong_length(self, seq_id, num_tokens):
+    add_sequence(self, seq_id, num_tokens)
+    self.sequences[seq_id].length = self.blocks_for(num_tokens) * self.block_size
+
+
+def table_not_written(self, seq_id, num_tokens):
+    add_sequence(self, seq_id, num_tokens)
+    row = self.sequences[seq_id].row
+    self.table.cpu[row] = self.table.on_device[row] = -1
+
+
+def device_table_forgotten(self, seq_id, num_tokens):
+    add_sequence(self, seq_id, num_tokens)
+    self.table.on_device[self.sequences[seq_id].row] = -1
+
+
+def id_for_row(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    needed = self.blocks_for(num_tokens)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.table.write(seq_id, 0, [self.block_manager.allocate() for _ in range(needed)])
+    self.sequences[seq_id] = Sequence(seq_id, num_tokens)
+
+
+def exact_fit_refused(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    needed = self.blocks_for(num_tokens)
+    if needed >= self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
+
+
+CASES = [
+    (SMALL, [], [(0, 0)]), (SMALL, [], [(0, 1)]), (SMALL, [], [(0, 2)]), (SMALL, [], [(0, 3)]),
+    (SMALL, [], [(7, 3)]), (SMALL, [], [(0, 4), (1, 3)]), (SMALL, [("add_sequence", 0, 1)], [(0, 1)]),
+    (SMALL, [("add_sequence", 0, 5)], [(1, 3)]), (SMALL, [("add_sequence", 0, 5)], [(1, 5), (2, 2)]),
+    (SMALL, [], [(0, 7)]), (SMALL, [], [(0, 6), (1, 2), (2, 0)]),
+    (SMALL, [("add_sequence", 0, 1), ("add_sequence", 1, 1), ("add_sequence", 2, 1)], [(3, 1), (1, 1)]),
+    (SMALL, [("add_sequence", 0, 3), ("add_sequence", 1, 2), ("free_sequence", 0)], [(2, 4), (0, 1)]),
+    ({"num_blocks": 8, "block_size": 3, "max_num_seqs": 2, "max_blocks_per_seq": 8}, [], [(5, 24)]),
+    ({"num_blocks": 8, "block_size": 16, "max_num_seqs": 4, "max_blocks_per_seq": 4}, [], [(0, 64), (1, 33), (2, 17), (2, 16)]),
+    (SMALL, [], [(0, -1)]),
+]
+
+EXERCISE = Exercise(
+    id="2.4",
+    title="a sequence comes",
+    answer_name="add_sequence",
+    reference=add_sequence,
+    cases=lambda: CASES,
+    observe=functools.partial(managers.drive, "add_sequence"),
+    describe=functools.partial(managers.describe, "add_sequence"),
+    show=managers.show,
+    mistakes=(
+        Mistake("floor-division",
+                "The number of blocks was rounded down: the last tokens have no place.",
+                with_count(lambda self, num_tokens: num_tokens // self.block_size)),
+        Mistake("block-boundary-off-by-one",
+                "You take a block more than the tokens need when they fill their blocks exactly.",
+                with_count(lambda self, num_tokens: num_tokens // self.block_size + 1)),
+        Mistake("at-least-one-block",
+                "A sequence of no tokens needs no block; yours takes one.",
+                with_count(lambda self, num_tokens: max(1, -(-num_tokens // self.block_size)))),
+        Mistake("a-block-for-each-token",
+                "You take a block for each token. A block holds block_size of them.",
+                with_count(lambda self, num_tokens: num_tokens)),
+        Mistake("partial-allocation",
+                "The pool ran out in the middle, and the blocks taken until then belong to nobody: they are lost. Find out "
+                "before the first block whether there are enough.",
+                one_after_the_other),
+        Mistake("exact-fit-refused",
+                "You refuse a sequence that needs as many blocks as are free. It fits.",
+                exact_fit_refused),
+        Mistake("duplicate-unnoticed",
+                "The id was taken, and you started a second sequence under it: the first one's blocks belong to nobody now.",
+                duplicate_unnoticed),
+        Mistake("rows-unchecked",
+                "Every row of the table is in use. You found that out after the blocks had been taken, so they are lost; "
+                "`check_new` looks for both, the id and the row.",
+                rows_unchecked),
+        Mistake("too-long-unnoticed",
+                "The sequence needs more blocks than a row has entries. You found that out when the blocks were taken; "
+                "`blocks_for` raises before that.",
+                too_long_unchecked),
+        Mistake("length-in-whole-blocks",
+                "The sequence's length is that of its blocks. It is the number of its tokens; the last block need not be full.",
+                wrong_length),
+        Mistake("table-not-written",
+                "The blocks are taken, and the sequence's row of the block table is still empty.",
+                table_not_written),
+        Mistake("device-table-forgotten",
+                "The table in the CPU's memory and the one on the device differ: a kernel reads the latter. "
+                "`table.write` writes both.",
+                device_table_forgotten),
+        Mistake("id-for-row",
+                "You use the sequence's id as its row. An id may be any number; which row is free, `table.free_rows` knows.",
+                id_for_row),
+    ),
+    hints=(
+        "Everything that can fail comes first: the id, the row, the length, the number of free blocks. Then take.",
+        "`check_new` and `blocks_for` raise by themselves. What is left for you to compare is the number of blocks needed "
+        "with `self.block_manager.get_num_free_blocks()`.",
+        "`start` takes a row, writes the blocks into it and remembers the sequence.",
+    ),
+)

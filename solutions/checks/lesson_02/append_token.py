@@ -1,0 +1,195 @@
+"""Exercise 2.5: a sequence grows by a token."""
+
+import functools
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.kv_cache import PagedAttentionManager
+from solutions.checks.lesson_02 import managers
+from solutions.checks.lesson_02.managers import SMALL
+
+
+def append(self, seq_id, *, boundary=0, copy=True, copied=(slice(None), slice(None)), release=True, enter=True, count=True,
+           new_block=True, check="first", copy_full=False, shared=lambda count: count > 1):
+    """append_token with a place for each mistake."""
+    sequence = self.get(seq_id)
+    if check == "first":
+        self.blocks_for(sequence.length + 1)
+    index, offset = divmod(sequence.length, self.block_size)
+    block_id = self.blocks_of(seq_id)[-1] if sequence.length else None
+    if copy and block_id is not None and (offset or copy_full) and shared(self.block_manager.get_ref_count(block_id)):
+        copy_id = self.block_manager.allocate()
+        self.kv_cache[(*copied, copy_id)] = self.kv_cache[(*copied, block_id)]
+        if release:
+            self.block_manager.free(block_id)
+        if enter:
+            self.table.write(sequence.row, (sequence.length - 1) // self.block_size, [copy_id])
+    if offset == boundary and new_block:
+        block = self.block_manager.allocate()
+        if check == "late":
+            self.blocks_for(sequence.length + 1)
+        self.table.write(sequence.row, index, [block])
+    if count:
+        sequence.length += 1
+    last = self.table.cpu[sequence.row, index].item()
+    return last * self.block_size + offset
+
+
+def wrong(**differences):
+    def method(self, seq_id):
+        return append(self, seq_id, **differences)
+    return method
+
+
+def gives(result):
+    """The right method with another result: result(slot, block_size)."""
+    def method(self, seq_id):
+        return result(PagedAttentionManager.append_token(self, seq_id), self.block_size)
+    return method
+
+
+def table_forgotten(self, seq_id):
+    """As append(enter=False), but the slot is that of the copy."""
+    sequence = self.get(seq_id)
+    index, offset = divmod(sequence.length, self.block_size)
+    if offset and self.block_manager.get_ref_count(block_id := self.blocks_of(seq_id)[-1]) > 1:
+        slot = PagedAttentionManager.append_token(self, seq_id)
+        self.table.write(sequence.row, index, [block_id])
+        return slot
+    return PagedAttentionManager.append_token(self, seq_id)
+
+
+def one_too_early(self, seq_id):
+    sequence = self.get(seq_id)
+    self.blocks_for(sequence.length + 1)
+    index, offset = divmod(sequence.length, self.block_size)
+    if offset and self.block_manager.get_ref_count(self.blocks_of(seq_id)[-1]) > 1:
+        return PagedAttentionManager.append_token(self, seq_id)
+    if (sequence.length + 1) % self.block_size == 0:
+        self.table.write(sequence.row, (sequence.length + 1) // self.block_size, [self.block_manager.allocate()])
+    sequence.length += 1
+    return self.table.cpu[sequence.row, index].item() * self.block_size + offset
+
+
+def length_counted_first(self, seq_id):
+    sequence = self.get(seq_id)
+    self.blocks_for(sequence.length + 1)
+    sequence.length += 1
+    try:
+        sequence.length -= 1
+        return PagedAttentionManager.append_token(self, seq_id)
+    except MemoryError:
+        sequence.length += 1
+        raise
+
+
+
+
+def freed_first(self, seq_id):
+    sequence = self.get(seq_id)
+    index, offset = divmod(sequence.length, self.block_size)
+    self.blocks_for(sequence.length + 1)
+    if offset and self.block_manager.get_ref_count(block_id := self.blocks_of(seq_id)[-1]) > 1:
+        self.block_manager.free(block_id)
+        copy_id = self.block_manager.allocate()
+        self.kv_cache[:, :, copy_id] = self.kv_cache[:, :, block_id]
+        self.table.write(sequence.row, index, [copy_id])
+        sequence.length += 1
+        return copy_id * self.block_size + offset
+    return PagedAttentionManager.append_token(self, seq_id)
+
+
+ADD, FORK = "add_sequence", "fork_sequence"
+ROOMY = {"num_blocks": 12, "block_size": 3, "max_num_seqs": 4, "max_blocks_per_seq": 6}
+CASES = [
+    (SMALL, [(ADD, 0, 0)], [(0,)]), (SMALL, [(ADD, 0, 1)], [(0,)]), (SMALL, [(ADD, 0, 2)], [(0,)]),
+    (SMALL, [(ADD, 0, 0)], [(0,)] * 6), (SMALL, [(ADD, 0, 1), (ADD, 5, 2)], [(5,), (0,), (0,), (5,)]),
+    (SMALL, [(ADD, 0, 6)], [(0,)]), (SMALL, [(ADD, 0, 4), (ADD, 1, 4)], [(0,), (1,)]),
+    (SMALL, [], [(3,)]), (SMALL, [(ADD, 0, 1), (FORK, 0, 1)], [(0,), (1,)]), (SMALL, [(ADD, 0, 1), (FORK, 0, 1)], [(1,), (0,)]),
+    (SMALL, [(ADD, 0, 2), (FORK, 0, 1)], [(0,), (1,)]), (SMALL, [(ADD, 0, 3), (FORK, 0, 1), (ADD, 2, 4)], [(0,), (1,)]),
+    (SMALL, [(ADD, 0, 3), (FORK, 0, 1), (ADD, 2, 3)], [(0,), (2,), (1,), (2,)]),
+    (SMALL, [(ADD, 0, 5), (ADD, 1, 1)], [(0,), (0,), (1,), (1,)]),
+    (ROOMY, [(ADD, 0, 7), (FORK, 0, 1), (FORK, 0, 2)], [(2,), (1,), (0,), (2,), (1,), (0,), (1,)]),
+    (ROOMY, [(ADD, 0, 4), ("free_sequence", 0), (ADD, 1, 5), (FORK, 1, 0)], [(0,), (1,), (0,), (1,)] * 2),
+]
+
+EXERCISE = Exercise(
+    id="2.5",
+    title="a sequence grows",
+    answer_name="append_token",
+    reference=PagedAttentionManager.append_token,
+    cases=lambda: CASES,
+    observe=functools.partial(managers.drive, "append_token"),
+    describe=functools.partial(managers.describe, "append_token"),
+    show=managers.show,
+    points=2,
+    mistakes=(
+        Mistake("block-boundary-off-by-one",
+                "The new block comes one token too early. It is needed when the token to place is the first of its block: "
+                "look at the length before the token is counted.",
+                one_too_early),
+        Mistake("new-block-each-time",
+                "Every token gets a block of its own. While the last block has an empty slot, the token goes there.",
+                lambda self, seq_id: append(self, seq_id, boundary=self.get(seq_id).length % self.block_size)),
+        Mistake("no-new-block",
+                "The last block is full, and you take no new one: the token has no place.",
+                wrong(new_block=False)),
+        Mistake("leak-on-failed-append",
+                "The row is full, and a block has already been taken for it: nobody owns that block now. Do first what can "
+                "fail.",
+                wrong(check="late")),
+        Mistake("length-counted-on-failure",
+                "No block was free, and the sequence is a token longer all the same. Count the token when it has its place.",
+                length_counted_first),
+        Mistake("length-not-counted",
+                "The sequence's length did not grow. The next token would overwrite this one.",
+                wrong(count=False)),
+        Mistake("writes-into-shared-block",
+                "The slot lies in a block that another sequence uses too: writing there changes its text. Copy the block "
+                "first, as in exercise 1.6.",
+                wrong(copy=False)),
+        Mistake("copies-unshared-block",
+                "You copy a block that nobody else uses. That costs a block and a copy at every token.",
+                wrong(shared=lambda count: True)),
+        Mistake("copies-full-block",
+                "The last block is shared and full. Nothing will be written into it, so it can stay shared: the token "
+                "begins a new block.",
+                wrong(copy_full=True)),
+        Mistake("contents-not-copied",
+                "The copy holds whatever the block held before: the tokens that stood beside the new one are lost.",
+                wrong(copied=(slice(0, 0), slice(None)))),
+        Mistake("copies-one-layer",
+                "Only the first layer was copied. The pool has all layers, and one block table serves them all.",
+                wrong(copied=(0, slice(None)))),
+        Mistake("copies-keys-only",
+                "The keys were copied and the values were not. The pool's second dimension holds both.",
+                wrong(copied=(slice(None), 0))),
+        Mistake("old-block-not-released",
+                "The sequence has left the shared block, and its count still includes it. The block will never be free again.",
+                wrong(release=False)),
+        Mistake("half-done-on-a-full-pool",
+                "No block was free for the copy, and the sequence has let go of its old block already. Allocate first.",
+                freed_first),
+        Mistake("table-not-updated",
+                "The copy was made, and the block table still names the shared block.",
+                wrong(enter=False), also=(table_forgotten,)),
+        Mistake("returns-position",
+                "You return the token's place in its block. The slot counts through the whole pool: block id times "
+                "block_size, plus that place.",
+                gives(lambda slot, block_size: slot % block_size)),
+        Mistake("returns-block",
+                "You return the block. The slot is the place of one token in the pool.",
+                gives(lambda slot, block_size: slot // block_size)),
+        Mistake("returns-next-slot",
+                "You return the slot behind the new token's. Its place is found from the length before it is counted.",
+                gives(lambda slot, block_size: slot + 1)),
+        Mistake("returns-nothing",
+                "The manager is right, and the method returns None. The caller needs the slot to write to.",
+                gives(lambda slot, block_size: None)),
+    ),
+    hints=(
+        "`divmod(sequence.length, self.block_size)` says where the new token goes: which entry of the row, which offset.",
+        "Three situations: the offset is 0 (a new block), the last block is shared (a copy of it), neither (write in place).",
+        "Both `allocate()` calls can fail, and so can `blocks_for(length + 1)`. Nothing may have changed before them.",
+        "`self.kv_cache[:, :, block_id]` is the block in every layer, keys and values.",
+    ),
+)

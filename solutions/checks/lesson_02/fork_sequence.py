@@ -1,0 +1,134 @@
+"""Exercise 2.6: a sequence forks."""
+
+import functools
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.kv_cache import PagedAttentionManager, Sequence
+from solutions.checks.lesson_02 import managers
+from solutions.checks.lesson_02.managers import SMALL
+
+fork_sequence = PagedAttentionManager.fork_sequence
+
+
+def counts_forgotten(self, seq_id, child_id):
+    blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+    self.check_new(child_id)
+    self.start(child_id, length, blocks)
+
+
+def counts_first(self, seq_id, child_id):
+    for block_id in self.blocks_of(seq_id):
+        self.block_manager.increase_ref_count(block_id)
+    self.check_new(child_id)
+    self.start(child_id, self.get(seq_id).length, self.blocks_of(seq_id))
+
+
+def shares_the_row(self, seq_id, child_id):
+    self.get(seq_id)
+    self.check_new(child_id)
+    for block_id in self.blocks_of(seq_id):
+        self.block_manager.increase_ref_count(block_id)
+    self.sequences[child_id] = Sequence(self.get(seq_id).row, self.get(seq_id).length)
+
+
+def length_zero(self, seq_id, child_id):
+    fork_sequence(self, seq_id, child_id)
+    self.sequences[child_id].length = 0
+
+
+def length_in_blocks(self, seq_id, child_id):
+    fork_sequence(self, seq_id, child_id)
+    self.sequences[child_id].length = len(self.blocks_of(seq_id)) * self.block_size
+
+
+def last_block_left_out(self, seq_id, child_id):
+    blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+    self.check_new(child_id)
+    for block_id in blocks[:-1]:
+        self.block_manager.increase_ref_count(block_id)
+    self.start(child_id, length, blocks[:-1])
+
+
+def copies(self, seq_id, child_id):
+    length, blocks = self.get(seq_id).length, self.blocks_of(seq_id)
+    self.add_sequence(child_id, length)
+    for old, new in zip(blocks, self.blocks_of(child_id), strict=True):
+        self.kv_cache[:, :, new] = self.kv_cache[:, :, old]
+
+
+def duplicate_unnoticed(self, seq_id, child_id):
+    self.get(seq_id)
+    if child_id in self.sequences and self.table.free_rows:
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        for block_id in blocks:
+            self.block_manager.increase_ref_count(block_id)
+        return self.start(child_id, length, blocks)
+    return fork_sequence(self, seq_id, child_id)
+
+
+def counts_the_whole_row(self, seq_id, child_id):
+    self.get(seq_id)
+    self.check_new(child_id)
+    row = self.table.cpu[self.get(seq_id).row].tolist()
+    for block_id in row:
+        self.block_manager.increase_ref_count(block_id)
+    self.start(child_id, self.get(seq_id).length, row)
+
+
+ADD, FORK = "add_sequence", "fork_sequence"
+CASES = [
+    (SMALL, [(ADD, 0, 0)], [(0, 1)]), (SMALL, [(ADD, 0, 1)], [(0, 1)]), (SMALL, [(ADD, 0, 2)], [(0, 1)]),
+    (SMALL, [(ADD, 0, 3)], [(0, 1)]), (SMALL, [(ADD, 4, 5)], [(4, 9), (9, 1)]), (SMALL, [], [(0, 1)]),
+    (SMALL, [(ADD, 0, 3)], [(0, 0)]), (SMALL, [(ADD, 0, 3), (ADD, 1, 1)], [(0, 1), (1, 0)]),
+    (SMALL, [(ADD, 0, 3), (ADD, 1, 1), (ADD, 2, 1)], [(0, 3), (4, 5)]),
+    (SMALL, [(ADD, 0, 6), (ADD, 1, 2)], [(0, 2), (0, 3)]),
+    (SMALL, [(ADD, 0, 6), ("free_sequence", 0), (ADD, 1, 5)], [(1, 0), (0, 2)]),
+]
+
+EXERCISE = Exercise(
+    id="2.6",
+    title="a sequence forks",
+    answer_name="fork_sequence",
+    reference=fork_sequence,
+    cases=lambda: CASES,
+    observe=functools.partial(managers.drive, "fork_sequence"),
+    describe=functools.partial(managers.describe, "fork_sequence"),
+    show=managers.show,
+    mistakes=(
+        Mistake("counts-not-increased",
+                "The child's row names the parent's blocks, and the counts do not know of it. When one of the two ends, the "
+                "other's blocks become free under it.",
+                counts_forgotten),
+        Mistake("half-done-fork",
+                "The fork failed, and the counts had been increased already: those blocks will never be free again. Do "
+                "first what can fail.",
+                counts_first),
+        Mistake("shares-the-row",
+                "Both sequences have the same row. The next token of one would change the table of the other: the child "
+                "needs a row of its own with the same entries.",
+                shares_the_row),
+        Mistake("length-not-copied",
+                "The child starts with length 0, as if it had no tokens. It has all of the parent's.",
+                length_zero),
+        Mistake("length-in-whole-blocks",
+                "The child's length is that of the blocks. The last one may be partly filled.",
+                length_in_blocks),
+        Mistake("last-block-left-out",
+                "The last block is missing in the child. It is shared like the others; who writes into it first makes the copy.",
+                last_block_left_out),
+        Mistake("copies-blocks",
+                "You copied keys and values into new blocks. A fork shares them, and copies nothing.",
+                copies),
+        Mistake("duplicate-unnoticed",
+                "The child's id was taken, and that sequence is lost: its blocks belong to nobody now.",
+                duplicate_unnoticed),
+        Mistake("counts-the-whole-row",
+                "You went through the whole row, the -1 behind the last block included. `blocks_of` gives the blocks only.",
+                counts_the_whole_row),
+    ),
+    hints=(
+        "What does exercise 1.5 do with the block manager? And what is new here: the table's row, and the length.",
+        "Two lookups can fail: the parent's id and the child's. Both come before the first count is increased.",
+        "`start` writes a list of blocks into a free row.",
+    ),
+)

@@ -1,0 +1,118 @@
+"""Exercise 2.7: a sequence ends."""
+
+import functools
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.kv_cache import PagedAttentionManager
+from solutions.checks.lesson_02 import managers
+from solutions.checks.lesson_02.managers import SMALL
+
+
+def free(self, seq_id, *, blocks=lambda blocks: blocks, clear=True, recycle=True, forget=True, zero=False, outright=False,
+         device=True):
+    """free_sequence with a place for each mistake."""
+    row = self.get(seq_id).row
+    for block_id in blocks(self.blocks_of(seq_id)):
+        self.block_manager.free(block_id)
+        while outright and self.block_manager.get_ref_count(block_id):
+            self.block_manager.free(block_id)
+    if forget:
+        del self.sequences[seq_id]
+    if clear:
+        self.table.cpu[row] = 0 if zero else -1
+        if device:
+            self.table.on_device[row] = 0 if zero else -1
+    if recycle:
+        self.table.free_rows.append(row)
+
+
+def wrong(**differences):
+    def method(self, seq_id):
+        free(self, seq_id, **differences)
+    return method
+
+
+def unknown_ignored(self, seq_id):
+    if seq_id in self.sequences:
+        free(self, seq_id)
+
+
+def whole_row(self, seq_id):
+    row = self.get(seq_id).row
+    for block_id in self.table.cpu[row].tolist():
+        self.block_manager.free(block_id)
+    self.table.clear(self.sequences.pop(seq_id).row)
+
+
+def cleared_first(self, seq_id):
+    sequence = self.get(seq_id)
+    self.table.clear(sequence.row)
+    blocks = self.table.cpu[sequence.row, : self.blocks_for(sequence.length)].tolist()
+    del self.sequences[seq_id]
+    for block_id in blocks:
+        self.block_manager.free(block_id)
+
+
+ADD, FORK = "add_sequence", "fork_sequence"
+CASES = [
+    (SMALL, [(ADD, 0, 0)], [(0,)]), (SMALL, [(ADD, 0, 1)], [(0,)]), (SMALL, [(ADD, 0, 3)], [(0,)]),
+    (SMALL, [(ADD, 0, 6)], [(0,)]), (SMALL, [(ADD, 3, 3), (ADD, 1, 2)], [(3,)]), (SMALL, [(ADD, 3, 3), (ADD, 1, 2)], [(1,), (3,)]),
+    (SMALL, [(ADD, 0, 3), (FORK, 0, 1)], [(0,)]), (SMALL, [(ADD, 0, 3), (FORK, 0, 1)], [(1,), (0,)]),
+    (SMALL, [], [(0,)]), (SMALL, [(ADD, 0, 2)], [(1,), (0,), (0,)]),
+    (SMALL, [(ADD, 0, 3), (FORK, 0, 1), ("append_token", 1)], [(0,), (1,)]),
+]
+
+EXERCISE = Exercise(
+    id="2.7",
+    title="a sequence ends",
+    answer_name="free_sequence",
+    reference=PagedAttentionManager.free_sequence,
+    cases=lambda: CASES,
+    observe=functools.partial(managers.drive, "free_sequence"),
+    describe=functools.partial(managers.describe, "free_sequence"),
+    show=managers.show,
+    mistakes=(
+        Mistake("blocks-not-freed",
+                "The sequence is gone, and its blocks are still counted as used. The pool shrinks with every sequence.",
+                wrong(blocks=lambda blocks: [])),
+        Mistake("only-the-first-block",
+                "Only the first block came back. Every block of the sequence has one user less.",
+                wrong(blocks=lambda blocks: blocks[:1])),
+        Mistake("last-block-kept",
+                "The last block did not come back. A partly filled block is a block.",
+                wrong(blocks=lambda blocks: blocks[:-1])),
+        Mistake("frees-shared-outright",
+                "A block that another sequence uses became free. Call `free` once: it takes away one user.",
+                wrong(outright=True)),
+        Mistake("row-not-cleared",
+                "The row still names the old blocks. The next sequence in this row would find them behind its own.",
+                wrong(clear=False)),
+        Mistake("zero-is-a-block",
+                "The row is filled with 0, and 0 is a real block. An entry without a block is -1.",
+                wrong(zero=True)),
+        Mistake("device-table-forgotten",
+                "The row is empty in the CPU's table only; the device's still names the old blocks. `table.clear` empties both.",
+                wrong(device=False)),
+        Mistake("row-not-recycled",
+                "The row is not free for another sequence. After as many sequences as the table has rows, none can start.",
+                wrong(recycle=False)),
+        Mistake("sequence-not-forgotten",
+                "The manager still knows the sequence. Its id can never be used again, and a second call would free its "
+                "blocks twice.",
+                wrong(forget=False)),
+        Mistake("unknown-ignored",
+                "There is no such sequence, and no error says so. Whoever frees a sequence twice has a mistake to find.",
+                unknown_ignored),
+        Mistake("whole-row-freed",
+                "You freed every entry of the row, the -1 behind the last block included.",
+                whole_row),
+        Mistake("cleared-before-read",
+                "The row was emptied before its blocks were read, so what you freed was -1.",
+                cleared_first),
+    ),
+    hints=(
+        "What did the sequence hold? Blocks, a row of the table, its entry in `self.sequences`. Each goes back.",
+        "Read the blocks before you empty the row.",
+        "`table.clear` empties a row on both sides and makes it free.",
+    ),
+)

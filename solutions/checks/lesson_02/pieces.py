@@ -1,0 +1,161 @@
+"""Exercise 2.1: in how many pieces a part of the pool lies in memory."""
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake
+
+
+def count_pieces(view):
+    """In how many pieces of memory the numbers of a tensor lie, and how many bytes each piece has.
+
+    view: a tensor of at least one dimension and one number, not transposed. Numbers that lie side by side
+    in memory, in the view's order, belong to one piece.
+    Returns (number of pieces, bytes in a piece), two ints.
+    """
+    # BEGIN SOLUTION 2.1
+    run = 1  # how many numbers, from the last dimension on, lie side by side
+    for size, stride in zip(reversed(view.shape), reversed(view.stride())):
+        if size == 1:
+            continue
+        if stride != run:
+            break
+        run *= size
+    return view.numel() // run, run * view.element_size()
+    # END SOLUTION
+
+
+def last_dimension_only(view):
+    run = view.shape[-1] if view.stride(-1) == 1 else 1
+    return view.numel() // run, run * view.element_size()
+
+
+def all_in_one(view):
+    return 1, view.numel() * view.element_size()
+
+
+def in_numbers(view):
+    pieces, size = count_pieces(view)
+    return pieces, size // view.element_size()
+
+
+def four_bytes(view):
+    pieces, size = count_pieces(view)
+    return pieces, size // view.element_size() * 4
+
+
+def last_stride_taken_for_one(view):
+    run = view.shape[-1]
+    for size, stride in list(zip(reversed(view.shape), reversed(view.stride())))[1:]:
+        if size == 1:
+            continue
+        if stride != run:
+            break
+        run *= size
+    return view.numel() // run, run * view.element_size()
+
+
+def size_one_breaks(view):
+    run = 1
+    for size, stride in zip(reversed(view.shape), reversed(view.stride())):
+        if stride != run:
+            break
+        run *= size
+    return view.numel() // run, run * view.element_size()
+
+
+def goes_on_after_a_gap(view):
+    run = expected = 1
+    for size, stride in zip(reversed(view.shape), reversed(view.stride())):
+        if size > 1 and stride == expected:
+            run *= size
+        expected = size * stride
+    return view.numel() // run, run * view.element_size()
+
+
+def bytes_of_the_whole(view):
+    return count_pieces(view)[0], view.numel() * view.element_size()
+
+
+def swapped(view):
+    return count_pieces(view)[::-1]
+
+
+# (sizes of the whole tensor, index into it, dtype)
+CASES = [
+    ((4,), (), "float32"), ((4,), (), "float16"), ((3, 4), (), "float16"), ((3, 4), (slice(None), 0), "float32"),
+    ((3, 4), (slice(None), slice(0, 2)), "float16"), ((3, 2, 4), (slice(None), 1), "float32"),
+    ((3, 2, 4), (slice(0, 2),), "float16"), ((3, 2, 2, 4), (slice(None), slice(None), 0), "float32"),
+    ((3, 2, 2, 4), (slice(None), 0), "float64"), ((3, 4, 2), (slice(None), slice(None), slice(0, 1)), "float16"),
+    ((3, 1, 4), (), "float32"), ((3, 1, 4), (slice(None), slice(None, None, 2)), "float32"),
+    ((2, 3, 4), (slice(None), slice(None), slice(0, 2)), "float32"), ((5, 3, 4), (slice(0, 1), slice(None), slice(None)), "float32"),
+    ((2, 3, 2, 4), (slice(None), slice(0, 1), slice(None), slice(None)), "float16"),
+    ((4, 16, 2, 3, 8), (2, slice(None), 0, 1), "float16"), ((4, 2, 3, 16, 8), (2, 0, 1), "float16"),
+    ((2, 4, 16, 3, 8), (0, 2, slice(None), 1), "float16"), ((2, 4, 16, 3, 8), (0, slice(1, 3), slice(0, 8)), "float32"),
+    ((3, 3, 3), (slice(None), slice(0, 2), slice(None)), "float32"), ((6, 4), (slice(None, None, 2),), "float16"),
+    ((4, 6), (slice(None), slice(None, None, 2)), "float16"),
+]
+
+
+def view_of(case):
+    sizes, index, dtype = case
+    return torch.zeros(sizes, dtype=getattr(torch, dtype))[index]
+
+
+def observe(answer, case):
+    result = answer(view_of(case))
+    return tuple(int(number) if hasattr(number, "__index__") else number for number in result) \
+        if isinstance(result, tuple | list) else result
+
+
+def describe(case):
+    view = view_of(case)
+    return f"shape {tuple(view.shape)}, strides {view.stride()}, {case[2]}"
+
+
+EXERCISE = Exercise(
+    id="2.1",
+    title="pieces of memory",
+    answer_name="count_pieces",
+    reference=count_pieces,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    mistakes=(
+        Mistake("last-dimension-only",
+                "You take the last dimension for the piece. When the stride of the dimension before it is just as long as "
+                "that, the next row follows without a gap, and the piece goes on.",
+                last_dimension_only),
+        Mistake("gaps-unnoticed",
+                "You count one piece whatever the strides are. A view of a part leaves gaps: its numbers are not all side "
+                "by side.",
+                all_in_one),
+        Mistake("numbers-for-bytes",
+                "Your piece is measured in numbers. A float16 number has two bytes; `view.element_size()` knows.",
+                in_numbers),
+        Mistake("four-bytes-always",
+                "Your bytes are right for float32 only. How many bytes a number has is the tensor's to say.",
+                four_bytes),
+        Mistake("last-stride-taken-for-one",
+                "You take it that the numbers of the last dimension lie side by side. They do when its stride is 1; a view "
+                "may have another.",
+                last_stride_taken_for_one),
+        Mistake("size-one-breaks-the-piece",
+                "A dimension of size 1 has a stride, but nobody ever takes that step. It cannot break a piece.",
+                size_one_breaks),
+        Mistake("bytes-of-the-whole",
+                "The number of pieces is right, and the bytes are those of all pieces together.",
+                bytes_of_the_whole),
+        Mistake("goes-on-after-a-gap",
+                "You compare each stride with the dimension to its right alone. Once there was a gap, the piece has ended, "
+                "even if the dimensions further left follow each other closely.",
+                goes_on_after_a_gap),
+        Mistake("swapped",
+                "Your two numbers are in the wrong order: the number of pieces first, then the bytes of one.",
+                swapped),
+    ),
+    hints=(
+        "Go through the dimensions from the last to the first, and keep how many numbers lie side by side so far.",
+        "A dimension continues the piece when its stride equals the length of the piece so far.",
+        "The first dimension that does not continue it ends the search. The pieces are all numbers divided by the length of one.",
+    ),
+)

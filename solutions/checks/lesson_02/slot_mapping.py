@@ -1,0 +1,86 @@
+"""Exercise 2.2: from positions in a sequence to slots in the pool."""
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.slots import slot_mapping
+from solutions.checks import tensors
+
+
+def observe(answer, case):
+    block_size, blocks, positions, spare = case
+    block_ids = torch.tensor(blocks + [-1] * spare, dtype=torch.int32)
+    return tensors.values(answer(block_ids, torch.tensor(positions, dtype=torch.int64), block_size))
+
+
+def describe(case):
+    block_size, blocks, positions, spare = case
+    return f"block_ids {blocks + [-1] * spare}, positions {positions}, block_size {block_size}"
+
+
+# (block size, the sequence's blocks, positions, entries of -1 behind them)
+CASES = [
+    (2, [0], [0], 0), (2, [3], [0], 1), (2, [3], [1], 1), (2, [3], [0, 1], 1), (2, [3, 1], [1, 2], 0), (2, [3, 1], [2, 3], 2),
+    (4, [5, 0, 2], [0, 4, 8], 1), (4, [5, 0, 2], [11], 0), (4, [5, 0, 2], [7, 3, 0], 1), (3, [4, 7, 1], list(range(9)), 0),
+    (1, [6, 2, 4], [0, 1, 2], 1), (16, [9, 3], [15, 16, 31], 6), (2, [3, 1], [], 0),
+    (16, [2**30 + 7, 200_000_000], [3, 30], 0),
+]
+
+EXERCISE = Exercise(
+    id="2.2",
+    title="slots",
+    answer_name="slot_mapping",
+    reference=slot_mapping,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("logical-for-physical",
+                "You use the number of the block within the sequence. Where that block lies in the pool, the block table says.",
+                lambda block_ids, positions, block_size: positions),
+        Mistake("pages-assumed-contiguous",
+                "You look up the first block and count on from there. A sequence's blocks need not lie side by side: each "
+                "position's own block has to be looked up.",
+                lambda block_ids, positions, block_size: block_ids[:1].long() * block_size + positions),
+        Mistake("position-for-offset",
+                "You add the whole position to the start of the block. Within its block a token is at an offset that "
+                "begins at 0 again in each block.",
+                lambda block_ids, positions, block_size: block_ids[positions // block_size].long() * block_size + positions),
+        Mistake("block-not-multiplied",
+                "Your slot is the block id plus the offset. A block of block_size tokens takes up as many slots.",
+                lambda block_ids, positions, block_size: block_ids[positions // block_size].long() + positions % block_size),
+        Mistake("offset-forgotten",
+                "All tokens of a block get its first slot. Each has an offset of its own.",
+                lambda block_ids, positions, block_size: block_ids[positions // block_size].long() * block_size),
+        Mistake("blocks-for-slots",
+                "These are the block ids of the tokens. A slot is a place for one token: the block's first slot and the "
+                "offset in it.",
+                lambda block_ids, positions, block_size: block_ids[positions // block_size].long()),
+        Mistake("block-boundary-off-by-one",
+                "You count positions from 1. The token at position block_size is the first of the second block.",
+                lambda block_ids, positions, block_size:
+                block_ids[(positions - 1).clamp(min=0) // block_size].long() * block_size + (positions - 1) % block_size),
+        Mistake("divided-by-the-wrong-size",
+                "Quotient and remainder have changed places: the quotient of position and block_size is the block, the "
+                "remainder is the offset.",
+                lambda block_ids, positions, block_size:
+                block_ids[(positions % block_size).clamp(max=len(block_ids) - 1)].long() * block_size + positions // block_size),
+        Mistake("slots-int32",
+                "Your slots are int32. A slot is an index into a pool that may have more than 2**31 numbers, and PyTorch "
+                "takes int64 indices: the docstring asks for them.",
+                lambda block_ids, positions, block_size:
+                (block_ids[positions // block_size] * block_size + positions % block_size).int()),
+        Mistake("overflows-int32",
+                "The product was computed in int32, the type of the block table, and ran over its end. Change the type "
+                "before you multiply, not after.",
+                lambda block_ids, positions, block_size:
+                (block_ids[positions // block_size] * block_size).long() + positions % block_size),
+    ),
+    hints=(
+        "Which entry of the block table belongs to position 5 when a block holds 4 tokens? And to positions 3 and 4?",
+        "A tensor can be indexed by a tensor: `block_ids[positions // block_size]` looks up all blocks at once.",
+        "The table is int32, slots are int64: `.long()` changes the type.",
+    ),
+)

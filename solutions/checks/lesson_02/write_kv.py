@@ -1,0 +1,134 @@
+"""Exercise 2.3: keys and values into their slots."""
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.slots import write_kv
+from solutions.checks import tensors
+
+
+def whole_blocks(k_cache, v_cache, slots, k, v):
+    k_cache[slots] = k
+    v_cache[slots] = v
+
+
+def whole_blocks_one_by_one(k_cache, v_cache, slots, k, v):
+    for token, slot in enumerate(slots):
+        k_cache[slot] = k[token]
+        v_cache[slot] = v[token]
+
+
+def keys_only(k_cache, v_cache, slots, k, v):
+    k_cache.view(-1, *k_cache.shape[2:])[slots] = k
+
+
+def into_a_copy(k_cache, v_cache, slots, k, v):
+    k_cache.clone().view(-1, *k_cache.shape[2:])[slots] = k
+    v_cache.clone().view(-1, *v_cache.shape[2:])[slots] = v
+
+
+def in_rows_of_slots(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, slots.sort().values, k, v)
+
+
+def indices_swapped(k_cache, v_cache, slots, k, v):
+    block_size = k_cache.shape[1]
+    k_cache[slots % block_size, slots // block_size] = k
+    v_cache[slots % block_size, slots // block_size] = v
+
+
+def heads_before_tokens(k_cache, v_cache, slots, k, v):
+    for cache, new in ((k_cache, k), (v_cache, v)):
+        cache.view(-1, *cache.shape[2:])[slots] = new.transpose(0, 1).reshape(new.shape)
+
+
+def one_slot_on(k_cache, v_cache, slots, k, v):
+    total = k_cache.shape[0] * k_cache.shape[1]
+    write_kv(k_cache, v_cache, (slots + 1) % total, k, v)
+
+
+def side_by_side(k_cache, v_cache, slots, k, v):
+    for cache, new in ((k_cache, k), (v_cache, v)):
+        if len(slots):
+            flat = cache.view(-1, *cache.shape[2:])
+            count = min(len(new), len(flat) - int(slots[0]))
+            flat[int(slots[0]) : int(slots[0]) + count] = new[:count]
+
+
+def added(k_cache, v_cache, slots, k, v):
+    k_cache.view(-1, *k_cache.shape[2:])[slots] += k
+    v_cache.view(-1, *v_cache.shape[2:])[slots] += v
+
+
+# (num_blocks, block_size, num_kv_heads, head_size, slots)
+CASES = [
+    (2, 2, 1, 1, [0]), (2, 2, 1, 1, [3]), (2, 2, 2, 3, [1]), (2, 2, 2, 3, []), (3, 2, 1, 2, [4, 1]), (3, 2, 2, 2, [2, 3]),
+    (3, 4, 2, 2, [5, 2]), (4, 3, 3, 2, [7, 8, 0]), (4, 3, 2, 4, [11, 3, 4, 9, 10]), (3, 1, 2, 2, [2, 0]), (5, 16, 7, 8, [79, 16, 17]),
+]
+
+
+def observe(answer, case):
+    num_blocks, block_size, num_kv_heads, head_size, slots = case
+    pool = torch.arange(2.0 * num_blocks * block_size * num_kv_heads * head_size)
+    k_cache, v_cache = pool.view(2, num_blocks, block_size, num_kv_heads, head_size)
+    k = -1.0 - torch.arange(float(len(slots) * num_kv_heads * head_size)).view(len(slots), num_kv_heads, head_size)
+    answer(k_cache, v_cache, torch.tensor(slots, dtype=torch.int64), k, k - 1000.0)
+    return tensors.Values(k_cache.clone(), "k_cache"), tensors.Values(v_cache.clone(), "v_cache")
+
+
+def describe(case):
+    num_blocks, block_size, num_kv_heads, head_size, slots = case
+    return (f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}, slots {slots}; old numbers are 0 or more, new keys "
+            "-1 and below, new values -1001 and below")
+
+
+EXERCISE = Exercise(
+    id="2.3",
+    title="write keys and values",
+    answer_name="write_kv",
+    reference=write_kv,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("write-selects-whole-blocks",
+                "`k_cache[slots]` takes a slot for a block id: the first dimension of the cache counts blocks. So whole "
+                "blocks are written, or ones that do not exist. Look at the cache in a shape whose first dimension counts slots.",
+                whole_blocks, also=(whole_blocks_one_by_one,)),
+        Mistake("keys-only",
+                "The keys are in place, and the values were not written.",
+                keys_only),
+        Mistake("kv-swapped",
+                "The keys stand where the values belong, and the values where the keys belong.",
+                lambda k_cache, v_cache, slots, k, v: write_kv(k_cache, v_cache, slots, v, k)),
+        Mistake("writes-into-a-copy",
+                "The caches are as they were: you wrote into a copy. `view` shows the same memory in another shape; `clone`, "
+                "`contiguous` or `reshape` may copy it.",
+                into_a_copy),
+        Mistake("slots-sorted",
+                "Token i goes into slots[i]. Your tokens are in the order of the slots, which need not rise.",
+                in_rows_of_slots),
+        Mistake("slots-assumed-contiguous",
+                "Only the first token is sure to be in its place: you write the others behind it. Each token has a slot of its own.",
+                side_by_side),
+        Mistake("block-and-offset-swapped",
+                "Block and offset have changed places: the slot divided by block_size is the block, the remainder is the offset.",
+                indices_swapped),
+        Mistake("heads-scrambled",
+                "Heads and tokens are mixed up: the numbers were transposed on their way. k has the shape (num_tokens, "
+                "num_kv_heads, head_size), which is that of the slots already.",
+                heads_before_tokens),
+        Mistake("slot-off-by-one",
+                "Every token is one slot too far. Slots count from 0.",
+                one_slot_on),
+        Mistake("added-to-old",
+                "The new numbers were added to what was there. A slot may hold an earlier sequence's numbers; they are replaced.",
+                added),
+    ),
+    hints=(
+        "In which shape does the cache have one row for each slot? No number moves for that: `view` is enough.",
+        "`tensor[indices] = rows` writes row i to place indices[i].",
+    ),
+)

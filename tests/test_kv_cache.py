@@ -1,0 +1,269 @@
+"""The manager of lesson 02 against a model made of dictionaries, and what it refuses."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lessons_lib.block_manager import OutOfBlocksError
+from lessons_lib.kv_cache import (
+    DuplicateSequenceError,
+    OutOfRowsError,
+    PagedAttentionManager,
+    SequenceTooLongError,
+    UnknownSequenceError,
+)
+from lessons_lib.slots import slot_mapping, write_kv
+
+ERRORS = (DuplicateSequenceError, OutOfBlocksError, OutOfRowsError, SequenceTooLongError, UnknownSequenceError)
+PICK = st.integers(0, 10)  # which of the ids that are possible
+
+
+class ManagerAgainstDictionaries(RuleBasedStateMachine):
+    """`tokens` is all that the model knows: for each sequence the number that was written for each of its tokens.
+
+    From it follow the blocks that are needed and each error. What the pool holds must always read back as the model's.
+    """
+
+    @initialize(num_blocks=st.sampled_from([12, 7, 4, 1]), block_size=st.integers(1, 4), rows=st.sampled_from([5, 3, 2]),
+                entries=st.sampled_from([5, 3, 1]))
+    def start(self, num_blocks, block_size, rows, entries):
+        self.manager = PagedAttentionManager(num_blocks, block_size, 1, 2, rows, entries, num_layers=2)
+        self.block_size, self.num_blocks, self.rows, self.entries = block_size, num_blocks, rows, entries
+        self.tokens, self.shared_blocks, self.written = {}, {}, 0
+
+    def blocks_for(self, num_tokens):
+        return -(-num_tokens // self.block_size)
+
+    def attempt(self, expected, call):
+        """`call` raises `expected` and changes nothing, or raises nothing."""
+        before = snapshot(self.manager)
+        try:
+            result = call()
+        except ERRORS as error:
+            assert type(error) is expected, f"{type(error).__name__} in place of {expected}"
+            assert snapshot(self.manager) == before
+            return None
+        assert expected is None
+        return (result,)
+
+    def write(self, seq_id, start, count):
+        """New numbers for tokens start … start + count - 1, in the manager's pool and in the model."""
+        numbers = [float(self.written + index + 1) for index in range(count)]
+        self.written += count
+        slots = slot_mapping(self.manager.get_block_table_for_seq(seq_id), torch.arange(start, start + count), self.block_size)
+        for layer, (k_cache, v_cache) in enumerate(self.manager.kv_cache):
+            rows = torch.tensor(numbers).view(-1, 1, 1).expand(-1, 1, 2) * (layer + 1)
+            write_kv(k_cache, v_cache, slots, rows, -rows)
+        self.tokens[seq_id] = self.tokens[seq_id][:start] + numbers
+
+    def known(self, pick) -> int:
+        return sorted(self.tokens)[pick % len(self.tokens)]
+
+    def unknown(self, pick) -> int:
+        return [seq_id for seq_id in range(10) if seq_id not in self.tokens][pick % 5]
+
+    def free_blocks(self):
+        return self.manager.block_manager.get_num_free_blocks()
+
+    @rule(pick=PICK, num_tokens=st.integers(0, 14))
+    def add(self, pick, num_tokens):
+        seq_id = self.unknown(pick)
+        needed = self.blocks_for(num_tokens)
+        expected = (OutOfRowsError if len(self.tokens) == self.rows
+                    else SequenceTooLongError if needed > self.entries
+                    else OutOfBlocksError if needed > self.free_blocks() else None)
+        if self.attempt(expected, lambda: self.manager.add_sequence(seq_id, num_tokens)):
+            self.tokens[seq_id] = []
+            self.write(seq_id, 0, num_tokens)
+
+    def append_error(self, seq_id):
+        length = len(self.tokens[seq_id])
+        if self.blocks_for(length + 1) > self.entries:
+            return SequenceTooLongError
+        if length % self.block_size == 0:
+            return None if self.free_blocks() else OutOfBlocksError
+        shared = self.manager.block_manager.get_ref_count(self.manager.blocks_of(seq_id)[-1]) > 1
+        return OutOfBlocksError if shared and not self.free_blocks() else None
+
+    @precondition(lambda self: self.tokens)
+    @rule(pick=PICK)
+    def append(self, pick):
+        seq_id = self.known(pick)
+        done = self.attempt(self.append_error(seq_id), lambda: self.manager.append_token(seq_id))
+        if done:
+            position = len(self.tokens[seq_id])
+            expected = self.manager.blocks_of(seq_id)[position // self.block_size] * self.block_size
+            assert done[0] == expected + position % self.block_size
+            self.write(seq_id, position, 1)
+
+    @precondition(lambda self: self.tokens)
+    @rule(picks=st.lists(st.tuples(PICK, st.integers(1, 5)), min_size=1, max_size=4))
+    def append_a_batch(self, picks):
+        """Trying it token by token on a copy says whether it fits."""
+        batch = list({self.known(pick): num_tokens for pick, num_tokens in picks}.items())
+        trial, fits = copy.deepcopy(self.manager), True
+        try:
+            for seq_id, num_tokens in batch:
+                for _ in range(num_tokens):
+                    trial.append_token(seq_id)
+        except ERRORS:
+            fits = False
+        before = snapshot(self.manager)
+        try:
+            self.manager.append_tokens(batch)
+        except ERRORS:
+            assert not fits and snapshot(self.manager) == before
+            return
+        assert fits
+        for seq_id, num_tokens in batch:
+            self.write(seq_id, len(self.tokens[seq_id]), num_tokens)
+
+    @precondition(lambda self: self.tokens)
+    @rule(parent=PICK, child=PICK)
+    def fork(self, parent, child):
+        seq_id, child_id = self.known(parent), self.unknown(child)
+        expected = OutOfRowsError if len(self.tokens) == self.rows else None
+        free = self.free_blocks()
+        if self.attempt(expected, lambda: self.manager.fork_sequence(seq_id, child_id)):
+            self.tokens[child_id] = list(self.tokens[seq_id])
+            assert self.free_blocks() == free
+
+    @precondition(lambda self: self.tokens)
+    @rule(pick=PICK)
+    def free(self, pick):
+        seq_id = self.known(pick)
+        self.attempt(None, lambda: self.manager.free_sequence(seq_id))
+        del self.tokens[seq_id]
+
+    @rule(pick=PICK, other=PICK)
+    def ids_that_are_wrong(self, pick, other):
+        unknown = self.unknown(pick)
+        self.attempt(UnknownSequenceError, lambda: self.manager.append_token(unknown))
+        self.attempt(UnknownSequenceError, lambda: self.manager.free_sequence(unknown))
+        self.attempt(UnknownSequenceError, lambda: self.manager.fork_sequence(unknown, 11))
+        if self.tokens:
+            known = self.known(other)
+            self.attempt(DuplicateSequenceError, lambda: self.manager.add_sequence(known, 1))
+            self.attempt(DuplicateSequenceError, lambda: self.manager.fork_sequence(known, known))
+
+    @invariant()
+    def every_token_reads_back(self):
+        """Nobody's writes ever reached another sequence, in any layer."""
+        for seq_id, numbers in self.tokens.items():
+            blocks = self.manager.blocks_of(seq_id)
+            for layer, (k_cache, v_cache) in enumerate(self.manager.kv_cache):
+                expected = [number * (layer + 1) for number in numbers]
+                assert k_cache[blocks].flatten(0, 1)[: len(numbers), 0, 0].tolist() == expected
+                assert v_cache[blocks].flatten(0, 1)[: len(numbers), 0, 1].tolist() == [-number for number in expected]
+
+    @invariant()
+    def tables_and_counts_agree(self):
+        manager = self.manager
+        assert torch.equal(manager.table.cpu, manager.table.on_device)
+        rows = [sequence.row for sequence in manager.sequences.values()] + manager.table.free_rows
+        assert sorted(rows) == list(range(self.rows))
+        users = [0] * self.num_blocks
+        for seq_id, numbers in self.tokens.items():
+            row = manager.get_block_table_for_seq(seq_id).tolist()
+            held = self.blocks_for(len(numbers))
+            assert min(row[:held], default=0) >= 0 and row[held:] == [-1] * (self.entries - held)
+            for block_id in row[:held]:
+                users[block_id] += 1
+        assert users == [manager.block_manager.get_ref_count(block_id) for block_id in range(self.num_blocks)]
+        for row in manager.table.free_rows:
+            assert manager.table.cpu[row].tolist() == [-1] * self.entries
+
+
+def snapshot(manager):
+    """All of a manager's state that a failed call could have changed."""
+    counts = [manager.block_manager.get_ref_count(block_id) for block_id in range(manager.kv_cache.shape[2])]
+    return (manager.kv_cache.tolist(), manager.table.cpu.tolist(), manager.table.on_device.tolist(),
+            list(manager.table.free_rows), counts, list(manager.block_manager.free_blocks),
+            {seq_id: (sequence.row, sequence.length) for seq_id, sequence in manager.sequences.items()})
+
+
+TestManager = ManagerAgainstDictionaries.TestCase
+TestManager.settings = settings(max_examples=200, stateful_step_count=30, deadline=None, derandomize=True)
+
+
+@pytest.mark.parametrize("name", ["num_blocks", "block_size", "num_kv_heads", "head_size", "max_num_seqs",
+                                  "max_blocks_per_seq", "num_layers"])
+def test_a_size_below_one_is_named(name):
+    sizes = {"num_blocks": 2, "block_size": 2, "num_kv_heads": 1, "head_size": 1, "max_num_seqs": 1, "max_blocks_per_seq": 2}
+    with pytest.raises(ValueError, match=f"{name} must be positive, not 0"):
+        PagedAttentionManager(**(sizes | {name: 0}))
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda manager: manager.add_sequence(0, 1), DuplicateSequenceError, "sequence 0 exists already"),
+    (lambda manager: manager.add_sequence(1, -3), ValueError, "num_tokens must be 0 or more, not -3"),
+    (lambda manager: manager.add_sequence(1, 2.5), TypeError, "float"),
+    (lambda manager: manager.add_sequence(1, 9), SequenceTooLongError, "9 tokens need 5 blocks of 2, and .* has 4 entries"),
+    (lambda manager: manager.add_sequence(1, 7), OutOfBlocksError, "sequence 1 needs 4 blocks, and 3 are free"),
+    (lambda manager: manager.append_token(7), UnknownSequenceError, r"no sequence 7; the sequences are \[0\]"),
+    (lambda manager: manager.fork_sequence(7, 8), UnknownSequenceError, "no sequence 7"),
+    (lambda manager: manager.fork_sequence(0, 0), DuplicateSequenceError, "sequence 0 exists"),
+    (lambda manager: manager.free_sequence(7), UnknownSequenceError, "no sequence 7"),
+    (lambda manager: manager.get_block_table_for_seq(7), UnknownSequenceError, "no sequence 7"),
+    (lambda manager: manager.append_tokens([]), ValueError, "the batch is empty"),
+    (lambda manager: manager.append_tokens([(0, 1), (0, 2)]), ValueError, "sequence 0 is named more than once"),
+    (lambda manager: manager.append_tokens([(0, 0)]), ValueError, "scheduled with 0 tokens; it must be 1 or more"),
+    (lambda manager: manager.append_tokens([(0, 1), (7, 1)]), UnknownSequenceError, "no sequence 7"),
+])
+def test_bad_input_is_named_and_changes_nothing(call, error, words):
+    manager = PagedAttentionManager(5, 2, 1, 1, max_num_seqs=2, max_blocks_per_seq=4)
+    manager.add_sequence(0, 3)
+    before = snapshot(manager)
+    with pytest.raises(error, match=words):
+        call(manager)
+    assert snapshot(manager) == before
+
+
+def test_every_row_in_use():
+    manager = PagedAttentionManager(5, 2, 1, 1, max_num_seqs=1, max_blocks_per_seq=4)
+    manager.add_sequence(0, 3)
+    with pytest.raises(OutOfRowsError, match="all 1 rows of the block table are in use"):
+        manager.add_sequence(1, 0)
+
+
+def test_a_batch_that_runs_out_in_the_middle_leaves_every_sequence_as_it_was():
+    manager = PagedAttentionManager(4, 2, 1, 1, max_num_seqs=3, max_blocks_per_seq=4)
+    manager.add_sequence(0, 2)
+    manager.add_sequence(1, 2)
+    before = snapshot(manager)
+    with pytest.raises(OutOfBlocksError, match="the batch needs 3 blocks, and 2 are free"):
+        manager.append_tokens([(0, 1), (1, 3)])
+    assert snapshot(manager) == before
+
+
+def test_of_two_who_write_into_one_shared_block_only_one_copies():
+    manager = PagedAttentionManager(2, 4, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
+    manager.add_sequence(0, 1)
+    manager.fork_sequence(0, 1)
+    manager.append_tokens([(0, 1), (1, 1)])
+    assert manager.blocks_of(0) == [1] and manager.blocks_of(1) == [0]
+
+
+def test_the_cpp_block_manager_fits_in():
+    from lessons_lib.block_manager import build_block_manager
+
+    manager = PagedAttentionManager(3, 2, 1, 1, 2, 3, block_manager=build_block_manager().BlockManager)
+    manager.add_sequence(0, 3)
+    manager.fork_sequence(0, 1)
+    assert manager.append_token(1) == 5
+    with pytest.raises(MemoryError, match="no block is free|in use"):
+        [manager.append_token(1) for _ in range(3)]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu_both_tables_stay_equal():
+    manager = PagedAttentionManager(8, 2, 1, 1, 3, 4, device="cuda")
+    manager.add_sequence(0, 3)
+    manager.fork_sequence(0, 1)
+    manager.append_tokens([(0, 2), (1, 1)])
+    manager.free_sequence(0)
+    assert manager.block_table.is_cuda and torch.equal(manager.block_table.cpu(), manager.table.cpu)
