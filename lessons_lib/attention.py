@@ -28,10 +28,10 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
     # BEGIN SOLUTION 3.1
     q_rows, k_rows, v_rows = (x.flatten(0, 1)[:length].transpose(0, 1) for x in (q, k, v))  # (heads, length, head_size)
-    scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])
+    scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])  # (heads, length, length)
     future = torch.ones(length, length, dtype=torch.bool).triu(diagonal=1)
     weights = torch.softmax(scores.masked_fill(future, NO_KEY), dim=-1)
-    o = torch.zeros_like(q)
+    o = q.new_zeros(q.shape)
     o.view(-1, *q.shape[2:])[:length] = (weights @ v_rows).transpose(0, 1)
     return o
     # END SOLUTION
@@ -45,7 +45,7 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
     # BEGIN SOLUTION 3.4
-    o = torch.zeros_like(q)
+    o = q.new_zeros(q.shape)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (num_blocks, heads, block_size, head_size)
     position = torch.arange(num_blocks * block_size).view(num_blocks, block_size)
     v = v.masked_fill((position >= length)[:, None, :, None], 0.0)

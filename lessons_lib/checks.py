@@ -185,6 +185,9 @@ def _prepare(exercise_id: str, answer):
 
 def _examine(exercise_id: str, answer, report) -> CheckResult:
     """Runs in the isolated process: `report` tells the parent the case at hand, in case it is the last."""
+    import torch
+
+    torch.set_num_threads(1)  # the tensors are small: threads would mostly wait for each other
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
     cases = enumerate(exercise.cases())

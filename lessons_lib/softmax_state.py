@@ -27,11 +27,15 @@ class SoftmaxState:
         # END SOLUTION
 
     def update(self, scores: Tensor, values: Tensor) -> None:
-        """Takes in more keys. scores: (..., num_keys), -inf where masked. values: (..., num_keys, head_size)."""
+        """Takes in more keys.
+
+        scores: (..., num_keys), -inf where masked.
+        values: (..., num_keys, head_size), with a leading size of 1 where rows share their values.
+        """
         # BEGIN SOLUTION 3.2
         m = torch.maximum(self.m, scores.amax(-1))
-        p = torch.exp(scores - finite(m)[..., None])
         old = torch.exp(self.m - finite(m))
+        p = torch.exp(scores - finite(m)[..., None])
         self.l = old * self.l + p.sum(-1)
         self.acc = old[..., None] * self.acc + (p[..., None, :] @ values).squeeze(-2)
         self.m = m
@@ -41,14 +45,17 @@ class SoftmaxState:
         """Takes in all the keys that another state of the same rows has seen; `other` is not changed."""
         # BEGIN SOLUTION 3.3
         m = torch.maximum(self.m, other.m)
-        mine, theirs = torch.exp(self.m - finite(m)), torch.exp(other.m - finite(m))
+        mine, theirs = (torch.exp(state.m - finite(m)) for state in (self, other))
         self.l = mine * self.l + theirs * other.l
         self.acc = mine[..., None] * self.acc + theirs[..., None] * other.acc
         self.m = m
         # END SOLUTION
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(o, m, l): o (..., head_size) is the attention output, 0 in rows that have seen no key."""
+        """(o, m, l): o (..., head_size) is the attention output, 0 in rows that have seen no key.
+
+        Changes nothing: more keys may follow.
+        """
         # BEGIN SOLUTION 3.2
         o = self.acc / self.l.masked_fill(self.l == 0, 1.0)[..., None]
         return o, self.m, self.l

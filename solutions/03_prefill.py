@@ -1,0 +1,555 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 03 · Prefill, request by request
+#
+# **You build** the attention of a prefill, in which whole prompts are read at once. Several prompts of different lengths
+# come together, and each attends to itself only. You write attention twice: plainly, with all scores at once, and block by
+# block with the online softmax, which FlashAttention is made of. Both give the same numbers. Then you put it into a
+# layer that leaves its keys and values in the pool.
+#
+# **You need** lesson 02, and a rough idea of attention: a query is compared with keys, and the result is a weighted sum of
+# values. **It takes** 75 to 90 minutes.
+
+# %%
+try:
+    from lessons_lib import check, draw, draw_attention, hint, progress_bar, solution
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+
+progress_bar("03")
+
+# %%
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from lessons_lib.kv_cache import PagedAttentionManager
+from lessons_lib.layer import AttentionLayer
+from lessons_lib.slots import slot_mapping, write_kv
+from lessons_lib.validate import check_prefill
+
+# %% [markdown]
+# ## Several prompts at once
+#
+# Three prompts arrive, of 6, 4 and 9 tokens. A batch with a row for each prompt would have to be as long as the longest
+# one, and be filled up with padding. We put their *blocks* one after the other instead: `x` has the shape
+# (total_blocks, block_size, dim), and a list says how many blocks belong to each request. Only the last block of a request
+# can have empty slots.
+
+# %%
+lengths, block_size = [6, 4, 9], 4
+request_num_blocks = [-(-length // block_size) for length in lengths]
+print("request_num_blocks:", request_num_blocks)
+draw.show(draw_attention.requests_in_blocks(lengths, block_size), alt="A row of six blocks of four slots. Request 0 has six "
+          "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are grey.")
+
+# %% [markdown]
+# The first dimension counts blocks and not requests. So requests of any lengths fit into one tensor, and no slot is lost
+# but those at the end of each last block.
+#
+# A layer of a model first turns the hidden state of each token into queries, keys and values. That happens token by token,
+# so it does not matter whose token it is. `AttentionLayer` does it for all blocks at once:
+
+# %%
+layer = AttentionLayer(dim=12, num_q_heads=6, num_kv_heads=2, head_size=8)
+x = torch.randn(sum(request_num_blocks), block_size, 12, generator=torch.Generator().manual_seed(0))
+for name, projected in zip("qkv", layer.project(x)):
+    print(f"{name}: {tuple(projected.shape)}")
+
+# %% [markdown]
+# What comes next does depend on it: a token may attend to its own request only. Let us take one request, and come back to
+# the others at the end.
+#
+# ## Attention of one request
+#
+# Each query is compared with the keys. The scores become weights, and the output is the weighted sum of the values:
+#
+# $$o_i = \sum_{j \le i} w_{ij}\, v_j \qquad
+#   w_{ij} = \operatorname{softmax}_j\left(\frac{q_i \cdot k_j}{\sqrt{\text{head\_size}}}\right)$$
+#
+# There are four things in it to get right.
+#
+# **First, the scale.** A score is a sum of head_size products. For numbers of spread 1, such a sum has the spread
+# √head_size:
+
+# %%
+generator = torch.Generator().manual_seed(0)
+for size in (16, 64, 256):
+    some_q, some_k = torch.randn(2, 10_000, size, generator=generator)
+    products = (some_q * some_k).sum(-1)
+    print(f"head_size {size:3}: spread of q · k {products.std():4.1f}, divided by the root {products.std() / size**0.5:.1f}")
+
+# %% [markdown]
+# The softmax of scores that are far apart gives nearly all the weight to one key. With the scale, large heads behave
+# like small ones:
+
+# %%
+close, far_apart = torch.tensor([1.0, 0.0, -1.0]), torch.tensor([16.0, 0.0, -16.0])
+print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for weight in far_apart.softmax(0)])
+
+# %% [markdown]
+# **Second, the causal mask.** A token may look at itself and at those before it. **Third, the end of the last block.** What
+# stands behind the last token is nobody's. Here are both for the request of 6 tokens:
+
+# %%
+draw.show(draw_attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
+          "across. Each of six queries sees the keys up to itself. The future is white, the slots behind the end are grey.")
+
+# %% [markdown]
+# A hidden score is set to -inf, whose exponential is 0. The other scores of the row then share the whole weight.
+#
+# Look at the grey columns. With the causal mask no token looks there anyway, because they come later than all of them. But
+# the grey *rows* would give an output, made of whatever lies in these slots. And a weight of 0 does not undo everything:
+
+# %%
+weights = torch.tensor([0.4, 0.6, 0.0])
+print("weighted sum:", (weights @ torch.tensor([1.0, 2.0, float("nan")])).item())
+
+# %% [markdown]
+# So slots without a token are cut off, and the output there is 0.
+#
+# **Fourth, the heads.** In **grouped-query attention** there are fewer KV heads than query heads, so that the cache is
+# smaller. Neighbouring query heads share a KV head. This is given:
+
+# %%
+# INCLUDE lessons_lib/attention.py share_heads
+
+
+ids = torch.arange(2).view(1, 2, 1)  # one token, two KV heads, of which each holds its own number
+print("query head:     ", *range(6))
+print("reads KV head:  ", *share_heads(ids, num_q_heads=6).flatten().tolist())
+
+# %% [markdown]
+# ### Exercise 3.1: attention over one request's blocks
+#
+# Write it with all scores at once. q, k and v come in blocks. For attention, the blocks of a request are one row of tokens,
+# so `flatten(0, 1)` first. The score of a hidden key has a name, because it will come up again:
+
+# %%
+from lessons_lib.softmax_state import NO_KEY
+
+print("NO_KEY is", NO_KEY, "and exp(NO_KEY) is", math.exp(NO_KEY))
+
+# %% exercise="3.1"
+# INCLUDE lessons_lib/attention.py plain_attention
+
+
+# %% check="3.1"
+check("3.1", plain_attention)
+
+# %% [markdown]
+# PyTorch has the same in one call, for tensors without blocks. Here is request 2, with its nine tokens in three blocks:
+
+# %%
+def by_pytorch(q, k, v, length):
+    q_row, k_row, v_row = (x.flatten(0, 1)[:length].transpose(0, 1)[None] for x in (q, k, v))
+    return scaled_dot_product_attention(q_row, k_row, v_row, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+
+
+request_2 = [projected[3:6] for projected in layer.project(x)]
+o = plain_attention(*request_2, length=9)
+torch.testing.assert_close(o.flatten(0, 1)[:9], by_pytorch(*request_2, length=9), atol=1e-5, rtol=1e-5)
+print("equal to PyTorch's; behind the last token:", o.flatten(0, 1)[9:].abs().max().item())
+
+# %% [markdown]
+# ## Too many scores
+#
+# Each query has a score for each key, in each head. For a model with 32 query heads and 8 KV heads of size 128, in float16,
+# one layer then needs:
+
+# %%
+print("  tokens   keys and values   all scores")
+for num_tokens in (1024, 8192, 131072):
+    kv_mib, scores_mib = (numbers * 2 / 2**20 for numbers in (2 * num_tokens * 8 * 128, 32 * num_tokens**2))
+    print(f"{num_tokens:8} {kv_mib:13.0f} MiB {scores_mib:8.0f} MiB")
+
+# %% [markdown]
+# The scores of the longest prompt take a tebibyte, for one layer, and are thrown away at once. We want to compute a part
+# of them, use it up, and forget it.
+#
+# What stands in the way is the softmax. Each weight has the sum over *all* keys below the line, so it seems that all scores
+# have to be there before the first weight is known.
+#
+# ## Softmax in parts
+#
+# It is not so. Take one row of six scores. The values are the numbers 1 to 6, so that the output tells where the
+# attention is.
+
+# %%
+row = torch.tensor([2.0, 1.0, 4.0, 3.0, 0.0, 2.5])
+numbers = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+print(f"softmax over the whole row gives {row.softmax(0) @ numbers:.4f}")
+
+# %% [markdown]
+# A softmax never takes the exponential of a score as it is. It would overflow:
+
+# %%
+large = torch.tensor([100.0, 99.0])
+print("exp(100) in float32:", large[0].exp().item(), "· softmax:", [f"{weight:.4f}" for weight in large.softmax(0)])
+
+# %% [markdown]
+# Every score is first reduced by the largest one, $m$. That changes nothing: above and below the line, the same factor
+# $e^{-m}$ cancels out. So three numbers make the output of a row:
+#
+# $$m = \max_j s_j \qquad l = \sum_j e^{s_j - m} \qquad
+#   \text{acc} = \sum_j e^{s_j - m}\, v_j \qquad o = \frac{\text{acc}}{l}$$
+#
+# Now let the scores come in parts. After the first part, (2, 1), the largest is m = 2. The second part brings a 4.
+# All that we have summed up was counted from 2, and should have been counted from 4. Each of its terms is too large by the
+# same factor $e^{4-2}$, so one multiplication puts all of them right:
+#
+# $$e^{s - m_\text{new}} = e^{m_\text{old} - m_\text{new}} \cdot e^{s - m_\text{old}}$$
+#
+# For a new part with scores $s_j$ and values $v_j$ this gives
+#
+# $$m_\text{new} = \max(m_\text{old}, \max_j s_j) \qquad f = e^{m_\text{old} - m_\text{new}}$$
+# $$l_\text{new} = f\, l_\text{old} + \sum_j e^{s_j - m_\text{new}} \qquad
+#   \text{acc}_\text{new} = f\, \text{acc}_\text{old} + \sum_j e^{s_j - m_\text{new}}\, v_j$$
+#
+# That is the **online softmax**. With two keys in a part:
+
+# %%
+largest, total, weighted, steps = -math.inf, 0.0, 0.0, []
+print("part          m  factor       l     acc       o")
+for part, value in zip(row.split(2), numbers.split(2)):
+    new_largest = max(largest, part.max().item())
+    factor = math.exp(largest - new_largest)
+    exponentials = torch.exp(part - new_largest)
+    total = factor * total + exponentials.sum().item()
+    weighted = factor * weighted + (exponentials @ value).item()
+    largest = new_largest
+    steps.append((largest, total, weighted / total))
+    print(f"{part.tolist()!s:10} {largest:4.0f}  {factor:.4f}  {total:.4f}  {weighted:.4f}  {weighted / total:.4f}")
+
+# %%
+goal = (row.max().item(), torch.exp(row - row.max()).sum().item(), (row.softmax(0) @ numbers).item())
+assert math.isclose(steps[-1][2], goal[2], rel_tol=1e-6)
+draw.show(draw_attention.recurrence(steps, goal), alt="Three plots of m, l and o after one, two and three parts. Each ends "
+          "exactly on a dashed line, which is the softmax over the whole row.")
+
+# %% [markdown]
+# The output is right after each part, for the keys so far. After the last one it is the softmax over the whole row.
+#
+# **Why it is always so.** After each part, three things are true of the keys seen so far: m is the largest score, l is the
+# sum of $e^{s - m}$, and acc is the sum of $e^{s - m} v$.
+# They are true before the first key: the maximum of nothing is -inf, and the empty sums are 0. And if they are true before
+# a part, they are true after it. The line above turned each old term into a term counted from the new maximum, and the new
+# terms were added. So at the end they are true of all keys, and acc / l is the softmax. Where the row was cut has no part
+# in this.
+#
+# **Why the factor.** Without it, old terms are counted from one maximum and new ones from another. A weight then depends on
+# which part its key was in:
+
+# %%
+total = weighted = 0.0
+for part, value in zip(row.split(2), numbers.split(2)):
+    exponentials = torch.exp(part - row[: int(value[-1])].max())
+    total, weighted = total + exponentials.sum().item(), weighted + (exponentials @ value).item()
+print(f"without the factor {weighted / total:.4f}, and it should be {goal[2]:.4f}")
+
+# %% [markdown]
+# **Why m starts at -inf.** A start at 0 claims that some key had the score 0. Most of the time that does no harm: any
+# common m cancels out. But let all scores lie far below 0, and each exponential becomes 0:
+
+# %%
+low = row - 300
+for start in (0.0, -math.inf):
+    base = max(start, low.max().item())
+    exponentials = torch.exp(low - base)
+    print(f"m starts at {start:4}: l = {exponentials.sum():.4f}, o = {exponentials @ numbers / exponentials.sum():.4f}")
+
+# %% [markdown]
+# With -inf there is one case to mind. A row may have seen no key yet, because all of them were hidden, and then a
+# difference of maxima is -inf - (-inf), which is NaN. This small function is subtracted in place of m:
+
+# %%
+# INCLUDE lessons_lib/softmax_state.py finite
+
+
+nothing = torch.tensor([-math.inf])
+print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - finite(m)):",
+      torch.exp(nothing - finite(nothing)).item())
+
+# %% [markdown]
+# ### Exercise 3.2: the online softmax
+#
+# Write it for many rows at once: m and l have a number for each row. The rows may have any shape; in a moment it will be
+# (num_q_heads, block_size).
+
+# %% exercise="3.2"
+# INCLUDE lessons_lib/softmax_state.py SoftmaxState without merge
+
+
+# %% check="3.2"
+check("3.2", SoftmaxState)
+
+# %% [markdown]
+# A row of 200 keys, cut in a hundred different ways, against one softmax over all of it:
+
+# %%
+generator = torch.Generator().manual_seed(0)
+scores, values = 10 * torch.randn(1, 200, generator=generator), torch.randn(1, 200, 8, generator=generator)
+whole = scores.softmax(-1) @ values[0]
+for _ in range(100):
+    cuts = torch.randint(1, 200, (7,), generator=generator).unique().tolist()
+    state = SoftmaxState(1, head_size=8)
+    for begin, end in zip([0, *cuts], [*cuts, 200]):
+        state.update(scores[:, begin:end], values[:, begin:end])
+    torch.testing.assert_close(state.finish()[0], whole, atol=1e-5, rtol=1e-5)
+print("a hundred ways to cut the row, one result")
+
+# %% [markdown]
+# ## Parts that do not wait for each other
+#
+# An update takes its part after the one before. But two workers could each take half of the keys, with a state of their
+# own, and put the two together at the end. Both states may then have to be brought to the larger maximum:
+#
+# $$m = \max(m_a, m_b) \qquad l = e^{m_a - m}\, l_a + e^{m_b - m}\, l_b \qquad
+#   \text{acc} = e^{m_a - m}\, \text{acc}_a + e^{m_b - m}\, \text{acc}_b$$
+#
+# An update is the same thing: its new part is a state whose maximum is known already to be no larger. Lesson 04 puts the
+# blocks of a sequence together in this way, and lesson 07 lets the whole GPU work on one long sequence.
+#
+# ### Exercise 3.3: merge two states
+#
+# The check gives your function two of our states, so it does not depend on your exercise 3.2.
+
+# %% exercise="3.3"
+# INCLUDE lessons_lib/softmax_state.py SoftmaxState.merge
+
+
+SoftmaxState.merge = merge
+
+# %% check="3.3"
+check("3.3", merge)
+
+# %% [markdown]
+# Four workers take fifty keys each. In whatever order their states meet, the result is the same:
+
+# %%
+def state_of(begin, end):
+    worker = SoftmaxState(1, head_size=8)
+    worker.update(scores[:, begin:end], values[:, begin:end])
+    return worker
+
+
+for order in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 3, 1, 0]):
+    first, *others = [state_of(50 * worker, 50 * worker + 50) for worker in order]
+    for other in others:
+        first.merge(other)
+    torch.testing.assert_close(first.finish()[0], whole, atol=1e-5, rtol=1e-5)
+print("three orders, one result")
+
+# %% [markdown]
+# ## Block by block
+#
+# Now attention needs no large matrix of scores any more. Take one block of queries. It has a state for each of its rows.
+# Blocks of keys pass by, and each gives block_size × block_size scores per head. These go into the state and are forgotten.
+#
+# Here is what has to be computed for a request of four blocks. It is the mask from above, seen from further away:
+
+# %%
+draw.show(draw_attention.tiles(num_blocks=4), alt="Four by four pairs of blocks. Below the diagonal six pairs are fully "
+          "visible. The four on the diagonal are masked inside. The six above it are never computed.")
+
+# %% [markdown]
+# Below the diagonal every key is in the past. Above it every key is in the future, and the pair is left out: nearly half
+# of the work is saved. On the diagonal a block meets itself, and there the mask is needed *inside* the pair. It is easily
+# forgotten, since leaving out the later blocks looks like a causal mask already.
+#
+# ### Exercise 3.4: attention block by block
+#
+# Use your `SoftmaxState`. Positions help with the masks: slot s of block i has the position i · block_size + s.
+
+# %% exercise="3.4"
+# INCLUDE lessons_lib/attention.py tiled_attention
+
+
+# %% check="3.4"
+check("3.4", tiled_attention)
+
+# %% [markdown]
+# Two ways and PyTorch's own, on a longer request with seven query heads for each KV head. The last block is partly filled,
+# and NaN stands behind the last token, so that nobody can have read it:
+
+# %%
+length = 333
+generator = torch.Generator().manual_seed(0)
+q, k, v = (torch.randn(21, 16, heads, 32, generator=generator) for heads in (14, 2, 2))
+for tensor in (q, k, v):
+    tensor.flatten(0, 1)[length:] = float("nan")
+plain, tiled = plain_attention(q, k, v, length), tiled_attention(q, k, v, length)
+torch.testing.assert_close(tiled, plain, atol=1e-5, rtol=1e-5)
+torch.testing.assert_close(plain.flatten(0, 1)[:length], by_pytorch(q, k, v, length), atol=1e-5, rtol=1e-5)
+print(f"scores of a head at once: plain {length * length}, tiled {16 * 16}")
+
+# %% [markdown]
+# This is **FlashAttention** without its GPU part. On a GPU the point is where the scores live. The plain way writes them
+# to the large, slow memory and reads them back. One pair of blocks fits into the small, fast memory next to the arithmetic,
+# and its scores never leave it.
+#
+# ## All requests, and the pool
+#
+# Back to the three prompts. Each gets its slice of q, k and v, and attends on its own. Where the slice starts follows from
+# `request_num_blocks`: add up as you go.
+#
+# A prefill also leaves something behind. The next token will need the keys and values of all tokens before it, so they go
+# into the pool, through the block table of lesson 02. `x` holds a request's blocks side by side. In the pool they lie
+# wherever a block was free:
+
+# %%
+def new_manager():
+    manager = PagedAttentionManager(num_blocks=10, block_size=block_size, num_kv_heads=2, head_size=8, max_num_seqs=4,
+                                    max_blocks_per_seq=4)
+    taken = [manager.block_manager.allocate() for _ in range(10)]
+    for block_id in (7, 2, 9, 0, 4, 6, 1, 8, 3, 5):  # given back in this order, so the last is taken first
+        manager.block_manager.free(taken[block_id])
+    for seq_id, length in zip((10, 11, 12), lengths):
+        manager.add_sequence(seq_id, length)
+    return manager
+
+
+manager = new_manager()
+draw.show(draw_attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10),
+          alt="Above, the six blocks of x, side by side. An arrow leads from each to a block of the pool below, out of "
+          "order, with free blocks between them.")
+
+# %% [markdown]
+# ### Exercise 3.5: prefill
+#
+# `layer.project()` gives q, k and v of all blocks, and `layer.output()` brings the heads' outputs back to dim. How many
+# tokens a request has is in the manager. `attend` is one of your two functions: the caller chooses.
+
+# %% exercise="3.5"
+# INCLUDE lessons_lib/attention.py forward_prefill
+
+
+# %% check="3.5"
+check("3.5", forward_prefill)
+
+# %% [markdown]
+# The three prompts, with both ways to attend:
+
+# %%
+y = forward_prefill(layer, x, request_num_blocks, [10, 11, 12], new_manager())
+manager = new_manager()
+y_tiled = forward_prefill(layer, x, request_num_blocks, [10, 11, 12], manager, attend=tiled_attention)
+torch.testing.assert_close(y_tiled, y, atol=1e-5, rtol=1e-5)
+print("y:", tuple(y.shape), "· both ways agree")
+
+# %% [markdown]
+# And the pool holds what the next lesson needs. Read back through the block table, the keys of sequence 12 are those of the
+# last three blocks of x:
+
+# %%
+k_cache, _ = manager.kv_cache[layer.index]
+from_pool = k_cache[manager.blocks_of(12)].flatten(0, 1)[:9]
+assert torch.equal(from_pool, layer.project(x)[1][3:6].flatten(0, 1)[:9])
+print("sequence 12 lies in the blocks", manager.blocks_of(12), "and its keys are all there")
+
+# %% [markdown]
+# ## Requests never see each other
+#
+# Change one token of request 1, its second, and look at every output. `torch.equal` asks for the same bits, not for nearly
+# the same numbers.
+
+# %%
+perturbed = x.clone()
+perturbed[2, 1] += 1.0  # request 1 is block 2 of x
+y_perturbed = forward_prefill(layer, perturbed, request_num_blocks, [10, 11, 12], new_manager())
+assert torch.equal(y_perturbed[:2], y[:2]) and torch.equal(y_perturbed[3:], y[3:])
+assert torch.equal(y_perturbed[2, :1], y[2, :1])
+draw.show(draw_attention.changed_tokens((y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)),
+          alt="Two rows of slots, input and output. In the input one slot of request 1 is marked. In the output that slot "
+          "and the two after it in the same request differ, and no other.")
+
+# %% [markdown]
+# The picture shows both at once. No other request has noticed: that is the slicing. And within the request, the token before
+# has not noticed either: that is the causal mask.
+#
+# Whatever a server does to fill its batches, a user's answer must not depend on who else is in it. This is the test for it.
+#
+# ## FlashAttention and PagedAttention
+#
+# The names are similar, and they answer different questions:
+#
+# | | FlashAttention | PagedAttention |
+# |---|---|---|
+# | asks | how are the scores computed? | where do K and V lie? |
+# | answers | in tiles, with an online softmax | in blocks anywhere in the pool, found through a table |
+# | saves | memory traffic: no scores in the GPU's large memory | memory: no room kept for tokens that may never come |
+#
+# They go together. A tile of keys can be a block of the pool as well as a piece of a contiguous tensor, and the order in
+# which the parts come is free. That is why a fast kernel can do both: walk along the block table, and merge what it finds.
+#
+# ## What you built
+#
+# Attention in two ways that agree with each other and with PyTorch, one of which never holds more than a few blocks of
+# scores. The online softmax, which takes its keys in any parts and in any order. And a layer that reads several prompts
+# at once, keeps them apart, and leaves their keys and values in the pool.
+#
+# ## Ask yourself
+#
+# <details><summary>What are the formulas of the online softmax, and why do they give the same as one softmax over all keys?
+# </summary>
+#
+# The new maximum is the larger of the old one and the part's. The old sums are multiplied by
+# exp(m<sub>old</sub> − m<sub>new</sub>), and the new terms, counted from m<sub>new</sub>, are added. So after each part l
+# and acc are the sums over all keys so far, counted from the maximum so far. At the end acc / l is the softmax; the common
+# factor exp(−m) cancels out.
+# </details>
+#
+# <details><summary>Why does <code>x</code> have total_blocks as its first dimension, and not the number of requests?
+# </summary>
+#
+# Requests have different lengths. With a row for each, all rows would be as long as the longest. In blocks, at most
+# block_size − 1 slots of each request are empty, and the projections run over all tokens of all requests in one
+# multiplication. <code>request_num_blocks</code> says where each request starts.
+# </details>
+#
+# <details><summary>What is the difference between PagedAttention and FlashAttention? Does one replace the other?</summary>
+#
+# FlashAttention is about the scores: it computes them in tiles and never stores them all. PagedAttention is about the keys
+# and values: it lets them lie in blocks anywhere, so that no memory is reserved in advance. Each works without the other,
+# and engines use both.
+# </details>
+#
+# <details><summary>The running maximum starts at 0 in a program, and its tests pass. When does it fail?</summary>
+#
+# When all scores of a row lie far below 0. In float32 exp(−104) is 0, so every term is 0 and the output is 0/0. With scores
+# around 0, any start that is not too far away cancels out, so a test with random numbers does not see it.
+# </details>
+#
+# <details><summary>With the causal mask no token looks behind the end. Why must the last block be masked all the same?
+# </summary>
+#
+# Its empty slots are queries as well, and their output would look like a token's. And the values there are multiplied by
+# weights of 0: if one is NaN or infinite, the sum is NaN. In a decode, where the query comes after all keys, it would even
+# be attended to.
+# </details>
+#
+# <details><summary>Does the tiled way compute fewer scores than the plain one?</summary>
+#
+# About half as many, because pairs of blocks above the diagonal are left out. The large gain lies elsewhere: for n tokens it
+# keeps block_size² scores at a time, and not n².
+# </details>
+#
+# ## Sources
+#
+# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, arXiv:1805.02867, section 3.
+# - Tri Dao et al., *FlashAttention*, arXiv:2205.14135, section 3.1 and algorithm 1.
+# - Joshua Ainslie et al., *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*,
+#   arXiv:2305.13245, section 2.2.
+# - Ashish Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762, section 3.2.1, for the scale.
+# - PyTorch's documentation, `torch.nn.functional.scaled_dot_product_attention`.
+#
+# **Next:** decode, where each sequence has one new token, and all its past lies in the pool.

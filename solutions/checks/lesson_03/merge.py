@@ -1,0 +1,248 @@
+"""Exercise 3.3: two states of the same rows become one."""
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.softmax_state import NO_KEY, SoftmaxState, finite
+from solutions.checks import tensors
+from solutions.checks.lesson_03.requests import counted
+
+
+def merge_in_double(self, other):
+    m = torch.maximum(self.m, other.m)
+    mine, theirs = (torch.exp((state.m - finite(m)).double()) for state in (self, other))
+    self.l = mine * self.l + theirs * other.l
+    self.acc = mine[..., None] * self.acc + theirs[..., None] * other.acc
+    self.m = m
+
+
+def put_together(self, other, mine=None, theirs=None):
+    """merge() with other factors."""
+    m = torch.maximum(self.m, other.m)
+    mine = torch.exp(self.m - finite(m)) if mine is None else mine
+    theirs = torch.exp(other.m - finite(m)) if theirs is None else theirs
+    self.l = mine * self.l + theirs * other.l
+    self.acc = mine[..., None] * self.acc + theirs[..., None] * other.acc
+    self.m = m
+
+
+def factors(self, other, of=torch.exp):
+    m = finite(torch.maximum(self.m, other.m))
+    return of(self.m - m), of(other.m - m)
+
+
+def missing_exp(self, other):
+    put_together(self, other, *factors(self, other, of=lambda difference: difference))
+
+
+def upside_down(self, other):
+    put_together(self, other, *factors(self, other, of=lambda difference: torch.exp(-difference)))
+
+
+def swapped(self, other):
+    put_together(self, other, *reversed(factors(self, other)))
+
+
+def nothing_rescaled(self, other):
+    put_together(self, other, torch.ones_like(self.m), torch.ones_like(self.m))
+
+
+def mine_not_rescaled(self, other):
+    put_together(self, other, mine=torch.ones_like(self.m))
+
+
+def theirs_not_rescaled(self, other):
+    put_together(self, other, theirs=torch.ones_like(self.m))
+
+
+def sum_not_rescaled(self, other):
+    l = self.l + other.l
+    put_together(self, other)
+    self.l = l
+
+
+def accumulator_not_rescaled(self, other):
+    acc = self.acc + other.acc
+    put_together(self, other)
+    self.acc = acc
+
+
+def nan_when_empty(self, other):
+    m = torch.maximum(self.m, other.m)
+    put_together(self, other, torch.exp(self.m - m), torch.exp(other.m - m))
+
+
+def other_changed(self, other):
+    put_together(self, other)
+    theirs = torch.exp(other.m - finite(self.m))
+    other.l *= theirs
+    other.acc *= theirs[..., None]
+
+
+def self_unchanged(self, other):
+    merged = SoftmaxState(*self.m.shape, head_size=self.acc.shape[-1])
+    put_together(merged, self)
+    put_together(merged, other)
+    return merged
+
+
+def max_not_updated(self, other):
+    m = self.m
+    put_together(self, other)
+    self.m = m
+
+
+def sum_forgotten(self, other):
+    l = self.l
+    put_together(self, other)
+    self.l = l
+
+
+def accumulator_forgotten(self, other):
+    acc = self.acc
+    put_together(self, other)
+    self.acc = acc
+
+
+def other_ignored(self, other):
+    put_together(self, other, theirs=torch.zeros_like(self.m))
+
+
+def maxima_added(self, other):
+    put_together(self, other)
+    self.m = self.m + other.m
+
+
+def outputs_averaged(self, other):
+    o = (self.finish()[0] + other.finish()[0]) / 2
+    put_together(self, other)
+    self.acc = o * self.l[..., None]
+
+
+def outputs_added(self, other):
+    o = self.finish()[0] + other.finish()[0]
+    put_together(self, other)
+    self.acc = o
+
+
+# (rows, keys that the first has seen, keys that the second has seen, head size, centre of the second's scores, seed).
+# Where there are more than two rows, the last row of the first state and the first row of the second have seen no key.
+CASES = [
+    ((1,), 1, 1, 1, 1.0, 1), ((1,), 1, 1, 1, -1.0, 2), ((1,), 2, 1, 2, 2.0, 3), ((1,), 1, 3, 2, -2.0, 4),
+    ((1,), 0, 2, 2, 0.0, 5), ((1,), 2, 0, 2, 0.0, 6), ((1,), 0, 0, 2, 0.0, 7),
+    ((3,), 4, 4, 4, 0.0, 8), ((4,), 3, 5, 8, 200.0, 9), ((4,), 3, 5, 8, -200.0, 10), ((7, 4), 16, 5, 16, 1.0, 11),
+]
+
+
+def two_states(case):
+    rows, num_keys, num_others, head_size, centre, seed = case
+    generator = torch.Generator().manual_seed(seed)
+    for size, middle, masked in ((num_keys, 0.0, -1), (num_others, centre, 0)):
+        state = SoftmaxState(*rows, head_size=head_size)
+        if size:
+            scores = middle + torch.randn(*rows, size, generator=generator)
+            if rows[-1] > 2:
+                scores[..., masked, :] = NO_KEY
+            state.update(scores, torch.randn(*rows, size, head_size, generator=generator))
+        yield state
+
+
+def observe(answer, case):
+    mine, other = two_states(case)
+    answer(mine, other)
+    result = (*mine.finish(), other.m, other.l, other.acc)
+    return tensors.values(result, "o", "m", "l", "other.m", "other.l", "other.acc")
+
+
+def describe(case):
+    rows, num_keys, num_others, head_size, centre, _ = case
+    rows_words = "one row" if rows == (1,) else f"rows {rows} (one of each state has seen no key)"
+    return f"{rows_words}; self has seen {counted(num_keys, 'key')} with scores around 0, other " \
+           f"{counted(num_others, 'key')} with scores around {centre:g}; head_size {head_size}"
+
+
+EXERCISE = Exercise(
+    id="3.3",
+    title="merge two states",
+    answer_name="merge",
+    reference=merge_in_double,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("combine-missing-exp",
+                "The sums are multiplied by a difference of maxima. The maxima stand in an exponent, so their "
+                "difference does too: with the larger maximum the factor is 1, and yours is 0.",
+                missing_exp),
+        Mistake("rescale-upside-down",
+                "The factors are the wrong way round: the side with the smaller maximum grows. It has to shrink, "
+                "because its exponentials are now counted from a larger number.",
+                upside_down),
+        Mistake("weights-swapped",
+                "Each side is rescaled with the other's factor. A side's factor comes from that side's own maximum.",
+                swapped),
+        Mistake("nothing-rescaled",
+                "The sums are added as they are, though they are counted from different maxima. If there are factors in "
+                "your code: which maximum do they start from?",
+                nothing_rescaled),
+        Mistake("mine-not-rescaled",
+                "The other's sums are brought to the new maximum, your own are not. If there is a factor in your code: has "
+                "`self.m` still its old value when you compute it?",
+                mine_not_rescaled),
+        Mistake("theirs-not-rescaled",
+                "Your own sums are brought to the new maximum, the other's are not. The other may have the smaller maximum.",
+                theirs_not_rescaled),
+        Mistake("sum-not-rescaled",
+                "`acc` is right, and the two `l` are added although they are counted from different maxima. They need "
+                "the same factors.",
+                sum_not_rescaled),
+        Mistake("accumulator-not-rescaled",
+                "`l` is right, and the two `acc` are added although they are counted from different maxima. They need "
+                "the same factors.",
+                accumulator_not_rescaled),
+        Mistake("nan-when-both-are-empty",
+                "When neither side has seen a key, both maxima are -inf, and -inf - (-inf) is NaN. `finite()` is for this.",
+                nan_when_empty),
+        Mistake("other-changed",
+                "Your merge is right, but it has changed the other state, which its owner may still need. Operators "
+                "like `*=` work in place.",
+                other_changed),
+        Mistake("self-unchanged",
+                "Nothing has arrived in `self`. The function takes the other's keys into this state; nobody looks at "
+                "what it returns.",
+                self_unchanged),
+        Mistake("max-not-updated",
+                "The sums are counted from the larger maximum now, and `self.m` does not say so. The next update would "
+                "rescale them wrongly.",
+                max_not_updated),
+        Mistake("sum-forgotten",
+                "`l` is what it was before. The other's weights are part of the sum now.",
+                sum_forgotten),
+        Mistake("accumulator-forgotten",
+                "`acc` is what it was before. The other's values are part of the sum now.",
+                accumulator_forgotten),
+        Mistake("other-ignored",
+                "Your state is brought to the new maximum, and the other's sums are not added to it.",
+                other_ignored),
+        Mistake("maxima-added",
+                "`m` is the sum of the two maxima. It is the largest score of all: the larger of the two.",
+                maxima_added),
+        Mistake("outputs-averaged",
+                "The two outputs count half each. But one side may have seen a hundred keys and the other a single one: "
+                "each counts by the weight that it has collected.",
+                outputs_averaged),
+        Mistake("outputs-added",
+                "You have added finished outputs, each divided by its own `l`. The sums before the division can be added: "
+                "`acc`, once it is rescaled.",
+                outputs_added),
+    ),
+    hints=(
+        "An update rescales one side, because the other is counted from the new maximum already. Here both sides may "
+        "need it.",
+        "Each side has its own factor, exp(its maximum - the new maximum), and one of the two is 1. `l` and `acc` of a side "
+        "take the same factor.",
+        "Assign to `self.m` last, and use `finite()` where you subtract the new maximum.",
+    ),
+)

@@ -1,0 +1,289 @@
+"""Exercise 3.1: attention over one request's blocks, all scores at once."""
+
+import math
+
+import torch
+
+from lessons_lib import attention
+from lessons_lib.attention import share_heads
+from lessons_lib.checks import Exercise, Mistake
+from solutions.checks import tensors
+from solutions.checks.lesson_03 import requests
+
+NO_KEY = float("-inf")
+
+
+def rows(x, length):
+    return x.flatten(0, 1)[:length].transpose(0, 1)  # (heads, length, head_size)
+
+
+def future(scores):
+    return torch.ones_like(scores, dtype=torch.bool).triu(diagonal=1)
+
+
+def scaled(q, scores):
+    return scores / math.sqrt(q.shape[-1])
+
+
+def causal_softmax(scores):
+    return torch.softmax(scores.masked_fill(future(scores), NO_KEY), dim=-1)
+
+
+def attend(q, k, v, length, scale=scaled, weigh=causal_softmax):
+    """plain_attention() with another scale or other weights. `scale(q, scores)` and `weigh(scores)` return scores' shape."""
+    k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
+    scores = scale(q, rows(q, length) @ rows(k, length).transpose(1, 2))
+    o = torch.zeros_like(q)
+    o.view(-1, *q.shape[2:])[:length] = (weigh(scores) @ rows(v, length)).transpose(0, 1)
+    return o
+
+
+def everything(q):
+    return q.shape[0] * q.shape[1]
+
+
+def without_scale(q, k, v, length):
+    return attend(q, k, v, length, scale=lambda q, scores: scores)
+
+
+def scale_without_root(q, k, v, length):
+    return attend(q, k, v, length, scale=lambda q, scores: scores / q.shape[-1])
+
+
+def scale_multiplied(q, k, v, length):
+    return attend(q, k, v, length, scale=lambda q, scores: scores * math.sqrt(q.shape[-1]))
+
+
+def scale_by_all_heads(q, k, v, length):
+    return attend(q, k, v, length, scale=lambda q, scores: scores / math.sqrt(q.shape[-2] * q.shape[-1]))
+
+
+def not_causal(q, k, v, length):
+    return attend(q, k, v, length, weigh=lambda scores: torch.softmax(scores, dim=-1))
+
+
+def nothing_masked(q, k, v, length):
+    return not_causal(q, k, v, everything(q))
+
+
+def tail_attended(q, k, v, length):
+    o = nothing_masked(q, k, v, length)
+    o.view(-1, *q.shape[2:])[length:] = 0
+    return o
+
+
+def tail_not_masked(q, k, v, length):
+    return attend(q, k, v, everything(q))
+
+
+def hiding(q, k, v, length, hide):
+    """plain_attention() with another mask: `hide(ones)` is not 0 where a key is hidden."""
+    def weigh(scores):
+        return torch.softmax(scores.masked_fill(hide(torch.ones_like(scores)) != 0, NO_KEY), dim=-1)
+    return attend(q, k, v, length, weigh=weigh)
+
+
+def hides_itself(q, k, v, length):
+    return hiding(q, k, v, length, lambda ones: ones.triu(diagonal=0))
+
+
+def sees_one_ahead(q, k, v, length):
+    return hiding(q, k, v, length, lambda ones: ones.triu(diagonal=2))
+
+
+def mask_inverted(q, k, v, length):
+    return hiding(q, k, v, length, lambda ones: ones.tril())
+
+
+def mask_transposed(q, k, v, length):
+    return hiding(q, k, v, length, lambda ones: ones.tril(diagonal=-1))
+
+
+def mask_by_zero(q, k, v, length):
+    return attend(q, k, v, length, weigh=lambda scores: torch.softmax(scores.masked_fill(future(scores), 0.0), dim=-1))
+
+
+def mask_after_softmax(q, k, v, length):
+    return attend(q, k, v, length, weigh=lambda scores: torch.softmax(scores, dim=-1).tril())
+
+
+def softmax_over_queries(q, k, v, length):
+    return attend(q, k, v, length, weigh=lambda scores: torch.softmax(scores.masked_fill(future(scores), NO_KEY), dim=-2))
+
+
+def softmax_over_heads(q, k, v, length):
+    return attend(q, k, v, length, weigh=lambda scores: torch.softmax(scores.masked_fill(future(scores), NO_KEY), dim=0))
+
+
+def softmax_forgotten(q, k, v, length):
+    return attend(q, k, v, length, weigh=lambda scores: scores.tril())
+
+
+def heads_scrambled(q, k, v, length):
+    o = torch.zeros_like(q)
+    by_head = rows(heads_scrambled_on_the_way_in(q, k, v, length), length)
+    o.view(-1, *q.shape[2:])[:length] = by_head.reshape(length, *q.shape[2:])
+    return o
+
+
+def heads_scrambled_on_the_way_in(q, k, v, length):
+    k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
+    o, heads = torch.zeros_like(q), (q.shape[2], length, q.shape[3])
+    q_rows, k_rows, v_rows = (x.flatten(0, 1)[:length].reshape(heads) for x in (q, k, v))
+    scores = scaled(q, q_rows @ k_rows.transpose(1, 2))
+    o.view(-1, *q.shape[2:])[:length] = (causal_softmax(scores) @ v_rows).transpose(0, 1)
+    return o
+
+
+def heads_scrambled_on_the_way_back(q, k, v, length):
+    o = torch.zeros_like(q)
+    by_head = rows(attend(q, k, v, length), length)
+    o.view(-1, *q.shape[2:])[:length] = by_head.reshape(length, *q.shape[2:])
+    return o
+
+
+def blocks_apart(q, k, v, length):
+    block_size = q.shape[1]
+    parts = [attend(q[i : i + 1], k[i : i + 1], v[i : i + 1], min(block_size, length - i * block_size))
+             for i in range(len(q))]
+    return torch.cat(parts) if parts else torch.zeros_like(q)
+
+
+def blocks_apart_to_the_end(q, k, v, length):
+    return blocks_apart(q, k, v, everything(q))
+
+
+def blocks_apart_not_causal(q, k, v, length):
+    parts = [not_causal(q[i : i + 1], k[i : i + 1], v[i : i + 1], q.shape[1]) for i in range(len(q))]
+    return torch.cat(parts) if parts else torch.zeros_like(q)
+
+
+def keys_and_values_swapped(q, k, v, length):
+    return attend(q, v, k, length)
+
+
+def not_in_blocks(q, k, v, length):
+    return attend(q, k, v, length).flatten(0, 1)[:length]
+
+
+def writes_into_q(q, k, v, length):
+    o = attend(q, k, v, length)
+    q.copy_(o)
+    return q
+
+
+EXERCISE = Exercise(
+    id="3.1",
+    title="attention over one request's blocks",
+    answer_name="plain_attention",
+    reference=requests.in_double(attention.plain_attention),
+    cases=lambda: requests.CASES,
+    observe=requests.observe,
+    describe=requests.describe,
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("missing-scale",
+                "The scores go into the softmax as they are. They grow with the size of a head, and then one key gets "
+                "nearly all the weight. Look again at the formula: something stands below q · k.",
+                without_scale),
+        Mistake("scale-without-root",
+                "The scores are divided by head_size itself. That is too much: the weights come out nearly equal. What "
+                "is the spread of a sum of head_size products?",
+                scale_without_root),
+        Mistake("scale-upside-down",
+                "The scores are multiplied where they should be divided: the softmax is sharper than it was without a "
+                "scale.",
+                scale_multiplied),
+        Mistake("scale-by-all-heads",
+                "The scale counts the numbers of all heads together. A score is the product of one head's q and one "
+                "head's k: how many numbers are these?",
+                scale_by_all_heads),
+        Mistake("not-causal",
+                "Each token sees those that come after it. When the model writes, these will not exist yet. Hide every key "
+                "whose position is larger than the query's.",
+                not_causal),
+        Mistake("nothing-masked",
+                "Each token sees those after it, and even what stands behind the last one, in slots that belong to nobody. "
+                "Two masks are missing: one for the future, one for the end of the last block.",
+                nothing_masked),
+        Mistake("tail-attended",
+                "The output behind the last token is 0, as it should be, and yet the tokens have attended to what "
+                "stands there: no key is hidden from any query, neither a later one nor one behind the end.",
+                tail_attended),
+        Mistake("tail-not-masked",
+                "Your result is not 0 behind the last token: the slots that the last block has left are treated as tokens. "
+                "Only `length` of the slots hold one.",
+                tail_not_masked),
+        Mistake("mask-off-by-one",
+                "A token does not see itself, and so the first one sees nothing at all: its softmax is 0/0, which is "
+                "NaN. Which diagonal is the first that is hidden?",
+                hides_itself),
+        Mistake("sees-one-ahead",
+                "Each token sees the one right after it. Your mask starts one diagonal too far to the right.",
+                sees_one_ahead),
+        Mistake("mask-reversed",
+                "Your mask hides what it should show: each token loses itself and its past, and the last one sees "
+                "nothing at all (NaN). Does True in your mask mean “visible” or “hidden”?",
+                mask_inverted),
+        Mistake("mask-transposed",
+                "Each token sees itself and what follows, and not its past. In the scores a row is a query and a column "
+                "is a key: on which side of the diagonal lies the future?",
+                mask_transposed),
+        Mistake("mask-by-zero",
+                "A hidden score is 0 in your softmax, and exp(0) is 1: the hidden key still gets a good part of the weight. "
+                "Which score has the exponential 0?",
+                mask_by_zero),
+        Mistake("mask-after-softmax",
+                "The weights of hidden keys are removed after the softmax. By then they have had their share of the sum, so "
+                "the weights that are left do not add up to 1.",
+                mask_after_softmax),
+        Mistake("softmax-over-queries",
+                "The weights of one *key* add up to 1, over all the queries. It is each query that shares out its "
+                "attention: look at the dimension of the softmax.",
+                softmax_over_queries),
+        Mistake("softmax-over-heads",
+                "The softmax runs over the heads. Each head of each query shares out its attention over the keys: look "
+                "at the dimension of the softmax.",
+                softmax_over_heads),
+        Mistake("softmax-forgotten",
+                "The scores themselves are the weights of your sum. They may be negative, and they do not add up to 1.",
+                softmax_forgotten),
+        Mistake("heads-scrambled",
+                "Tokens and heads got mixed. In memory all heads of a token stand side by side: `reshape` cuts that row of "
+                "numbers at other places, and gives a “head” that holds several heads of one token. Which call swaps two "
+                "dimensions?",
+                heads_scrambled),
+        Mistake("input-scrambled",
+                "The output goes back to its tokens in the right way, and q, k and v came in the wrong way: `reshape` "
+                "cuts their numbers so that a “head” holds several heads of one token. Which call swaps two dimensions?",
+                heads_scrambled_on_the_way_in),
+        Mistake("output-scrambled",
+                "The heads' outputs are right, and they got mixed with the tokens on the way back. Before the result "
+                "can be cut into blocks, the heads of each token have to stand side by side again.",
+                heads_scrambled_on_the_way_back),
+        Mistake("blocks-apart",
+                "Each block attends to itself only. To the request, its blocks are one row of tokens: make them one row "
+                "before you compute scores.",
+                blocks_apart, also=(blocks_apart_to_the_end, blocks_apart_not_causal)),
+        Mistake("kv-swapped",
+                "The scores come from the values, and the output is a sum of keys. Queries are compared with keys; "
+                "values are what is summed.",
+                keys_and_values_swapped),
+        Mistake("blocks-not-restored",
+                "The numbers are right, in one row. The result has the shape of q: blocks, and 0 in the slots behind "
+                "the last token.",
+                not_in_blocks),
+        Mistake("input-overwritten",
+                "Your function changes a tensor that belongs to its caller. Write the result into a tensor of its own.",
+                writes_into_q),
+    ),
+    hints=(
+        "Which slots of the blocks are tokens? `flatten(0, 1)` makes one row of the blocks, and a slice keeps the first "
+        "`length` of it. From then on there is no block and no tail.",
+        "A matrix product works on the last two dimensions. For one product per head, the head has to be the first "
+        "dimension: (num_q_heads, length, head_size).",
+        "The order of the steps: scores, divide, hide, softmax, multiply with the values, put the heads back behind the "
+        "tokens, write them into zeros of q's shape.",
+    ),
+)

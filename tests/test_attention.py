@@ -1,0 +1,288 @@
+"""Attention of lesson 03 against PyTorch's: plain, tiled, in parts, and through a layer whose keys and values are paged."""
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lessons_lib import checks
+from lessons_lib.attention import forward_prefill, plain_attention, tiled_attention
+from lessons_lib.kv_cache import PagedAttentionManager, UnknownSequenceError
+from lessons_lib.layer import AttentionLayer
+from lessons_lib.softmax_state import NO_KEY, SoftmaxState
+
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+NAN = float("nan")
+prop = settings(max_examples=18, deadline=None, derandomize=True, database=None)
+
+BACKENDS = pytest.mark.parametrize("attend", [plain_attention, tiled_attention], ids=lambda attend: attend.__name__)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """The tensors are small: two threads would wait for each other longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+head_ratios = st.sampled_from([1, 3, 4, 7])
+head_sizes = st.sampled_from([16, 40, 64, 128])
+block_sizes = st.sampled_from([1, 2, 3, 7, 16, 32])
+kv_heads = st.integers(1, 3)
+seeds = st.integers(0, 2**31)
+
+
+def lengths_for(block_size):
+    """Empty, one token, whole blocks, one less and one more, and anything up to 14 blocks or some hundred tokens."""
+    most = min(300, 14 * block_size)
+    edges = [0, 1, block_size, 2 * block_size, 3 * block_size - 1, 3 * block_size + 1]
+    return st.sampled_from(edges) | st.integers(0, most)
+
+
+def random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype=torch.float32):
+    """q, k, v in blocks, with NaN behind the last token."""
+    generator = torch.Generator().manual_seed(seed)
+    num_blocks = -(-length // block_size)
+    q, k, v = (torch.randn(num_blocks, block_size, heads, head_size, generator=generator).to(dtype)
+               for heads in (num_kv_heads * ratio, num_kv_heads, num_kv_heads))
+    for x in (q, k, v):
+        x.flatten(0, 1)[length:] = NAN
+    return q, k, v
+
+
+def by_pytorch(q, k, v):
+    """q: (length, num_q_heads, head_size). k, v: (length, num_kv_heads, head_size). Causal, in float64."""
+    q, k, v = (x.double().transpose(0, 1)[None] for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+
+
+@BACKENDS
+@prop
+@given(st.data(), block_sizes, kv_heads, head_ratios, head_sizes, seeds, st.sampled_from([torch.float32, torch.float64]))
+def test_attention_is_pytorchs_and_0_behind_the_last_token(attend, data, block_size, num_kv_heads, ratio, head_size, seed,
+                                                              dtype):
+    length = data.draw(lengths_for(block_size))
+    q, k, v = random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype)
+    o = attend(q, k, v, length)
+    assert o.shape == q.shape and o.dtype == dtype
+    rows = o.flatten(0, 1)
+    assert not rows[length:].any()
+    if length:
+        expected = by_pytorch(*(x.flatten(0, 1)[:length] for x in (q, k, v)))
+        torch.testing.assert_close(rows[:length].double(), expected, **CLOSE)
+
+
+@BACKENDS
+def test_no_argument_is_changed_and_their_layout_in_memory_does_not_matter(attend):
+    q, k, v = random_request(11, 4, 2, 3, 16, seed=5)
+    expected = attend(q, k, v, 11)
+    turned = [x.permute(2, 3, 1, 0).contiguous().permute(3, 2, 0, 1) for x in (q, k, v)]
+    before = [x.clone() for x in turned]
+    assert not turned[0].is_contiguous()
+    torch.testing.assert_close(attend(*turned, 11), expected, **CLOSE)
+    assert all(torch.equal(x.nan_to_num(), kept.nan_to_num()) for x, kept in zip(turned, before, strict=True))
+
+
+@BACKENDS
+def test_an_output_depends_on_no_later_token(attend):
+    q, k, v = random_request(33, 8, 1, 3, 16, seed=6)
+    before = attend(q, k, v, 33).flatten(0, 1)
+    for x in (q, k, v):
+        x.flatten(0, 1)[20] += 1
+    after = attend(q, k, v, 33).flatten(0, 1)
+    assert torch.equal(after[:20], before[:20])
+    assert (after[20:33] != before[20:33]).flatten(1).any(1).all()
+
+
+@BACKENDS
+def test_scores_far_from_0_are_harmless(attend):
+    """All scores are below -200: the maximum may not start at 0."""
+    q, k, v = random_request(9, 4, 1, 1, 16, seed=7)
+    q, k = 8 + q, -(8 + k)
+    rows = [x.flatten(0, 1)[:9] for x in (q, k, v)]
+    scores = torch.einsum("qhd,khd->hqk", rows[0], rows[1]) / 4
+    assert scores.max() < -200
+    torch.testing.assert_close(attend(q, k, v, 9).flatten(0, 1)[:9].double(), by_pytorch(*rows), **CLOSE)
+
+
+# The online softmax
+
+
+def scores_and_values(num_rows, num_keys, head_size, spread, seed, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    scores = spread * torch.randn(num_rows, num_keys, generator=generator, dtype=dtype)
+    scores[torch.rand(num_rows, num_keys, generator=generator) < 0.2] = NO_KEY
+    scores[0] = NO_KEY  # one row sees no key at all
+    return scores, torch.randn(num_rows, num_keys, head_size, generator=generator, dtype=dtype)
+
+
+def softmax_of_all(scores, values):
+    o = (torch.softmax(scores, -1).nan_to_num()[:, None] @ values)[:, 0]
+    m = scores.amax(-1)
+    return o, m, torch.exp(scores - m.nan_to_num(neginf=0.0)[:, None]).sum(-1)
+
+
+def state_of(scores, values, sizes):
+    state = SoftmaxState(len(scores), head_size=values.shape[-1], dtype=scores.dtype)
+    for part, value in zip(scores.split(sizes, -1), values.split(sizes, -2), strict=True):
+        state.update(part, value)
+    return state
+
+
+part_sizes = st.lists(st.integers(1, 12), min_size=1, max_size=9)
+
+
+@prop
+@given(part_sizes, st.integers(2, 6), st.sampled_from([1, 16]), st.sampled_from([0.1, 3.0, 300.0]), seeds,
+       st.sampled_from([torch.float32, torch.float64]))
+def test_any_split_of_the_keys_gives_the_softmax_of_all(sizes, num_rows, head_size, spread, seed, dtype):
+    scores, values = scores_and_values(num_rows, sum(sizes), head_size, spread, seed, dtype)
+    result = state_of(scores, values, sizes).finish()
+    for ours, expected in zip(result, softmax_of_all(scores, values), strict=True):
+        torch.testing.assert_close(ours, expected, **CLOSE)
+    assert not result[0][0].any() and result[1][0] == NO_KEY and result[2][0] == 0
+
+
+def merged(*states):
+    """A new state, from copies."""
+    result = SoftmaxState(*states[0].m.shape, head_size=states[0].acc.shape[-1], dtype=states[0].m.dtype)
+    for state in states:
+        result.merge(state)
+    return result
+
+
+@prop
+@given(st.tuples(part_sizes, part_sizes, part_sizes), st.sampled_from([0.1, 3.0, 300.0]), seeds)
+def test_merge_is_associative_commutative_and_the_softmax_of_all(sizes, spread, seed):
+    scores, values = scores_and_values(4, sum(map(sum, sizes)), 8, spread, seed)
+    counts = [sum(part) for part in sizes]
+    a, b, c = (state_of(part, value, part_sizes) for part, value, part_sizes
+               in zip(scores.split(counts, -1), values.split(counts, -2), sizes, strict=True))
+    kept = [x.clone() for state in (a, b, c) for x in (state.m, state.l, state.acc)]
+    expected = softmax_of_all(scores, values)
+    for state in (merged(a, b, c), merged(c, b, a), merged(merged(a, b), c), merged(a, merged(b, c))):
+        for ours, theirs in zip(state.finish(), expected, strict=True):
+            torch.testing.assert_close(ours, theirs, **CLOSE)
+    assert all(torch.equal(x, y) for x, y in zip(kept, [x for state in (a, b, c) for x in (state.m, state.l, state.acc)]))
+
+
+def test_the_state_goes_on_after_finish_and_after_merge():
+    scores, values = scores_and_values(3, 9, 4, 2.0, seed=8)
+    state = state_of(scores[:, :3], values[:, :3], [3])
+    first, again = state.finish(), state.finish()
+    assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
+    state.merge(state_of(scores[:, 3:5], values[:, 3:5], [1, 1]))
+    state.update(scores[:, 5:], values[:, 5:])
+    torch.testing.assert_close(state.finish(), softmax_of_all(scores, values), **CLOSE)
+
+
+# Prefill
+
+
+def prefill_inputs(lengths, block_size, num_kv_heads, ratio, head_size, seed, num_layers=1, index=0, dim=24):
+    """A layer, x with NaN behind each last token, request_num_blocks, seq_ids, and a manager with shuffled free blocks."""
+    shuffle = random.Random(seed)
+    num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 1
+    manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, max_num_seqs=len(lengths) + 2,
+                                    max_blocks_per_seq=num_blocks, num_layers=num_layers)
+    manager.kv_cache.fill_(NAN)
+    for _ in range(num_blocks):
+        manager.block_manager.allocate()
+    for block_id in shuffle.sample(range(num_blocks), num_blocks):
+        manager.block_manager.free(block_id)
+    seq_ids = shuffle.sample(range(100), len(lengths))
+    for seq_id, length in zip(seq_ids, lengths, strict=True):
+        manager.add_sequence(seq_id, length)
+    request_num_blocks = [manager.blocks_for(length) for length in lengths]
+    x = torch.randn(sum(request_num_blocks), block_size, dim, generator=torch.Generator().manual_seed(seed))
+    for rows, length in zip(x.split(request_num_blocks), lengths, strict=True):
+        rows.flatten(0, 1)[length:] = NAN
+    layer = AttentionLayer(dim, num_kv_heads * ratio, num_kv_heads, head_size, index=index, seed=seed % 1000)
+    return layer, x, request_num_blocks, seq_ids, manager
+
+
+@BACKENDS
+@prop
+@given(st.data(), block_sizes, kv_heads, head_ratios, st.sampled_from([16, 64, 128]), seeds, st.integers(0, 1))
+def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(attend, data, block_size, num_kv_heads, ratio, head_size,
+                                                                 seed, index):
+    lengths = data.draw(st.lists(st.integers(0, min(4 * block_size, 70)), min_size=1, max_size=4))
+    layer, x, request_num_blocks, seq_ids, manager = prefill_inputs(lengths, block_size, num_kv_heads, ratio, head_size,
+                                                                    seed, num_layers=2, index=index)
+    y = forward_prefill(layer, x, request_num_blocks, seq_ids, manager, attend)
+    assert y.shape == x.shape
+    pool = torch.full_like(manager.kv_cache, NAN)
+    parts = zip(seq_ids, lengths, x.split(request_num_blocks), y.split(request_num_blocks), strict=True)
+    for seq_id, length, rows, result in parts:
+        rows, result = rows.flatten(0, 1)[:length], result.flatten(0, 1)
+        q, k, v = layer.project(rows)
+        assert not result[length:].any()
+        if length:
+            expected = layer.output(by_pytorch(q, k, v).float())
+            torch.testing.assert_close(result[:length], expected, **CLOSE)
+        for token in range(length):
+            block_id, offset = manager.blocks_of(seq_id)[token // block_size], token % block_size
+            pool[index, :, block_id, offset] = torch.stack([k[token], v[token]])
+    torch.testing.assert_close(manager.kv_cache, pool, **CLOSE, equal_nan=True)
+
+
+@BACKENDS
+@prop
+@given(st.data(), block_sizes, head_ratios, seeds)
+def test_a_request_that_changes_leaves_the_others_bit_for_bit(attend, data, block_size, ratio, seed):
+    lengths = data.draw(st.lists(st.integers(1, min(3 * block_size, 50)), min_size=2, max_size=4))
+    changed = data.draw(st.integers(0, len(lengths) - 1))
+    token = data.draw(st.integers(0, lengths[changed] - 1))
+    layer, x, *arguments = prefill_inputs(lengths, block_size, 2, ratio, 16, seed)
+    before = forward_prefill(layer, x.clone(), *arguments, attend).split(arguments[0])
+    x.split(arguments[0])[changed].flatten(0, 1)[token] += 1
+    after = forward_prefill(layer, x, *arguments, attend).split(arguments[0])
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        same = lengths[number] if number != changed else token
+        assert torch.equal(new.flatten(0, 1)[:same], old.flatten(0, 1)[:same])
+    assert not torch.equal(after[changed].flatten(0, 1)[token], before[changed].flatten(0, 1)[token])
+
+
+REFUSED = {
+    "x is no tensor": (lambda a: a | {"x": [1.0]}, TypeError, ["x must be a tensor", "list"]),
+    "x without blocks": (lambda a: a | {"x": a["x"].flatten(0, 1)}, ValueError,
+                         ["x must have the shape (3, 4, dim)", "(12, 24)"]),
+    "x with a block too many": (lambda a: a | {"x": torch.zeros(4, 4, 24)}, ValueError,
+                                ["x must have the shape (3, 4, dim)", "(4, 4, 24)"]),
+    "x with blocks of another size": (lambda a: a | {"x": torch.zeros(3, 5, 24)}, ValueError,
+                                      ["x must have the shape (3, 4, dim)", "(3, 5, 24)"]),
+    "a count too few": (lambda a: a | {"request_num_blocks": [3]}, ValueError,
+                        ["request_num_blocks must have an entry for each of the 2 sequences", "1 entries"]),
+    "counts in the wrong order": (lambda a: a | {"request_num_blocks": [1, 2]}, ValueError,
+                                  ["request_num_blocks gives sequence 7 1 blocks", "5 tokens fill 2"]),
+    "an unknown sequence": (lambda a: a | {"seq_ids": [7, 8]}, UnknownSequenceError, ["no sequence 8", "[3, 7]"]),
+    "a sequence twice": (lambda a: a | {"seq_ids": [7, 7]}, ValueError, ["sequence 7", "more than once"]),
+    "no sequence": (lambda a: a | {"seq_ids": [], "request_num_blocks": [], "x": torch.zeros(0, 4, 24)}, ValueError,
+                    ["the batch is empty"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_refused_by_name_with_nothing_written(name):
+    change, kind, words = REFUSED[name]
+    manager = PagedAttentionManager(4, 4, 1, 16, 4, 4)
+    manager.kv_cache.fill_(5.0)
+    manager.add_sequence(7, 5)
+    manager.add_sequence(3, 4)
+    arguments = change({"x": torch.zeros(3, 4, 24), "request_num_blocks": [2, 1], "seq_ids": [7, 3]})
+    with pytest.raises(kind) as caught:
+        forward_prefill(AttentionLayer(24, 2, 1, 16), manager=manager, **arguments)
+    assert all(part in str(caught.value) for part in words), caught.value
+    assert (manager.kv_cache == 5.0).all()
+    assert (manager.get(7).length, manager.get(3).length) == (5, 4)
+
+
+def test_exercise_3_4_notices_all_scores_at_once():
+    """The check of the tiled way looks at the tensors on the way, since the result is the same."""
+    result = checks.run("3.4", plain_attention)
+    assert not result.passed and "every pair of tokens" in result.message
