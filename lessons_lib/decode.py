@@ -23,15 +23,15 @@ def dispatch(q: Tensor, request_num_blocks: Tensor) -> Tensor:
 
 
 def block_attention(q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention of one query over one block, for many such pairs at once.
+    """Attention of one query over one block, for many such pairs at once, or for none.
 
     q: (total_blocks, num_q_heads, head_size). k, v: (total_blocks, block_size, num_kv_heads, head_size).
     num_valid: int64 (total_blocks,), the tokens in each block; what stands behind them does not count.
     Returns (o, m, l): o (total_blocks, num_q_heads, head_size), already divided by l; m, l (total_blocks, num_q_heads).
     A block without a key to see gives o = 0, m = -inf, l = 0.
     """
-    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
     # BEGIN SOLUTION 4.2
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
     behind = torch.arange(k.shape[1], device=k.device) >= num_valid[:, None]  # (total_blocks, block_size)
     scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
     scores = scores.masked_fill(behind[:, None, :], NO_KEY)
@@ -66,7 +66,7 @@ def combine_segments(o: Tensor, m: Tensor, l: Tensor, request_num_blocks: Tensor
     """
     # BEGIN SOLUTION 4.5
     num_seqs = len(request_num_blocks)
-    request = torch.arange(num_seqs, device=m.device).repeat_interleave(request_num_blocks)  # (total_blocks,): whose block it is
+    request = torch.arange(num_seqs, device=m.device).repeat_interleave(request_num_blocks)  # (total_blocks,): whose it is
     m_all = m.new_full((num_seqs, m.shape[1]), NO_KEY)
     m_all = m_all.scatter_reduce(0, request[:, None].expand_as(m), m, "amax")
     weight = torch.exp(m - finite(m_all)[request]) * l
@@ -88,7 +88,8 @@ def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, Tensor, Tensor]:
         block_ids += manager.blocks_of(seq_id)[: len(counts)]
         num_valid += counts
         request_num_blocks.append(len(counts))
-    return tuple(torch.tensor(numbers, dtype=torch.int64) for numbers in (block_ids, num_valid, request_num_blocks))
+    return tuple(torch.tensor(numbers, dtype=torch.int64, device=manager.block_table.device)
+                 for numbers in (block_ids, num_valid, request_num_blocks))
 
 
 def own_token(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -96,7 +97,7 @@ def own_token(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     q: (num_seqs, num_q_heads, head_size). k, v: (num_seqs, num_kv_heads, head_size).
     """
-    return block_attention(q, k[:, None], v[:, None], torch.ones(len(q), dtype=torch.int64))
+    return block_attention(q, k[:, None], v[:, None], torch.ones(len(q), dtype=torch.int64, device=q.device))
 
 
 def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
@@ -106,7 +107,7 @@ def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tens
     its last, and holds the keys and values of those before it. Those of the new token are written.
     Returns (num_seqs, dim).
     """
-    check_decoding(x, seq_ids, manager)
+    check_decoding(layer, x, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]
     # BEGIN SOLUTION 4.4
     q, k, v = layer.project(x)
@@ -116,7 +117,7 @@ def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tens
     o, start = torch.zeros_like(q), 0
     for i, num_blocks in enumerate(request_num_blocks.tolist()):
         mine = slice(start, start + num_blocks)
-        o[i] = combine_result(*(torch.cat([part[mine], last[i : i + 1]]) for part, last in zip(parts, own)))[0]
+        o[i] = combine_result(*(torch.cat([part[mine], last[i : i + 1]]) for part, last in zip(parts, own, strict=True)))[0]
         start += num_blocks
     write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
     return layer.output(o)
@@ -125,19 +126,21 @@ def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tens
 
 def forward_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
     """The same as forward_decoding_loop(), without a loop over the requests."""
-    check_decoding(x, seq_ids, manager)
+    check_decoding(layer, x, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]
     q, k, v = layer.project(x)
     block_ids, num_valid, request_num_blocks = past_blocks(seq_ids, manager)
     parts = block_attention(dispatch(q, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
     past = combine_segments(*parts, request_num_blocks)
-    o, _, _ = combine_result(*(torch.stack(pair) for pair in zip(past, own_token(q, k, v))))
+    o, _, _ = combine_result(*(torch.stack(pair) for pair in zip(past, own_token(q, k, v), strict=True)))
     write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
     return layer.output(o)
 
 
 def write_new_tokens(k_cache: Tensor, v_cache: Tensor, seq_ids: list[int], manager, k: Tensor, v: Tensor) -> None:
     """Writes the key and value of each sequence's last token. k, v: (num_seqs, num_kv_heads, head_size)."""
-    slots = [slot_mapping(manager.get_block_table_for_seq(seq_id), torch.tensor([manager.get(seq_id).length - 1]),
-                          manager.block_size) for seq_id in seq_ids]
+    slots = []
+    for seq_id in seq_ids:
+        position = torch.tensor([manager.get(seq_id).length - 1], device=k.device)
+        slots.append(slot_mapping(manager.get_block_table_for_seq(seq_id), position, manager.block_size))
     write_kv(k_cache, v_cache, torch.cat(slots), k, v)

@@ -6,7 +6,7 @@ import functools
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
-from solutions.source import read_lesson
+from solutions.source import Cell, read_lesson
 
 
 def every_exercise() -> list[Exercise]:
@@ -15,11 +15,21 @@ def every_exercise() -> list[Exercise]:
 
 
 def our_answer(exercise: Exercise):
-    """What the solution notebook hands to `check`: the exercise's cell, run after what the lesson defines before it."""
+    """What the solution notebook hands to `check`."""
+    return _handed_in(exercise, Cell.solution)
+
+
+def stub(exercise: Exercise):
+    """What the student notebook hands to `check` as long as nothing is written."""
+    return _handed_in(exercise, Cell.student)
+
+
+def _handed_in(exercise: Exercise, text):
+    """The exercise's cell, run after what the lesson defines before it."""
     namespace = {"__name__": "__main__"}
     for cell in _lesson(exercise).cells:
         if cell.kind == "exercise" and cell.exercise == exercise.id:
-            exec(cell.solution(), namespace)  # our own source
+            exec(text(cell), namespace)  # our own source
             return namespace[exercise.answer_name]
         if cell.kind in ("code", "exercise"):
             exec(_definitions(cell.solution()), namespace)

@@ -1,0 +1,636 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 04 · Decode: one query, many blocks
+#
+# **You build** what runs for every token that a model writes: a decode step. Each sequence brings one query. Its keys and
+# values lie in blocks anywhere in the pool, and none of them is moved together. Each block gives a part of the answer, and
+# the parts are put together at the end.
+#
+# **You need** lessons 02 (block tables, slots) and 03 (the online softmax). **It takes** 60 to 90 minutes.
+
+# %%
+try:
+    import torch
+    import torch.nn.functional as F
+
+    from lessons_lib import check, draw, draw_decode, hint, progress_bar, solution
+    from lessons_lib.attention import forward_prefill, share_heads
+    from lessons_lib.kv_cache import PagedAttentionManager
+    from lessons_lib.layer import AttentionLayer
+    from lessons_lib.slots import slot_mapping, write_kv
+    from lessons_lib.softmax_state import NO_KEY, SoftmaxState, finite
+    from lessons_lib.validate import check_decoding
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+
+import math
+import timeit
+
+from torch import Tensor
+
+progress_bar("04")
+
+# %% [markdown]
+# ## One token at a time
+#
+# After the prompt, a sequence grows by one token at a time. In prefill there were as many queries as keys. Now there is one
+# query for each sequence, and it looks at everything that the sequence has written so far.
+#
+# This is the whole step. From top to bottom, it is also the order of this lesson:
+
+# %%
+draw.show(draw_decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
+          alt="A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2, the third 6 and 1. "
+              "Below each block stands its request's query. Each pair gives a part o, m, l. The parts of a request lead to "
+              "one answer.")
+
+# %% [markdown]
+# Three requests, then, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands out its blocks in disorder, as it
+# would after hours of work. And each slot that holds no token holds NaN: whoever reads it will see it.
+
+# %%
+dim, block_size = 24, 4
+layer = AttentionLayer(dim, num_q_heads=6, num_kv_heads=2, head_size=16)
+
+
+def manager_in_disorder(order):
+    """A manager that hands out its blocks in this order. Its empty slots hold NaN."""
+    manager = PagedAttentionManager(len(order), block_size, layer.num_kv_heads, layer.head_size, max_num_seqs=4,
+                                    max_blocks_per_seq=6)
+    manager.kv_cache.fill_(float("nan"))
+    for _ in order:
+        manager.block_manager.allocate()
+    for block_id in reversed(order):
+        manager.block_manager.free(block_id)
+    return manager
+
+
+def prefill(manager, texts):
+    """Starts a sequence for each text, {seq_id: (num_tokens, dim)}, as in lesson 03."""
+    for seq_id, tokens in texts.items():
+        manager.add_sequence(seq_id, len(tokens))
+        blocks = F.pad(tokens, (0, 0, 0, -len(tokens) % block_size)).view(-1, block_size, dim)
+        forward_prefill(layer, blocks, [len(blocks)], [seq_id], manager)
+
+
+# %%
+def three_requests(order):
+    """The texts of three requests, and a manager that holds their keys and values."""
+    torch.manual_seed(4)
+    texts = {1: torch.randn(10, dim), 2: torch.randn(3, dim), 3: torch.randn(7, dim)}
+    manager = manager_in_disorder(order)
+    prefill(manager, texts)
+    return texts, manager
+
+
+texts, manager = three_requests([5, 0, 7, 2, 6, 1, 4, 3])
+for seq_id in texts:
+    print(f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens in blocks {manager.blocks_of(seq_id)}")
+
+# %% [markdown]
+# ### Room for the new token
+#
+# Each sequence now has a new token. Where will its key and value go? That is settled before the step begins: somebody, in a
+# real server the **scheduler**, has called `append_token` for each sequence. If there is no block left, it is the scheduler
+# who finds out, and who lets a sequence wait.
+#
+# So in a decode step the last token of each sequence is the new one. It has a slot already, and nothing stands there yet.
+
+# %%
+texts, manager = three_requests([5, 0, 7, 2, 6, 1, 4, 3])
+new_tokens = torch.randn(3, dim)
+k_cache, v_cache = manager.kv_cache[0]
+for seq_id in texts:
+    slot = manager.append_token(seq_id)
+    written = not k_cache.flatten(0, 1)[slot].isnan().any()
+    print(f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens, the last one in slot {slot:2}, written: {written}")
+    assert not written
+
+# %% [markdown]
+# The **past** of a sequence is everything before its last token. This function says in which blocks the past lies, how many
+# tokens stand in each of them, and how many blocks each request has. The block table is read here, and after this nobody
+# needs it any more:
+
+# %%
+# INCLUDE lessons_lib/decode.py past_blocks
+
+# %%
+where, filled, counts = past_blocks([1, 2, 3], manager)
+print("block ids:          ", where.tolist())
+print("tokens in the block:", filled.tolist())
+print("blocks per request: ", counts.tolist())
+
+# %% [markdown]
+# ## A query for each block
+#
+# There are three queries and six blocks. To work on all blocks at once, each block needs its request's query beside it. So
+# each query is copied: as many times as its request has blocks, and in the order of the blocks. This is the **dispatch**.
+# A request may have no blocks at all: with one token, there is no past.
+#
+# ### Exercise 4.1: each query once for each of its blocks
+
+# %% exercise="4.1"
+# INCLUDE lessons_lib/decode.py dispatch
+
+# %% check="4.1"
+check("4.1", dispatch)
+
+# %% [markdown]
+# Compare it with the function that is most often taken by mistake. The number of rows is the same:
+
+# %%
+numbers = torch.tensor([0, 1, 2]).view(3, 1, 1)
+rows = {"your dispatch": dispatch(numbers, counts), "q.repeat(2, 1, 1)": numbers.repeat(2, 1, 1)}
+rows = {title: copies.flatten().tolist() for title, copies in rows.items()}
+for title, row in rows.items():
+    print(f"{title:18}", " ".join(f"q{number + 1}" for number in row))
+draw.show(draw_decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
+          alt="Two rows of queries above the blocks 5, 0, 7, 2, 6, 1. The dispatch gives q1, q1, q1, q2, q3, q3, and each "
+              "fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four of them stand above another request's block.")
+
+# %% [markdown]
+# With `repeat`, a query would read another user's text. Nothing would raise an error: the shapes are right.
+#
+# ## Attention over one block
+#
+# Here is what one query sees in its three blocks: the scores of the first request, for its first head. The last block is
+# partly filled. What stands in its other slots is no token of this sequence:
+
+# %%
+queries, keys, values = layer.project(new_tokens)  # (3, 6, 16), (3, 2, 16), (3, 2, 16)
+scores = k_cache[where[:3], :, 0] @ queries[0, 0] / math.sqrt(16)  # (3 blocks, 4 slots)
+draw.show(draw_decode.block_scores(scores, where[:3].tolist(), filled[:3].tolist(), "First request, query head 0"),
+          alt="A table of scores with a row for each of the blocks 5, 0 and 7, and a column for each of four slots. "
+              "Ten slots hold a score. The last two slots of block 7 are hatched: they hold no token.")
+
+# %% [markdown]
+# Each row of this picture becomes a part of the answer, by itself. A part consists of three things, the same three that
+# `finish()` gave in lesson 03. For the scores $s_t$ and the values $v_t$ of a block:
+#
+# $$m = \max_t s_t \qquad l = \sum_t e^{s_t - m} \qquad o = \frac{1}{l} \sum_t e^{s_t - m}\, v_t$$
+#
+# The same in code, for the first row:
+
+# %%
+row = scores[0]
+biggest = row.max()
+powers = torch.exp(row - biggest)
+mean_value = powers @ v_cache[where[0], :, 0] / powers.sum()
+print(f"m = {biggest:.2f}, l = {powers.sum():.2f}, o = ({mean_value[0]:.2f}, {mean_value[1]:.2f}, …)")
+
+# %% [markdown]
+# $o$ is the answer that the query would get if this block were all there is. $m$ and $l$ say how much that answer counts
+# beside others. We will need them soon.
+#
+# ### Exercise 4.2: attention over one block, as (o, m, l)
+#
+# Do it for all pairs of query and block at once. Three things need care:
+#
+# - **Heads.** There are more query heads than KV heads. `share_heads(k, num_q_heads)`, from lesson 03, gives each query head
+#   the keys that it reads.
+# - **The tail.** Only the first `num_valid` slots of a block count. What stands behind them must not matter, be it NaN.
+# - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY` is -inf, and `finite(m)` is
+#   `m` with 0 in place of -inf.
+
+# %% exercise="4.2"
+# INCLUDE lessons_lib/decode.py block_attention
+
+# %% check="4.2"
+check("4.2", block_attention)
+
+# %% [markdown]
+# Six pairs, six query heads, 16 numbers for each. Here are the parts of the first request's head 0:
+
+# %%
+all_o, all_m, all_l = block_attention(dispatch(queries, counts), k_cache[where], v_cache[where], filled)
+print(f"o {tuple(all_o.shape)}, m {tuple(all_m.shape)}, l {tuple(all_l.shape)}\n")
+for pair in range(3):
+    print(f"block {where[pair]}: m = {all_m[pair, 0]:5.2f}, l = {all_l[pair, 0]:.2f}, o = ({all_o[pair, 0, 0]:5.2f}, …)")
+assert not all_o.isnan().any()
+
+# %% [markdown]
+# ## Putting the parts together
+#
+# Three blocks, three answers. The right answer is a mean of them, but not the plain one: a block with high scores counts
+# for more. How much more?
+#
+# A softmax weighs each key by $e^{s}$. A block weighs as much as its keys do together: the sum of their $e^{s}$. We have
+# that sum, counted from the block's own maximum: it is $l$. To compare two blocks, both must be counted from the same
+# maximum. So take the largest of all, $m_{all}$, and the part of each block weighs
+#
+# $$w = e^{m - m_{all}} \cdot l$$
+#
+# Below, left: the shares that this gives. Right: one of the 16 numbers of the answer, as it adds up. Each block contributes
+# its share times its own answer. The dashed line is attention over all ten keys at once, computed by PyTorch.
+
+# %%
+first_o, first_m, first_l = all_o[:3, 0], all_m[:3, 0], all_l[:3, 0]
+weights = torch.exp(first_m - first_m.max()) * first_l
+shares = weights / weights.sum()
+past_k, past_v = (cache[where[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache))  # (10, 16)
+at_once = F.scaled_dot_product_attention(queries[0, :1], past_k, past_v)[0]
+assert torch.allclose(shares @ first_o, at_once, atol=1e-5)
+draw.show(draw_decode.adding_up([f"block {block_id}" for block_id in where[:3].tolist()], shares.tolist(),
+                                first_o[:, 0].tolist(), float(at_once[0])),
+          alt="Left, three bars: the share of the answer that blocks 5, 0 and 7 have. Right, three steps from 0, one for "
+              "each block, as large as its share times its own answer. They end on the dashed line of attention over all "
+              "keys.")
+
+# %% [markdown]
+# Two wrong forms of this are often seen. Weighing by $m - m_{all}$ without the exponential gives the most important block
+# no weight at all. Weighing by $e^{m - m_{all}}$ without $l$ forgets how many keys a block has.
+#
+# ### Exercise 4.3: the parts put together
+#
+# The result is again a triple (o, m, l), as if all keys had been in one block. So results can be combined further. A part
+# that saw no key has m = -inf and l = 0; it must not disturb the others. If no part saw a key, the result is 0, -inf, 0.
+
+# %% exercise="4.3"
+# INCLUDE lessons_lib/decode.py combine_result
+
+# %% check="4.3"
+check("4.3", combine_result)
+
+# %% [markdown]
+# Now all six heads of the first request, against PyTorch's attention over its ten keys at once:
+
+# %%
+past_k, past_v = (share_heads(cache[where[:3]].flatten(0, 1)[:10], 6).transpose(0, 1) for cache in (k_cache, v_cache))
+at_once = F.scaled_dot_product_attention(queries[0][:, None], past_k, past_v)[:, 0]
+in_parts, _, _ = combine_result(all_o[:3], all_m[:3], all_l[:3])
+assert torch.allclose(in_parts, at_once, atol=1e-5)
+print("by blocks:   ", [f"{number:.3f}" for number in in_parts[:, 0].tolist()])
+print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
+
+# %% [markdown]
+# The order of the parts does not matter, and neither does how the keys were divided. That is why blocks may lie anywhere,
+# and why lesson 07 can give the blocks of one long sequence to many workers at once.
+#
+# ## One step of decoding
+#
+# Two pieces are missing. The new token also looks at itself, and its key and value are not in the pool yet. It needs no
+# block for that: it is a block of one slot.
+
+# %%
+# INCLUDE lessons_lib/decode.py own_token
+
+# %% [markdown]
+# And at the end its key and value go into the slot that was made ready for them, so that the next step finds them:
+
+# %%
+# INCLUDE lessons_lib/decode.py write_new_tokens
+
+# %% [markdown]
+# ### Exercise 4.4: decode one token of each sequence
+#
+# Put the step together, in the order of the first picture: project, find the past blocks, dispatch, attend block by block,
+# combine for each request its own parts with the new token's, write, project back. A loop over the requests is fine.
+#
+# The functions you need are `past_blocks`, `dispatch`, `block_attention`, `own_token`, `combine_result` and
+# `write_new_tokens`, and of the layer `layer.project(x)` and `layer.output(o)`. `k_cache[block_ids]` takes several blocks
+# out of the pool, in the order in which you name them.
+
+# %% exercise="4.4"
+# INCLUDE lessons_lib/decode.py forward_decoding_loop
+
+# %% check="4.4"
+check("4.4", forward_decoding_loop)
+
+# %% [markdown]
+# Is it right from end to end? A prompt, then six steps. In each, the result must be what PyTorch's attention gives over the
+# whole text so far, without pool or blocks. On the way each sequence fills a block and begins another.
+
+# %%
+def attend_last(tokens):
+    """The layer's result for the last of these tokens, by PyTorch's attention over all of them."""
+    q_rows, k_rows, v_rows = (rows.transpose(0, 1)[None] for rows in layer.project(tokens))  # (1, heads, tokens, 16)
+    return layer.output(F.scaled_dot_product_attention(q_rows[:, :, -1:], k_rows, v_rows, enable_gqa=True)[0, :, 0])
+
+
+texts, server = three_requests([3, 0, 5, 8, 10, 9, 4, 11, 7, 6, 2, 1])
+for step in range(1, 7):
+    arrivals = torch.randn(3, dim)
+    for seq_id, token in zip(texts, arrivals, strict=True):
+        server.append_token(seq_id)
+        texts[seq_id] = torch.cat([texts[seq_id], token[None]])
+    decoded = forward_decoding_loop(layer, arrivals, [1, 2, 3], server)
+    expected = torch.stack([attend_last(tokens) for tokens in texts.values()])
+    torch.testing.assert_close(decoded, expected, atol=1e-5, rtol=1e-5)
+    print(f"step {step}: blocks {[server.blocks_of(seq_id) for seq_id in texts]}, equal to 1e-5")
+
+# %% [markdown]
+# ## Without a loop
+#
+# The blocks of all requests are attended at once, and then Python goes through the requests one by one, with a dozen small
+# calls for each. This loop can go. What it does is a maximum and two sums, each over the rows of one request. Such a run of
+# rows is called a **segment**, and PyTorch reduces all segments in one call:
+
+# %%
+owner = torch.tensor([0, 0, 0, 1, 2, 2])
+amounts = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+print("sums:   ", torch.zeros(3).index_add(0, owner, amounts).tolist())
+print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax").tolist())
+
+# %% [markdown]
+# `owner` says to which of three requests each row belongs. Look at the maxima: both functions begin with what stands in the
+# tensor that they are called on, here 10. Choose it well.
+#
+# `index_add` takes one index for each row. `scatter_reduce` wants an index for each number, so `owner` has to be expanded to
+# the shape of the tensor that is reduced.
+#
+# ### Exercise 4.5: the parts of all requests put together at once
+
+# %% exercise="4.5"
+# INCLUDE lessons_lib/decode.py combine_segments
+
+# %% check="4.5"
+check("4.5", combine_segments)
+
+# %% [markdown]
+# The same result as the loop, and how long both take, for 256 requests with 1 to 40 blocks each:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+source = torch.Generator().manual_seed(6)
+sizes = torch.randint(1, 41, (256,), generator=source)
+total = int(sizes.sum())
+many = (torch.randn(total, 8, 64, generator=source), torch.randn(total, 8, generator=source),
+        torch.rand(total, 8, generator=source) + 1)
+
+
+def one_by_one():
+    pieces = zip(*(part.split(sizes.tolist()) for part in many), strict=True)
+    return [torch.stack(results) for results in zip(*(combine_result(*piece) for piece in pieces), strict=True)]
+
+
+for looped, segmented in zip(one_by_one(), combine_segments(*many, sizes), strict=True):
+    torch.testing.assert_close(looped, segmented, atol=1e-5, rtol=1e-5)
+for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments(*many, sizes)}.items():
+    print(f"{name:9} {min(timeit.repeat(combine, number=2, repeat=3)) / 2 * 1e3:6.1f} ms")
+
+# %% [markdown]
+# How much is gained depends on the machine and on the sizes. The loop pays for its calls once per request, however short the
+# request is.
+#
+# In `forward_decoding_loop`, two lines now stand in place of the loop. The past of every request is combined, and then past
+# and new token, two parts, for all requests together:
+#
+# ```python
+# past = combine_segments(*parts, request_num_blocks)
+# o, _, _ = combine_result(*(torch.stack(pair) for pair in zip(past, own_token(q, k, v))))
+# ```
+#
+# The course's own `forward_decoding` has this form. On the last step from above it agrees with yours:
+
+# %%
+from lessons_lib.decode import forward_decoding
+
+without_loop = forward_decoding(layer, arrivals, [1, 2, 3], server)
+torch.testing.assert_close(without_loop, decoded, atol=1e-5, rtol=1e-5)
+print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:", f"{decoded.abs().max():.4f}")
+
+# %% [markdown]
+# ## Where the bytes go
+#
+# Why not gather a request's blocks into one tensor first, and then call any attention? Many programs do that. It is right,
+# and it is called **gather-then-attend**. The question is what it costs.
+#
+# A decode step does little arithmetic: each key is multiplied with one query, in the few heads that share it. On a GPU
+# nearly all of the time goes into fetching keys and values from memory. So count bytes. Gather-then-attend moves them
+# three times: it reads the blocks, it writes the copy, and attention reads the copy. Attention on the blocks themselves
+# reads them once.
+#
+# ### Exercise 4.6: count the bytes
+
+# %% exercise="4.6"
+# INCLUDE solutions/checks/lesson_04/bytes_moved.py bytes_moved
+
+# %% check="4.6"
+check("4.6", bytes_moved)
+
+# %% [markdown]
+# For a model of 8 billion parameters, with 36 layers, 8 KV heads of size 128 and two bytes a number, and 1,024 tokens of
+# context:
+
+# %%
+MIB = 2**20
+gather, paged = (36 * number / MIB for number in bytes_moved([1024], 16, 8, 128, 2))
+print(f"gather-then-attend: {gather:.0f} MiB for each new token, paged: {paged:.0f} MiB")
+copied = (gather - paged) / 2
+draw.show(draw_decode.bytes_per_step({
+    "gather-then-attend": {"read the blocks": copied, "write a copy": copied, "read the copy": paged},
+    "paged": {"read the blocks": paged},
+}, "One new token, 36 layers, 1,024 tokens of context"),
+    alt="Two bars of bytes for each new token. Gather-then-attend: 144 MiB read from the blocks, 144 written to a copy, 144 "
+        "read from the copy. Paged: 144 MiB read from the blocks.")
+
+# %% [markdown]
+# ### What PyTorch can and cannot save
+#
+# Does your function have the short bar? Not yet. Look at what indexing does:
+
+# %%
+def in_the_pool(tensor):
+    return tensor.untyped_storage().data_ptr() == k_cache.untyped_storage().data_ptr()
+
+
+print("k_cache[5]                   ", "a view" if in_the_pool(k_cache[5]) else "a copy")
+print("k_cache[5:7]                 ", "a view" if in_the_pool(k_cache[5:7]) else "a copy")
+print("k_cache[[5]]                 ", "a view" if in_the_pool(k_cache[[5]]) else "a copy")
+print("k_cache[torch.tensor([5, 0])]", "a view" if in_the_pool(k_cache[torch.tensor([5, 0])]) else "a copy")
+assert in_the_pool(k_cache[5]) and not in_the_pool(k_cache[torch.tensor([5, 0])])
+
+# %% [markdown]
+# A single number or a range gives a view into the pool. A list or a tensor of block ids gives a **copy**:
+# `k_cache[block_ids]` is itself a gather. Only a loop over the blocks, one integer at a time, reads them in place. Here
+# are all three, for one request of 2,048 tokens:
+
+# %%
+source = torch.Generator().manual_seed(7)
+pool_k, pool_v = torch.randn(2, 128, 16, 8, 128, generator=source)  # 8 MiB each
+ids = torch.randperm(128, generator=source)
+query = torch.randn(1, 8, 128, generator=source)
+
+
+def gathered():
+    k_rows, v_rows = (pool[ids].flatten(0, 1).transpose(0, 1)[None] for pool in (pool_k, pool_v))  # (1, 8, 2048, 128)
+    return F.scaled_dot_product_attention(query[:, :, None], k_rows, v_rows)[:, :, 0]
+
+
+def by_blocks():
+    number = torch.tensor([128])
+    pieces = block_attention(dispatch(query, number), pool_k[ids], pool_v[ids], torch.full((128,), 16))
+    return combine_segments(*pieces, number)[0]
+
+
+def in_place():
+    state = SoftmaxState(8, head_size=128)
+    for block_id in ids.tolist():
+        block_scores = torch.einsum("hd,thd->ht", query[0], pool_k[block_id]) / math.sqrt(128)
+        state.update(block_scores, pool_v[block_id].transpose(0, 1))
+    return state.finish()[0][None]
+
+
+# %% [markdown]
+# `new_bytes` adds up the size of every new tensor that PyTorch makes while the function runs:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+from lessons_lib.meter import new_bytes
+
+made = {}
+for name, attend in {"gather, then attend": gathered, "your blocks": by_blocks, "a loop over views": in_place}.items():
+    torch.testing.assert_close(attend(), gathered(), atol=1e-5, rtol=1e-5)
+    made[name] = new_bytes(attend) / MIB
+    print(f"{name:20} {made[name]:5.1f} MiB of new tensors, {min(timeit.repeat(attend, number=1, repeat=3)) * 1e3:6.1f} ms")
+assert made["a loop over views"] < made["gather, then attend"]
+
+# %% [markdown]
+# All three give the same result. What is to be seen:
+#
+# - **Gather, then attend** copies the keys and the values, 8 MiB each, as counted.
+# - **Your blocks** are gathered too, and `share_heads`, the mask and the multiplications make further tensors. In PyTorch
+#   the block form saves nothing. It costs more, in bytes and in time.
+# - **The loop over views** makes hardly any tensors. On our machine it took several times as long as the gather all the
+#   same: Python calls a dozen functions for each block, and the calls cost more than the copies.
+#
+# So what have you gained? The form of the computation. Each part needs one query and one block, in any order, and leaves
+# three small things behind. A kernel written in this form reads each block where it lies, keeps m, l and the sum in
+# registers, and copies nothing. You will write it in lesson 06, and then the short bar of the picture comes true.
+#
+# ## Hostile numbers
+#
+# Attention code that works on random numbers may still fail on a real model. Four cases, each with what a careless form
+# makes of it.
+#
+# **Scores far from zero.** A softmax does not change when the same number is added to all scores. But $e^{10000}$ is too
+# large for a float, and $e^{-10000}$ is 0:
+
+# %%
+def careless(scores, values):
+    exponentials = torch.exp(scores)
+    return exponentials @ values / exponentials.sum()
+
+
+values_4 = torch.arange(4.0)[:, None].expand(4, 16)
+for level in (0.0, 1e4, -1e4):
+    k_level = torch.zeros(1, 4, 1, 16)
+    k_level[0, :, 0, 0] = level + torch.arange(4.0)
+    mine, _, _ = block_attention(torch.eye(1, 16)[None] * 4, k_level, values_4[None, :, None], torch.tensor([4]))
+    print(f"scores near {level:6.0f}: careless {careless(k_level[0, :, 0, 0], values_4)[0]:.4f}, yours {mine[0, 0, 0]:.4f}")
+    assert abs(mine[0, 0, 0] - 2.4927) < 1e-3
+
+# %% [markdown]
+# A maximum that starts at 0 fails the third case alone: every score lies below it, and all weights are 0 again.
+#
+# **A request of one token.** It has no past and no block. Its past has m = -inf and l = 0, and must vanish beside the new
+# token's own part. Divided by its l, it becomes 0 / 0:
+
+# %%
+nobody = torch.tensor([0])
+past_o, past_m, past_l = combine_segments(all_o[:0], all_m[:0], all_l[:0], nobody)
+print(f"the past: m = {past_m[0, 0]}, l = {past_l[0, 0]}, o = {past_o[0, 0, 0]}")
+print(f"careless, divided by l: o = {(past_o / past_l[..., None])[0, 0, 0]}")
+
+small = manager_in_disorder([1, 0])
+small.add_sequence(9, 0)
+small.append_token(9)
+alone = forward_decoding_loop(layer, new_tokens[:1], [9], small)
+torch.testing.assert_close(alone[0], attend_last(new_tokens[:1]), atol=1e-5, rtol=1e-5)
+print("decoded without a past: equal to 1e-5")
+
+# %% [markdown]
+# **A block in which every score is -inf.** Then the maximum is -inf as well, and -inf - (-inf) is NaN. PyTorch's own softmax
+# does the same. And one NaN part is enough to make the whole answer NaN:
+
+# %%
+print("softmax of two masked scores:", torch.softmax(torch.tensor([NO_KEY, NO_KEY]), dim=0).tolist())
+two_blocks = (queries[:1].expand(2, -1, -1), k_cache[[5, 5]], v_cache[[5, 5]])
+block_o, block_m, block_l = block_attention(*two_blocks, torch.tensor([4, 0]))
+print(f"the empty block: m = {block_m[1, 0]}, l = {block_l[1, 0]}, o = {block_o[1, 0, 0]}")
+both, _, _ = combine_result(block_o, block_m, block_l)
+assert torch.allclose(both, block_o[0], atol=1e-5)
+print("a full and an empty block together: the full one alone")
+
+# %% [markdown]
+# **NaN in a slot that is not used.** Memory that was allocated and not written may hold anything. A masked score gives the
+# weight 0, and that is not enough for the values:
+
+# %%
+print("weight 0 times value NaN:", (torch.tensor([1.0, 0.0]) @ torch.tensor([2.0, float("nan")])).item())
+assert k_cache[7, 2:].isnan().all() and not all_o.isnan().any()
+print("block 7 holds NaN behind its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}")
+
+# %% [markdown]
+# So a mask needs two halves: -inf for the scores, 0 for the values.
+#
+# ## What you built
+#
+# A decode step over blocks in any order: a query for each block, a part from each, and an exact sum. It holds for any
+# number of requests, heads that share keys, partly filled blocks, and numbers that want to break it.
+#
+# ## Ask yourself
+#
+# <details><summary>What does <code>repeat_interleave</code> do in a decode step, and what would <code>repeat</code> do
+# there?</summary>
+#
+# A request has one query and several blocks. `repeat_interleave` copies each query as often as its request has blocks, with
+# the copies side by side. So row i of the queries belongs to row i of the blocks, and one batched multiplication serves all
+# requests. `repeat` lays the whole batch down again and again: the shapes can fit, and queries meet other requests' blocks.
+# </details>
+#
+# <details><summary>Each block took a softmax with its own maximum. Why is the combined result exact, and not an
+# approximation?</summary>
+#
+# $l$ is the sum of $e^{s - m}$ over the block's keys. Multiplied by $e^{m - m_{all}}$, it becomes the sum of
+# $e^{s - m_{all}}$: the block's part of the sum that one softmax over all keys has. In the same way $l \cdot o$ becomes the
+# block's part of the weighted values. Both sums are complete, and which maximum is subtracted cancels. Only rounding
+# differs.
+# </details>
+#
+# <details><summary>Why is the new token's own attention a part by itself?</summary>
+#
+# A token also attends to itself, and in our step its key and value are not in the pool when the blocks are read. It is a
+# block of one slot. One can as well write first and count the new token's slot with the past: then it must not be a part of
+# its own, or it counts twice. Kernels do that, and lesson 05 will.
+# </details>
+#
+# <details><summary>What have FlashAttention and PagedAttention to do with each other?</summary>
+#
+# They answer different questions, and go together. FlashAttention is about the order of the arithmetic: tile by tile, with
+# an online softmax, so that the scores never go to memory. PagedAttention is about where keys and values lie: in blocks that
+# a table names. Your decode step uses both: tiles that happen to be blocks.
+# </details>
+#
+# <details><summary>A colleague replaces gather-then-attend by your PyTorch code, “because it reads the blocks directly”.
+# What do you answer?</summary>
+#
+# `k_cache[block_ids]` is a gather. The bytes are moved as before, and a few more. It takes a kernel that follows the block
+# table itself to save them.
+# </details>
+#
+# <details><summary>One sequence has 100,000 tokens, and the GPU has 132 processors. How does <code>combine_result</code>
+# help?</summary>
+#
+# Each processor takes some of the blocks and makes a part of them. `combine_result` joins the parts exactly. Without it, one
+# processor would walk through the whole sequence while the others wait. This is called split KV, or Flash-Decoding, and
+# lesson 07 builds it.
+# </details>
+#
+# ## Sources
+#
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+#   section 4.1, attention block by block; section 5.1, the kernel.
+# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, arXiv:1805.02867, section 3.1: why
+#   parts can be combined in any order.
+# - Tri Dao et al., *Flash-Decoding for long-context inference*, PyTorch blog, 2023: the same combination, over splits.
+# - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`, `Tensor.scatter_reduce_`, and “Tensor Views”.
+#
+# **Next:** one description for any mix of prompts and decodes: batched metadata.

@@ -1,0 +1,245 @@
+"""Exercise 4.2: attention of one query over one block, as (o, m, l)."""
+
+import math
+
+import torch
+
+from lessons_lib import decode
+from lessons_lib.attention import share_heads
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.softmax_state import NO_KEY, finite
+from solutions.checks import tensors
+from solutions.checks.lesson_04.inputs import POISON, call, generator, in_double
+
+
+def _attend(q, k, v, num_valid, *, share=share_heads, scale=None, hide=None, maximum=None, masked=NO_KEY):
+    """block_attention() with one part replaced."""
+    k, v = share(k, q.shape[1]), share(v, q.shape[1])
+    behind = (hide or _behind)(k, num_valid)
+    scores = torch.einsum("nhd,nthd->nht", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = scores.masked_fill(behind[:, None, :], masked)
+    m = scores.amax(-1)
+    p = torch.exp(scores - (finite(m) if maximum is None else maximum(m))[..., None])
+    l = p.sum(-1)
+    o = torch.einsum("nht,nthd->nhd", p, v.masked_fill(behind[:, :, None, None], 0.0))
+    return o / l.masked_fill(l == 0, 1.0)[..., None], m, l
+
+
+def _behind(k, num_valid):
+    return torch.arange(k.shape[1]) >= num_valid[:, None]
+
+
+def tail_attended(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, hide=lambda k, num_valid: torch.zeros(k.shape[:2], dtype=torch.bool))
+
+
+def one_slot_too_many(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, hide=lambda k, num_valid: torch.arange(k.shape[1]) > num_valid[:, None])
+
+
+def last_token_hidden(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, hide=lambda k, num_valid: torch.arange(k.shape[1]) >= num_valid[:, None] - 1)
+
+
+def not_scaled(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, scale=1.0)
+
+
+def divided_by_head_size(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, scale=1 / q.shape[-1])
+
+
+def heads_in_turn(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, share=lambda k, num_q_heads: k.repeat(1, 1, num_q_heads // k.shape[2], 1))
+
+
+def first_head_for_all(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, share=lambda k, num_q_heads: k[:, :, :1].expand(-1, -1, num_q_heads, -1))
+
+
+def zero_for_minus_infinity(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, masked=0.0)
+
+
+def nan_without_a_key(q, k, v, num_valid):
+    _, m, l = _attend(q, k, v, num_valid)
+    o, _, l = _attend(q, k, v, num_valid, maximum=lambda m: m)
+    return o, m, l
+
+
+def zero_divided_by_zero(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o * l[..., None] / l[..., None], m, l
+
+
+def without_the_maximum(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, maximum=torch.zeros_like)
+
+
+def not_divided(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o * l[..., None], m, l
+
+
+def sum_of_the_softmax(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, m, (l > 0).to(l.dtype)
+
+
+def tail_in_the_sum(q, k, v, num_valid):
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
+    m = scores.amax(-1)
+    p = torch.exp(scores - m[..., None])
+    l = p.sum(-1)
+    o = torch.einsum("nht,nthd->nhd", p.masked_fill(_behind(k, num_valid)[:, None, :], 0.0), v)
+    return o / l[..., None], m, l
+
+
+def maximum_before_the_mask(q, k, v, num_valid):
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
+    m = scores.amax(-1)
+    p = torch.exp(scores.masked_fill(_behind(k, num_valid)[:, None, :], NO_KEY) - m[..., None])
+    l = p.sum(-1)
+    return torch.einsum("nht,nthd->nhd", p, v) / l.masked_fill(l == 0, 1.0)[..., None], m, l
+
+
+def keys_as_values(q, k, v, num_valid):
+    return _attend(q, v, k, num_valid)
+
+
+def sum_before_maximum(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, l, m
+
+
+def cleans_the_tail_in_place(q, k, v, num_valid):
+    behind = _behind(k, num_valid)[:, :, None, None]
+    v.masked_fill_(behind, 0.0)
+    k.masked_fill_(behind, 0.0)
+    return _attend(q, k, v, num_valid)
+
+
+# (tokens in each block, block size, query heads, KV heads, head size, scores, seed)
+CASES = [
+    ((1,), 1, 1, 1, 4, "usual", 0), ((2,), 2, 1, 1, 4, "usual", 1), ((4,), 4, 2, 2, 16, "usual", 2),
+    ((1,), 2, 2, 2, 4, "usual", 3), ((3,), 4, 2, 2, 4, "usual", 4), ((4, 1), 4, 1, 1, 4, "usual", 5),
+    ((2,), 2, 6, 2, 4, "usual", 6), ((0,), 2, 1, 1, 4, "usual", 7), ((3, 0, 1), 3, 2, 1, 4, "usual", 8),
+    ((2,), 2, 1, 1, 4, "near +10,000", 9), ((2,), 2, 1, 1, 4, "near -10,000", 10),
+    ((16, 5), 16, 14, 2, 16, "usual", 11), ((7, 0, 3), 8, 9, 3, 16, "near -10,000", 12),
+    ((16, 15, 1), 16, 6, 2, 64, "near +10,000", 13), ((), 4, 3, 1, 8, "usual", 14), ((16,) * 5, 16, 8, 2, 128, "usual", 15),
+]
+LEVELS = {"near +10,000": 1e4, "near -10,000": -1e4}
+
+
+def observe(answer, case):
+    counts, block_size, num_q_heads, num_kv_heads, head_size, scores, seed = case
+    source, num_valid = generator(seed), torch.tensor(counts, dtype=torch.int64)
+    q = torch.randn(len(counts), num_q_heads, head_size, generator=source)
+    k, v = torch.randn(2, len(counts), block_size, num_kv_heads, head_size, generator=source)
+    if level := LEVELS.get(scores):
+        # Whole numbers, so that float32 gives the scores without an error: level + 0, 1, 2 or 3.
+        q.zero_()[..., 0] = math.sqrt(head_size)
+        k[..., 0] = level + torch.randint(4, k.shape[:-1], generator=source)
+    behind = torch.arange(block_size) >= num_valid[:, None]
+    k[behind], v[behind] = POISON, POISON
+    return call(answer, ("o", "m", "l"), q=q, k=k, v=v, num_valid=num_valid)
+
+
+def describe(case):
+    counts, block_size, num_q_heads, num_kv_heads, head_size, scores, _ = case
+    return f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape ({len(counts)}, {block_size}, " \
+           f"{num_kv_heads}, {head_size}), num_valid = {list(counts)}" \
+           + (f", every score {scores}" if scores in LEVELS else "") \
+           + (f"; all slots behind the valid ones hold {POISON:.0f}" if any(count < block_size for count in counts) else "")
+
+
+EXERCISE = Exercise(
+    id="4.2",
+    title="attention over one block, as (o, m, l)",
+    answer_name="block_attention",
+    reference=in_double(decode.block_attention),
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    points=2,
+    mistakes=(
+        Mistake("tail-not-masked",
+                "The slots behind the last token take part in the attention. They hold whatever was there before. num_valid "
+                "says how many slots of each block count.",
+                tail_attended),
+        Mistake("tail-off-by-one",
+                "One slot too many counts in a partly filled block. With num_valid tokens, the last one is in slot "
+                "num_valid - 1.",
+                one_slot_too_many),
+        Mistake("last-token-hidden",
+                "The last token of each block is left out. With num_valid tokens, slots 0 to num_valid - 1 count.",
+                last_token_hidden),
+        Mistake("tail-counts-in-l",
+                "The output leaves out the slots behind the last token, but m and l include them: the mask has to come "
+                "before the maximum and the sum.",
+                tail_in_the_sum),
+        Mistake("max-sees-the-tail",
+                "m is the maximum over all slots, those behind the last token too. Where they hold large numbers, every "
+                "weight underflows to 0. Mask first.",
+                maximum_before_the_mask),
+        Mistake("mask-by-zero",
+                "The masked scores are 0, and exp(0) is 1: they still take a share. Which score has the weight 0?",
+                zero_for_minus_infinity),
+        Mistake("missing-scale",
+                "The scores are not scaled. Large head sizes give large scores, and the softmax picks one key.",
+                not_scaled),
+        Mistake("scaled-by-head-size",
+                "The scores are divided by head_size. Attention divides by its square root.",
+                divided_by_head_size),
+        Mistake("wrong-head-mapping",
+                "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a KV head: with 6 query heads "
+                "and 2 KV heads, the first three read head 0.",
+                heads_in_turn),
+        Mistake("one-kv-head-for-all",
+                "Every query head reads KV head 0. Each group of num_q_heads // num_kv_heads query heads has its own.",
+                first_head_for_all),
+        Mistake("o-not-divided",
+                "o is the weighted sum of the values, and it is not yet divided by l. The step that combines the parts "
+                "expects it divided.",
+                not_divided),
+        Mistake("l-of-softmax",
+                "l is 1 everywhere: the sum of weights that are divided already. l is the sum of exp(score - m), from which "
+                "the next step knows how much a block weighs.",
+                sum_of_the_softmax),
+        Mistake("l-and-m-swapped",
+                "m and l are returned in each other's place. The order is o, m, l.",
+                sum_before_maximum),
+        Mistake("max-not-subtracted",
+                "You take exp(score) without subtracting the maximum. l is then not the sum that was asked for, and scores "
+                "near 10,000 overflow.",
+                without_the_maximum),
+        Mistake("nan-on-empty-block",
+                "A block without a valid token has m = -inf, and -inf - (-inf) is NaN. `finite(m)` of lesson 03 helps where "
+                "m is subtracted.",
+                nan_without_a_key),
+        Mistake("zero-divided-by-zero",
+                "A block without a valid token has l = 0, and you divide by it: 0 / 0 is NaN. o is 0 there.",
+                zero_divided_by_zero),
+        Mistake("kv-swapped",
+                "Keys and values are in each other's place: the query is compared with the keys, and the values are what is "
+                "summed.",
+                keys_as_values),
+        Mistake("inputs-changed",
+                "Your function overwrites k or v. They may be a view of the pool, and then the pool is changed as well. "
+                "Make a new tensor.",
+                cleans_the_tail_in_place),
+    ),
+    hints=(
+        "Do it for one pair on paper: scores of the block's slots, mask, maximum, exponentials, their sum. Which dimension "
+        "of each tensor counts the pairs?",
+        "`share_heads(k, num_q_heads)` gives each query head its keys. After that q and k have the same heads, and "
+        "`torch.einsum` can multiply them pair by pair and head by head.",
+        "A slot is behind when its number is not below num_valid: compare `torch.arange(block_size)` with num_valid as a "
+        "column.",
+        "For a block without a token: subtract `finite(m)` in place of m, and do not divide by an l of 0.",
+    ),
+)

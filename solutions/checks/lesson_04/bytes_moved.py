@@ -1,0 +1,176 @@
+"""Exercise 4.6: the bytes that two ways of decoding move."""
+
+from lessons_lib.checks import Exercise, Mistake
+
+
+def bytes_moved(context_lens, block_size, num_kv_heads, head_size, itemsize):
+    """Bytes of keys and values that one attention layer reads and writes in one decode step, two ways.
+
+    gather: each block is read whole and written whole to a contiguous copy; attention reads the tokens in the copy.
+    paged: attention reads the tokens where they are, and nothing else is read or written.
+    context_lens: list of int, the tokens of each request that are in the pool, 0 or more. itemsize: bytes of a number.
+    Returns (gather, paged), two ints.
+    """
+    # BEGIN SOLUTION 4.6
+    bytes_per_token = 2 * num_kv_heads * head_size * itemsize  # a key and a value
+    num_blocks = sum(-(-length // block_size) for length in context_lens)
+    copied = num_blocks * block_size * bytes_per_token
+    paged = sum(context_lens) * bytes_per_token
+    return 2 * copied + paged, paged
+    # END SOLUTION
+
+
+def _parts(context_lens, block_size, num_kv_heads, head_size, itemsize):
+    gather, paged = bytes_moved(context_lens, block_size, num_kv_heads, head_size, itemsize)
+    return (gather - paged) // 2, paged
+
+
+def keys_only(*sizes):
+    return tuple(number // 2 for number in bytes_moved(*sizes))
+
+
+def copy_not_written(*sizes):
+    copied, paged = _parts(*sizes)
+    return copied + paged, paged
+
+
+def copy_not_read(*sizes):
+    copied, paged = _parts(*sizes)
+    return 2 * copied, paged
+
+
+def copy_alone(*sizes):
+    copied, paged = _parts(*sizes)
+    return copied, paged
+
+
+def copy_read_whole(*sizes):
+    copied, paged = _parts(*sizes)
+    return 3 * copied, paged
+
+
+def tokens_copied(*sizes):
+    _, paged = _parts(*sizes)
+    return 3 * paged, paged
+
+
+def whole_blocks_read(*sizes):
+    copied, _ = _parts(*sizes)
+    return 3 * copied, copied
+
+
+def elements(context_lens, block_size, num_kv_heads, head_size, itemsize):
+    return bytes_moved(context_lens, block_size, num_kv_heads, head_size, 1)
+
+
+def bits(context_lens, block_size, num_kv_heads, head_size, itemsize):
+    return bytes_moved(context_lens, block_size, num_kv_heads, head_size, 8 * itemsize)
+
+
+def padded(context_lens, block_size, *sizes):
+    longest = -(-max(context_lens, default=0) // block_size) * block_size
+    copied, _ = _parts([longest] * len(context_lens), block_size, *sizes)
+    _, paged = _parts(context_lens, block_size, *sizes)
+    return 2 * copied + paged, paged
+
+
+def one_head(context_lens, block_size, num_kv_heads, head_size, itemsize):
+    return bytes_moved(context_lens, block_size, 1, head_size, itemsize)
+
+
+def rounded_down(context_lens, block_size, *sizes):
+    copied, _ = _parts([length // block_size * block_size for length in context_lens], block_size, *sizes)
+    _, paged = _parts(context_lens, block_size, *sizes)
+    return 2 * copied + paged, paged
+
+
+def rounded_in_all(context_lens, block_size, *sizes):
+    return bytes_moved([sum(context_lens)], block_size, *sizes)
+
+
+def paged_first(*sizes):
+    return bytes_moved(*sizes)[::-1]
+
+
+# (tokens in the pool of each request, block size, KV heads, head size, bytes of a number)
+CASES = [
+    ([1], 1, 1, 1, 1), ([2], 2, 1, 1, 2), ([4], 4, 2, 3, 2), ([1], 4, 1, 1, 1), ([5], 4, 1, 1, 1), ([4, 1], 4, 1, 2, 1),
+    ([3, 3], 4, 1, 1, 1), ([], 4, 1, 1, 2), ([0, 3], 2, 1, 1, 4), ([17, 0, 100, 16], 16, 3, 64, 2), ([1024], 16, 8, 128, 2),
+    ([1000, 5, 333], 16, 8, 128, 2), ([31, 32, 33], 32, 5, 80, 4),
+]
+
+
+def observe(answer, case):
+    context_lens, *sizes = case
+    result = answer(list(context_lens), *sizes)
+    return tuple(result) if isinstance(result, tuple | list) else result
+
+
+def describe(case):
+    context_lens, block_size, num_kv_heads, head_size, itemsize = case
+    return f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads}, head_size={head_size}, " \
+           f"itemsize={itemsize})"
+
+
+EXERCISE = Exercise(
+    id="4.6",
+    title="count the bytes",
+    answer_name="bytes_moved",
+    reference=bytes_moved,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    mistakes=(
+        Mistake("keys-only",
+                "Both numbers are half of what they should be. A token has a key and a value.",
+                keys_only),
+        Mistake("copy-not-written",
+                "The gather reads the blocks and attention reads the copy, and in between the copy has to be written. "
+                "Writing moves bytes too.",
+                copy_not_written),
+        Mistake("copy-not-read",
+                "The gather reads the blocks and writes the copy. After that attention reads the copy, and that is missing.",
+                copy_not_read),
+        Mistake("one-pass-only",
+                "You count the blocks once for the gather. They are read, written to a copy, and the copy is read again.",
+                copy_alone),
+        Mistake("copy-read-whole",
+                "The copy is read whole in your count. Attention reads only the tokens in it, and leaves out what stands "
+                "behind the last one.",
+                copy_read_whole),
+        Mistake("tokens-copied",
+                "Your gather copies tokens. Indexing the pool with block ids copies whole blocks, a partly filled one too.",
+                tokens_copied),
+        Mistake("whole-blocks-read",
+                "Attention reads whole blocks in your count. It reads the tokens, and skips the slots behind the last one.",
+                whole_blocks_read),
+        Mistake("elements-not-bytes",
+                "You count numbers, not bytes. `itemsize` says how many bytes a number has.",
+                elements),
+        Mistake("bits-not-bytes",
+                "Both results are eight times too large. `itemsize` is in bytes already.",
+                bits),
+        Mistake("padded-to-longest",
+                "Every request is counted as if it were as long as the longest. Each one has blocks of its own.",
+                padded),
+        Mistake("heads-forgotten",
+                "Your count has one KV head. Each token has a key and a value for every KV head.",
+                one_head),
+        Mistake("blocks-rounded-down",
+                "A partly filled last block is not copied in your count. How many blocks do 5 tokens take, with 4 in each?",
+                rounded_down),
+        Mistake("rounded-over-the-batch",
+                "You round up the tokens of the whole batch. Each request has a last block of its own, and each may "
+                "be partly filled.",
+                rounded_in_all),
+        Mistake("results-swapped",
+                "The two numbers are in each other's place: gather first, then paged.",
+                paged_first),
+    ),
+    hints=(
+        "Begin with one token: how many numbers does one layer keep for it, and how many bytes are they?",
+        "Count three passes for the gather: reading the blocks, writing the copy, reading the tokens in the copy. Which of "
+        "them go by blocks?",
+        "For the paged way, only one of the three is left.",
+    ),
+)

@@ -1,0 +1,212 @@
+"""Exercise 4.3: the parts of one attention put together."""
+
+import torch
+
+from lessons_lib import decode
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.softmax_state import finite
+from solutions.checks import tensors
+from solutions.checks.lesson_04.inputs import call, in_double, parts
+
+
+def _guarded(l):
+    return l.masked_fill(l == 0, 1.0)
+
+
+def weighted_without_exp(o, m, l):
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    weight = (m - finite(m_all)) * l / _guarded(l_all)
+    return (weight[..., None] * o).sum(0), m_all, l_all
+
+
+def summed_without_exp(o, m, l):
+    m_all = m.amax(0)
+    weight = (m - m_all) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / l_all[..., None], m_all, l_all
+
+
+def summed_without_exp_guarded(o, m, l):
+    m_all = m.amax(0)
+    weight = (m - finite(m_all)) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def as_in_the_source_text(o, m, l):
+    """The fault of the text that the course began from; it has no part without a key."""
+    m_all = m.amax(0)
+    l_all = (torch.exp(m - m_all) * l).sum(0)
+    return ((m - m_all)[..., None] * (l / l_all)[..., None] * o).sum(0), m_all, l_all
+
+
+def weighted_without_l(o, m, l):
+    m_all = m.amax(0)
+    weight = torch.exp(m - finite(m_all))
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def softmax_of_the_maxima(o, m, l):
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    weight = torch.exp(m - finite(m_all))
+    return (weight[..., None] * o).sum(0) / _guarded(weight.sum(0))[..., None], m_all, l_all
+
+
+def taken_as_undivided(o, m, l):
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    return (torch.exp(m - finite(m_all))[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def weighted_by_l_alone(o, m, l):
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    return (l[..., None] * o).sum(0) / _guarded(l.sum(0))[..., None], m_all, l_all
+
+
+def plain_average(o, m, l):
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    return o.mean(0), m_all, l_all
+
+
+def not_normalised(o, m, l):
+    o_all, m_all, l_all = decode.combine_result(o, m, l)
+    return o_all * l_all[..., None], m_all, l_all
+
+
+def without_the_maximum(o, m, l):
+    weight = torch.exp(m) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m.amax(0), l_all
+
+
+def nan_without_a_key(o, m, l):
+    m_all = m.amax(0)
+    weight = torch.exp(m - m_all) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / l_all[..., None], m_all, l_all
+
+
+def zero_divided_by_zero(o, m, l):
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    return ((torch.exp(m - finite(m_all)) * l)[..., None] * o).sum(0) / l_all[..., None], m_all, l_all
+
+
+def l_added_as_it_is(o, m, l):
+    o_all, m_all, _ = decode.combine_result(o, m, l)
+    return o_all, m_all, l.sum(0)
+
+
+def upside_down(o, m, l):
+    m_all = m.amax(0)
+    weight = torch.exp(m_all - m) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / l_all[..., None], m_all, l_all
+
+
+def one_maximum_for_all(o, m, l):
+    m_all = m.max()
+    weight = torch.exp(m - finite(m_all)) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all.expand(l_all.shape), l_all
+
+
+def starts_at_zero(o, m, l):
+    m_all = m.amax(0).clamp(min=0.0)
+    weight = torch.exp(m - m_all) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+# (shape of m, head size, level of the maxima, their spread, the parts that saw no key, seed)
+CASES = [
+    ((1, 1), 2, 0.0, 1.0, (), 0), ((2, 1), 2, 0.0, 0.0, (), 1), ((2, 1), 2, 0.0, 1.0, (), 2), ((3, 2), 2, 0.0, 2.0, (), 3),
+    ((2, 1), 2, -3.0, 1.0, (), 4), ((2, 1), 2, 0.0, 1.0, (1,), 5), ((3, 2), 4, 0.0, 1.0, (0,), 6),
+    ((1, 1), 2, 0.0, 1.0, (0,), 7), ((2, 2), 2, 0.0, 1.0, (0, 1), 8), ((2, 1), 2, 1e4, 1.0, (), 9),
+    ((2, 2), 2, -1e4, 1.0, (), 10),
+    ((4, 3), 4, 0.0, 1e4, (2,), 11), ((9, 7), 16, 1.0, 3.0, (), 12), ((2, 5, 6), 64, 0.0, 2.0, (), 13),
+    ((40, 3), 16, -2.0, 2.0, (3, 17), 14),
+]
+
+
+def observe(answer, case):
+    o, m, l = parts(*case)
+    return call(answer, ("o", "m", "l"), o=o, m=m, l=l)
+
+
+def describe(case):
+    shape, head_size, level, spread, empty, _ = case
+    words = f"{shape[0]} part{'s' * (shape[0] > 1)}: o of shape {(*shape, head_size)}, m and l of shape {shape}"
+    if level or spread > 10:
+        words += f", m near {level:,.0f}" + (f" give or take {spread:,.0f}" if spread > 10 else "")
+    return words + (f"; part {' and '.join(map(str, empty))} saw no key (o = 0, m = -inf, l = 0)" if empty else "")
+
+
+EXERCISE = Exercise(
+    id="4.3",
+    title="the parts put together",
+    answer_name="combine_result",
+    reference=in_double(decode.combine_result),
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    points=2,
+    mistakes=(
+        Mistake("combine-missing-exp",
+                "The parts are weighted by m - m_all itself. The part with the largest maximum then weighs 0, and the "
+                "others less than 0. What turns a difference of scores into a ratio of weights?",
+                weighted_without_exp, also=(as_in_the_source_text, summed_without_exp, summed_without_exp_guarded)),
+        Mistake("combine-missing-l",
+                "The weight of a part looks at its largest score only. A block of sixteen equal keys weighs sixteen times "
+                "as much as a block of one: the parts are divided by l already, so l has to come back in.",
+                weighted_without_l, also=(softmax_of_the_maxima,)),
+        Mistake("o-taken-as-undivided",
+                "You add the parts as if they were sums that still had to be divided. Each of them is divided by its own l "
+                "already.",
+                taken_as_undivided),
+        Mistake("weights-missing-m",
+                "The outputs are weighted by l alone. Each l was counted from its own maximum; they can be compared once "
+                "they refer to the same one.",
+                weighted_by_l_alone),
+        Mistake("plain-average",
+                "o is the plain average of the parts, as if all of them mattered alike. A block with higher scores, or with "
+                "more tokens, has a larger share.",
+                plain_average),
+        Mistake("sum-not-normalised",
+                "o is the weighted sum of the parts, and it is not divided by the sum of the weights.",
+                not_normalised),
+        Mistake("max-not-subtracted",
+                "The weights are exp(m) * l, without subtracting the largest m. l is then not what was asked for, and "
+                "maxima near 10,000 overflow.",
+                without_the_maximum),
+        Mistake("max-starts-at-zero",
+                "Your maximum never falls below 0. When all scores are far below 0, every weight underflows to 0, and the "
+                "output with it.",
+                starts_at_zero),
+        Mistake("nan-on-empty-part",
+                "When no part has seen a key, the largest m is -inf, and -inf - (-inf) is NaN. `finite(m_all)` of lesson 03 "
+                "helps where it is subtracted, and the sum of the weights is 0.",
+                nan_without_a_key),
+        Mistake("zero-divided-by-zero",
+                "When no part has seen a key, the weights add up to 0, and you divide by that: 0 / 0 is NaN. o is 0 there.",
+                zero_divided_by_zero),
+        Mistake("l-not-rescaled",
+                "o is right, and l is the plain sum of the parts' l. Each was counted from its own maximum, and the "
+                "result's l is counted from the largest.",
+                l_added_as_it_is),
+        Mistake("weights-upside-down",
+                "The sign of the exponent is turned round: the part with the lowest scores weighs most.",
+                upside_down),
+        Mistake("one-max-for-all",
+                "You take one maximum over everything. Each head has its own: where another head's scores are much larger, "
+                "all weights underflow.",
+                one_maximum_for_all),
+    ),
+    hints=(
+        "What would l be if a block had been counted from a larger maximum? Lesson 03's `merge` did this for two states.",
+        "Three steps: the largest m over the parts; the weight of each part, counted from that; the weighted mean of o.",
+        "The result's l is the sum of the weights. `weight[..., None]` lets a weight multiply all head_size numbers of o.",
+        "If no part has seen a key, the largest m is -inf and the sum of the weights is 0. Use `finite`, and do not divide.",
+    ),
+)

@@ -1,0 +1,227 @@
+"""Exercise 4.5: the parts of all requests put together at once."""
+
+import torch
+
+from lessons_lib import decode
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.softmax_state import NO_KEY, finite
+from solutions.checks import tensors
+from solutions.checks.lesson_04.inputs import call, in_double, parts
+
+
+def _owners(request_num_blocks):
+    return torch.arange(len(request_num_blocks)).repeat_interleave(request_num_blocks)
+
+
+def _guarded(l):
+    return l.masked_fill(l == 0, 1.0)
+
+
+def _maxima(m, owners, num_seqs):
+    start = m.new_full((num_seqs, *m.shape[1:]), NO_KEY)
+    return start.scatter_reduce(0, owners[:, None].expand_as(m), m, "amax")
+
+
+def _add(values, owners, num_seqs):
+    return values.new_zeros(num_seqs, *values.shape[1:]).index_add(0, owners, values)
+
+
+def owners_by_repeat(o, m, l, request_num_blocks):
+    num_seqs = len(request_num_blocks)
+    owners = torch.arange(len(m)) % max(1, num_seqs)
+    m_all = _maxima(m, owners, num_seqs)
+    weight = torch.exp(m - finite(m_all)[owners]) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def maximum_from_zero(o, m, l, request_num_blocks):
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    m_all = m.new_zeros(num_seqs, m.shape[1]).scatter_reduce(0, owners[:, None].expand_as(m), m, "amax")
+    weight = torch.exp(m - m_all[owners]) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def last_block_decides(o, m, l, request_num_blocks):
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    m_all = m.new_full((num_seqs, m.shape[1]), NO_KEY)
+    for row, owner in enumerate(owners.tolist()):
+        m_all[owner] = m[row]
+    weight = torch.exp(m - finite(m_all)[owners]) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def without_exp(o, m, l, request_num_blocks):
+    _, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    weight = (m - finite(m_all)[owners]) * l / _guarded(l_all)[owners]
+    return _add(weight[..., None] * o, owners, num_seqs), m_all, l_all
+
+
+def summed_without_exp(o, m, l, request_num_blocks):
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    m_all = _maxima(m, owners, num_seqs)
+    weight = (m - finite(m_all)[owners]) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def output_without_l(o, m, l, request_num_blocks):
+    _, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    return without_l(o, m, l, request_num_blocks)[0], m_all, l_all
+
+
+def without_l(o, m, l, request_num_blocks):
+    return decode.combine_segments(o, m, (l > 0).to(l.dtype), request_num_blocks)
+
+
+def l_added_as_it_is(o, m, l, request_num_blocks):
+    owners = _owners(request_num_blocks)
+    o_all, m_all, _ = decode.combine_segments(o, m, l, request_num_blocks)
+    return o_all, m_all, _add(l, owners, len(request_num_blocks))
+
+
+def empty_requests_dropped(o, m, l, request_num_blocks):
+    return decode.combine_segments(o, m, l, request_num_blocks[request_num_blocks > 0])
+
+
+def zero_divided_by_zero(o, m, l, request_num_blocks):
+    o_all, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    return o_all * l_all[..., None] / l_all[..., None], m_all, l_all
+
+
+def one_softmax_for_all(o, m, l, request_num_blocks):
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    weight = torch.exp(m - finite(m_all)) * l
+    o_all = _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None]
+    return o_all, m_all.expand(num_seqs, -1), l_all.expand(num_seqs, -1)
+
+
+def one_maximum_for_all(o, m, l, request_num_blocks):
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    m_all = m.amax(0)
+    weight = torch.exp(m - finite(m_all)) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all.expand(num_seqs, -1), l_all
+
+
+def without_the_maximum(o, m, l, request_num_blocks):
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    weight = torch.exp(m) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], _maxima(m, owners, num_seqs), l_all
+
+
+def not_normalised(o, m, l, request_num_blocks):
+    o_all, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    return o_all * l_all[..., None], m_all, l_all
+
+
+def nan_without_a_key(o, m, l, request_num_blocks):
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    m_all = _maxima(m, owners, num_seqs)
+    weight = torch.exp(m - m_all[owners]) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
+
+
+# (blocks of each request, heads, head size, level of the maxima, their spread, the blocks that saw no key, seed)
+CASES = [
+    ((1,), 1, 2, 0.0, 1.0, (), 0), ((2,), 1, 2, 0.0, 1.0, (), 1), ((1, 1), 1, 2, 0.0, 1.0, (), 2),
+    ((2, 1), 1, 2, 0.0, 1.0, (), 3), ((2, 2), 2, 2, -2.0, 0.5, (), 4), ((3, 1, 2), 2, 4, 0.0, 2.0, (), 5),
+    ((0,), 1, 2, 0.0, 1.0, (), 6), ((2, 0), 1, 2, 0.0, 1.0, (), 7),
+    ((0, 3, 0, 1), 3, 4, 0.0, 1.0, (), 8), ((2, 1), 1, 2, 0.0, 1.0, (1,), 9), ((1, 2), 1, 2, 0.0, 1.0, (0,), 10),
+    ((2, 3), 2, 4, -1e4, 1.0, (), 11), ((2, 3), 2, 4, 1e4, 1.0, (), 12), ((3, 2), 2, 4, 0.0, 1e4, (), 13),
+    ((4, 0, 9, 1, 5), 7, 16, -1.0, 3.0, (2, 13), 14), ((0, 0), 2, 4, 0.0, 1.0, (), 15),
+]
+
+
+def observe(answer, case):
+    counts, num_heads, head_size, level, spread, empty, seed = case
+    o, m, l = parts((sum(counts), num_heads), head_size, level, spread, empty, seed)
+    return call(answer, ("o", "m", "l"), o=o, m=m, l=l, request_num_blocks=torch.tensor(counts))
+
+
+def describe(case):
+    counts, num_heads, head_size, level, spread, empty, _ = case
+    words = f"request_num_blocks = {list(counts)}: o of shape {(sum(counts), num_heads, head_size)}, m and l of shape " \
+            f"{(sum(counts), num_heads)}"
+    if level or spread > 10:
+        words += f", m near {level:,.0f}" + (f" give or take {spread:,.0f}" if spread > 10 else "")
+    return words + (f"; block {' and '.join(map(str, empty))} saw no key (o = 0, m = -inf, l = 0)" if empty else "")
+
+
+EXERCISE = Exercise(
+    id="4.5",
+    title="the parts of all requests put together at once",
+    answer_name="combine_segments",
+    reference=in_double(decode.combine_segments),
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    points=2,
+    mistakes=(
+        Mistake("repeat-not-interleave",
+                "Your rows belong to request 0, 1, 2, 0, 1, 2. They come request by request: all of the first one's, then "
+                "all of the second one's.",
+                owners_by_repeat),
+        Mistake("max-starts-at-zero",
+                "The maxima start from 0, so that none is below 0. When all scores of a request are far below 0, its "
+                "weights underflow. Where does a maximum over nothing start?",
+                maximum_from_zero),
+        Mistake("last-block-wins",
+                "A request's m is that of its last block: writing several rows to one place keeps one of them. It should be "
+                "the largest.",
+                last_block_decides),
+        Mistake("combine-missing-exp",
+                "The outputs are weighted by m - m_all itself. The block with the largest maximum then weighs 0. What "
+                "turns a difference of scores into a ratio of weights?",
+                without_exp, also=(summed_without_exp,)),
+        Mistake("combine-missing-l",
+                "The weight of a block looks at its largest score only. The blocks' outputs are divided by l already, so l "
+                "has to come back in.",
+                without_l, also=(output_without_l,)),
+        Mistake("l-not-rescaled",
+                "o is right, and l is the plain sum of the blocks' l. Each was counted from its own maximum, and the "
+                "result's l is counted from the request's largest.",
+                l_added_as_it_is),
+        Mistake("empty-request-dropped",
+                "A request without blocks has no row in your result, and those after it move up. It has a row: o = 0, "
+                "m = -inf, l = 0.",
+                empty_requests_dropped),
+        Mistake("nan-on-empty-request",
+                "A request without blocks has l = 0, and you divide by it: 0 / 0 is NaN. Its o is 0.",
+                zero_divided_by_zero),
+        Mistake("nan-on-empty-block",
+                "A request whose blocks saw no key has m = -inf, and -inf - (-inf) is NaN. `finite` of lesson 03 helps "
+                "where a maximum is subtracted.",
+                nan_without_a_key),
+        Mistake("one-softmax-for-all",
+                "The weights add up to 1 over all requests together. Each request has a softmax of its own.",
+                one_softmax_for_all),
+        Mistake("one-max-for-all",
+                "You subtract one maximum for all requests. Where another request's scores are much larger, all weights of "
+                "this one underflow.",
+                one_maximum_for_all),
+        Mistake("max-not-subtracted",
+                "The weights are exp(m) * l, without subtracting the request's largest m. l is then not what was asked for, "
+                "and maxima near 10,000 overflow.",
+                without_the_maximum),
+        Mistake("sum-not-normalised",
+                "o is the weighted sum of the blocks' outputs, and it is not divided by the sum of the weights.",
+                not_normalised),
+    ),
+    hints=(
+        "The steps are those of `combine_result`. What changes is the maximum and the two sums: each runs over the rows of "
+        "one request.",
+        "First make a tensor that says for each row which request it belongs to. Exercise 4.1 had something like it.",
+        "`index_add` adds rows into the row that an index names, and `scatter_reduce` with \"amax\" takes maxima. What does "
+        "each of them start from?",
+        "To subtract a request's maximum from each of its rows, index the maxima with the same tensor.",
+    ),
+)

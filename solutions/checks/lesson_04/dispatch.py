@@ -1,0 +1,131 @@
+"""Exercise 4.1: each query once for each of its blocks."""
+
+import torch
+
+from lessons_lib import decode
+from lessons_lib.checks import Exercise, Mistake
+from solutions.checks import tensors
+from solutions.checks.lesson_04.inputs import call, generator
+
+
+def repeats_the_batch(q, request_num_blocks):
+    return q[torch.arange(int(request_num_blocks.sum())) % len(q)]
+
+
+def repeats_the_batch_whole(q, request_num_blocks):
+    return q.repeat(max(request_num_blocks.tolist(), default=0), 1, 1)
+
+
+def deals_in_rounds(q, request_num_blocks):
+    rounds = range(max(request_num_blocks.tolist(), default=0))
+    index = [i for turn in rounds for i, count in enumerate(request_num_blocks.tolist()) if count > turn]
+    return q[torch.tensor(index, dtype=torch.int64)]
+
+
+def repeats_the_heads(q, request_num_blocks):
+    return q.repeat_interleave(request_num_blocks, dim=1)
+
+
+def repeats_the_numbers(q, request_num_blocks):
+    return q.repeat_interleave(request_num_blocks)
+
+
+def as_often_as_the_longest(q, request_num_blocks):
+    return q.repeat_interleave(int(request_num_blocks.max()), dim=0)
+
+
+def keeps_empty_requests(q, request_num_blocks):
+    return q.repeat_interleave(request_num_blocks.clamp(min=1), dim=0)
+
+
+def once_too_often(q, request_num_blocks):
+    return q.repeat_interleave(request_num_blocks + 1, dim=0)
+
+
+def once_each(q, request_num_blocks):
+    return q.clone()
+
+
+def indices_alone(q, request_num_blocks):
+    return torch.arange(len(q)).repeat_interleave(request_num_blocks)
+
+
+def counts_shifted(q, request_num_blocks):
+    return q.repeat_interleave(request_num_blocks.roll(1), dim=0)
+
+
+# (blocks of each request, query heads, head size, seed)
+CASES = [
+    ((1,), 1, 2, 0), ((2,), 1, 2, 1), ((1, 1), 1, 2, 2), ((3, 1), 1, 2, 3), ((2, 2), 1, 2, 4), ((3, 1, 2), 1, 2, 5),
+    ((0,), 1, 2, 6), ((0, 2), 2, 2, 7), ((2, 0, 1), 1, 2, 8), ((3, 1, 2), 3, 4, 9), ((1, 4, 0, 2), 7, 3, 10),
+    ((2, 2, 2), 3, 4, 11), ((5, 0, 0, 1, 3), 5, 16, 12), ((0, 0), 2, 4, 13), ((17, 1, 30, 0, 2), 3, 8, 14),
+]
+
+
+def observe(answer, case):
+    counts, num_heads, head_size, seed = case
+    q = torch.randn(len(counts), num_heads, head_size, generator=generator(seed))
+    return call(answer, (), q=q, request_num_blocks=torch.tensor(counts))
+
+
+def describe(case):
+    counts, num_heads, head_size, _ = case
+    return f"q of shape ({len(counts)}, {num_heads}, {head_size}), request_num_blocks = {list(counts)}"
+
+
+EXERCISE = Exercise(
+    id="4.1",
+    title="each query once for each of its blocks",
+    answer_name="dispatch",
+    reference=decode.dispatch,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("repeat-not-interleave",
+                "The queries come as q1, q2, q3, q1, q2, q3. The blocks come request by request, so from the second row on "
+                "a query stands above another request's block.",
+                repeats_the_batch, also=(repeats_the_batch_whole,)),
+        Mistake("dealt-in-rounds",
+                "The number of copies is right, and their order is not: you give each request one copy in turn. All copies "
+                "of a request stand together, as its blocks do.",
+                deals_in_rounds),
+        Mistake("wrong-dim",
+                "You repeat the heads, not the requests. Which dimension of q counts the requests?",
+                repeats_the_heads),
+        Mistake("no-dim",
+                "Without a dimension the tensor is flattened first, and single numbers are repeated in place of whole "
+                "queries.",
+                repeats_the_numbers),
+        Mistake("padded-to-longest",
+                "Each request has as many copies as the longest one has blocks. The extra copies stand above blocks of "
+                "other requests, or above none.",
+                as_often_as_the_longest),
+        Mistake("empty-request-kept",
+                "A request without blocks has a copy of its query all the same, and everything behind it is one row off. "
+                "0 blocks means 0 copies.",
+                keeps_empty_requests),
+        Mistake("one-copy-too-many",
+                "Each request has one copy too many. Is the new token's own attention counted here? It has its own step.",
+                once_too_often),
+        Mistake("not-repeated",
+                "Each query is there once, however many blocks its request has. Then only one block of each request finds "
+                "a query.",
+                once_each),
+        Mistake("returns-indices",
+                "You return which request each row belongs to. That is half of the way: the result holds the queries "
+                "themselves.",
+                indices_alone),
+        Mistake("counts-of-the-neighbour",
+                "Each query is repeated as often as the request before it has blocks. Query i goes with count i.",
+                counts_shifted),
+    ),
+    hints=(
+        "Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is in row 0, 1, 2, 3, 4, 5?",
+        "PyTorch has two functions that repeat. One lays the whole tensor down again and again, the other repeats each row "
+        "on the spot.",
+        "The one you want takes a tensor of counts, and a `dim`.",
+    ),
+)

@@ -1,0 +1,42 @@
+"""Inputs of lesson 04's exercises, and how an answer is run on them."""
+
+import torch
+from torch import Tensor
+
+from lessons_lib.checks import Text
+from lessons_lib.softmax_state import NO_KEY
+from solutions.checks.tensors import values
+
+POISON = 1e4  # stands where an answer must not look
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def in_double(function):
+    """The function on float64 copies of its float arguments: our results accumulate in float64."""
+    def wrapped(*arguments):
+        return function(*(argument.double() if argument.is_floating_point() else argument for argument in arguments))
+    return wrapped
+
+
+def call(answer, names: tuple[str, ...], **arguments: Tensor):
+    """What `answer` returns, as values of these names (none: one tensor), or which of the arguments it has changed."""
+    copies = {name: argument.clone() for name, argument in arguments.items()}
+    result = answer(*arguments.values())
+    for name, copy in copies.items():
+        if not torch.equal(arguments[name], copy):
+            return Text(f"the argument {name} was changed")
+    return values(result, *names)
+
+
+def parts(shape: tuple[int, ...], head_size: int, level: float, spread: float, empty: tuple[int, ...], seed: int):
+    """(o, m, l) of parts of attention: maxima around `level`; the parts whose numbers are in `empty` saw no key."""
+    source = generator(seed)
+    o = torch.randn(*shape, head_size, generator=source)
+    m = level + spread * torch.randn(shape, generator=source)
+    l = 1 + 15 * torch.rand(shape, generator=source)
+    for part in empty:
+        o[part], m[part], l[part] = 0.0, NO_KEY, 0.0
+    return o, m, l

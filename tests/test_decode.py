@@ -1,0 +1,237 @@
+"""Decode by blocks against PyTorch's attention over the whole sequence, for any sizes and with hostile inputs."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lessons_lib.decode import (
+    block_attention,
+    combine_result,
+    combine_segments,
+    dispatch,
+    forward_decoding,
+    forward_decoding_loop,
+)
+from lessons_lib.kv_cache import PagedAttentionManager, UnknownSequenceError
+from lessons_lib.layer import AttentionLayer
+from lessons_lib.slots import slot_mapping, write_kv
+
+DIM = 24
+FORMS = [forward_decoding_loop, forward_decoding]
+quick = settings(max_examples=100, deadline=None, derandomize=True)
+ratios, head_sizes = st.sampled_from([1, 3, 4, 7]), st.sampled_from([16, 32, 80, 128])
+block_sizes = st.sampled_from([1, 2, 3, 8, 16, 32])
+lengths = st.one_of(st.integers(0, 40), st.integers(41, 400), st.sampled_from([0, 1, 15, 16, 17, 32]))
+close = {"atol": 1e-5, "rtol": 1e-5}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Many small operations: on a busy machine, threads would wait for one another."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def attend(q, k, v):
+    """PyTorch's attention of one query (num_q_heads, head_size) over k and v (num_tokens, num_kv_heads, head_size)."""
+    q, k, v = q.double(), k.double(), v.double()
+    o = F.scaled_dot_product_attention(q[None, :, None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], enable_gqa=True)
+    return o[0, :, 0].float()
+
+
+def disordered_manager(num_blocks, block_size, num_kv_heads, head_size, num_seqs, source, **sizes):
+    """A manager that hands out blocks in a random order, with NaN in every slot."""
+    manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, num_seqs, num_blocks, **sizes)
+    manager.kv_cache.fill_(math.nan)
+    for _ in range(num_blocks):
+        manager.block_manager.allocate()
+    for block_id in torch.randperm(num_blocks, generator=source).tolist():
+        manager.block_manager.free(block_id)
+    return manager
+
+
+def add_past(manager, layer, seq_id, tokens):
+    """A sequence whose keys and values are in the pool, and room for one token more."""
+    manager.add_sequence(seq_id, len(tokens))
+    _, k, v = layer.project(tokens)
+    slots = slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(len(tokens)), manager.block_size)
+    write_kv(*manager.kv_cache[layer.index], slots, k, v)
+    manager.append_token(seq_id)
+
+
+def scene(past_lens, block_size=4, num_kv_heads=2, ratio=3, head_size=16, seed=0, num_layers=1, spare_blocks=3):
+    """A layer, a manager with a bystander sequence, the batch's ids in no order, their past tokens and new ones."""
+    source = torch.Generator().manual_seed(seed)
+    layer = AttentionLayer(DIM, num_kv_heads * ratio, num_kv_heads, head_size, index=num_layers - 1, seed=seed)
+    num_blocks = sum(length // block_size + 1 for length in past_lens) + 8 // block_size + spare_blocks
+    manager = disordered_manager(num_blocks, block_size, num_kv_heads, head_size, len(past_lens) + 2, source,
+                                 num_layers=num_layers)
+    past = {100 - i: torch.randn(length, DIM, generator=source) for i, length in enumerate(past_lens)}
+    add_past(manager, layer, 7, torch.randn(7, DIM, generator=source))
+    for seq_id in sorted(past):
+        add_past(manager, layer, seq_id, past[seq_id])
+    return layer, manager, past, torch.randn(len(past_lens), DIM, generator=source)
+
+
+def expected_output(layer, past, new):
+    rows = []
+    for tokens, token in zip(past.values(), new, strict=True):
+        q, k, v = layer.project(torch.cat([tokens, token[None]]))
+        rows.append(attend(q[-1], k, v))
+    return layer.output(torch.stack(rows))
+
+
+@quick
+@given(st.lists(lengths, min_size=1, max_size=4), block_sizes, st.integers(1, 2), ratios, head_sizes, st.integers(0, 999))
+def test_both_forms_equal_attention_over_the_whole_sequence(past_lens, block_size, num_kv_heads, ratio, head_size, seed):
+    layer, manager, past, new = scene(past_lens, block_size, num_kv_heads, ratio, head_size, seed)
+    before = manager.kv_cache.clone()
+    outputs = []
+    for form in FORMS:
+        manager.kv_cache.copy_(before)
+        outputs.append(form(layer, new, list(past), manager))
+    torch.testing.assert_close(outputs[0], expected_output(layer, past, new), **close)
+    torch.testing.assert_close(outputs[1], outputs[0], **close)
+
+
+@quick
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=4), block_sizes, st.integers(0, 999))
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_new_tokens_slots_are_written(form, past_lens, block_size, seed):
+    layer, manager, past, new = scene(past_lens, block_size, seed=seed, num_layers=2)
+    before, table = manager.kv_cache.clone(), manager.block_table.clone()
+    form(layer, new, list(past), manager)
+    _, k, v = layer.project(new)
+    expected = before.clone()
+    for seq_id, key, value in zip(past, k, v, strict=True):
+        block_id, offset = manager.blocks_of(seq_id)[-1], (manager.get(seq_id).length - 1) % block_size
+        expected[1, 0, block_id, offset], expected[1, 1, block_id, offset] = key, value
+    assert torch.equal(manager.kv_cache.view(torch.int32), expected.view(torch.int32))  # bit for bit, NaN included
+    assert torch.equal(manager.block_table, table)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_steps_after_one_another(form):
+    source = torch.Generator().manual_seed(1)
+    layer, manager, texts, new = scene([0, 5, 16], spare_blocks=9)
+    for step in range(12):
+        if step:
+            new = torch.randn(3, DIM, generator=source)
+            for seq_id in texts:
+                manager.append_token(seq_id)
+        torch.testing.assert_close(form(layer, new, list(texts), manager), expected_output(layer, texts, new), **close)
+        texts = {seq_id: torch.cat([texts[seq_id], token[None]]) for seq_id, token in zip(texts, new, strict=True)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_fork_decodes_on_its_own(form):
+    layer, manager, past, new = scene([6])
+    manager.fork_sequence(7, 8)
+    manager.append_token(8)  # its last block is shared, so it is copied
+    before = manager.kv_cache.clone()
+    form(layer, new, [8], manager)
+    theirs = manager.blocks_of(7)
+    assert torch.equal(manager.kv_cache[:, :, theirs].view(torch.int32), before[:, :, theirs].view(torch.int32))
+
+
+def blocks_of(k, v, block_size, source):
+    """Keys and values cut into blocks, the tail filled with NaN; the blocks' order does not matter, so it is random."""
+    num_blocks = -(-len(k) // block_size)
+    keys, values = torch.full((2, num_blocks * block_size, *k.shape[1:]), math.nan)
+    keys[: len(k)], values[: len(v)] = k, v
+    num_valid = (len(k) - torch.arange(num_blocks) * block_size).clamp(max=block_size)
+    order = torch.randperm(num_blocks, generator=source)
+    return *(x.view(num_blocks, block_size, *k.shape[1:])[order] for x in (keys, values)), num_valid[order]
+
+
+@quick
+@given(st.lists(lengths, min_size=1, max_size=4), block_sizes, ratios, head_sizes, st.sampled_from([0.0, 1e4, -1e4]),
+       st.integers(0, 999))
+def test_blocks_combined_equal_attention_over_all_keys(key_lens, block_size, ratio, head_size, level, seed):
+    """`level` is added to every score by one number of the keys, so the answer is that of the other numbers alone."""
+    source = torch.Generator().manual_seed(seed)
+    q = torch.randn(len(key_lens), 2 * ratio, head_size, generator=source)
+    k, v = torch.randn(2, sum(key_lens), 2, head_size, generator=source)
+    if level:  # whole scores, exact in float32
+        q.zero_()[..., 0] = 2.0 ** math.ceil(math.log2(head_size) / 2)
+        k[..., 0] = level + torch.randint(4, k.shape[:-1], generator=source)
+    requests = list(zip(k.split(key_lens), v.split(key_lens), strict=True))
+    cut = [blocks_of(*request, block_size, source) for request in requests]
+    keys, values, num_valid = (torch.cat(column) for column in zip(*cut, strict=True))
+    counts = torch.tensor([len(part[2]) for part in cut])
+    parts = block_attention(dispatch(q, counts), keys, values, num_valid)
+    o, m, l = combine_segments(*parts, counts)
+    tolerance = {"atol": 1e-2, "rtol": 1e-2} if level and math.sqrt(head_size) % 1 else close  # the scale itself is rounded
+    start = 0
+    for i, count in enumerate(counts.tolist()):
+        if count == 0:
+            assert not o[i].any() and (m[i] == -math.inf).all() and not l[i].any()
+            continue
+        torch.testing.assert_close(o[i], attend(q[i], *requests[i]), **tolerance)
+        by_itself = combine_result(*(x[start : start + count] for x in parts))
+        for segmented, alone in zip((o[i], m[i], l[i]), by_itself, strict=True):
+            torch.testing.assert_close(segmented, alone, **close)
+        start += count
+
+
+@quick
+@given(st.integers(1, 6), st.integers(0, 6), st.sampled_from([0.0, 1e4, -1e4]), st.integers(0, 999))
+def test_parts_without_a_key_disturb_nothing(num_parts, num_empty, level, seed):
+    source = torch.Generator().manual_seed(seed)
+    o, m = torch.randn(num_parts, 3, 8, generator=source), level + torch.randn(num_parts, 3, generator=source)
+    l = 1 + torch.rand(num_parts, 3, generator=source)
+    order = torch.randperm(num_parts + num_empty, generator=source)
+    padded = [torch.cat([part, part.new_full((num_empty, *part.shape[1:]), filler)])[order]
+              for part, filler in ((o, 0.0), (m, -math.inf), (l, 0.0))]
+    for with_empty, without in zip(combine_result(*padded), combine_result(o, m, l), strict=True):
+        torch.testing.assert_close(with_empty, without, **close)
+
+
+def test_no_key_anywhere():
+    q, k = torch.randn(2, 6, 16), torch.full((2, 4, 2, 16), math.nan)
+    o, m, l = block_attention(q, k, k, torch.tensor([0, 0]))
+    for result in ((o, m, l), combine_result(o, m, l), combine_segments(o, m, l, torch.tensor([0, 2, 0]))):
+        assert not result[0].any() and (result[1] == -math.inf).all() and not result[2].any()
+
+
+def test_maxima_twenty_thousand_apart():
+    o, l = torch.tensor([[[1.0]], [[2.0]]]), torch.ones(2, 1)
+    for m, expected in (([1e4, -1e4], 1.0), ([-1e4, 1e4], 2.0), ([-1e4, -1e4], 1.5)):
+        result, top, total = combine_result(o, torch.tensor(m)[:, None], l)
+        assert result.item() == expected and top.item() == max(m) and math.isfinite(total.item())
+
+
+BAD_CALLS = [  # what it is, what it changes in a good call, the error and its words
+    ("an empty batch", dict(x=torch.zeros(0, DIM), seq_ids=[]), ValueError, "the batch is empty"),
+    ("a sequence twice", dict(seq_ids=[100, 100]), ValueError, "sequence 100 is named more than once"),
+    ("an unknown sequence", dict(seq_ids=[100, 55]), UnknownSequenceError, "there is no sequence 55"),
+    ("too few rows", dict(x=torch.zeros(1, DIM)), ValueError, rf"x must have the shape \(2, {DIM}\), not \(1, {DIM}\)"),
+    ("too wide", dict(x=torch.zeros(2, DIM + 1)), ValueError, rf"x must have the shape \(2, {DIM}\), not \(2, {DIM + 1}\)"),
+    ("a batch of prompts", dict(x=torch.zeros(2, 1, DIM)), ValueError, rf"x must have the shape .*, not \(2, 1, {DIM}\)"),
+    ("another dtype", dict(x=torch.zeros(2, DIM).double()), TypeError, "x must be torch.float32, not torch.float64"),
+    ("a list", dict(x=[[0.0] * DIM] * 2), TypeError, "x must be a tensor, not list"),
+    ("other heads", dict(layer=AttentionLayer(DIM, 6, 3, 16)), ValueError, "2 KV heads of size 16, not 3 of size 16"),
+    ("another head size", dict(layer=AttentionLayer(DIM, 6, 2, 8)), ValueError, "2 KV heads of size 16, not 2 of size 8"),
+    ("a layer too far", dict(layer=AttentionLayer(DIM, 6, 2, 16, index=1)), ValueError, "layer.index .* 0 to 0, not 1"),
+    ("no token", dict(seq_ids=[100, 3]), ValueError, "sequence 3 has no token; append"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("changes, error, words", [call[1:] for call in BAD_CALLS], ids=[call[0] for call in BAD_CALLS])
+def test_a_bad_call_is_refused_before_anything_changes(form, changes, error, words):
+    layer, manager, past, new = scene([5, 2])
+    manager.free_sequence(7)
+    manager.add_sequence(3, 0)
+    before, table = manager.kv_cache.clone(), manager.block_table.clone()
+    arguments = {"layer": layer, "x": new, "seq_ids": list(past)} | changes
+    with pytest.raises(error, match=words):
+        form(**arguments, manager=manager)
+    assert torch.equal(manager.kv_cache.view(torch.int32), before.view(torch.int32))
+    assert torch.equal(manager.block_table, table)
