@@ -64,13 +64,13 @@ def doctor() -> Report:
         Finding("Python", _python(), True, "nothing runs", "Python 3.11 or newer, then make lab"),
         Finding("PyTorch", _version("torch"), True, "nothing runs", "make lab"),
         Finding("C++ compiler", _first_line(os.environ.get("CXX", "c++"), "--version"), True,
-                "lesson 01 cannot compile its C++", "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)"),
+                "lessons 01 and 02 cannot compile their C++", "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)"),
         Finding("Python headers", _headers(), True, "C++ cannot be made into a Python module",
                 "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel)"),
         Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", "make lab"),
-        Finding("nvcc", _nvcc(), False, "nothing so far: lessons 00 and 01 use no CUDA",
+        Finding("nvcc", _nvcc(), False, "nothing so far: lessons 00 to 05 compile no CUDA",
                 "NVIDIA's CUDA toolkit, or conda env create -f environment.yml"),
-        Finding("GPU", _gpu(), False, "nothing so far: lessons 00 and 01 use no GPU",
+        Finding("GPU", _gpu(), False, "lesson 05 skips PyTorch's own paged call; all else runs",
                 "a machine with an NVIDIA GPU and its driver"),
     ))
 

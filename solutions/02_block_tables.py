@@ -53,8 +53,8 @@ goal.append_tokens([(3, 2), (0, 1)])
 draw_tables(goal, "Four sequences in a pool of ten blocks")
 
 # %% [markdown]
-# Look at sequences 0 and 3. They share their first block. Sequence 3 has written a token since, so it has its own copy of
-# the second.
+# Look at sequences 0 and 3. They share their first block. Both have written into the second since, so sequence 3 has
+# a copy of its own.
 #
 # ## One pool for everything
 #
@@ -84,9 +84,9 @@ print("the pool:             shape", tuple(pool.shape), "strides", pool.stride()
 print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[:, 1].stride())
 
 # %% [markdown]
-# In the pool, each row begins where the previous one ended: 2 numbers, then 4 × 2. It is one piece of 24 numbers. In
-# `pool[:, 1]`, the two numbers of a slot are neighbours, and the next slot begins 8 numbers further on. That makes three
-# pieces of two numbers.
+# A slot has 2 numbers, and the next slot begins 2 numbers further on. A block has 8, and the next block begins 8 further
+# on. There is no gap, so the pool is one piece of 24 numbers. In `pool[:, 1]` each slot has 2 numbers, and the next one
+# begins 8 further on. That leaves gaps: three pieces of two numbers.
 #
 # ### Exercise 2.1: count the pieces
 
@@ -98,8 +98,8 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 check("2.1", count_pieces)
 
 # %% [markdown]
-# Now three layouts for one layer, in float16. A kernel asks for *one head's keys in a block*. The model writes *one token's
-# keys, all heads*. Into how many pieces does each layout cut them?
+# Now three layouts for one layer, in float16. A kernel reads *one head's keys in a block*. The model writes *one token's
+# keys, all heads*. A copy on write moves *all keys in a block*. Into how many pieces does each layout cut them?
 
 # %%
 num_blocks, block_size, heads, head_size = 4, 16, 8, 128
@@ -135,8 +135,8 @@ draw.show(draw_layouts({
 # write in one piece and read a head in pieces of 256 bytes. That is long enough: a GPU fetches memory in sectors of 32
 # bytes, so nothing is fetched in vain.
 #
-# This course takes **two halves**. A token is written in one piece, and each half is an ordinary tensor that the kernels of
-# other libraries, and PyTorch's own, take as it is.
+# This course takes **two halves**. A token's keys are written in one piece, its values in another. A block is copied in one
+# piece each. And each half is an ordinary tensor, in the shape in which PyTorch's own paged attention takes it (lesson 05).
 #
 # ## Slots
 #
@@ -235,9 +235,9 @@ print(table.on_device.tolist())
 assert torch.equal(table.cpu, table.on_device)
 
 # %% [markdown]
-# How long should a row be? The longest sequence decides: `max_blocks_per_seq` blocks. As many entries as the pool has
-# blocks would be a waste: with 10,000 blocks and 256 rows the table would have 2.5 million entries, of which nearly all
-# are -1 for ever.
+# How long should a row be? The longest sequence decides: `max_blocks_per_seq` blocks. It would be wasteful to give it as
+# many entries as the pool has blocks. With 10,000 blocks and 256 rows the table would have 2.5 million entries, and nearly
+# all of them would stay -1.
 #
 # ## The manager
 #
@@ -271,7 +271,7 @@ from lessons_lib.kv_cache import DuplicateSequenceError, OutOfRowsError, Sequenc
 #
 # You write the four methods that change something. Each is a function here, which the last line of the cell makes a method
 # of the class. For all of them one rule holds: **all or nothing**. When a call raises, the tables, the counts and the pool
-# are as they were.
+# are as they were. Which error comes first when a call is wrong in two ways does not matter.
 #
 # ### Exercise 2.4: a sequence comes
 
@@ -286,6 +286,8 @@ check("2.4", add_sequence)
 
 # %% [markdown]
 # A block table with your method. The pool's block manager is the C++ one of lesson 01 from now on: the class is an argument.
+# (Its exceptions are classes of their own. Both classes of the name `OutOfBlocksError` are a `MemoryError`, so that is what
+# a caller catches.)
 
 # %%
 from lessons_lib.block_manager import build_block_manager
@@ -462,7 +464,8 @@ class ContiguousAllocator:
 
 
 # %% [markdown]
-# Your manager behind the same calls:
+# Your manager behind the same calls. A request comes in only when afterwards there is still a free block for each that runs:
+# they will grow.
 
 # %%
 class Paged:
@@ -471,10 +474,10 @@ class Paged:
                                              max_num_seqs=256, max_blocks_per_seq=128, block_manager=BlockManager)
 
     def come(self, request):
-        try:
-            self.manager.add_sequence(request.id, request.prompt)
-        except MemoryError:
-            return False
+        free = self.manager.block_manager.get_num_free_blocks()
+        if free - self.manager.blocks_for(request.prompt) < len(self.manager.sequences):
+            return False  # soon each running sequence will want a block
+        self.manager.add_sequence(request.id, request.prompt)
         return True
 
     def grow(self, request):
@@ -525,7 +528,7 @@ for what in ("prompt", "answer"):
 # %% [markdown]
 # And the server. In each step, waiting requests come in while there is room, and every running request grows by one token.
 # When paging runs out of blocks in the middle, the request that came last gives way: its blocks go back, and it waits
-# again. (Its tokens have to be computed anew. That is the price, and it is paid rarely.)
+# again. Its tokens have to be computed anew. That is the price of not reserving, and we will count it.
 
 # %%
 from collections import deque, namedtuple
@@ -534,7 +537,7 @@ Step = namedtuple("Step", "running waiting tokens kept unused free largest_hole"
 
 
 def replay(memory, requests, num_slots):
-    waiting, running, history = deque(requests), [], []
+    waiting, running, gave_way, history = deque(requests), [], [], []
     while waiting or running:
         while waiting and memory.come(waiting[0]):
             running.append(waiting.popleft())
@@ -544,6 +547,7 @@ def replay(memory, requests, num_slots):
                 last = running.pop()
                 memory.leave(last)
                 waiting.appendleft(last)
+                gave_way.append(last.length)
             request.length += 1
         tokens = sum(request.length for request in running)
         held = sum(memory.held(request) for request in running)
@@ -553,7 +557,7 @@ def replay(memory, requests, num_slots):
         for request in [request for request in running if request.length == request.prompt + request.answer]:
             running.remove(request)
             memory.leave(request)
-    return history
+    return history, gave_way
 
 
 # %%
@@ -564,7 +568,8 @@ memories = {
     "oracle": ContiguousAllocator(num_slots, lambda request: request.prompt + request.answer),
     "paged": Paged(num_slots),
 }
-histories = {name: replay(memory, draw_requests(200), num_slots) for name, memory in memories.items()}
+replays = {name: replay(memory, draw_requests(200), num_slots) for name, memory in memories.items()}
+histories = {name: history for name, (history, _) in replays.items()}
 shares = {}
 for name, history in histories.items():
     busy = [step for step in history if step.waiting]  # while somebody waits, unused memory is a loss
@@ -576,28 +581,40 @@ for name, history in histories.items():
           f"{shares[name]['tokens']:5.1f} % of the pool holds tokens")
 
 # %%
-draw.show(draw_use(shares), alt="Four stacked bars, the share of the pool that holds tokens: reserving the maximum, a power "
-          "of two, the true length, and blocks of 16. The first three leave most of the pool empty or kept for later; "
-          "with blocks nearly all of it holds tokens. Diamonds mark the paper's figures: 20.4, 26.8, 38.2 and 96.3 percent.")
+draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds when the maximum is reserved, a power of two, the true "
+          "length, and with blocks of 16. The tokens' share rises from a fifth to a half, and to nearly all with blocks. "
+          "Diamonds mark the paper's figures: 20.4, 26.8, 38.2 and 96.3 percent.")
 
 # %% [markdown]
-# Our requests are not the paper's, nor is the allocator (theirs gives out powers of two of memory). So the figures differ,
-# and the order and the gap are the same. Only the tokens are of use; the rest is lost in four ways:
+# Our requests are not the paper's, nor is the allocator (theirs gives out powers of two of memory). So the figures differ.
+# The order is the same, and so is the leap at the end. Only the tokens are of use. The rest is lost in three ways:
 #
 # - **kept for later tokens**: needed at the end, empty until then;
 # - **never used**: reserved, and the answer is shorter;
-# - **free**, and no use: every hole is too short for the next request;
-# - in the last block of each sequence, up to 15 slots. That is all that paging loses.
+# - **free**, and no use: every hole is too short for the next request.
+#
+# Paging loses at most 15 slots in the last block of each sequence, and the few blocks that it leaves free for those who run.
+# Its price:
 
 # %%
-draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, several times as many requests run at once as "
-          "with the three contiguous ways, and all are done earlier. Right: the largest hole is often a small part of the "
-          "free slots for the contiguous ways.")
+gave_way = replays["paged"][1]
+print(f"{len(gave_way)} times a request gave way, and {sum(gave_way):,} tokens were computed anew,")
+print(f"beside the {sum(request.prompt + request.answer for request in requests):,} tokens of all requests")
+assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
+
+# %% [markdown]
+# Try it: without the line that leaves free blocks for those who run, many more requests give way. How far to go is the
+# scheduler's decision, and comes in lesson 08.
+
+# %%
+draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "
+          "as with the three contiguous ways, and all are done earlier. Right: with a power of two and with the true length, "
+          "the largest hole is mostly a fifth to a half of the free slots.")
 
 # %% [markdown]
 # The left plot is what a server earns: more requests at once from the same memory, and all of them done sooner. The right
-# one shows **fragmentation**: the free slots lie scattered, and the largest hole is only a part of them. Blocks have no such
-# plot, because any free block is as good as any other.
+# one shows **fragmentation**: the free slots lie scattered, and the largest hole is only a part of them. (Who reserves the
+# maximum has no free slots until the end.) Blocks have no such curve, because any free block is as good as any other.
 
 # %%
 useful = {name: parts["tokens"] for name, parts in shares.items()}
@@ -608,27 +625,28 @@ print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that 
 # %% [markdown]
 # ## What you built
 #
-# The memory of a server: a pool in a layout that you chose for a reason, slots and a flat view to write through, a block
-# table on the CPU and on the device, and a manager whose calls happen entirely or not at all.
+# The memory of a server: a pool whose layout has a reason, slots and a flat view to write through, a block table on the
+# CPU and on the device, and a manager that does all of what it is asked, or nothing.
 #
 # ## Ask yourself
 #
 # <details><summary>A block table is a lookup for every key that a kernel reads. Why is that not slow?</summary>
 #
-# One entry serves a whole block, 16 tokens with all their numbers: 4 bytes looked up for 64 KiB of keys and values in our
-# table's example. And the entries of a row lie side by side.
+# One entry serves a whole block. In the model of the table at the beginning, 4 bytes are looked up for 64 KiB of keys and
+# values in each layer (16 tokens × 8 heads × 128 numbers × 2 bytes, twice). And the entries of a row lie side by side.
 # </details>
 #
 # <details><summary>Why is the block size 16, and not 1, or 256?</summary>
 #
 # A block of 1 wastes no slot, and its table is as long as the sequence; each lookup serves one token. A block of 256 leaves
-# 128 slots of each sequence empty on average, and can seldom be shared. The paper measured 16 to 128 as good, and takes 16.
+# 128 slots of each sequence empty on average, and can seldom be shared. The paper measured several sizes: on long
+# conversations 16 to 128 were best, on short ones large blocks hurt. It takes 16.
 # </details>
 #
 # <details><summary>The block table is filled with 0 where there is no block. When is that found out?</summary>
 #
-# Late. The kernel reads block 0, which is some other sequence's, and no error is raised. With -1, a check before the launch
-# can see it, and an access goes out of range.
+# Late, or never. The kernel reads block 0, which may be another sequence's, and no error is raised. A check cannot tell it
+# from a real entry. It can tell -1. (Left to itself, PyTorch takes an index of -1 for the last block. So check.)
 # </details>
 #
 # <details><summary><code>append_token</code> takes a block first, and then sees that the row is full. What is lost?</summary>

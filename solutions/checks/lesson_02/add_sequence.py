@@ -31,6 +31,27 @@ def one_after_the_other(self, seq_id, num_tokens):
     self.start(seq_id, num_tokens, blocks)
 
 
+def nothing_checked(self, seq_id, num_tokens):
+    needed = self.blocks_for(num_tokens)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
+
+
+def checked_after_taking(self, seq_id, num_tokens):
+    needed = self.blocks_for(num_tokens)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    blocks = [self.block_manager.allocate() for _ in range(needed)]
+    self.check_new(seq_id)
+    self.start(seq_id, num_tokens, blocks)
+
+
+def negative_accepted(self, seq_id, num_tokens):
+    add_sequence(self, seq_id, max(0, num_tokens))
+    self.sequences[seq_id].length = num_tokens
+
+
 def duplicate_unnoticed(self, seq_id, num_tokens):
     if not self.table.free_rows:
         self.check_new(seq_id)
@@ -129,6 +150,15 @@ EXERCISE = Exercise(
         Mistake("exact-fit-refused",
                 "You refuse a sequence that needs as many blocks as are free. It fits.",
                 exact_fit_refused),
+        Mistake("check-forgotten",
+                "Nothing looks whether the id is new and whether a row is free: `check_new` does, before anything is taken.",
+                nothing_checked),
+        Mistake("checked-after-taking",
+                "`check_new` comes after the blocks were taken. When it raises, they belong to nobody.",
+                checked_after_taking),
+        Mistake("negative-accepted",
+                "A negative number of tokens was accepted. `blocks_for` refuses it.",
+                negative_accepted),
         Mistake("duplicate-unnoticed",
                 "The id was taken, and you started a second sequence under it: the first one's blocks belong to nobody now.",
                 duplicate_unnoticed),

@@ -58,6 +58,47 @@ def table_forgotten(self, seq_id):
     return PagedAttentionManager.append_token(self, seq_id)
 
 
+def copies_a_layer(self, seq_id):
+    """Takes the pool's first dimension for the blocks."""
+    sequence = self.get(seq_id)
+    index, offset = divmod(sequence.length, self.block_size)
+    if offset and self.block_manager.get_ref_count(block_id := self.blocks_of(seq_id)[-1]) > 1:
+        copy_id = self.block_manager.allocate()
+        self.kv_cache[copy_id] = self.kv_cache[block_id]
+        self.block_manager.free(block_id)
+        self.table.write(sequence.row, index, [copy_id])
+        sequence.length += 1
+        return copy_id * self.block_size + offset
+    return PagedAttentionManager.append_token(self, seq_id)
+
+
+def last_block_of_nothing(self, seq_id):
+    self.blocks_of(seq_id)[-1]
+    return PagedAttentionManager.append_token(self, seq_id)
+
+
+def old_slot(self, seq_id):
+    sequence = self.get(seq_id)
+    before, offset = self.blocks_of(seq_id)[-1:], sequence.length % self.block_size
+    slot = PagedAttentionManager.append_token(self, seq_id)
+    return before[0] * self.block_size + offset if offset else slot
+
+
+def device_forgotten(self, seq_id):
+    before = self.table.on_device.clone()
+    slot = PagedAttentionManager.append_token(self, seq_id)
+    self.table.on_device.copy_(before)
+    return slot
+
+
+def refused_when_full(self, seq_id):
+    self.get(seq_id)
+    self.blocks_for(self.get(seq_id).length + 1)
+    if self.block_manager.get_num_free_blocks() == 0:
+        self.block_manager.allocate()
+    return PagedAttentionManager.append_token(self, seq_id)
+
+
 def one_too_early(self, seq_id):
     sequence = self.get(seq_id)
     self.blocks_for(sequence.length + 1)
@@ -137,6 +178,25 @@ EXERCISE = Exercise(
                 "The row is full, and a block has already been taken for it: nobody owns that block now. Do first what can "
                 "fail.",
                 wrong(check="late")),
+        Mistake("row-limit-forgotten",
+                "The row has no entry left, and you find out when you write there: the block is taken by then. "
+                "`blocks_for(length + 1)` raises before that.",
+                wrong(check="never")),
+        Mistake("refused-on-a-full-pool",
+                "The pool is full, and you refuse a token that needs no block: its place is in the sequence's own last block.",
+                refused_when_full),
+        Mistake("last-block-of-nothing",
+                "A sequence without tokens has no last block to look at. It needs its first one.",
+                last_block_of_nothing),
+        Mistake("device-table-forgotten",
+                "The new entry is in the CPU's table only. `table.write` writes both.",
+                device_forgotten),
+        Mistake("returns-old-slot",
+                "The slot that you return lies in the shared block. The token's place is in the copy.",
+                old_slot),
+        Mistake("copies-a-layer",
+                "`self.kv_cache[i]` is layer i, not block i. The blocks are the third dimension.",
+                copies_a_layer),
         Mistake("length-counted-on-failure",
                 "No block was free, and the sequence is a token longer all the same. Count the token when it has its place.",
                 length_counted_first),

@@ -56,6 +56,31 @@ def copies(self, seq_id, child_id):
         self.kv_cache[:, :, new] = self.kv_cache[:, :, old]
 
 
+def copies_last_block(self, seq_id, child_id):
+    self.check_new(child_id)
+    blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+    if length % self.block_size:
+        last = self.block_manager.allocate()
+        self.kv_cache[:, :, last] = self.kv_cache[:, :, blocks[-1]]
+        blocks, shared = [*blocks[:-1], last], blocks[:-1]
+    else:
+        shared = blocks
+    for block_id in shared:
+        self.block_manager.increase_ref_count(block_id)
+    self.start(child_id, length, blocks)
+
+
+def new_blocks_only(self, seq_id, child_id):
+    self.add_sequence(child_id, self.get(seq_id).length)
+
+
+def unchecked(self, seq_id, child_id):
+    blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+    for block_id in blocks:
+        self.block_manager.increase_ref_count(block_id)
+    self.start(child_id, length, blocks)
+
+
 def duplicate_unnoticed(self, seq_id, child_id):
     self.get(seq_id)
     if child_id in self.sequences and self.table.free_rows:
@@ -76,12 +101,13 @@ def counts_the_whole_row(self, seq_id, child_id):
 
 
 ADD, FORK = "add_sequence", "fork_sequence"
+ROOMY = {"num_blocks": 12, "block_size": 3, "max_num_seqs": 4, "max_blocks_per_seq": 6}
 CASES = [
     (SMALL, [(ADD, 0, 0)], [(0, 1)]), (SMALL, [(ADD, 0, 1)], [(0, 1)]), (SMALL, [(ADD, 0, 2)], [(0, 1)]),
     (SMALL, [(ADD, 0, 3)], [(0, 1)]), (SMALL, [(ADD, 4, 5)], [(4, 9), (9, 1)]), (SMALL, [], [(0, 1)]),
     (SMALL, [(ADD, 0, 3)], [(0, 0)]), (SMALL, [(ADD, 0, 3), (ADD, 1, 1)], [(0, 1), (1, 0)]),
-    (SMALL, [(ADD, 0, 3), (ADD, 1, 1), (ADD, 2, 1)], [(0, 3), (4, 5)]),
-    (SMALL, [(ADD, 0, 6), (ADD, 1, 2)], [(0, 2), (0, 3)]),
+    (SMALL, [(ADD, 0, 3), (ADD, 1, 1), (ADD, 2, 1)], [(0, 3)]),
+    (SMALL, [(ADD, 0, 6), (ADD, 1, 2)], [(0, 2), (0, 3)]), (ROOMY, [(ADD, 0, 5)], [(0, 1), (1, 2)]),
     (SMALL, [(ADD, 0, 6), ("free_sequence", 0), (ADD, 1, 5)], [(1, 0), (0, 2)]),
 ]
 
@@ -117,8 +143,15 @@ EXERCISE = Exercise(
                 "The last block is missing in the child. It is shared like the others; who writes into it first makes the copy.",
                 last_block_left_out),
         Mistake("copies-blocks",
-                "You copied keys and values into new blocks. A fork shares them, and copies nothing.",
-                copies),
+                "The child has new blocks of its own. A fork shares the parent's: nothing is taken from the pool, and nothing "
+                "is copied.",
+                copies, also=(new_blocks_only,)),
+        Mistake("copies-last-block",
+                "You copy the last block at once. Perhaps nobody will write into it: whoever does so first makes the copy.",
+                copies_last_block),
+        Mistake("child-unchecked",
+                "Nothing looks whether the child's id is free and whether there is a row for it: `check_new` does.",
+                unchecked),
         Mistake("duplicate-unnoticed",
                 "The child's id was taken, and that sequence is lost: its blocks belong to nobody now.",
                 duplicate_unnoticed),
@@ -128,7 +161,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "What does exercise 1.5 do with the block manager? And what is new here: the table's row, and the length.",
-        "Two lookups can fail: the parent's id and the child's. Both come before the first count is increased.",
+        "Two lookups can fail: the parent's id and the child's, in either order. Both come before the first count is "
+        "increased.",
         "`start` writes a list of blocks into a free row.",
     ),
 )

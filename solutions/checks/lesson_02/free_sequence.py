@@ -53,6 +53,29 @@ def cleared_first(self, seq_id):
         self.block_manager.free(block_id)
 
 
+def forgotten_first(self, seq_id):
+    self.get(seq_id)
+    sequence = self.sequences.pop(seq_id)
+    for block_id in self.blocks_of(seq_id):
+        self.block_manager.free(block_id)
+    self.table.clear(sequence.row)
+
+
+def shared_kept(self, seq_id):
+    self.get(seq_id)
+    for block_id in self.blocks_of(seq_id):
+        if self.block_manager.get_ref_count(block_id) == 1:
+            self.block_manager.free(block_id)
+    self.table.clear(self.sequences.pop(seq_id).row)
+
+
+def id_for_row(self, seq_id):
+    for block_id in self.blocks_of(seq_id):
+        self.block_manager.free(block_id)
+    self.sequences.pop(seq_id)
+    self.table.clear(seq_id)
+
+
 ADD, FORK = "add_sequence", "fork_sequence"
 CASES = [
     (SMALL, [(ADD, 0, 0)], [(0,)]), (SMALL, [(ADD, 0, 1)], [(0,)]), (SMALL, [(ADD, 0, 3)], [(0,)]),
@@ -103,6 +126,17 @@ EXERCISE = Exercise(
         Mistake("unknown-ignored",
                 "There is no such sequence, and no error says so. Whoever frees a sequence twice has a mistake to find.",
                 unknown_ignored),
+        Mistake("forgotten-before-read",
+                "The sequence was removed from `self.sequences` before its blocks were read, so `blocks_of` does not know it "
+                "any more.",
+                forgotten_first),
+        Mistake("shared-count-kept",
+                "A shared block is not freed at all. It has one user less: `free` counts, and keeps the block while others "
+                "use it.",
+                shared_kept),
+        Mistake("id-for-row",
+                "You clear the row whose number is the sequence's id. Its row is in `self.sequences[seq_id].row`.",
+                id_for_row),
         Mistake("whole-row-freed",
                 "You freed every entry of the row, the -1 behind the last block included.",
                 whole_row),

@@ -2,6 +2,7 @@
 
 import torch
 
+from lessons_lib.block_manager import PythonBlockManager
 from lessons_lib.checks import Text
 from lessons_lib.kv_cache import PagedAttentionManager
 
@@ -9,10 +10,23 @@ from lessons_lib.kv_cache import PagedAttentionManager
 SMALL = {"num_blocks": 4, "block_size": 2, "max_num_seqs": 3, "max_blocks_per_seq": 3}
 
 
+class OutOfBlocksError(MemoryError):
+    """As a module built from C++ has it: another class than `lessons_lib.block_manager.OutOfBlocksError`."""
+
+
+class BlockManager(PythonBlockManager):
+    """The block manager that `small_manager()` of the lesson uses is the C++ one, with exception classes of its own."""
+
+    def allocate(self) -> int:
+        if not self.get_num_free_blocks():
+            raise OutOfBlocksError("no block is free")
+        return super().allocate()
+
+
 def learners_manager(name: str, method, sizes: dict) -> PagedAttentionManager:
     """Our manager with the learner's method `name`, and a pool in which every number is another."""
     manager = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})(
-        num_kv_heads=1, head_size=2, num_layers=2, **sizes)
+        num_kv_heads=1, head_size=2, num_layers=2, block_manager=BlockManager, **sizes)
     manager.kv_cache.copy_(torch.arange(1.0, manager.kv_cache.numel() + 1).view_as(manager.kv_cache))
     return manager
 
@@ -23,41 +37,50 @@ def drive(name: str, method, case) -> list:
     manager = learners_manager(name, method, sizes)
     for step, *args in steps:
         getattr(PagedAttentionManager, step)(manager, *args)
+    # What was there must stay where callers hold it; what a new slot holds is nobody's business yet.
+    watched = manager.kv_cache, manager.block_table, {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
     seen = []
     for args in calls:
         try:
             result = getattr(manager, name)(*args)
-            ending = {"returned": result} if name == "append_token" else {"ended": Text("without an error")}
+            ending = {"returned": _slot(result)} if name == "append_token" else {"ended": Text("without an error")}
         except NotImplementedError:
             raise
         except Exception as error:
             ending = {"raised": Text(type(error).__name__)}
-        seen.append(ending | parts(manager))
+        seen.append(ending | parts(manager, *watched))
     return seen
 
 
-def parts(manager: PagedAttentionManager) -> dict:
-    """All that a sequence of calls can leave behind, by name."""
-    num_blocks = manager.kv_cache.shape[2]
+def _slot(result):
+    return int(result) if hasattr(result, "__index__") and not isinstance(result, torch.Tensor) else Text(repr(result))
+
+
+def parts(manager: PagedAttentionManager, pool: torch.Tensor, block_table: torch.Tensor, lengths: dict) -> dict:
+    """All that a sequence of calls can leave behind, by name. `lengths`: how many tokens of each sequence are written."""
+    sequences = sorted(manager.sequences.items())
+    rows = {sequence.row for _, sequence in sequences}
     return {
-        "the sequences' lengths": {seq_id: sequence.length for seq_id, sequence in sorted(manager.sequences.items())},
-        "the sequences' blocks": {seq_id: table_row(manager.table.cpu[sequence.row])
-                                  for seq_id, sequence in sorted(manager.sequences.items())},
-        "the rows of no sequence": [table_row(row) for index, row in enumerate(manager.table.cpu)
-                                    if index not in {sequence.row for sequence in manager.sequences.values()}],
-        "the users of each block": [manager.block_manager.get_ref_count(block_id) for block_id in range(num_blocks)],
+        "the sequences' lengths": {seq_id: sequence.length for seq_id, sequence in sequences},
+        "the sequences' blocks": {seq_id: manager.table.cpu[sequence.row].tolist() for seq_id, sequence in sequences},
+        "the rows of no sequence": [row.tolist() for index, row in enumerate(manager.table.cpu) if index not in rows],
+        "the users of each block": [manager.block_manager.get_ref_count(block_id) for block_id in range(pool.shape[2])],
         "the number of free rows": len(set(manager.table.free_rows)),
-        "the rows' owners": sorted([sequence.row for sequence in manager.sequences.values()] + manager.table.free_rows),
-        "the table on the device": Text("equal to the CPU's") if torch.equal(manager.table.cpu, manager.block_table)
-        else [table_row(row) for row in manager.block_table],
+        "the rows' owners": sorted([sequence.row for _, sequence in sequences] + manager.table.free_rows),
+        "the table on the device": Text("equal to the CPU's") if torch.equal(manager.table.cpu, block_table)
+        else block_table.tolist(),
     } | {
-        f"the {half} in layer {layer}, a number for each slot": manager.kv_cache[layer, index, :, :, 0, 0].tolist()
-        for layer in range(len(manager.kv_cache)) for index, half in enumerate(("keys", "values"))
+        f"the {half} in layer {layer}, a number for each token": {
+            seq_id: _numbers(pool[layer, index], manager, seq_id, lengths.get(seq_id, 0)) for seq_id, _ in sequences}
+        for layer in range(len(pool)) for index, half in enumerate(("keys", "values"))
     }
 
 
-def table_row(row: torch.Tensor) -> list[int]:
-    return row.tolist()
+def _numbers(cache: torch.Tensor, manager: PagedAttentionManager, seq_id: int, length: int) -> list[float]:
+    """The first number of each of a sequence's first tokens, found through its row."""
+    row = manager.table.cpu[manager.sequences[seq_id].row].tolist()
+    places = [(row[position // manager.block_size], position % manager.block_size) for position in range(length)]
+    return [cache[block_id, offset, 0, 0].item() if block_id >= 0 else float("-inf") for block_id, offset in places]
 
 
 def show(expected, actual) -> tuple[str, str]:

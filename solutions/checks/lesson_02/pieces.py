@@ -2,7 +2,7 @@
 
 import torch
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
 
 
 def count_pieces(view):
@@ -103,8 +103,10 @@ def view_of(case):
 
 def observe(answer, case):
     result = answer(view_of(case))
-    return tuple(int(number) if hasattr(number, "__index__") else number for number in result) \
-        if isinstance(result, tuple | list) else result
+    if not isinstance(result, tuple | list):
+        return Text(repr(result))
+    # 3.0 equals 3 in Python; the docstring asks for ints.
+    return tuple(int(number) if hasattr(number, "__index__") else Text(repr(number)) for number in result)
 
 
 def describe(case):
@@ -149,13 +151,25 @@ EXERCISE = Exercise(
                 "You compare each stride with the dimension to its right alone. Once there was a gap, the piece has ended, "
                 "even if the dimensions further left follow each other closely.",
                 goes_on_after_a_gap),
+        Mistake("fractions",
+                "Your numbers are right in value, and one of them is a float. `/` gives a float always; `//` does not.",
+                lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1]),
+                also=(lambda view: (count_pieces(view)[0], count_pieces(view)[1] / 1),
+                      lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1] / 1))),
+        Mistake("first-dimension-of-pieces",
+                "One piece for each entry of the first dimension: that is so when the gap is there, and nowhere else. The gap "
+                "may be further inside, or there may be several.",
+                lambda view: (1, view.numel() * view.element_size()) if view.is_contiguous()
+                else (view.shape[0], view.numel() // view.shape[0] * view.element_size())),
         Mistake("swapped",
                 "Your two numbers are in the wrong order: the number of pieces first, then the bytes of one.",
                 swapped),
     ),
     hints=(
         "Go through the dimensions from the last to the first, and keep how many numbers lie side by side so far.",
-        "A dimension continues the piece when its stride equals the length of the piece so far.",
-        "The first dimension that does not continue it ends the search. The pieces are all numbers divided by the length of one.",
+        "A dimension continues the piece when its stride equals the length of the piece so far. (Of size 1, it has only one "
+        "entry, and its stride is never used.)",
+        "The first dimension that breaks the piece ends the search. The number of pieces is that of all numbers divided by the "
+        "length of one.",
     ),
 )

@@ -10,7 +10,27 @@ from solutions.checks import tensors
 def observe(answer, case):
     block_size, blocks, positions, spare = case
     block_ids = torch.tensor(blocks + [-1] * spare, dtype=torch.int32)
-    return tensors.values(answer(block_ids, torch.tensor(positions, dtype=torch.int64), block_size))
+    positions = torch.tensor(positions, dtype=torch.int64)
+    result = tensors.values(answer(block_ids, positions, block_size))
+    return result, tensors.Values(block_ids, "block_ids afterwards"), tensors.Values(positions, "positions afterwards")
+
+
+def in_place(block_ids, positions, block_size):
+    blocks = block_ids[positions // block_size].long()
+    positions %= block_size
+    positions += blocks * block_size
+    return positions.clone()
+
+
+def offsets_left(block_ids, positions, block_size):
+    blocks = block_ids[positions // block_size].long()
+    positions %= block_size
+    return blocks * block_size + positions
+
+
+def padding_overwritten(block_ids, positions, block_size):
+    block_ids[block_ids == -1] = 0
+    return slot_mapping(block_ids, positions, block_size)
 
 
 def describe(case):
@@ -66,10 +86,23 @@ EXERCISE = Exercise(
                 "Quotient and remainder have changed places: the quotient of position and block_size is the block, the "
                 "remainder is the offset.",
                 lambda block_ids, positions, block_size:
-                block_ids[(positions % block_size).clamp(max=len(block_ids) - 1)].long() * block_size + positions // block_size),
+                block_ids[(positions % block_size).clamp(max=len(block_ids) - 1)].long() * block_size + positions // block_size,
+                also=(lambda block_ids, positions, block_size:
+                      block_ids[positions % block_size].long() * block_size + positions // block_size,)),
+        Mistake("position-for-index",
+                "You look up the table's entry number `position`. An entry stands for a whole block of tokens.",
+                lambda block_ids, positions, block_size: block_ids[positions].long() * block_size + positions % block_size),
+        Mistake("inputs-changed",
+                "The slots are right, and one of the arguments is not what it was. `+=` and `%=` change a tensor in place, and "
+                "the row is part of the block table itself.",
+                in_place, also=(padding_overwritten, offsets_left)),
+        Mistake("empty-is-float",
+                "For no positions your tensor is float32, PyTorch's choice for an empty list. Say the dtype.",
+                lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size)
+                if len(positions) else torch.tensor([])),
         Mistake("slots-int32",
-                "Your slots are int32. A slot is an index into a pool that may have more than 2**31 numbers, and PyTorch "
-                "takes int64 indices: the docstring asks for them.",
+                "Your slots are int32, and the docstring asks for int64. A kernel multiplies a slot by heads and head_size to "
+                "find an address, and in a large pool int32 is too small for that.",
                 lambda block_ids, positions, block_size:
                 (block_ids[positions // block_size] * block_size + positions % block_size).int()),
         Mistake("overflows-int32",

@@ -60,6 +60,18 @@ def added(k_cache, v_cache, slots, k, v):
     v_cache.view(-1, *v_cache.shape[2:])[slots] += v
 
 
+def inputs_changed(k_cache, v_cache, slots, k, v):
+    offsets = slots % k_cache.shape[1]
+    slots //= k_cache.shape[1]
+    k_cache[slots, offsets] = k
+    v_cache[slots, offsets] = v
+
+
+def keys_changed(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, slots, k, v)
+    k.zero_()
+
+
 # (num_blocks, block_size, num_kv_heads, head_size, slots)
 CASES = [
     (2, 2, 1, 1, [0]), (2, 2, 1, 1, [3]), (2, 2, 2, 3, [1]), (2, 2, 2, 3, []), (3, 2, 1, 2, [4, 1]), (3, 2, 2, 2, [2, 3]),
@@ -72,8 +84,11 @@ def observe(answer, case):
     pool = torch.arange(2.0 * num_blocks * block_size * num_kv_heads * head_size)
     k_cache, v_cache = pool.view(2, num_blocks, block_size, num_kv_heads, head_size)
     k = -1.0 - torch.arange(float(len(slots) * num_kv_heads * head_size)).view(len(slots), num_kv_heads, head_size)
-    answer(k_cache, v_cache, torch.tensor(slots, dtype=torch.int64), k, k - 1000.0)
-    return tensors.Values(k_cache.clone(), "k_cache"), tensors.Values(v_cache.clone(), "v_cache")
+    slots, v = torch.tensor(slots, dtype=torch.int64), k - 1000.0
+    given = {"slots afterwards": slots, "k afterwards": k, "v afterwards": v}
+    answer(k_cache, v_cache, slots, k, v)
+    return (tensors.Values(k_cache.clone(), "k_cache"), tensors.Values(v_cache.clone(), "v_cache"),
+            *(tensors.Values(tensor.clone(), name) for name, tensor in given.items()))
 
 
 def describe(case):
@@ -123,6 +138,9 @@ EXERCISE = Exercise(
         Mistake("slot-off-by-one",
                 "Every token is one slot too far. Slots count from 0.",
                 one_slot_on),
+        Mistake("inputs-changed",
+                "The caches are right, and the slots, the keys or the values that were handed in are not what they were.",
+                inputs_changed, also=(keys_changed,)),
         Mistake("added-to-old",
                 "The new numbers were added to what was there. A slot may hold an earlier sequence's numbers; they are replaced.",
                 added),
