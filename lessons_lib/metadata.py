@@ -47,8 +47,10 @@ def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
     device = manager.block_table.device
     sequences = [manager.get(seq_id) for seq_id, _ in scheduled]
     block_table = manager.block_table[[sequence.row for sequence in sequences]]
-    slots = [slot_mapping(row, torch.arange(sequence.length - num_tokens, sequence.length, device=device), manager.block_size)
-             for row, sequence, (_, num_tokens) in zip(block_table, sequences, scheduled, strict=True)]
+    slots = []
+    for row, sequence, (_, num_tokens) in zip(block_table, sequences, scheduled, strict=True):
+        positions = torch.arange(sequence.length - num_tokens, sequence.length, device=device)
+        slots.append(slot_mapping(row, positions, manager.block_size))
     return BatchMetadata(
         cu_seqlens_q=cumulative_lengths([num_tokens for _, num_tokens in scheduled]).to(device),
         seq_lens_kv=torch.tensor([sequence.length for sequence in sequences], dtype=torch.int32, device=device),

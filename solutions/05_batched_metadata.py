@@ -1,0 +1,655 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 05 · One batch of everything: the metadata
+#
+# **You build** four tensors that describe any batch, whatever its sequences are doing, and the paged attention that reads
+# them: slow, in plain PyTorch, and right for every mix. It is what the kernels of the next lessons are compared with. At
+# the end you find a bug in a model that talks nonsense.
+#
+# **You need** lessons 02 to 04: block tables and slots, causal attention, decoding. **It takes** 60 to 90 minutes.
+
+# %%
+try:
+    import math
+    from collections import Counter
+    from dataclasses import dataclass, replace
+
+    import torch
+    from torch import Tensor
+    from torch.nn.functional import scaled_dot_product_attention
+
+    from lessons_lib import check, draw, draw_metadata, hint, progress_bar, solution
+    from lessons_lib.attention import share_heads
+    from lessons_lib.kv_cache import OutOfBlocksError, PagedAttentionManager
+    from lessons_lib.slots import slot_mapping, write_kv
+    from lessons_lib.softmax_state import NO_KEY
+    from lessons_lib.validate import check_paged_attention, check_scheduled
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+
+progress_bar("05")
+
+# %% [markdown]
+# ## What a server computes in one step
+#
+# Lesson 03 computed whole prompts, lesson 04 single new tokens. A server has both at once. One sequence is in the middle
+# of its answer and needs one token. Another has just come, with a prompt of four tokens. A third has a prompt so long that
+# it is computed in **chunks**, a piece at each step, so that the others need not wait.
+#
+# A GPU is best used when all of this is one batch. Here is such a batch. Each row is a **query**, a token that is computed
+# in this step. Each column is a key. A coloured square says that the query sees the key.
+
+# %%
+draw.show(draw_metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
+          "three queries and five keys; its queries see three, four and five of them. C has four queries and four keys, "
+          "seen in the shape of a triangle. No query sees a key of another sequence. Below, the four tensors of the batch.")
+
+# %% [markdown]
+# A decodes: one query, seven keys. B gets a chunk of three tokens; two others are in the pool already. C gets its whole
+# prompt. The bold keys belong to tokens of this step, the other keys were written in steps before. No query ever looks at
+# another sequence.
+#
+# The four tensors below the picture say all of it. This lesson builds them one by one.
+#
+# ## Rows without padding
+#
+# Tensors are rectangles, and the sequences have different numbers of queries. One could pad them to equal length. Look what
+# that costs, and what is done in its place:
+
+# %%
+query_lens = [5, 1, 1, 3]
+draw.show(draw_metadata.padded_and_packed("ABCD", query_lens), alt="Above, four sequences with 5, 1, 1 and 3 queries as a "
+          "rectangle of 20 squares, half of them grey padding. Below, the same 10 queries in one row without gaps, with the "
+          "borders 0, 5, 6, 7 and 10.")
+
+# %% [markdown]
+# With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 rows would hold 1,063 queries. So the queries lie one
+# after the other, without gaps, and a short tensor says where the borders are. Its usual name is `cu_seqlens_q`: the
+# cumulative lengths of the sequences' queries. The queries of sequence `s` are `q[cu_seqlens_q[s] : cu_seqlens_q[s + 1]]`.
+#
+# Kernels read it as int32, so it has to be int32.
+#
+# ### Exercise 5.1: where each sequence's queries begin
+
+# %% exercise="5.1"
+# INCLUDE lessons_lib/metadata.py cumulative_lengths
+
+
+# %% check="5.1"
+check("5.1", cumulative_lengths)
+
+# %%
+starts = cumulative_lengths(query_lens)
+rows = torch.arange(10)
+print("cu_seqlens_q:", starts.tolist())
+print("the rows of sequence 3:", rows[starts[3] : starts[4]].tolist())
+
+# %% [markdown]
+# One thing to know about such tensors. `starts[3]` is not a number. It is a tensor without dimensions. It slices and adds
+# like a number, and in other places it does not behave like one:
+
+# %%
+names = {7: "D begins here"}
+print(type(starts[3]).__name__, "·", names.get(starts[3], "not found"), "·", names.get(starts.tolist()[3], "not found"))
+
+# %% [markdown]
+# Worse, on a GPU each look at such a value makes the CPU wait for the GPU. So turn the whole tensor into Python integers
+# once, with `.tolist()`, before the loop. (For a single value, `.item()` does it.)
+#
+# ## Room for the whole batch
+#
+# Before a batch is computed, each of its sequences needs slots for its new tokens. Lesson 02's `append_token` makes room for
+# one token. Suppose the scheduler calls it in a loop, and the pool is nearly full:
+
+# %%
+def tight_pool():
+    manager = PagedAttentionManager(num_blocks=3, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=4,
+                                    max_blocks_per_seq=4)
+    manager.add_sequence("A", 4)
+    manager.add_sequence("B", 4)
+    return manager
+
+
+def one_by_one(manager):
+    for seq_id in ("A", "B"):
+        manager.append_token(seq_id)
+
+
+def show_error(call, *arguments):
+    try:
+        call(*arguments)
+    except (OutOfBlocksError, TypeError) as error:
+        print(f"{type(error).__name__}: {error}")
+
+
+manager = tight_pool()
+show_error(one_by_one, manager)
+print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length)
+
+# %% [markdown]
+# A has grown by a token that nobody will compute, because the batch as a whole failed. Its next step would attend to a slot
+# that was never written. So it has to be **all or nothing** for the batch: count first what it needs, then change.
+#
+# ### Exercise 5.2: room for all, or for none
+#
+# What is there to use, as methods of `self`:
+#
+# | call | gives |
+# |---|---|
+# | `self.get(seq_id)` | the sequence; `.length` is its number of tokens. Raises `UnknownSequenceError` |
+# | `self.blocks_of(seq_id)` | list of int: its block ids, in the order of its tokens |
+# | `self.blocks_for(num_tokens)` | the blocks that so many tokens fill. Raises `SequenceTooLongError` if a row is too short |
+# | `self.append_token(seq_id)` | room for one token: in a new block if the last is full, in a copy if the last is shared |
+# | `self.block_manager.get_num_free_blocks()` | int |
+# | `self.block_manager.get_ref_count(block_id)` | int: how many sequences use the block |
+#
+# Forked sequences are the hard part. Writing into a shared block costs a block for the copy. But think it through: A and B
+# share their last block, and both write. The first to write takes a copy. Who shares the old block then?
+
+# %% exercise="5.2"
+# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.append_tokens
+
+
+# %% check="5.2"
+check("5.2", append_tokens)
+
+# %% [markdown]
+# From here on your function is a method of the manager:
+
+# %%
+PagedAttentionManager.append_tokens = append_tokens
+
+manager = tight_pool()
+show_error(manager.append_tokens, [("A", 1), ("B", 1)])
+print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length)
+
+# %% [markdown]
+# ## Four tensors
+#
+# This is all that a paged kernel is told about a batch:
+
+# %%
+# INCLUDE lessons_lib/metadata.py BatchMetadata
+
+
+# %% [markdown]
+# For any batch, whatever is going on in it:
+#
+# | what happens | `cu_seqlens_q` | `seq_lens_kv` | `block_table` |
+# |---|---|---|---|
+# | one prompt of N tokens | `[0, N]` | `[N]` | `[[b0, b1, …]]` |
+# | one sequence decodes, N tokens with the new one | `[0, 1]` | `[N]` | `[[b0, b1, …]]` |
+# | A decodes, B gets a chunk of n tokens | `[0, 1, 1 + n]` | `[len_A, len_B]` | `[[A's blocks], [B's blocks]]` |
+#
+# Prefill and decode are no longer two cases. A decode is a chunk of one token. A whole prompt is a chunk with nothing
+# before it.
+#
+# ### Exercise 5.3: the metadata of a batch
+#
+# The manager has made room for the new tokens already. Row `s` of the block table is that of sequence `s` of the batch, and
+# a sequence's row in the manager's table is `manager.get(seq_id).row`. Use your `cumulative_lengths`, and
+# `slot_mapping(row, positions, block_size)` of lesson 02. It is safe to name a local variable like a tensor of the result.
+
+# %% exercise="5.3"
+# INCLUDE lessons_lib/metadata.py build_metadata
+
+
+# %% check="5.3"
+check("5.3", build_metadata)
+
+# %% [markdown]
+# Here is your function at work on the table's third line. `batch_of` makes a pool for a batch; you will use it again.
+
+# %%
+def batch_of(*sequences):
+    """The metadata of a batch, from (name, new tokens, tokens with the new ones) for each sequence."""
+    manager = PagedAttentionManager(num_blocks=64, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=8,
+                                    max_blocks_per_seq=4)
+    for name, num_new, num_all in sequences:
+        manager.add_sequence(name, num_all - num_new)
+    scheduled = [(name, num_new) for name, num_new, _ in sequences]
+    manager.append_tokens(scheduled)
+    return build_metadata(manager, scheduled)
+
+
+print(draw_metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
+
+# %% [markdown]
+# The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the index -1 for the last one.
+
+# %%
+blocks = torch.tensor([[10, 11], [20, 21], [30, 31]])  # three blocks of two slots
+print("blocks 0 and -1:", blocks[torch.tensor([0, -1])].tolist())
+
+# %% [markdown]
+# There is no error, only another sequence's data. A reader of the table has to stop by itself after `seq_lens_kv` keys.
+#
+# ## Who sees whom
+#
+# A sequence has `kv_len` tokens, and the last `q_len` of them are its queries. Query 0 is then the token at position
+# `kv_len - q_len`, and query `q` is the one at `kv_len - q_len + q`. It sees its own key and all before it:
+#
+# $$\text{query } q \text{ sees the keys } 0, \dots, \text{kv\_len} - \text{q\_len} + q$$
+
+# %%
+q_len, kv_len = 3, 5
+for query in range(q_len):
+    position = kv_len - q_len + query
+    print(f"query {query} is the token at position {position}, and sees the keys", list(range(position + 1)))
+
+# %% [markdown]
+# This one rule is causal attention for whole prompts, chunks and decodes alike. PyTorch's own `is_causal=True` is not this
+# rule. It puts query 0 at position 0, which is right for a whole prompt only:
+
+# %%
+ones = torch.eye(5)[None]  # the values are chosen so that the output shows which keys were seen
+seen = scaled_dot_product_attention(torch.zeros(1, 3, 5), torch.zeros(1, 5, 5), ones, is_causal=True)[0] > 0
+print(seen.int())
+
+# %% [markdown]
+# The three queries see one, two and three keys. They should see three, four and five.
+#
+# ### Exercise 5.4: which query sees which key
+
+# %% exercise="5.4"
+# INCLUDE lessons_lib/metadata.py visible_keys
+
+
+# %% check="5.4"
+check("5.4", visible_keys)
+
+# %% [markdown]
+# The three lines of the table above, drawn by your two functions:
+
+# %%
+draw.show(draw_metadata.batches([
+    ("One prompt of 5", "A", batch_of(("A", 5, 5))),
+    ("One new token", "A", batch_of(("A", 1, 6))),
+    ("A decodes, B gets a chunk", "AB", batch_of(("A", 1, 6), ("B", 3, 5))),
+], visible_keys), alt="Three batches with their tensors. A prompt of five tokens is a triangle. A new token is one row of "
+    "six seen keys. In the mixed batch, A's row of six is followed by B's three rows, which see three, four and five keys.")
+
+# %% [markdown]
+# Now a batch of your own. Change the list and run the cell again. What does a chunk of one token look like? And two
+# sequences that both decode?
+
+# %%
+mine = [("A", 1, 7), ("B", 4, 6), ("C", 3, 3)]  # (name, new tokens, tokens with the new ones)
+
+assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), "1 to 16 tokens, at least one of them new"
+assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, "more than 5 sequences or 32 keys do not fit the page"
+metadata = batch_of(*mine)
+assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == sum(num_new for _, num_new, _ in mine)
+print(draw_metadata.tensors_text(metadata))
+draw.show(draw_metadata.batches([("My batch", [name for name, _, _ in mine], metadata)], visible_keys),
+          alt=f"A batch of {len(mine)} sequences: which query sees which key. " + ", ".join(
+              f"{name} has {num_new} queries and {num_all} keys" for name, num_new, num_all in mine))
+
+# %% [markdown]
+# ## Attention for any batch
+#
+# Sequence by sequence: take its queries, gather its blocks, cut off the tail, attend with the mask. It is slow on purpose.
+# Each line can be read and printed, and what it gives is what every kernel of this course has to give.
+#
+# ### Exercise 5.5: paged attention in PyTorch
+#
+# `share_heads(k, num_q_heads)` is lesson 03's: keys or values with a head for each query head. `NO_KEY` is minus infinity.
+# `check_paged_attention` has looked at the arguments, so you need not.
+
+# %% exercise="5.5"
+# INCLUDE lessons_lib/metadata.py attn_paged_torch
+
+
+# %% check="5.5"
+check("5.5", attn_paged_torch)
+
+# %% [markdown]
+# A prompt may now come in any pieces. Here are 37 tokens: all at once, in chunks, and token by token. PyTorch's dense
+# attention is the judge.
+
+# %%
+generator = torch.Generator().manual_seed(5)
+q = torch.randn(37, 6, 16, generator=generator)
+k, v = torch.randn(2, 37, 2, 16, generator=generator)
+
+
+def in_chunks(chunks):
+    """Attention over the 37 tokens, chunk by chunk, through a pool."""
+    manager = PagedAttentionManager(10, 4, num_kv_heads=2, head_size=16, max_num_seqs=1, max_blocks_per_seq=10)
+    manager.add_sequence("A", 0)
+    pieces = []
+    for rows in torch.arange(37).split(chunks):
+        manager.append_tokens([("A", len(rows))])
+        metadata = build_metadata(manager, [("A", len(rows))])
+        write_kv(*manager.kv_cache[0], metadata.slot_mapping, k[rows], v[rows])
+        pieces.append(attn_paged_torch(q[rows], *manager.kv_cache[0], metadata))
+    return torch.cat(pieces)
+
+
+# %%
+heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]  # (1, heads, 37, 16)
+dense = scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+for name, chunks in {"whole prompt": [37], "chunks of 16, 16, 5": [16, 16, 5], "chunks of 1, 20, 15, 1": [1, 20, 15, 1],
+                     "token by token": [1] * 37}.items():
+    difference = (in_chunks(chunks) - dense).abs().max().item()
+    assert difference < 1e-5
+    print(f"{name}: differs from dense attention by less than 0.00001")
+
+# %% [markdown]
+# That is what makes chunked prefill possible: a scheduler may cut a prompt wherever it likes, and the result is the same.
+#
+# ### A dtype that a kernel cannot forgive
+#
+# `check_paged_attention` looks at shapes and dtypes before anything is computed. Here is the most common slip, a block table
+# that has become int64 on its way:
+
+# %%
+metadata = batch_of(("A", 1, 6))
+wrong = replace(metadata, block_table=metadata.block_table.long())
+caches = torch.zeros(2, 64, 4, 1, 2)
+show_error(attn_paged_torch, torch.zeros(1, 1, 2), *caches, wrong)
+
+# %% [markdown]
+# In PyTorch, int64 would work as well. A kernel gets an address and reads 4 bytes for each entry. Of an int64 table it sees:
+
+# %%
+print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
+
+# %% [markdown]
+# Block 5, then block 0, which belongs to somebody else. So the reference is as strict as the kernels will be.
+#
+# ## Why the reference is not enough
+#
+# `k_cache[block_ids]` is a **gather**: it copies the keys of a sequence out of the pool, so that they lie side by side. And
+# it does so in each step, in each layer, for every sequence, though only one token is new.
+#
+# ### Exercise 5.6: what a gather moves
+#
+# How many bytes of keys and values does one step copy for one sequence? `bytes_per_number` is 2 in 16-bit formats.
+
+# %% exercise="5.6"
+# INCLUDE solutions/checks/lesson_05/bytes_gathered.py bytes_gathered
+
+
+# %% check="5.6"
+check("5.6", bytes_gathered)
+
+# %% [markdown]
+# Qwen3-8B has 36 layers, 8 KV heads and a head size of 128. With 1,024 tokens of context in 16 bits:
+
+# %%
+def qwen3_8b(context_len):
+    return bytes_gathered(context_len, num_layers=36, num_kv_heads=8, head_size=128, bytes_per_number=2)
+
+
+per_step = qwen3_8b(1024)
+print(f"1024 tokens x 36 layers x 8 heads x 128 numbers x 2 bytes, twice = {per_step:,} bytes = {per_step / 2**20:g} MiB")
+print(f"64 such sequences: {64 * per_step / 2**30:g} GiB, in every step")
+assert per_step == 144 * 2**20
+
+# %%
+context_lens = [1024 * 2**power for power in range(6)]
+draw.show(draw_metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt="Gathered bytes in a step against the "
+          "context, both on logarithmic scales: three rising straight lines for 1, 8 and 64 sequences, from 0.14 GiB for one "
+          "sequence with 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights, 15 GiB.")
+
+# %% [markdown]
+# It grows with the context and with the number of sequences, and it soon passes the dashed line: the 15 GiB of weights that
+# a step has to read anyway.
+#
+# The copy is read once, written once, and then read again by the attention: three times the figure, where one reading would
+# do. A kernel that follows the block table itself reads each key and value once, where it lies, and copies nothing. You will
+# write that kernel in lesson 06.
+#
+# ## The same in one call
+#
+# PyTorch has such a kernel too. Your four tensors are what it wants: three of them as arguments, and the fourth has done its
+# work when the keys and values are written. `window_size=(-1, 0)` is your rule of who sees whom, and `enable_gqa=True` lets
+# query heads share KV heads.
+
+# %%
+from lessons_lib.fused import fused_needs, varlen_attn
+
+
+# INCLUDE lessons_lib/fused.py attn_paged_fused
+
+
+# %% [markdown]
+# It asks for more than you do: a recent GPU, 16-bit numbers, and blocks of 256 slots or a multiple. (`num_splits=1` keeps it from
+# cutting up long sequences, because of [a bug](https://github.com/pytorch/pytorch/issues/194167) that leaves rows unwritten
+# when the cache is paged.) Older versions of PyTorch have no `block_table` here. So the next cell looks first.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+def compare_paths(device):
+    manager = PagedAttentionManager(8, 256, num_kv_heads=2, head_size=64, max_num_seqs=3, max_blocks_per_seq=3,
+                                    dtype=torch.float16, device=device)
+    scheduled = [("A", 1), ("B", 100), ("C", 40)]
+    for (name, num_new), num_all in zip(scheduled, (600, 300, 40), strict=True):
+        manager.add_sequence(name, num_all - num_new)
+    manager.append_tokens(scheduled)
+    manager.kv_cache.normal_(generator=torch.Generator(device).manual_seed(0))
+    q = torch.randn(141, 6, 64, generator=torch.Generator().manual_seed(1)).to(device, torch.float16)
+    batch = (q, *manager.kv_cache[0], build_metadata(manager, scheduled))
+    return (attn_paged_fused(*batch) - attn_paged_torch(*batch)).abs().max().item()
+
+
+if needs := fused_needs():
+    print(f"Not run here: it needs {needs}.")
+else:
+    difference = compare_paths("cuda")
+    print(f"one call and the loop differ by at most {difference:.4f}")
+    assert difference < 0.01
+assert needs is None or "GPU" in needs or "PyTorch" in needs
+
+# %% [markdown]
+# Why keep both? The loop is the specification, the call is an implementation of it. If your metadata is wrong, both go
+# wrong. In the loop you can print every step. Inside the call you can print nothing. So first the loop, until it is right,
+# then the call in its place.
+#
+# ## A model that talks nonsense
+#
+# Now put everything into a model: embedding, four layers of attention and MLP, and the embedding again as the head. Its
+# weights are random, so its “words” are numbers, but it is a transformer in all its parts. Somebody has written it in a
+# hurry. The whole of it is in `lessons_lib/tiny_transformer.py`; better look there later.
+
+# %%
+from lessons_lib.tiny_transformer import (
+    TinyTransformer, dense, generate_dense, generate_paged, merge_in_a_hurry, paged,
+)
+
+model, prompt = TinyTransformer(seed=364), [3, 14, 15, 92, 65, 35]
+
+
+def small_pool():
+    return PagedAttentionManager(num_blocks=8, block_size=4, num_kv_heads=2, head_size=8, max_num_seqs=1,
+                                 max_blocks_per_seq=8, num_layers=4)
+
+
+expected_tokens = generate_dense(model, prompt, 12)
+tokens = generate_paged(model, prompt, 12, small_pool(), merge_in_a_hurry)
+print("without a cache: ", expected_tokens)
+print("through the pool:", tokens)
+assert tokens[0] != expected_tokens[0]
+
+# %% [markdown]
+# The first line is the reference, computed anew for each token, without any cache. The second is garbage. Where do you start
+# to look? There are a prefill, a block table, slots, a mask, a decode, and four layers.
+#
+# Start with the kind of garbage. Here is the model once more, without the fault, but with the attention's output rounded to
+# eighths. That is a very coarse number format:
+
+# %%
+def rounded(o):
+    return (torch.round(o * 8) / 8).flatten(1)
+
+
+drifting = generate_paged(model, prompt, 12, small_pool(), rounded)
+print("reference:", expected_tokens)
+print("rounded:  ", drifting)
+assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
+
+# %% [markdown]
+# Numbers that are slightly off change a word *late*: the first eight tokens are the same, and then two candidates were so
+# close that the rounding decided. Our model is wrong from the very first token. So the fault is not small. Something is
+# scrambled. And since the first token comes from the **prefill**, there is no need to look at the decode yet.
+#
+# ### Find the first divergence
+#
+# The model returns a **trace**: the output of each layer, `(num_tokens, dim)`. Compare it with the trace of the reference.
+# A fault spreads: from its position to later ones, from its layer to those above. So the question is always the same: which
+# is the *first* place that differs?
+#
+# ### Exercise 5.7: the first divergence
+
+# %% exercise="5.7"
+# INCLUDE solutions/checks/lesson_05/first_divergence.py first_divergence
+
+
+# %% check="5.7"
+check("5.7", first_divergence)
+
+# %%
+def trace_of(merge):
+    """The trace of the prompt through the pool."""
+    manager = small_pool()
+    manager.add_sequence("A", len(prompt))
+    _, trace = model(torch.tensor(prompt), paged(manager, [("A", len(prompt))]), merge)
+    return trace
+
+
+_, reference = model(torch.tensor(prompt), dense, lambda o: o.flatten(1))
+faulty = trace_of(merge_in_a_hurry)
+where = first_divergence(reference, faulty, tolerance=1e-3)
+print("first divergence at (layer, position):", where)
+assert where == (0, 0)
+
+# %%
+draw.show(draw_metadata.divergence([("as it is", faulty), ("rounded", trace_of(rounded))], reference),
+          alt="Two heat maps, layer against position. As it is, every place differs from the reference by 3 to 12, from "
+          "the first layer's first position on. Rounded, the differences are 0.1 in the first layer and up to 0.6 in the last.")
+
+# %% [markdown]
+# Layer 0, position 0. That says a lot. Position 0 is the first token of the prompt, which sees nothing but itself. So it
+# cannot be the mask, and it can hardly be the block table. And below layer 0 there is only the embedding.
+#
+# Ask the same question again, now inside layer 0. Its parts are the projections, the attention, the merging of the heads,
+# the output projection and the MLP. Is the attention right?
+
+# %%
+from torch.nn.functional import rms_norm
+
+x = model.embedding[torch.tensor(prompt)]
+q_k_v = model.attentions[0].project(rms_norm(x, x.shape[-1:]))
+manager = small_pool()
+manager.add_sequence("A", len(prompt))
+o = paged(manager, [("A", len(prompt))])(0, *q_k_v)
+difference = (o - dense(0, *q_k_v)).abs().max().item()
+assert difference < 1e-5
+print("attention's output:", tuple(o.shape), "and equal to the reference")
+
+# %% [markdown]
+# The attention is right, and what comes right after it is this:
+
+# %%
+# INCLUDE lessons_lib/tiny_transformer.py merge_in_a_hurry
+
+
+# %% [markdown]
+# The shapes fit, so nothing complains. Follow it with numbers that you can recognise: two tokens, three heads, each number
+# saying whose it is.
+
+# %%
+labels = torch.tensor([[[10 * token + head] * 2 for head in range(3)] for token in (1, 2)])
+print("from the attention, token by token:", labels.tolist())
+print("merged:", merge_in_a_hurry(labels).tolist())
+
+# %% [markdown]
+# The first row should hold the three heads of token 1: 10, 11 and 12. What does it hold?
+#
+# ### Exercise 5.8: merge the heads
+
+# %% exercise="5.8"
+# INCLUDE solutions/checks/lesson_05/merge_heads.py merge_heads
+
+
+# %% check="5.8"
+check("5.8", merge_heads)
+
+# %%
+repaired = generate_paged(model, prompt, 12, small_pool(), merge_heads)
+print("without a cache: ", expected_tokens)
+print("through the pool:", repaired)
+assert repaired == expected_tokens
+assert first_divergence(reference, trace_of(merge_heads), tolerance=1e-3) is None
+draw.show(draw_metadata.divergence([("before", faulty), ("after", trace_of(merge_heads))], reference),
+          alt="Two heat maps, layer against position. Before, every place differs from the reference by 3 to 12. After, "
+          "none differs by more than rounding.")
+
+# %% [markdown]
+# The same tokens. Note what would have hidden the fault: with *one* token, the scrambled merge is right, because there is
+# nothing to mix up. So each decode step of a single sequence was fine, and a test with a decode alone would have passed.
+#
+# ## What you built
+#
+# Four tensors that describe any batch, a manager that makes room for all of it or for none, one rule for who sees whom,
+# and the reference for every kernel from here on. And a way to find a fault: ask for the first divergence, then ask again
+# inside.
+#
+# ## Ask yourself
+#
+# <details><summary>Why do a query and a key of two sequences in the same batch never meet, although there is no mask between
+# sequences?</summary>
+#
+# The keys of sequence s are found through row s of the block table, and that row lists the blocks of s only. There is
+# nothing to mask: no other key is ever looked at.
+# </details>
+#
+# <details><summary>Somebody writes <code>is_causal=(q_len == kv_len)</code> for each sequence. Which batches go wrong?
+# </summary>
+#
+# Whole prompts are right, and single new tokens too, since a last token may see everything. A chunk with 1 &lt; q_len &lt;
+# kv_len gets no mask at all, and its tokens see their own future. Tests that know only prefill and decode pass.
+# </details>
+#
+# <details><summary>The model's output is garbage from the first token. A colleague wants to look for the fault in the
+# decode. What do you say?</summary>
+#
+# The first token comes from the prefill, before any decode. Compare the traces of the prompt and look for the first layer
+# and position that differ. Numeric drift would change a word late.
+# </details>
+#
+# <details><summary>Why both a loop in PyTorch and one fused call?</summary>
+#
+# The loop is the specification: every line can be printed. The call is fast, and its inside is closed. A wrong block table
+# makes both wrong, and in the loop you can see it.
+# </details>
+#
+# <details><summary>Why is the flat view of lesson 02 the right one for the slots in <code>slot_mapping</code>?</summary>
+#
+# The pool is stored block after block, and in a block slot after slot. Seen as (num_blocks * block_size, heads, head_size),
+# row block_id * block_size + offset is that slot. Indexing the pool itself with a slot would select whole blocks.
+# </details>
+#
+# <details><summary>A scheduler gives 512 tokens to each step. 60 sequences decode. How long may a chunk of a new prompt be,
+# and what are the shapes of q and cu_seqlens_q?</summary>
+#
+# 512 − 60 = 452 tokens. q has 512 rows, one after the other; cu_seqlens_q has 62 entries, from 0 to 512.
+# </details>
+#
+# ## Sources
+#
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+#   section 4.3 for the step of a batch, section 5.1 for kernels that read through the block table.
+# - Amey Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve*, OSDI 2024: section 4 for
+#   chunked prefill and mixed batches.
+# - PyTorch's documentation, `torch.nn.attention.varlen.varlen_attn` and `torch.nn.functional.scaled_dot_product_attention`.
+#
+# **Next:** the same attention as a CUDA kernel, which follows the block table and gathers nothing.

@@ -1,0 +1,302 @@
+"""Exercise 5.2: room for the new tokens of a whole batch, or for none of them."""
+
+import copy
+
+from lessons_lib.block_manager import OutOfBlocksError
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.kv_cache import PagedAttentionManager
+
+UNWRITTEN = -7.0  # what the pool holds before anything is written
+
+
+def append_all(self, scheduled):
+    for seq_id, num_tokens in scheduled:
+        for _ in range(num_tokens):
+            self.append_token(seq_id)
+
+
+def refuse_beyond(self, num_needed):
+    num_free = self.block_manager.get_num_free_blocks()
+    if num_needed > num_free:
+        raise OutOfBlocksError(f"the batch needs {num_needed} blocks, and {num_free} are free")
+
+
+def fresh_blocks(self, scheduled):
+    """The blocks that follow full ones, copies not counted."""
+    return sum(self.blocks_for(self.get(seq_id).length + num_tokens) - self.blocks_for(self.get(seq_id).length)
+               for seq_id, num_tokens in scheduled)
+
+
+def shared_last_blocks(self, scheduled):
+    """For each writer into a shared, partly filled block: that block."""
+    written = [self.blocks_of(seq_id)[-1] for seq_id, _ in scheduled if self.get(seq_id).length % self.block_size]
+    return [block_id for block_id in written if self.block_manager.get_ref_count(block_id) > 1]
+
+
+def copies(self, scheduled):
+    shared = shared_last_blocks(self, scheduled)
+    return sum(min(shared.count(block_id), self.block_manager.get_ref_count(block_id) - 1) for block_id in set(shared))
+
+
+def append_tokens(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def leak_on_failed_append(self, scheduled):
+    append_all(self, scheduled)
+
+
+def counts_one_block_each(self, scheduled):
+    for seq_id, num_tokens in scheduled:
+        self.blocks_for(self.get(seq_id).length + num_tokens)
+    refuse_beyond(self, len(scheduled))
+    append_all(self, scheduled)
+
+
+def ignores_room_in_last_block(self, scheduled):
+    for seq_id, num_tokens in scheduled:
+        self.blocks_for(self.get(seq_id).length + num_tokens)
+    refuse_beyond(self, sum(-(-num_tokens // self.block_size) for _, num_tokens in scheduled) + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def ignores_copy_on_write(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled))
+    append_all(self, scheduled)
+
+
+def counts_every_copy(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled) + len(shared_last_blocks(self, scheduled)))
+    append_all(self, scheduled)
+
+
+def one_copy_per_shared_block(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled) + len(set(shared_last_blocks(self, scheduled))))
+    append_all(self, scheduled)
+
+
+def block_boundary_off_by_one(self, scheduled):
+    needed = 0
+    for seq_id, num_tokens in scheduled:
+        length = self.get(seq_id).length
+        self.blocks_for(length + num_tokens)
+        needed += (length + num_tokens) // self.block_size - length // self.block_size
+    refuse_beyond(self, needed + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def checks_each_alone(self, scheduled):
+    for pair in scheduled:
+        refuse_beyond(self, fresh_blocks(self, [pair]) + copies(self, [pair]))
+    append_all(self, scheduled)
+
+
+def only_checks_first(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled[:1]) + copies(self, scheduled[:1]))
+    append_all(self, scheduled)
+
+
+def row_limit_forgotten(self, scheduled):
+    needed = 0
+    for seq_id, num_tokens in scheduled:
+        length = self.get(seq_id).length
+        needed += -(-(length + num_tokens) // self.block_size) - -(-length // self.block_size)
+    refuse_beyond(self, needed + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def last_block_refused(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled) + 1)
+    append_all(self, scheduled)
+
+
+def one_token_each(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled))
+    for seq_id, _ in scheduled:
+        self.append_token(seq_id)
+
+
+def error_not_raised(self, scheduled):
+    for seq_id, num_tokens in scheduled:
+        self.blocks_for(self.get(seq_id).length + num_tokens)
+    if fresh_blocks(self, scheduled) + copies(self, scheduled) <= self.block_manager.get_num_free_blocks():
+        append_all(self, scheduled)
+
+
+def only_counts(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled))
+
+
+# (blocks in the pool, block size, entries of a row, the past, the batch); the past: ("A", 3) starts sequence A with 3
+# tokens, ("A", "B") forks B from A.
+CASES = [
+    (1, 4, 4, [("A", 0)], [("A", 1)]),
+    (1, 4, 4, [("A", 3)], [("A", 1)]),
+    (1, 4, 4, [("A", 4)], [("A", 1)]),
+    (2, 4, 4, [("A", 3)], [("A", 3)]),
+    (1, 4, 4, [("A", 3)], [("A", 2)]),
+    (2, 4, 4, [("A", 4)], [("A", 4)]),
+    (3, 4, 4, [("A", 4), ("B", 4)], [("A", 1), ("B", 1)]),
+    (3, 4, 4, [("A", 2), ("B", 3)], [("A", 2), ("B", 2)]),
+    (2, 4, 4, [("A", 2), ("B", 3)], [("A", 2), ("B", 2)]),
+    (3, 4, 4, [("A", 4), ("B", 2)], [("B", 2), ("A", 4)]),
+    (4, 2, 2, [("A", 1), ("B", 3)], [("A", 1), ("B", 2)]),
+    (1, 4, 4, [("A", 3), ("A", "B")], [("A", 1)]),
+    (2, 4, 4, [("A", 3), ("A", "B")], [("B", 1)]),
+    (2, 4, 4, [("A", 3), ("A", "B")], [("A", 1), ("B", 1)]),
+    (2, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("A", 1), ("B", 1)]),
+    (3, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("A", 1), ("B", 1)]),
+    (3, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("C", 1), ("A", 2), ("B", 1)]),
+    (3, 4, 4, [("A", 4), ("A", "B")], [("A", 1), ("B", 1)]),
+    (2, 4, 4, [("A", 4), ("A", "B")], [("A", 1), ("B", 1)]),
+    (5, 4, 4, [("A", 3), ("A", "B"), ("C", 5)], [("C", 3), ("A", 5), ("B", 1)]),
+    (4, 4, 4, [("A", 3), ("A", "B"), ("C", 5)], [("C", 3), ("A", 5), ("B", 1)]),
+    (9, 16, 4, [("A", 16), ("B", 0), ("C", 31)], [("A", 1), ("B", 40), ("C", 2)]),
+    (8, 16, 4, [("A", 16), ("B", 0), ("C", 31)], [("A", 1), ("B", 50), ("C", 2)]),
+    (6, 1, 4, [("A", 2), ("A", "B"), ("C", 1)], [("B", 2), ("C", 1)]),
+    (4, 4, 2, [("A", 2), ("B", 4)], [("A", 3), ("Z", 1)]),
+]
+
+
+def make_manager(answer, case):
+    """The manager with its past, each token's place in the pool holding a number of its own."""
+    num_blocks, block_size, row, past, _ = case
+    manager = type("Manager", (PagedAttentionManager,), {"append_tokens": answer})(num_blocks, block_size, 1, 1, 8, row)
+    manager.kv_cache.fill_(UNWRITTEN)
+    for name, second in past:
+        if isinstance(second, str):
+            manager.fork_sequence(name, second)
+        else:
+            manager.add_sequence(name, second)
+            write(manager, name, range(second))
+    return manager
+
+
+def slots(manager, name):
+    """The pool's numbers at each token of a sequence, as views."""
+    blocks = [manager.kv_cache[0, 0, block_id, :, 0, 0] for block_id in manager.blocks_of(name)]
+    return [blocks[position // manager.block_size][position % manager.block_size]
+            for position in range(manager.get(name).length)]
+
+
+def write(manager, name, positions):
+    places = slots(manager, name)
+    for position in positions:
+        places[position].fill_(1_000 * ord(name) + position)
+
+
+def books(manager):
+    """Everything that must not change when the call fails."""
+    counts = [manager.block_manager.get_ref_count(block_id) for block_id in range(manager.kv_cache.shape[2])]
+    return {name: (sequence.length, manager.table.cpu[sequence.row].tolist(), manager.block_table[sequence.row].tolist())
+            for name, sequence in manager.sequences.items()}, counts
+
+
+def observe(answer, case):
+    manager, scheduled = make_manager(answer, case), list(case[4])
+    before, texts = books(manager), {name: [float(place) for place in slots(manager, name)] for name in manager.sequences}
+    try:
+        manager.append_tokens(copy.copy(scheduled))
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        if books(manager) == before:
+            return Text(f"{type(error).__name__}, and nothing has changed")
+        return Text(f"{type(error).__name__}, and this is left behind: {_state(manager)}")
+    lengths = {name: len(text) for name, text in texts.items()}
+    for name in manager.sequences:
+        write(manager, name, range(lengths[name], manager.get(name).length))
+    for name, text in texts.items():
+        new = [1_000.0 * ord(name) + position for position in range(lengths[name], manager.get(name).length)]
+        if [float(place) for place in slots(manager, name)] != text + new:
+            return Text(f"no error, and sequence {name} does not read what it wrote: {_state(manager)}")
+    return Text(f"no error; {_state(manager)}")
+
+
+def _state(manager):
+    parts = []
+    for name, sequence in sorted(manager.sequences.items()):
+        users = [manager.block_manager.get_ref_count(block_id) for block_id in manager.blocks_of(name)]
+        parts.append(f"{name} has {sequence.length} tokens in {len(users)} blocks with {users} users")
+    return f"{'; '.join(parts)}; {manager.block_manager.get_num_free_blocks()} blocks free"
+
+
+def describe(case):
+    num_blocks, block_size, row, past, scheduled = case
+    steps = [f"{second} forked from {name}" if isinstance(second, str) else f"{name} with {second} tokens"
+             for name, second in past]
+    return f"{num_blocks} blocks of {block_size}, rows of {row} entries; {', '.join(steps)}; append_tokens({scheduled})"
+
+
+EXERCISE = Exercise(
+    id="5.2",
+    title="room for a whole batch, or for none of it",
+    answer_name="append_tokens",
+    reference=append_tokens,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    points=3,
+    mistakes=(
+        Mistake("leak-on-failed-append",
+                "The tokens are appended one after the other until there is no room. The sequences before that point keep "
+                "tokens that will never be computed. Find out whether all of them fit before you change anything.",
+                leak_on_failed_append),
+        Mistake("row-limit-forgotten",
+                "The blocks in the pool are counted, and not the entries in a row of the table. A sequence that grows too "
+                "long is noticed in the middle of the batch, when others have grown already.",
+                row_limit_forgotten),
+        Mistake("only-checks-first",
+                "You look whether there is room for the first sequence of the batch, and not for the others.",
+                only_checks_first),
+        Mistake("checks-each-alone",
+                "Each sequence for itself would fit. Together they want the same free blocks.",
+                checks_each_alone),
+        Mistake("counts-one-block-each",
+                "You count one block for each sequence. It may be none, while its last block has room, and more than one "
+                "for a long chunk.",
+                counts_one_block_each),
+        Mistake("ignores-room-in-last-block",
+                "You count the blocks for the new tokens as if they began in a block of their own. A partly filled last "
+                "block takes the first of them, so batches that fit are refused.",
+                ignores_room_in_last_block),
+        Mistake("block-boundary-off-by-one",
+                "Your count is off where a block is exactly full: a full block has no room for the next token, and a token "
+                "that fills a block needs no further one. Try lengths 3, 4 and 5 with blocks of 4.",
+                block_boundary_off_by_one),
+        Mistake("ignores-copy-on-write",
+                "A sequence that writes into a block which others use too takes a copy first, and a copy needs a block. "
+                "Your count has no copies in it.",
+                ignores_copy_on_write),
+        Mistake("counts-every-copy",
+                "You count a copy for each sequence that writes into a shared block, and so refuse a batch that fits. When "
+                "all of a block's users write, how many of them still share it when the last one comes?",
+                counts_every_copy),
+        Mistake("one-copy-per-shared-block",
+                "You count one copy for each shared block. Several of its users may write in the same batch, and each takes "
+                "a copy while others still use the block.",
+                one_copy_per_shared_block),
+        Mistake("last-block-refused",
+                "A batch that needs exactly the blocks that are free is refused. The last block may be used too.",
+                last_block_refused),
+        Mistake("error-not-raised",
+                "When the batch does not fit, nothing happens and no error is raised. The caller goes on and writes where "
+                "there is no room.",
+                error_not_raised),
+        Mistake("one-token-each",
+                "Each sequence grows by one token, however many it is scheduled with.",
+                one_token_each),
+        Mistake("only-counts",
+                "The room is counted, and then no token is appended.",
+                only_counts),
+    ),
+    hints=(
+        "Two passes over the batch: the first only counts and may raise, the second changes. What could still fail in the "
+        "second one?",
+        "A sequence of length n that gets m tokens needs blocks_for(n + m) - blocks_for(n) fresh blocks. blocks_for() also "
+        "raises when the row is too short.",
+        "Copies come on top: a sequence whose last block is partly filled writes into it. Count these writers for each "
+        "block, and compare with the block's users. The writer who is left alone with a block needs no copy.",
+    ),
+)

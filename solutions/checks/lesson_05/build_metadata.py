@@ -1,0 +1,180 @@
+"""Exercise 5.3: the four tensors of a batch."""
+
+from dataclasses import replace
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.kv_cache import PagedAttentionManager
+from lessons_lib.metadata import build_metadata, cumulative_lengths
+from solutions.checks import tensors
+
+NAMES = ("cu_seqlens_q", "seq_lens_kv", "block_table", "slot_mapping")
+
+
+def int32(numbers):
+    return torch.tensor(list(numbers), dtype=torch.int32)
+
+
+def lengths(manager, scheduled):
+    return [manager.get(seq_id).length for seq_id, _ in scheduled]
+
+
+def slots_at(manager, scheduled, positions):
+    """The slots of `positions(length, num_tokens)` of each sequence."""
+    result = []
+    for seq_id, num_tokens in scheduled:
+        row = manager.get_block_table_for_seq(seq_id)
+        result += [int(row[position // manager.block_size]) * manager.block_size + position % manager.block_size
+                   for position in positions(manager.get(seq_id).length, num_tokens)]
+    return torch.tensor(result)
+
+
+def changed(**changes):
+    """A wrong answer that is right but for some of the tensors; `changes`: their names, and functions that make them."""
+    def wrong(manager, scheduled):
+        return replace(build_metadata(manager, scheduled),
+                       **{name: make(manager, scheduled) for name, make in changes.items()})
+    return wrong
+
+
+def batch_reordered(manager, scheduled):
+    return build_metadata(manager, sorted(scheduled, key=lambda pair: manager.get(pair[0]).row))
+
+
+def previous_lengths(manager, scheduled):
+    before = [length - num_tokens for length, (_, num_tokens) in zip(lengths(manager, scheduled), scheduled, strict=True)]
+    return int32(before)
+
+
+# (block size, length of each sequence, the order in which they got their rows, the batch); the last row is nobody's
+CASES = [
+    (4, {0: 1}, [0], [(0, 1)]),
+    (4, {0: 3}, [0], [(0, 3)]),
+    (4, {0: 3}, [0], [(0, 1)]),
+    (4, {0: 6}, [0], [(0, 1)]),
+    (4, {0: 6}, [0], [(0, 3)]),
+    (4, {0: 8, 1: 5}, [0, 1], [(0, 1), (1, 2)]),
+    (4, {0: 4, 1: 9}, [1, 0], [(0, 4), (1, 1)]),
+    (2, {0: 5, 1: 4, 2: 3}, [2, 0, 1], [(1, 1), (0, 2)]),
+    (1, {0: 3, 1: 2}, [1, 0], [(1, 2), (0, 1)]),
+    (3, {5: 7, 2: 6, 9: 1, 4: 4}, [9, 4, 5, 2], [(2, 6), (9, 1), (5, 3)]),
+    (16, {0: 16, 1: 17, 2: 33, 3: 1}, [3, 1, 0, 2], [(2, 17), (0, 16), (3, 1), (1, 1)]),
+]
+
+
+def make_manager(case):
+    block_size, by_id, order, _ = case
+    manager = PagedAttentionManager(num_blocks=24, block_size=block_size, num_kv_heads=1, head_size=1, max_num_seqs=6,
+                                    max_blocks_per_seq=8)
+    taken = [manager.block_manager.allocate() for _ in range(24)]
+    for index in torch.randperm(24, generator=torch.Generator().manual_seed(block_size)).tolist():
+        manager.block_manager.free(taken[index])
+    manager.add_sequence("first", 2)
+    for seq_id in order:
+        manager.add_sequence(seq_id, by_id[seq_id])
+    manager.free_sequence("first")
+    return manager
+
+
+def observe(answer, case):
+    manager, scheduled = make_manager(case), list(case[3])
+    table = manager.block_table.clone()
+    result = answer(manager, scheduled)
+    if scheduled != case[3] or not torch.equal(table, manager.block_table) or not torch.equal(table, manager.table.cpu):
+        return Text("what was given (the list, or the manager's table) has been changed")
+    if not all(hasattr(result, name) for name in NAMES):
+        return Text(f"{type(result).__name__} in place of a BatchMetadata")
+    return tensors.values(tuple(getattr(result, name) for name in NAMES), *NAMES)
+
+
+def describe(case):
+    block_size, by_id, order, scheduled = case
+    manager = make_manager(case)
+    sequences = ", ".join(f"sequence {seq_id} with {by_id[seq_id]} tokens in row {manager.get(seq_id).row}, blocks "
+                          f"{manager.blocks_of(seq_id)}" for seq_id in order)
+    return f"blocks of {block_size}; {sequences}; build_metadata(manager, {scheduled})"
+
+
+EXERCISE = Exercise(
+    id="5.3",
+    title="four tensors for any batch",
+    answer_name="build_metadata",
+    reference=build_metadata,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    points=2,
+    mistakes=(
+        Mistake("table-int64",
+                "The block table is int64, and a kernel reads its entries as int32. PyTorch turns Python's integers into "
+                "int64 unless you say otherwise; the manager's own table is int32.",
+                changed(block_table=lambda manager, scheduled: build_metadata(manager, scheduled).block_table.long())),
+        Mistake("whole-table",
+                "The block table is the manager's whole table. The kernel expects row s to belong to sequence s of the "
+                "batch, and only the sequences of the batch to be there.",
+                changed(block_table=lambda manager, scheduled: manager.block_table.clone())),
+        Mistake("first-rows",
+                "The block table has as many rows as the batch, and they are the manager's first ones. A sequence's row is "
+                "where it was put when it came: look at manager.get(seq_id).row.",
+                changed(block_table=lambda manager, scheduled: manager.block_table[: len(scheduled)])),
+        Mistake("zero-is-a-block",
+                "The block table is padded with 0. Block 0 is a real block; an entry without a block is -1.",
+                changed(block_table=lambda manager, scheduled: build_metadata(manager, scheduled).block_table.clamp(min=0))),
+        Mistake("batch-reordered",
+                "Each number is right, and they stand in another order than the batch. The queries lie in the order of "
+                "`scheduled`, so all four tensors have to follow it.",
+                batch_reordered),
+        Mistake("lengths-before-append",
+                "seq_lens_kv counts the tokens that were there before. The new tokens are keys as well, at least their own: "
+                "the manager has made room for them already, and its length includes them.",
+                changed(seq_lens_kv=previous_lengths)),
+        Mistake("new-tokens-added-twice",
+                "seq_lens_kv is too large by the new tokens. The manager has made room for them already, and its length "
+                "includes them.",
+                changed(seq_lens_kv=lambda manager, scheduled: int32(
+                    manager.get(seq_id).length + num_tokens for seq_id, num_tokens in scheduled))),
+        Mistake("query-lengths-for-keys",
+                "seq_lens_kv holds the numbers of queries. A sequence has a key for each of its tokens, also for those of "
+                "earlier steps.",
+                changed(seq_lens_kv=lambda manager, scheduled: int32(num_tokens for _, num_tokens in scheduled))),
+        Mistake("lengths-int64",
+                "The numbers in seq_lens_kv are right, and their dtype is int64. It is int32, as in the block table.",
+                changed(seq_lens_kv=lambda manager, scheduled: torch.tensor(lengths(manager, scheduled)))),
+        Mistake("cu-seqlens-of-keys",
+                "cu_seqlens_q is summed over the lengths of the sequences. It describes the rows of q, and q holds the new "
+                "tokens only.",
+                changed(cu_seqlens_q=lambda manager, scheduled: cumulative_lengths(lengths(manager, scheduled)))),
+        Mistake("slots-of-all-tokens",
+                "slot_mapping has a slot for every token of the sequences. Only the new ones are written in this step.",
+                changed(slot_mapping=lambda manager, scheduled: slots_at(
+                    manager, scheduled, lambda length, num_tokens: range(length)))),
+        Mistake("slots-of-first-tokens",
+                "slot_mapping has the slots of each sequence's first tokens. The new tokens are its last ones; written "
+                "there, they would destroy what the sequence began with.",
+                changed(slot_mapping=lambda manager, scheduled: slots_at(
+                    manager, scheduled, lambda length, num_tokens: range(num_tokens)))),
+        Mistake("slots-one-too-early",
+                "slot_mapping is one token too early: the last new token has no slot, and one that was written before "
+                "would be written over. Of a sequence with 6 tokens, the last has the place 5.",
+                changed(slot_mapping=lambda manager, scheduled: slots_at(
+                    manager, scheduled, lambda length, num_tokens: range(length - num_tokens - 1, length - 1)))),
+        Mistake("positions-not-slots",
+                "slot_mapping holds the tokens' places in their sequences. Where that is in the pool, the block table says.",
+                changed(slot_mapping=lambda manager, scheduled: torch.tensor([
+                    position for seq_id, num_tokens in scheduled
+                    for position in range(manager.get(seq_id).length - num_tokens, manager.get(seq_id).length)]))),
+        Mistake("slots-int32",
+                "The slots are right, and their dtype is int32. slot_mapping is int64: it is used as an index, and a large "
+                "pool has more numbers than int32 can count.",
+                changed(slot_mapping=lambda manager, scheduled: build_metadata(manager, scheduled).slot_mapping.int())),
+    ),
+    hints=(
+        "What does manager.get(seq_id) know? Its row says where the blocks stand, its length how many keys there are.",
+        "Rows in batch order: index the manager's table with a list of rows. The index keeps the dtype.",
+        "A sequence with length n that computes its last m tokens has them at the places n - m to n - 1. Which function of "
+        "lesson 02 turns places into slots?",
+    ),
+)

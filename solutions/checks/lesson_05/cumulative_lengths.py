@@ -1,0 +1,119 @@
+"""Exercise 5.1: where each sequence's queries begin."""
+
+from itertools import accumulate
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.metadata import cumulative_lengths
+from solutions.checks import tensors
+
+
+def int32(numbers):
+    return torch.tensor(list(numbers), dtype=torch.int32)
+
+
+def no_leading_zero(query_lens):
+    return int32(accumulate(query_lens))
+
+
+def no_total(query_lens):
+    return int32([0, *accumulate(query_lens)][:-1])
+
+
+def sums_int64(query_lens):
+    return torch.tensor([0, *accumulate(query_lens)])
+
+
+def sums_float(query_lens):
+    return torch.tensor([0.0, *accumulate(query_lens)])
+
+
+def lengths_not_summed(query_lens):
+    return int32([0, *query_lens])
+
+
+def summed_from_the_end(query_lens):
+    return int32([0, *accumulate(reversed(query_lens))])
+
+
+def last_index_instead_of_end(query_lens):
+    return int32([0, *(end - 1 for end in accumulate(query_lens))])
+
+
+def only_the_total(query_lens):
+    return int32([sum(query_lens)])[0]
+
+
+def not_a_tensor(query_lens):
+    return [0, *accumulate(query_lens)]
+
+
+def list_changed(query_lens):
+    query_lens.insert(0, 0)
+    return int32(accumulate(query_lens))
+
+
+CASES = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15), (40_000, 1, 40_000), tuple(range(1, 30))]
+
+
+def observe(answer, case):
+    query_lens = list(case)
+    result = tensors.values(answer(query_lens))
+    return result if query_lens == list(case) else Text(f"the caller's list is changed to {query_lens}")
+
+
+EXERCISE = Exercise(
+    id="5.1",
+    title="where each sequence's queries begin",
+    answer_name="cumulative_lengths",
+    reference=cumulative_lengths,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=lambda case: f"cumulative_lengths({list(case)})",
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("no-leading-zero",
+                "The 0 at the front is missing, so entry s is where sequence s ends, and nothing says where the first one "
+                "begins.",
+                no_leading_zero),
+        Mistake("no-total",
+                "Each beginning is there, and the end of the last sequence is not. With it, sequence s always lies between "
+                "entry s and entry s + 1, the last one too.",
+                no_total),
+        Mistake("sums-int64",
+                "The numbers are right, and their dtype is int64, which is what PyTorch makes of Python integers and of "
+                "sums. Kernels read these numbers as int32: through an int64 tensor they would see every second one as 0.",
+                sums_int64),
+        Mistake("sums-float",
+                "The numbers are right, and they are floats. They are used as indices, so the dtype has to be int32.",
+                sums_float),
+        Mistake("lengths-not-summed",
+                "These are the lengths themselves. Where a sequence begins depends on all the sequences before it.",
+                lengths_not_summed),
+        Mistake("summed-from-the-end",
+                "The sums run over the sequences from the last to the first. The batch holds them in the order of the list.",
+                summed_from_the_end),
+        Mistake("last-index-instead-of-end",
+                "After the 0 you give the row of each sequence's last query. The convention is that of Python's slices: the "
+                "end is one row further, and it is where the next sequence begins.",
+                last_index_instead_of_end),
+        Mistake("only-the-total",
+                "This is one number, the tokens of the whole batch. What is asked for has an entry for each border between "
+                "two sequences, and for both ends.",
+                only_the_total),
+        Mistake("not-a-tensor",
+                "The numbers are right, and they stand in a Python list. A kernel takes a tensor.",
+                not_a_tensor),
+        Mistake("list-changed",
+                "The tensor is right, and the caller's list has changed on the way: it has an entry more now. Work on a "
+                "list of your own.",
+                list_changed),
+    ),
+    hints=(
+        "For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in which the second, the "
+        "third, and in which row would a fourth one begin?",
+        "A running sum gives all the ends. What is missing in front of it? And which dtype does your sum have?",
+    ),
+)

@@ -1,0 +1,128 @@
+"""Exercise 5.4: which query sees which key."""
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.metadata import visible_keys
+from lessons_lib.softmax_state import NO_KEY
+from solutions.checks import tensors
+
+
+def grid(q_len, kv_len):
+    """The places in the sequence of the queries (q_len, 1) and of the keys (1, kv_len)."""
+    return torch.arange(kv_len - q_len, kv_len)[:, None], torch.arange(kv_len)[None, :]
+
+
+def chunk_not_causal(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return key <= query if q_len == kv_len else torch.ones(q_len, kv_len, dtype=torch.bool)
+
+
+def not_causal(q_len, kv_len):
+    return torch.ones(q_len, kv_len, dtype=torch.bool)
+
+
+def top_left_aligned(q_len, kv_len):
+    return torch.ones(q_len, kv_len).tril().bool()
+
+
+def own_key_hidden(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return key < query
+
+
+def next_key_seen(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return key <= query + 1
+
+
+def past_not_seen(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return (key <= query) & (key >= kv_len - q_len)
+
+
+def only_itself(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return key == query
+
+
+def inverted(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return key > query
+
+
+def keys_as_rows(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return (key <= query).T
+
+
+def added_to_scores(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return torch.zeros(q_len, kv_len).masked_fill(key > query, NO_KEY)
+
+
+def not_boolean(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return (key <= query).int()
+
+
+CASES = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4), (5, 12), (1, 20), (7, 33), (16, 16),
+         (16, 17), (15, 32)]
+
+EXERCISE = Exercise(
+    id="5.4",
+    title="which query sees which key",
+    answer_name="visible_keys",
+    reference=visible_keys,
+    cases=lambda: CASES,
+    observe=lambda answer, case: tensors.values(answer(*case)),
+    describe=lambda case: f"visible_keys(q_len={case[0]}, kv_len={case[1]})",
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("not-causal",
+                "Every query sees every key, also those of tokens that come after it.",
+                not_causal),
+        Mistake("chunk-not-causal",
+                "A whole prompt is right, and a single new token too. In between, for a chunk of a prompt, every query sees "
+                "every key: the first token of the chunk reads the tokens behind it.",
+                chunk_not_causal),
+        Mistake("top-left-aligned",
+                "The triangle starts at the first key, as if the queries were the first tokens of the sequence. They are "
+                "its last ones: how many keys are there before the first query?",
+                top_left_aligned),
+        Mistake("own-key-hidden",
+                "A query does not see its own key. The first token of a sequence would see nothing at all.",
+                own_key_hidden),
+        Mistake("next-key-seen",
+                "Each query sees one key too many, that of the token behind it.",
+                next_key_seen),
+        Mistake("past-not-seen",
+                "Among the new tokens it is right, and the tokens that were in the pool before are hidden from all of them.",
+                past_not_seen),
+        Mistake("only-itself",
+                "Each query sees its own key and no other.",
+                only_itself),
+        Mistake("inverted",
+                "True and False are the wrong way round: True says that the query sees the key. (Functions that fill masked "
+                "scores want it the other way round.)",
+                inverted),
+        Mistake("keys-as-rows",
+                "The keys are the rows and the queries the columns. It is (q_len, kv_len), a row for each query, as the "
+                "scores have it.",
+                keys_as_rows),
+        Mistake("added-to-scores",
+                "These are numbers to add to scores, 0 and minus infinity. Here a yes or no is asked for, a tensor of bool.",
+                added_to_scores),
+        Mistake("not-boolean",
+                "The places are right, and the dtype is not: 1 and 0 are numbers. Used as an index or a mask they mean "
+                "something else than True and False.",
+                not_boolean),
+    ),
+    hints=(
+        "Give each query and each key its place in the sequence, counted from 0. The keys have 0 to kv_len - 1. Which "
+        "places have the queries?",
+        "A query sees a key when the key's place is not behind its own. One comparison of a column with a row gives all "
+        "of it.",
+    ),
+)
