@@ -22,8 +22,8 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     """Causal attention of one request, all scores at once.
 
     q: (num_blocks, block_size, num_q_heads, head_size). k, v: (num_blocks, block_size, num_kv_heads, head_size).
-    length: the request's tokens; what stands behind them in the last block is not part of it.
-    Returns the shape of q, 0 behind the last token.
+    length: the request's tokens, 0 or more; what stands behind them in the last block is not part of it, and may be NaN.
+    No tokens, no blocks. Returns the shape of q, 0 behind the last token. Changes none of its arguments.
     """
     k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
     # BEGIN SOLUTION 3.1
@@ -40,7 +40,7 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
 def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     """The same as plain_attention(), block by block: never more than block_size x block_size scores of a head at once.
 
-    Source: Dao et al., FlashAttention, arXiv:2205.14135, algorithm 1, without its GPU part.
+    length: 0 or more, as there. Source: Dao, FlashAttention-2, arXiv:2307.08691, algorithm 1, without its GPU part.
     """
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
@@ -65,9 +65,11 @@ def forward_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: li
     """One attention layer over several requests at once, each for itself; their keys and values go into the pool.
 
     layer: an AttentionLayer. x: (total_blocks, block_size, dim), the requests' blocks one after the other.
-    request_num_blocks: how many of them each request has. seq_ids: its id in the manager, which knows its length.
+    request_num_blocks: for each request, its number of blocks in x. seq_ids: for each request, its sequence in the manager,
+    in any order; the manager may have others. A sequence may have 0 tokens, and then 0 blocks.
     attend: plain_attention or tiled_attention.
-    Returns the shape of x, 0 behind each request's last token. Raises ValueError when the arguments disagree.
+    Returns the shape of x, 0 behind each request's last token. Raises ValueError when the arguments disagree. x is not
+    changed.
     """
     check_prefill(x, request_num_blocks, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]

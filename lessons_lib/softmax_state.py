@@ -14,12 +14,14 @@ def finite(m: Tensor) -> Tensor:
 class SoftmaxState:
     """What is known of a softmax-weighted sum after some of its keys. Each row has a state of its own.
 
-    `m` (...,): the largest score so far. `l` (...,): the sum of exp(score - m). `acc` (..., head_size): the sum of
-    exp(score - m) * value. Source: Milakov and Gimelshein, arXiv:1805.02867, section 3.
+    `m` (...,): the largest score so far, NO_KEY before the first. `l` (...,): the sum of exp(score - m).
+    `acc` (..., head_size): the sum of exp(score - m) * value. All three are of `dtype`.
+    Sources: for m and l Milakov and Gimelshein, arXiv:1805.02867, section 3; for acc FlashAttention, arXiv:2205.14135.
     """
 
     def __init__(self, *shape: int, head_size: int, dtype: torch.dtype = torch.float32):
-        """The state before the first key, for rows of this shape."""
+        """The state before the first key, for rows of this shape. dtype: in which m, l and acc are kept; scores and values
+        come in the same."""
         # BEGIN SOLUTION 3.2
         self.m = torch.full(shape, NO_KEY, dtype=dtype)
         self.l = torch.zeros(shape, dtype=dtype)
@@ -30,7 +32,8 @@ class SoftmaxState:
         """Takes in more keys.
 
         scores: (..., num_keys), -inf where masked.
-        values: (..., num_keys, head_size), with a leading size of 1 where rows share their values.
+        values: (..., num_keys, head_size). It broadcasts over the rows: a size of 1 stands for all rows along that
+        dimension. Attention gives (heads, 1, num_keys, head_size), since the queries of a head share their values.
         """
         # BEGIN SOLUTION 3.2
         m = torch.maximum(self.m, scores.amax(-1))

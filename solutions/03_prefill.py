@@ -53,8 +53,8 @@ draw.show(draw_attention.requests_in_blocks(lengths, block_size), alt="A row of 
           "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are grey.")
 
 # %% [markdown]
-# The first dimension counts blocks and not requests. So requests of any lengths fit into one tensor, and no slot is lost
-# but those at the end of each last block.
+# The first dimension counts blocks and not requests. So requests of any lengths fit into one tensor, and slots stay empty
+# only at the end of each last block.
 #
 # A layer of a model first turns the hidden state of each token into queries, keys and values. That happens token by token,
 # so it does not matter whose token it is. `AttentionLayer` does it for all blocks at once:
@@ -78,8 +78,8 @@ for name, projected in zip("qkv", layer.project(x)):
 #
 # There are four things in it to get right.
 #
-# **First, the scale.** A score is a sum of head_size products. For numbers of spread 1, such a sum has the spread
-# √head_size:
+# **First, the scale.** A score is a sum of head_size products. If the numbers are independent, of spread 1 and around 0,
+# such a sum has the spread √head_size:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -115,7 +115,7 @@ weights = torch.tensor([0.4, 0.6, 0.0])
 print("weighted sum:", (weights @ torch.tensor([1.0, 2.0, float("nan")])).item())
 
 # %% [markdown]
-# So slots without a token are cut off, and the output there is 0.
+# So slots without a token are cut off, values included, and the output there is 0. In the checks NaN lies in some of them.
 #
 # **Fourth, the heads.** In **grouped-query attention** there are fewer KV heads than query heads, so that the cache is
 # smaller. Neighbouring query heads share a KV head. This is given:
@@ -176,7 +176,7 @@ for num_tokens in (1024, 8192, 131072):
 # The scores of the longest prompt take a tebibyte, for one layer, and are thrown away at once. We want to compute a part
 # of them, use it up, and forget it.
 #
-# What stands in the way is the softmax. Each weight has the sum over *all* keys below the line, so it seems that all scores
+# What stands in the way is the softmax. The denominator of each weight is a sum over *all* keys, so it seems that all scores
 # have to be there before the first weight is known.
 #
 # ## Softmax in parts
@@ -197,8 +197,8 @@ large = torch.tensor([100.0, 99.0])
 print("exp(100) in float32:", large[0].exp().item(), "· softmax:", [f"{weight:.4f}" for weight in large.softmax(0)])
 
 # %% [markdown]
-# Every score is first reduced by the largest one, $m$. That changes nothing: above and below the line, the same factor
-# $e^{-m}$ cancels out. So three numbers make the output of a row:
+# Every score is first reduced by the largest one, $m$. That changes nothing: numerator and denominator both get the factor
+# $e^{-m}$, and it cancels out. So three numbers make the output of a row:
 #
 # $$m = \max_j s_j \qquad l = \sum_j e^{s_j - m} \qquad
 #   \text{acc} = \sum_j e^{s_j - m}\, v_j \qquad o = \frac{\text{acc}}{l}$$
@@ -242,17 +242,18 @@ draw.show(draw_attention.recurrence(steps, goal), alt="Three plots of m, l and o
 # **Why it is always so.** After each part, three things are true of the keys seen so far: m is the largest score, l is the
 # sum of $e^{s - m}$, and acc is the sum of $e^{s - m} v$.
 # They are true before the first key: the maximum of nothing is -inf, and the empty sums are 0. And if they are true before
-# a part, they are true after it. The line above turned each old term into a term counted from the new maximum, and the new
-# terms were added. So at the end they are true of all keys, and acc / l is the softmax. Where the row was cut has no part
-# in this.
+# a part, they are true after it. The factor turned each old term into a term counted from the new maximum, and the new
+# terms were added. So at the end they are true of all keys, and acc / l is the output of the softmax over all of them. It
+# does not matter where the row was cut.
 #
 # **Why the factor.** Without it, old terms are counted from one maximum and new ones from another. A weight then depends on
 # which part its key was in:
 
 # %%
-total = weighted = 0.0
+largest, total, weighted = -math.inf, 0.0, 0.0
 for part, value in zip(row.split(2), numbers.split(2)):
-    exponentials = torch.exp(part - row[: int(value[-1])].max())
+    largest = max(largest, part.max().item())
+    exponentials = torch.exp(part - largest)
     total, weighted = total + exponentials.sum().item(), weighted + (exponentials @ value).item()
 print(f"without the factor {weighted / total:.4f}, and it should be {goal[2]:.4f}")
 
@@ -269,7 +270,9 @@ for start in (0.0, -math.inf):
 
 # %% [markdown]
 # With -inf there is one case to mind. A row may have seen no key yet, because all of them were hidden, and then a
-# difference of maxima is -inf - (-inf), which is NaN. This small function is subtracted in place of m:
+# difference of maxima is -inf - (-inf), which is NaN. The function `finite` gives 0 where m is -inf. Its result is
+# subtracted in place of the new maximum, and used nowhere else: the old maximum in the factor, and the m that is stored,
+# stay -inf.
 
 # %%
 # INCLUDE lessons_lib/softmax_state.py finite
@@ -283,7 +286,8 @@ print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - fini
 # ### Exercise 3.2: the online softmax
 #
 # Write it for many rows at once: m and l have a number for each row. The rows may have any shape; in a moment it will be
-# (num_q_heads, block_size).
+# (num_q_heads, block_size). `dtype` is the type of the numbers in m, l and acc, and scores and values come in the same type:
+# a state made for float64 computes in float64. `finish()` may be called at any time, even before the first part.
 
 # %% exercise="3.2"
 # INCLUDE lessons_lib/softmax_state.py SoftmaxState without merge
@@ -316,8 +320,8 @@ print("a hundred ways to cut the row, one result")
 # $$m = \max(m_a, m_b) \qquad l = e^{m_a - m}\, l_a + e^{m_b - m}\, l_b \qquad
 #   \text{acc} = e^{m_a - m}\, \text{acc}_a + e^{m_b - m}\, \text{acc}_b$$
 #
-# An update is the same thing: its new part is a state whose maximum is known already to be no larger. Lesson 04 puts the
-# blocks of a sequence together in this way, and lesson 07 lets the whole GPU work on one long sequence.
+# An update is a merge with the new part. The sums of the part are counted from the new maximum already, so its factor is 1.
+# Lesson 04 puts the blocks of a sequence together in this way, and lesson 07 lets the whole GPU work on one long sequence.
 #
 # ### Exercise 3.3: merge two states
 #
@@ -362,13 +366,19 @@ draw.show(draw_attention.tiles(num_blocks=4), alt="Four by four pairs of blocks.
           "visible. The four on the diagonal are masked inside. The six above it are never computed.")
 
 # %% [markdown]
-# Below the diagonal every key is in the past. Above it every key is in the future, and the pair is left out: nearly half
-# of the work is saved. On the diagonal a block meets itself, and there the mask is needed *inside* the pair. It is easily
-# forgotten, since leaving out the later blocks looks like a causal mask already.
+# Below the diagonal every key is in the past. Above it every key is in the future, and the pair is left out: 6 of 16 here,
+# nearly half of them in a long request. On the diagonal a block meets itself, and there the mask is needed *inside* the
+# pair. It is easily forgotten, since leaving out the later blocks looks like a causal mask already.
+#
+# The last block takes part as a whole, with its empty slots. Hiding their scores is not enough: the weight is 0, and 0 times
+# NaN is NaN. The *values* behind the end must be cut off or set to 0 too.
 #
 # ### Exercise 3.4: attention block by block
 #
-# Use your `SoftmaxState`. Positions help with the masks: slot s of block i has the position i · block_size + s.
+# Use your `SoftmaxState`, and take one block of queries with one block of keys at a time: the check looks at how many scores
+# of a head are there at once. Positions help with the masks: slot s of block i has the position i · block_size + s.
+# `state.update()` takes the scores (num_q_heads, block_size, block_size), and values that broadcast over the queries,
+# (num_q_heads, 1, block_size, head_size).
 
 # %% exercise="3.4"
 # INCLUDE lessons_lib/attention.py tiled_attention
@@ -390,12 +400,15 @@ for tensor in (q, k, v):
 plain, tiled = plain_attention(q, k, v, length), tiled_attention(q, k, v, length)
 torch.testing.assert_close(tiled, plain, atol=1e-5, rtol=1e-5)
 torch.testing.assert_close(plain.flatten(0, 1)[:length], by_pytorch(q, k, v, length), atol=1e-5, rtol=1e-5)
-print(f"scores of a head at once: plain {length * length}, tiled {16 * 16}")
+print(f"all agree; counted from the shapes, scores of a head at once: plain {length * length}, tiled {16 * 16}")
 
 # %% [markdown]
 # This is **FlashAttention** without its GPU part. On a GPU the point is where the scores live. The plain way writes them
 # to the large, slow memory and reads them back. One pair of blocks fits into the small, fast memory next to the arithmetic,
 # and its scores never leave it.
+#
+# Our order of the loops, queries outside and one division at the end, is that of FlashAttention-2. The first paper had the
+# keys outside, and divided at each step.
 #
 # ## All requests, and the pool
 #
@@ -426,8 +439,12 @@ draw.show(draw_attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in 
 # %% [markdown]
 # ### Exercise 3.5: prefill
 #
-# `layer.project()` gives q, k and v of all blocks, and `layer.output()` brings the heads' outputs back to dim. How many
-# tokens a request has is in the manager. `attend` is one of your two functions: the caller chooses.
+# - `layer.project(x)` gives q, k and v of all blocks, and `layer.output(o)` brings the heads' outputs back to dim.
+# - `attend` is one of your two functions: the caller chooses.
+# - `manager.get(seq_id).length` is the number of tokens, and `manager.get_block_table_for_seq(seq_id)` the row of the table.
+# - `slot_mapping(block_ids, positions, block_size)` gives the slots of tokens. `block_ids` is such a row. `positions`,
+#   int64, are counted from 0 in each sequence.
+# - `write_kv(k_cache, v_cache, slots, k, v)` writes k and v, (num_tokens, num_kv_heads, head_size), into these slots.
 
 # %% exercise="3.5"
 # INCLUDE lessons_lib/attention.py forward_prefill
@@ -459,8 +476,8 @@ print("sequence 12 lies in the blocks", manager.blocks_of(12), "and its keys are
 # %% [markdown]
 # ## Requests never see each other
 #
-# Change one token of request 1, its second, and look at every output. `torch.equal` asks for the same bits, not for nearly
-# the same numbers.
+# Change one token of request 1, its second, and look at every output. `torch.equal` asks for equal numbers down to the last
+# bit, not for nearly equal ones.
 
 # %%
 perturbed = x.clone()
@@ -476,7 +493,9 @@ draw.show(draw_attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 # The picture shows both at once. No other request has noticed: that is the slicing. And within the request, the token before
 # has not noticed either: that is the causal mask.
 #
-# Whatever a server does to fill its batches, a user's answer must not depend on who else is in it. This is the test for it.
+# In a server, one user's prompt must have no influence on another user's answer. This is the test for it. It asks for equal
+# bits because both runs have the same shapes. In a batch of another size, PyTorch may add the same numbers up in another
+# order, and then the last bits can differ.
 #
 # ## FlashAttention and PagedAttention
 #
@@ -539,14 +558,16 @@ draw.show(draw_attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 #
 # <details><summary>Does the tiled way compute fewer scores than the plain one?</summary>
 #
-# About half as many, because pairs of blocks above the diagonal are left out. The large gain lies elsewhere: for n tokens it
-# keeps block_size² scores at a time, and not n².
+# For a long request about half as many, because pairs of blocks above the diagonal are left out. The large gain lies
+# elsewhere: for n tokens it keeps block_size² scores of a head at a time, and not n².
 # </details>
 #
 # ## Sources
 #
-# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, arXiv:1805.02867, section 3.
-# - Tri Dao et al., *FlashAttention*, arXiv:2205.14135, section 3.1 and algorithm 1.
+# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, arXiv:1805.02867, section 3, for m and
+#   l.
+# - Tri Dao et al., *FlashAttention*, arXiv:2205.14135, section 3.1 and algorithm 1, for acc and the blocks.
+# - Tri Dao, *FlashAttention-2*, arXiv:2307.08691, algorithm 1, for our order of the loops and the single division.
 # - Joshua Ainslie et al., *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*,
 #   arXiv:2305.13245, section 2.2.
 # - Ashish Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762, section 3.2.1, for the scale.

@@ -1,6 +1,7 @@
 """Lesson 03."""
 
 import math
+import random
 
 import torch
 import torch.nn.functional as F
@@ -46,8 +47,16 @@ def plain_by_sdpa(q, k, v, length):
     return torch.cat([out, behind]).view_as(q)
 
 
+def plain_with_zeroed_ends(q, k, v, length):
+    """The whole last block is computed, with 0 in place of what is behind the last token."""
+    num_blocks, block_size, num_q_heads, head_size = q.shape
+    behind = (torch.arange(num_blocks * block_size) >= length).view(num_blocks, block_size, 1, 1)
+    q, k, v = (torch.where(behind, torch.zeros(()), x) for x in (q, k, v))
+    return plain_with_an_added_mask(q, k, v, length)
+
+
 def plain_with_an_added_mask(q, k, v, length):
-    """The whole last block is computed, and what is behind the last token set to 0."""
+    """The whole last block is computed, and what is behind the last token set to 0 at the end only."""
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
     total = num_blocks * block_size
@@ -74,6 +83,43 @@ def plain_in_half_a_scale_each(q, k, v, length):
 
 
 # Wrong in other words than the bank's.
+
+
+def plain_by_sdpa_over_all_slots(q, k, v, length):
+    k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
+    rows = (x.flatten(0, 1).permute(1, 0, 2)[None] for x in (q, k, v))
+    o = F.scaled_dot_product_attention(*rows, is_causal=True)[0].permute(1, 0, 2).contiguous() if length else q.flatten(0, 1)
+    o[length:] = 0
+    return o.view(q.shape)
+
+
+def plain_mask_times_infinity(q, k, v, length):
+    k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
+    scores = torch.einsum("qhd,khd->hqk", q.flatten(0, 1)[:length], k.flatten(0, 1)[:length]) / q.shape[-1] ** 0.5
+    scores += (1 - torch.tril(torch.ones(length, length))) * float("-inf")
+    o = torch.zeros_like(q).flatten(0, 1)
+    o[:length] = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v.flatten(0, 1)[:length])
+    return o.view(q.shape)
+
+
+def plain_heads_stay(q, k, v, length):
+    """SDPA takes the last two dimensions for tokens and numbers, and gets heads and numbers."""
+    k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
+    o = torch.zeros_like(q).flatten(0, 1)
+    if length:
+        o[:length] = F.scaled_dot_product_attention(*(x.flatten(0, 1)[:length] for x in (q, k, v)), is_causal=True)
+    return o.view(q.shape)
+
+
+def plain_scaling_q_in_place(q, k, v, length):
+    q.mul_(q.shape[-1] ** -0.5)
+    return plain_by_einsum(q * q.shape[-1] ** 0.5, k, v, length)
+
+
+def plain_joining_blocks(q, k, v, length):
+    """torch.cat and torch.stack take no empty list."""
+    o = plain_by_einsum(q, k, v, length)
+    return torch.stack([block for block in o])
 
 
 def plain_scale_forgotten(q, k, v, length):
@@ -146,13 +192,15 @@ class CollectsEverything:
 
     def __init__(self, *shape, head_size, dtype=torch.float32):
         self.scores, self.values = [], []
-        self.empty = torch.full(shape, -torch.inf), torch.zeros(shape), torch.zeros(*shape, head_size)
+        self.empty = torch.zeros(*shape, head_size), torch.full(shape, -torch.inf), torch.zeros(shape)
 
     def update(self, scores, values):
         self.scores.append(scores.clone())
         self.values.append(values.expand(*scores.shape, values.shape[-1]).clone())
 
     def finish(self):
+        if not self.scores:
+            return self.empty
         scores, values = torch.cat(self.scores, -1), torch.cat(self.values, -2)
         m = scores.amax(-1)
         l = torch.nan_to_num(torch.exp(scores - m[..., None])).sum(-1)
@@ -292,6 +340,52 @@ class NoGuardForMaskedRows(MaximumTooEarly):
         return self.acc / self.l[..., None], self.m, self.l
 
 
+class HidesTheNanAtTheEnd(NoGuardForMaskedRows):
+    def finish(self):
+        o = self.acc / self.l.unsqueeze(-1)
+        return torch.where(o.isnan(), torch.zeros_like(o), o), self.m, self.l
+
+
+class StartsFarBelow(MaximumTooEarly):
+    def __init__(self, *shape, head_size, dtype=torch.float32):
+        super().__init__(*shape, head_size=head_size, dtype=dtype)
+        self.m = torch.full(shape, -1e9, dtype=dtype)
+
+    def update(self, scores, values):
+        m = torch.maximum(self.m, scores.amax(-1))
+        factor, weights = torch.exp(self.m - m), torch.exp(scores - m[..., None])
+        self.l = factor * self.l + weights.sum(-1)
+        self.acc = factor[..., None] * self.acc + torch.einsum("...k,...kd->...d", weights, values)
+        self.m = m
+
+
+class GuardsTheOldMaximumToo(ForgetsTheAccumulator):
+    def update(self, scores, values):
+        m = torch.maximum(self.m, scores.amax(-1))
+        old, new = (torch.where(x == -math.inf, 0.0, x) for x in (self.m, m))
+        factor, weights = torch.exp(old - new), torch.exp(scores - new[..., None])
+        self.l = factor * self.l + weights.sum(-1)
+        self.acc = factor[..., None] * self.acc + torch.einsum("...k,...kd->...d", weights, values)
+        self.m = m
+
+    def finish(self):
+        return self.acc / self.l.masked_fill(self.l == 0, 1.0)[..., None], self.m, self.l
+
+
+class KeepsTheGuardedMaximum(ForgetsTheAccumulator):
+    def update(self, scores, values):
+        m = torch.nan_to_num(torch.maximum(self.m, scores.amax(-1)), neginf=0.0)
+        factor, weights = torch.exp(self.m - m), torch.exp(scores - m[..., None])
+        self.l = factor * self.l + weights.sum(-1)
+        self.acc = factor[..., None] * self.acc + torch.einsum("...k,...kd->...d", weights, values)
+        self.m = m
+
+
+class SinglePrecision(CollectsEverything):
+    def update(self, scores, values):
+        super().update(scores.to(torch.float32), values.to(torch.float32))
+
+
 # 3.3
 
 
@@ -370,6 +464,14 @@ def merge_without_a_guard(self, other):
     self.m = largest
 
 
+def merge_outputs_by_their_maxima(self, other):
+    largest = torch.max(self.m, other.m)
+    base = torch.nan_to_num(largest, neginf=0.0)
+    mine, theirs = (self.m - base).exp(), (other.m - base).exp()
+    o = mine.unsqueeze(-1) * self.finish()[0] + theirs.unsqueeze(-1) * other.finish()[0]
+    self.m, self.l, self.acc = largest, mine * self.l + theirs * other.l, o
+
+
 # 3.4
 
 
@@ -415,10 +517,33 @@ def tiled_with_its_own_sums(q, k, v, length):
     return o.view(q.shape)
 
 
-def tiled_key_blocks_outside(q, k, v, length):
+def tiled_in_any_order(q, k, v, length):
+    """Head by head, the pairs of blocks in a shuffled order, with a mask for all of the request made in advance."""
+    num_blocks, block_size, num_q_heads, head_size = q.shape
+    visible = torch.ones(num_blocks * block_size, num_blocks * block_size).tril()
+    visible[:, length:] = 0
+    o, pairs = torch.zeros_like(q), [(i, j) for i in range(num_blocks) for j in range(i + 1)]
+    for head in range(num_q_heads):
+        keys, values = (x[:, :, head * k.shape[2] // num_q_heads] for x in (k, v))
+        states = [SoftmaxState(block_size, head_size=head_size) for _ in range(num_blocks)]
+        for i, j in random.Random(0).sample(pairs, len(pairs)):
+            mine, theirs = (slice(x * block_size, (x + 1) * block_size) for x in (i, j))
+            scores = (q[i, :, head, None] * keys[j]).sum(-1) / math.sqrt(head_size)
+            scores = torch.where(visible[mine, theirs] == 1, scores, -math.inf)
+            inside = torch.arange(theirs.start, theirs.stop)[:, None] < length
+            states[i].update(scores, torch.where(inside, values[j], 0.0)[None])
+        for i, state in enumerate(states):
+            filled = max(0, min(block_size, length - i * block_size))
+            o[i, :filled, head] = state.finish()[0][:filled]
+    return o
+
+
+def tiled_key_blocks_outside(q, k, v, length, clean=True):
     """The other order of the loops: a state for every query block at once."""
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
+    if clean:
+        v = v.flatten(0, 1).index_fill(0, torch.arange(length, num_blocks * block_size), 0.0).view(q.shape)
     states = [SoftmaxState(block_size, num_q_heads, head_size=head_size) for _ in range(num_blocks)]
     offsets, values = torch.arange(block_size), v.transpose(1, 2)
     for j in range(num_blocks):
@@ -449,7 +574,11 @@ def tiled_by_rows_of_blocks(q, k, v, length):
     return o
 
 
-def _tiled(q, k, v, length, one_state=False, new_state=False, diagonal=True, offsets_only=False):
+def tiled_key_blocks_outside_values_as_they_are(q, k, v, length):
+    return tiled_key_blocks_outside(q, k, v, length, clean=False)
+
+
+def _tiled(q, k, v, length, one_state=False, new_state=False, diagonal=True, offsets_only=False, back=None, base=True):
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = (x.repeat_interleave(num_q_heads // x.shape[2], 2).permute(0, 2, 1, 3) for x in (k, v))
     o, offset = torch.zeros_like(q), torch.arange(block_size)
@@ -460,14 +589,33 @@ def _tiled(q, k, v, length, one_state=False, new_state=False, diagonal=True, off
         for j in range(i + 1):
             scores = torch.einsum("qhd,hkd->hqk", q[i], k[j]) * head_size**-0.5
             scores[:, :, j * block_size + offset >= length] = -math.inf
+            if not base:
+                scores[:, offset[:, None] < j * block_size + offset] = -math.inf
             if diagonal and i == j or offsets_only:
                 scores[:, offset[:, None] < offset] = -math.inf
             if new_state:
                 state = SoftmaxState(num_q_heads, block_size, head_size=head_size)
             state.update(scores, v[j].unsqueeze(1))
-        o[i] = state.finish()[0].permute(1, 0, 2)
+        o[i] = state.finish()[0].permute(1, 0, 2) if back is None else back(state.finish()[0], block_size, num_q_heads)
     o.flatten(0, 1)[length:] = 0
     return o
+
+
+def tiled_back_by_view(q, k, v, length):
+    return _tiled(q, k, v, length, back=lambda o, block_size, num_q_heads: o.contiguous().view(block_size, num_q_heads, -1))
+
+
+def tiled_query_offsets(q, k, v, length):
+    return _tiled(q, k, v, length, base=False)
+
+
+def tiled_cleaning_in_place(q, k, v, length):
+    v.view(-1, *v.shape[2:])[length:] = 0
+    return tiled_backwards(q, k, v, length)
+
+
+def tiled_joining_blocks(q, k, v, length):
+    return torch.cat([block[None] for block in tiled_backwards(q, k, v, length)])
 
 
 def tiled_with_one_state(q, k, v, length):
@@ -536,6 +684,50 @@ def prefill_block_by_block(layer, x, request_num_blocks, seq_ids, manager, atten
     return torch.cat(outputs) @ layer.wo.T
 
 
+def prefill_by_table(layer, x, request_num_blocks, seq_ids, manager, attend, rows=None, ids=None, slots_of=None,
+                     caches=(0, 1)):
+    """Blocks of the table by number. `rows`, `ids`, `slots_of` and `caches` are for mistakes."""
+    q, k, v = layer.project(x)
+    outputs, first = [], 0
+    for number, num_blocks in enumerate(request_num_blocks):
+        seq_id = (ids or seq_ids)[number]
+        sequence = manager.sequences[seq_id]
+        length = slots_of(num_blocks, manager.block_size) if slots_of else sequence.length
+        row = manager.block_table[number if rows else sequence.row]
+        for token in range(length):
+            block_id, offset = int(row[token // manager.block_size]), token % manager.block_size
+            for half in caches:
+                new = (k, v)[half][first + token // manager.block_size, offset]
+                manager.kv_cache[layer.index, half, block_id, offset] = new
+        outputs.append(attend(*(tensor[first : first + num_blocks] for tensor in (q, k, v)), length))
+        first += num_blocks
+    return layer.output(torch.cat(outputs))
+
+
+def prefill_rows_by_number(*arguments):
+    return prefill_by_table(*arguments, rows=True)
+
+
+def prefill_first_sequences(layer, x, request_num_blocks, seq_ids, manager, attend):
+    return prefill_by_table(layer, x, request_num_blocks, seq_ids, manager, attend, ids=[*manager.sequences.keys()])
+
+
+def prefill_all_slots(*arguments):
+    return prefill_by_table(*arguments, slots_of=lambda num_blocks, block_size: num_blocks * block_size)
+
+
+def prefill_keys_only(*arguments):
+    return prefill_by_table(*arguments, caches=(0,))
+
+
+def prefill_cleaning_x(layer, x, request_num_blocks, seq_ids, manager, attend):
+    start = 0
+    for seq_id, num_blocks in zip(seq_ids, request_num_blocks):
+        x[start : start + num_blocks].flatten(0, 1)[manager.get(seq_id).length :] = 0.0
+        start += num_blocks
+    return prefill_from_split(layer, x, request_num_blocks, seq_ids, manager, attend)
+
+
 def prefill_without_a_step(layer, x, request_num_blocks, seq_ids, manager, attend):
     k_cache, v_cache = manager.kv_cache[layer.index]
     q, k, v = layer.project(x)
@@ -576,11 +768,11 @@ def prefill_only_computes(layer, x, request_num_blocks, seq_ids, manager, attend
 
 
 RIGHT_ANSWERS = {
-    "3.1": [plain_by_loops, plain_by_einsum, plain_by_sdpa, plain_with_an_added_mask, plain_in_half_a_scale_each],
+    "3.1": [plain_by_loops, plain_by_einsum, plain_by_sdpa, plain_with_zeroed_ends, plain_in_half_a_scale_each],
     "3.2": [CollectsEverything, KeepsTheOutputDivided, KeyByKey, ByLogSumExp],
     "3.3": [merge_by_stacking, merge_as_an_update, merge_row_by_row, merge_by_log_sum_exp],
-    "3.4": [tiled_backwards, tiled_with_its_own_sums, tiled_key_blocks_outside, tiled_by_rows_of_blocks],
-    "3.5": [prefill_from_split, prefill_writing_all_at_once, prefill_block_by_block],
+    "3.4": [tiled_backwards, tiled_with_its_own_sums, tiled_key_blocks_outside, tiled_in_any_order],
+    "3.5": [prefill_from_split, prefill_writing_all_at_once, prefill_block_by_block, prefill_by_table],
 }
 
 WRONG_ANSWERS = {
@@ -592,30 +784,51 @@ WRONG_ANSWERS = {
         "mask-by-zero": [plain_mask_multiplied],
         "mask-off-by-one": [plain_sees_nothing_first],
         "blocks-apart": [plain_block_by_block, plain_block_by_block_to_the_end],
+        "nan-behind-the-end": [plain_with_an_added_mask, plain_by_sdpa_over_all_slots],
+        "zero-times-infinity": [plain_mask_times_infinity],
+        "heads-not-moved": [plain_heads_stay],
+        "inputs-changed": [plain_scaling_q_in_place],
+        "no-tokens": [plain_joining_blocks],
     },
     "3.2": {
         "nothing-rescaled": [MaximumTooEarly],
         "max-starts-at-zero": [StartsAtZero, StartsAtZeroUnguarded],
         "flash-drops-accumulator": [ForgetsTheAccumulator],
         "rescale-upside-down": [FactorWithoutExponential],
-        "nan-on-masked-part": [NoGuardForMaskedRows],
+        "nan-on-masked-part": [NoGuardForMaskedRows, HidesTheNanAtTheEnd],
+        "starts-at-a-large-number": [StartsFarBelow],
+        "finite-on-both": [GuardsTheOldMaximumToo],
+        "finite-stored": [KeepsTheGuardedMaximum],
+        "float32-inside": [SinglePrecision],
     },
     "3.3": {
         "mine-not-rescaled": [merge_maximum_first],
         "combine-missing-exp": [merge_without_exponential],
         "other-changed": [merge_in_place_on_the_other],
         "nan-when-both-are-empty": [merge_without_a_guard],
+        "combine-missing-l": [merge_outputs_by_their_maxima],
     },
     "3.4": {
         "state-not-reset": [tiled_with_one_state],
         "flash-drops-accumulator": [tiled_with_a_state_for_each_pair],
         "diagonal-page-unmasked": [tiled_without_a_diagonal_mask],
         "mask-within-block-only": [tiled_masked_by_offsets],
+        "query-offset-for-position": [tiled_query_offsets],
+        "heads-scrambled": [tiled_back_by_view],
+        "nan-behind-the-end": [tiled_key_blocks_outside_values_as_they_are],
+        "too-many-scores": [tiled_by_rows_of_blocks, plain_by_einsum, plain_by_sdpa],
+        "inputs-changed": [tiled_cleaning_in_place],
+        "no-tokens": [tiled_joining_blocks],
     },
     "3.5": {
         "offset-not-advanced": [prefill_without_a_step],
         "kv-swapped": [prefill_values_first],
         "padding-written": [prefill_writes_whole_blocks],
         "kv-not-written": [prefill_only_computes],
+        "request-number-for-row": [prefill_rows_by_number],
+        "order-of-arrival": [prefill_first_sequences],
+        "padding-as-tokens": [prefill_all_slots],
+        "values-not-written": [prefill_keys_only],
+        "inputs-changed": [prefill_cleaning_x],
     },
 }

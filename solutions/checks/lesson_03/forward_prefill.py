@@ -11,7 +11,7 @@ from lessons_lib.kv_cache import PagedAttentionManager
 from lessons_lib.layer import AttentionLayer
 from lessons_lib.slots import slot_mapping, write_kv
 from solutions.checks import tensors
-from solutions.checks.lesson_03.requests import counted
+from solutions.checks.lesson_03.requests import counted, inputs_changed, listed
 
 POISON = 100.0  # behind each request's last token in x
 OLD = 1e4  # in every slot of the pool
@@ -33,13 +33,20 @@ class Prefill:
         self.caches, self.attend = manager.kv_cache[self.layer_index(layer)], attend
         q, k, v = layer.project(x)
         o, start = torch.zeros_like(q), 0
+        seq_ids = self.sequences(manager, seq_ids)
         for number, (seq_id, num_blocks) in enumerate(zip(seq_ids, request_num_blocks, strict=True)):
-            first = self.first_block(number, start)
-            mine, length = slice(first, first + num_blocks), manager.get(seq_id).length
+            self.number, first = number, self.first_block(number, start)
+            mine, length = slice(first, first + num_blocks), self.length(manager, seq_id)
             self.attend_to(o, q, k, v, mine, length)
             self.write(manager, seq_id, start, k[mine].flatten(0, 1), v[mine].flatten(0, 1), length)
             start += num_blocks
         return self.output(layer, o)
+
+    def sequences(self, manager, seq_ids):
+        return seq_ids
+
+    def length(self, manager, seq_id):
+        return manager.get(seq_id).length
 
     def layer_index(self, layer):
         return layer.index
@@ -122,6 +129,71 @@ class SequenceIdAsRow(Prefill):
         return manager.block_table[seq_id]
 
 
+class RequestNumberForRow(Prefill):
+    def row(self, manager, seq_id):
+        return manager.block_table[self.number]
+
+
+class OrderOfArrival(Prefill):
+    """The manager's sequences in the order in which they came, in place of seq_ids."""
+
+    def sequences(self, manager, seq_ids):
+        return list(manager.sequences)[: len(seq_ids)]
+
+
+class LengthsInOrderOfArrival(Prefill):
+    def length(self, manager, seq_id):
+        return list(manager.sequences.values())[self.number].length
+
+
+class LastToArrive(Prefill):
+    def sequences(self, manager, seq_ids):
+        return list(manager.sequences)[-len(seq_ids) :]
+
+
+class SortedSequences(Prefill):
+    def sequences(self, manager, seq_ids):
+        return sorted(seq_ids)
+
+
+class PaddingAsTokens(Prefill):
+    """The length of a request is taken to be its number of slots, in both places."""
+
+    def attend_to(self, o, q, k, v, mine, length):
+        o[mine] = self.attend(q[mine], k[mine], v[mine], (mine.stop - mine.start) * q.shape[1])
+
+    def write(self, manager, seq_id, start, k, v, length):
+        super().write(manager, seq_id, start, k, v, len(k))
+
+
+class OnlyKeysWritten(Prefill):
+    def write(self, manager, seq_id, start, k, v, length):
+        k_cache, v_cache = self.caches
+        self.caches = k_cache, v_cache.clone()
+        super().write(manager, seq_id, start, k, v, length)
+
+
+class OnlyValuesWritten(Prefill):
+    def write(self, manager, seq_id, start, k, v, length):
+        k_cache, v_cache = self.caches
+        self.caches = k_cache.clone(), v_cache
+        super().write(manager, seq_id, start, k, v, length)
+
+
+class WritesIntoX(Prefill):
+    def __call__(self, layer, x, request_num_blocks, seq_ids, manager, attend):
+        return x.copy_(super().__call__(layer, x, request_num_blocks, seq_ids, manager, attend))
+
+
+class ZeroesTheEndOfX(Prefill):
+    """Sets what stands behind each last token to 0, in the caller's x."""
+
+    def __call__(self, layer, x, request_num_blocks, seq_ids, manager, attend):
+        for seq_id, mine in zip(seq_ids, x.split(request_num_blocks), strict=True):
+            mine.view(-1, x.shape[-1])[manager.get(seq_id).length :] = 0
+        return super().__call__(layer, x, request_num_blocks, seq_ids, manager, attend)
+
+
 class KeysAndValuesSwapped(Prefill):
     def write(self, manager, seq_id, start, k, v, length):
         super().write(manager, seq_id, start, v, k, length)
@@ -177,20 +249,23 @@ class OutputOnlyFlattened(Prefill):
         return o.flatten(-2)
 
 
-# (tokens of each request, block size, KV heads, query heads for each, head size, dim, layer of the two, seed)
+# (tokens of each request, block size, KV heads, query heads for each, head size, dim, layer of the two, seed, is the manager
+# busy). A busy manager has another sequence, and had one that has ended; the requests came to it in another order.
 CASES = [
-    ((1,), 1, 1, 1, 2, 2, 0, 1), ((2,), 4, 1, 1, 2, 3, 0, 2), ((4,), 2, 1, 1, 4, 3, 0, 3), ((2, 2), 2, 1, 2, 4, 6, 1, 4),
-    ((3, 1), 2, 1, 3, 4, 6, 0, 5), ((3, 5), 4, 2, 1, 4, 5, 0, 6), ((5, 0, 2), 2, 2, 3, 4, 8, 1, 7),
-    ((4, 9, 1), 4, 1, 7, 8, 12, 1, 8), ((17, 16, 1, 33), 16, 3, 2, 8, 16, 0, 9), ((0,), 4, 1, 1, 4, 4, 0, 10),
+    ((1,), 1, 1, 1, 2, 2, 0, 1, False), ((1, 1), 1, 1, 1, 2, 2, 0, 11, False), ((2,), 4, 1, 1, 2, 3, 0, 2, False),
+    ((4,), 2, 1, 1, 4, 3, 0, 3, False), ((2, 2), 2, 1, 2, 4, 6, 1, 4, False), ((3, 1), 2, 1, 3, 4, 6, 0, 5, False),
+    ((3, 5), 4, 2, 1, 4, 5, 0, 6, False), ((3, 4, 4), 2, 1, 1, 4, 5, 0, 12, True), ((5, 0, 2), 2, 2, 3, 4, 8, 1, 7, False),
+    ((5, 7, 6), 4, 2, 3, 4, 8, 1, 13, True), ((4, 9, 1), 4, 1, 7, 8, 12, 1, 8, False),
+    ((17, 16, 1, 33), 16, 3, 2, 8, 16, 0, 9, False), ((0,), 4, 1, 1, 4, 4, 0, 10, False),
 ]
 
 
 def given(case):
     """The layer, x, request_num_blocks, seq_ids, and a manager whose free blocks are shuffled."""
-    lengths, block_size, num_kv_heads, group, head_size, dim, index, seed = case
+    lengths, block_size, num_kv_heads, group, head_size, dim, index, seed, busy = case
     shuffle = random.Random(seed)
     layer = AttentionLayer(dim, group * num_kv_heads, num_kv_heads, head_size, index=index, seed=seed)
-    num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 2
+    num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 4
     manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, max_num_seqs=8,
                                     max_blocks_per_seq=num_blocks, num_layers=2)
     manager.kv_cache.fill_(OLD)
@@ -199,8 +274,18 @@ def given(case):
     for block_id in shuffle.sample(range(num_blocks), num_blocks):
         manager.block_manager.free(block_id)
     seq_ids = shuffle.sample(range(1, 8), len(lengths))
-    for seq_id, length in zip(seq_ids, lengths, strict=True):
-        manager.add_sequence(seq_id, length)
+    if busy:
+        # As many blocks as each request has, so that no mistake raises: rows 3, 2 and 0 for the requests 0, 1 and 2.
+        ended, other = 8, 9
+        manager.add_sequence(ended, 1)
+        manager.add_sequence(other, 2 * block_size)
+        manager.add_sequence(seq_ids[1], lengths[1])
+        manager.free_sequence(ended)
+        manager.add_sequence(seq_ids[2], lengths[2])
+        manager.add_sequence(seq_ids[0], lengths[0])
+    else:
+        for seq_id, length in zip(seq_ids, lengths, strict=True):
+            manager.add_sequence(seq_id, length)
     request_num_blocks = [manager.blocks_for(length) for length in lengths]
     x = torch.randn(sum(request_num_blocks), block_size, dim, generator=torch.Generator().manual_seed(seed))
     start = 0
@@ -219,8 +304,8 @@ def observe(answer, case):
         return attention.plain_attention(q, k, v, length)
 
     result = tensors.values(answer(layer, x, list(request_num_blocks), list(seq_ids), manager, attend))
-    if not torch.equal(x, x_before):
-        return Text("x has changed")
+    if changed := inputs_changed([("x", x, x_before)]):
+        return changed
     if sum(case[0]) and not calls:
         return Text("`attend` was never called")
     if isinstance(result, tensors.Values):
@@ -229,12 +314,15 @@ def observe(answer, case):
 
 
 def describe(case):
-    lengths, block_size, num_kv_heads, group, head_size, dim, index, _ = case
+    lengths, block_size, num_kv_heads, group, head_size, dim, index, _, busy = case
     *_, request_num_blocks, seq_ids, manager = given(case)
     tables = ", ".join(f"sequence {seq_id} in {manager.blocks_of(seq_id)}" for seq_id in seq_ids)
-    what = "a request" if len(lengths) == 1 else "requests"
-    return f"{what} of {', '.join(map(str, lengths))} tokens, {counted(block_size, 'slot')} in a block, " \
-           f"request_num_blocks {request_num_blocks}; blocks of the pool: {tables}; " \
+    what = f"a request of {counted(lengths[0], 'token')}" if len(lengths) == 1 else \
+        f"{len(lengths)} requests of the lengths {listed(lengths)}"
+    order = f" (they were added in the order {listed(manager.sequences)}, after one that has ended; sequence 9 is not in " \
+            "the batch)" if busy else ""
+    return f"{what}, {counted(block_size, 'slot')} in a block, request_num_blocks {request_num_blocks}, " \
+           f"seq_ids {seq_ids}{order}; blocks of the pool: {tables}; " \
            f"{counted(group * num_kv_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size {head_size}, " \
            f"dim {dim}; layer.index {index}; {POISON:.0f} stands in x behind each last token, {OLD:.0f} in the whole pool"
 
@@ -268,6 +356,10 @@ EXERCISE = Exercise(
         Mistake("tail-not-masked",
                 "`attend` is told that the last block is full. How many tokens the request has is in the manager.",
                 TailNotMasked()),
+        Mistake("padding-as-tokens",
+                "The length of a request is taken to be all the slots of its blocks, for attention and for the pool alike. "
+                "The last block may be partly filled: how many tokens the request has is in the manager.",
+                PaddingAsTokens()),
         Mistake("ignores-attend",
                 "The result is right, but the argument `attend` plays no part in it. The caller chooses with it how "
                 "attention is computed.",
@@ -289,6 +381,14 @@ EXERCISE = Exercise(
                 "A sequence's id is taken for its row in the block table. Ids are names. The manager knows the row: "
                 "get_block_table_for_seq().",
                 SequenceIdAsRow()),
+        Mistake("request-number-for-row",
+                "A request's number is taken for its row in the block table. A row is given to a sequence when it is added, "
+                "and given to another one when it has ended. The manager knows the row: get_block_table_for_seq().",
+                RequestNumberForRow()),
+        Mistake("order-of-arrival",
+                "You take the sequences in the manager's order, or in that of their ids. Which request belongs to which "
+                "sequence stands in `seq_ids`, and the manager may have sequences that are not in this batch.",
+                OrderOfArrival(), also=(LengthsInOrderOfArrival(), LastToArrive(), SortedSequences())),
         Mistake("kv-swapped",
                 "The keys are in v_cache and the values in k_cache.",
                 KeysAndValuesSwapped()),
@@ -305,6 +405,12 @@ EXERCISE = Exercise(
                 "The result is right, and the pool is as it was. Without keys and values in it, there is nothing to "
                 "decode from.",
                 KeysAndValuesNotWritten()),
+        Mistake("values-not-written",
+                "The keys are in the pool, and the values are not.",
+                OnlyKeysWritten()),
+        Mistake("keys-not-written",
+                "The values are in the pool, and the keys are not.",
+                OnlyValuesWritten()),
         Mistake("only-last-request-written",
                 "Only the last request's keys and values are in the pool. Is the writing inside the loop?",
                 OnlyTheLastRequestWritten()),
@@ -322,6 +428,10 @@ EXERCISE = Exercise(
         Mistake("output-only-flattened",
                 "The heads' outputs stand side by side, but the layer's last projection is missing.",
                 OutputOnlyFlattened()),
+        Mistake("inputs-changed",
+                "Your function changes x, which belongs to its caller. Compute in tensors of your own; operators like `/=` "
+                "and an assignment to a slice work in place.",
+                WritesIntoX(), also=(ZeroesTheEndOfX(),)),
     ),
     hints=(
         "Project all of x at once, and make a tensor of zeros for the outputs. Then go through the requests, with a "

@@ -125,6 +125,35 @@ def outputs_added(self, other):
     self.acc = o
 
 
+def finite_stored(self, other):
+    put_together(self, other)
+    self.m = finite(self.m)
+
+
+def outputs_rescaled(self, other, make_acc):
+    """The finished outputs are merged with the factors of the maxima: a side's `l` plays no part in its weight."""
+    mine, theirs = factors(self, other)
+    outputs = mine[..., None] * self.finish()[0] + theirs[..., None] * other.finish()[0]
+    put_together(self, other)
+    self.acc = make_acc(outputs, (mine + theirs)[..., None], self.l[..., None])
+
+
+def missing_l(self, other):
+    outputs_rescaled(self, other, lambda outputs, factors, l: outputs)
+
+
+def missing_l_divided(self, other):
+    outputs_rescaled(self, other, lambda outputs, factors, l: outputs / factors.masked_fill(factors == 0, 1.0))
+
+
+def missing_l_multiplied(self, other):
+    outputs_rescaled(self, other, lambda outputs, factors, l: outputs * l)
+
+
+def missing_l_divided_and_multiplied(self, other):
+    outputs_rescaled(self, other, lambda outputs, factors, l: outputs / factors.masked_fill(factors == 0, 1.0) * l)
+
+
 # (rows, keys that the first has seen, keys that the second has seen, head size, centre of the second's scores, seed).
 # Where there are more than two rows, the last row of the first state and the first row of the second have seen no key.
 CASES = [
@@ -157,8 +186,9 @@ def observe(answer, case):
 def describe(case):
     rows, num_keys, num_others, head_size, centre, _ = case
     rows_words = "one row" if rows == (1,) else f"rows {rows} (one of each state has seen no key)"
-    return f"{rows_words}; self has seen {counted(num_keys, 'key')} with scores around 0, other " \
-           f"{counted(num_others, 'key')} with scores around {centre:g}; head_size {head_size}"
+    self_words, other_words = (f"{counted(size, 'key')} with scores around {middle:g}" if size else "no key"
+                               for size, middle in ((num_keys, 0.0), (num_others, centre)))
+    return f"{rows_words}; self has seen {self_words}, other {other_words}; head_size {head_size}"
 
 
 EXERCISE = Exercise(
@@ -205,6 +235,14 @@ EXERCISE = Exercise(
         Mistake("nan-when-both-are-empty",
                 "When neither side has seen a key, both maxima are -inf, and -inf - (-inf) is NaN. `finite()` is for this.",
                 nan_when_empty),
+        Mistake("finite-stored",
+                "Where neither side has seen a key, `self.m` is 0 now: the result of `finite()` is kept. It is only there "
+                "to be subtracted. The largest of no scores is still -inf.",
+                finite_stored),
+        Mistake("combine-missing-l",
+                "You merge finished outputs by the maxima alone. Each was divided by its own `l`, and how much weight a "
+                "side has collected stands in that `l`. Merge the sums from before the division: `acc` and `l`.",
+                missing_l, also=(missing_l_divided, missing_l_multiplied, missing_l_divided_and_multiplied)),
         Mistake("other-changed",
                 "Your merge is right, but it has changed the other state, which its owner may still need. Operators "
                 "like `*=` work in place.",

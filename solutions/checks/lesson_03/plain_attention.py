@@ -166,10 +166,54 @@ def not_in_blocks(q, k, v, length):
     return attend(q, k, v, length).flatten(0, 1)[:length]
 
 
-def writes_into_q(q, k, v, length):
-    o = attend(q, k, v, length)
-    q.copy_(o)
-    return q
+def nan_behind_the_end(q, k, v, length):
+    """Every slot is attended to, causally, and the output behind the last token set to 0."""
+    o = attend(q, k, v, everything(q))
+    o.view(-1, *q.shape[2:])[length:] = 0
+    return o
+
+
+def nan_behind_the_end_multiplied(q, k, v, length):
+    """The same, with the output behind the last token multiplied by 0."""
+    token = torch.arange(everything(q)).view(q.shape[:2])
+    return attend(q, k, v, everything(q)) * (token < length)[..., None, None]
+
+
+def zero_times_infinity(q, k, v, length):
+    return attend(q, k, v, length, weigh=lambda scores: torch.softmax(
+        scores + torch.ones_like(scores).triu(diagonal=1) * NO_KEY, dim=-1))
+
+
+def zero_times_infinity_to_the_end(q, k, v, length):
+    return zero_times_infinity(q, k, v, everything(q))
+
+
+def heads_not_moved(q, k, v, length, hide=lambda scores, length: scores.masked_fill(future(scores), NO_KEY)):
+    """The scores of a token are (heads, heads): its query heads against its own key heads."""
+    k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
+    q_rows, k_rows, v_rows = (x.flatten(0, 1)[:length] for x in (q, k, v))  # (length, heads, head_size)
+    scores = hide(scaled(q, q_rows @ k_rows.transpose(1, 2)), length)
+    o = torch.zeros_like(q)
+    o.view(-1, *q.shape[2:])[:length] = torch.softmax(scores, dim=-1) @ v_rows
+    return o
+
+
+def heads_not_moved_mask_of_tokens(q, k, v, length):
+    """With a mask of (length, length), which fits these scores by chance at most."""
+    return heads_not_moved(q, k, v, length, hide=lambda scores, length: scores.masked_fill(
+        torch.ones(length, length, dtype=torch.bool).triu(diagonal=1), NO_KEY))
+
+
+def heads_not_moved_mask_added(q, k, v, length):
+    return heads_not_moved(q, k, v, length, hide=lambda scores, length:
+                           scores + torch.full((length, length), NO_KEY).triu(diagonal=1))
+
+
+def heads_not_moved_unmasked(q, k, v, length):
+    return heads_not_moved(q, k, v, length, hide=lambda scores, length: scores)
+
+
+writes_into_q, other_changes = requests.inputs_changing(attend)
 
 
 EXERCISE = Exercise(
@@ -182,6 +226,7 @@ EXERCISE = Exercise(
     describe=requests.describe,
     same=tensors.same,
     show=tensors.show,
+    chancy=requests.tells_little,
     mistakes=(
         Mistake("missing-scale",
                 "The scores go into the softmax as they are. They grow with the size of a head, and then one key gets "
@@ -274,9 +319,28 @@ EXERCISE = Exercise(
                 "The numbers are right, in one row. The result has the shape of q: blocks, and 0 in the slots behind "
                 "the last token.",
                 not_in_blocks),
-        Mistake("input-overwritten",
-                "Your function changes a tensor that belongs to its caller. Write the result into a tensor of its own.",
-                writes_into_q),
+        Mistake("nan-behind-the-end",
+                "With finite numbers in the empty slots your result is right, with NaN there it is not. A hidden key gets "
+                "the weight 0, and 0 times NaN is NaN: what stands behind the last token must not be in the sum at all. "
+                "Where could you cut it off?",
+                nan_behind_the_end, also=(nan_behind_the_end_multiplied,)),
+        Mistake("zero-times-infinity",
+                "Every score is NaN, the visible ones too: a mask of ones and zeros was multiplied by -inf, and 0 times "
+                "infinity is NaN. Put -inf in where a key is hidden, and leave the other scores as they are.",
+                zero_times_infinity, also=(zero_times_infinity_to_the_end,)),
+        Mistake("heads-not-moved",
+                "Each token's heads are compared with the heads of the same token, and no token with another one. A matrix "
+                "product works on the last two dimensions: which two are these in your q and k?",
+                heads_not_moved, also=(heads_not_moved_mask_of_tokens, heads_not_moved_mask_added,
+                                       heads_not_moved_unmasked)),
+        Mistake("inputs-changed",
+                "Your function changes q, k or v, which belong to its caller. Compute in tensors of your own; operators "
+                "like `/=` and an assignment to a slice work in place.",
+                writes_into_q, also=other_changes),
+        Mistake("no-tokens",
+                "A request may have no token yet, and so no block. Your function raises then; it should return a tensor of "
+                "q's shape, which is empty.",
+                requests.without_tokens(attend)),
     ),
     hints=(
         "Which slots of the blocks are tokens? `flatten(0, 1)` makes one row of the blocks, and a slice keeps the first "

@@ -1,5 +1,7 @@
 """Requests to attend to, made from a few numbers: what the checks of lesson 03 share."""
 
+import math
+
 import torch
 
 from lessons_lib.checks import Text
@@ -7,23 +9,45 @@ from solutions.checks import tensors
 
 POISON = 1e4  # behind each request's last token: large, so that reading it shows
 
-# (tokens, block size, query heads, KV heads, head size, seed), smallest first
+# (tokens, block size, query heads, KV heads, head size, seed, what stands behind the last token). The smallest first; then
+# NaN behind the end, so that a mistake with finite numbers is told by finite numbers; and no token at all.
 CASES = [
-    (1, 1, 1, 1, 4, 1), (2, 2, 1, 1, 4, 2), (2, 1, 1, 1, 4, 3), (2, 2, 2, 2, 4, 4), (3, 4, 1, 1, 4, 5), (0, 4, 2, 1, 4, 6),
-    (4, 2, 2, 1, 4, 7), (4, 4, 3, 1, 8, 8), (5, 4, 3, 3, 8, 9), (7, 3, 6, 2, 8, 10), (12, 4, 7, 1, 16, 11),
-    (13, 4, 4, 4, 5, 12), (17, 16, 6, 2, 16, 13), (33, 8, 9, 3, 16, 14),
+    *((*sizes, POISON) for sizes in (
+        (1, 1, 1, 1, 4, 1), (2, 2, 1, 1, 4, 2), (2, 1, 1, 1, 4, 3), (2, 2, 2, 2, 4, 4), (3, 4, 1, 1, 4, 5),
+        (4, 2, 2, 1, 4, 7), (4, 4, 3, 1, 8, 8), (5, 4, 3, 3, 8, 9), (7, 3, 6, 2, 8, 10), (12, 4, 7, 1, 16, 11),
+        (13, 4, 4, 4, 5, 12), (17, 16, 6, 2, 16, 13), (33, 8, 9, 3, 16, 14))),
+    (3, 4, 1, 1, 4, 15, math.nan), (6, 4, 3, 1, 8, 16, math.nan), (13, 5, 4, 2, 8, 17, math.nan),
+    (0, 4, 2, 1, 4, 6, POISON),
 ]
+
+
+class InputsChanged(Text):
+    """The result of an answer that changes what it is given; equal to any other such result."""
+
+    def __eq__(self, other):
+        return isinstance(other, InputsChanged)
+
+    __hash__ = Text.__hash__
+
+
+class RaisedWithoutTokens(Text):
+    """The result of an answer that raises for a request without a token; equal whatever it raises."""
+
+    def __eq__(self, other):
+        return isinstance(other, RaisedWithoutTokens)
+
+    __hash__ = Text.__hash__
 
 
 def one_request(case):
     """q, k, v in blocks, and the number of tokens."""
-    length, block_size, num_q_heads, num_kv_heads, head_size, seed = case
+    length, block_size, num_q_heads, num_kv_heads, head_size, seed, behind = case
     generator = torch.Generator().manual_seed(seed)
     num_blocks = -(-length // block_size)
     q, k, v = (torch.randn(num_blocks, block_size, heads, head_size, generator=generator)
                for heads in (num_q_heads, num_kv_heads, num_kv_heads))
     for x in (q, k, v):
-        x.view(-1, *x.shape[2:])[length:] = POISON
+        x.view(-1, *x.shape[2:])[length:] = behind
     return q, k, v, length
 
 
@@ -31,17 +55,41 @@ def observe(answer, case):
     """What an attention function returns for one request, or which of its arguments it changed."""
     *before, length = one_request(case)
     given = [x.clone() for x in before]
-    result = answer(*given, length)
-    changed = [name for name, x, kept in zip("qkv", given, before, strict=True) if not torch.equal(x, kept)]
-    return Text(f"the argument {' and '.join(changed)} has changed") if changed else tensors.values(result)
+    try:
+        result = answer(*given, length)
+    except Exception as error:
+        if length > 0 or isinstance(error, NotImplementedError):
+            raise
+        return RaisedWithoutTokens(f"{type(error).__name__}: {error}")
+    return inputs_changed(zip("qkv", given, before, strict=True)) or tensors.values(result)
+
+
+def inputs_changed(arguments):
+    """A result that names the arguments that have changed, or None. `arguments`: (name, after, before) for each."""
+    changed = [name for name, after, before in arguments if not same_bits(after, before)]
+    if not changed:
+        return None
+    return InputsChanged(f"{listed(changed)} {'has' if len(changed) == 1 else 'have'} changed")
+
+
+def same_bits(one, other):
+    """Equal, with NaN equal to NaN."""
+    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one.isnan(), other.isnan()) \
+        and torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+def tells_little(case):
+    """For `Exercise.chancy`: a mistake with finite numbers keeps its name, whatever the answer does with NaN or no token."""
+    return case[0] == 0 or math.isnan(case[-1])
 
 
 def describe(case):
-    length, block_size, num_q_heads, num_kv_heads, head_size, _ = case
+    length, block_size, num_q_heads, num_kv_heads, head_size, _, behind = case
     num_blocks = -(-length // block_size)
-    behind = num_blocks * block_size - length
+    empty = num_blocks * block_size - length
+    poison = "NaN" if math.isnan(behind) else f"{behind:.0f}"
     return f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} of {counted(block_size, 'slot')}" \
-           f"{f' ({POISON:.0f} stands in the {behind} behind the last token)' if behind else ''}; " \
+           f"{f' ({poison} stands in the {empty} behind the last token)' if empty else ''}; " \
            f"{counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size {head_size}"
 
 
@@ -49,6 +97,49 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def listed(words) -> str:
+    *first, last = map(str, words)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def in_double(attend):
     """The same attention, accumulated in float64."""
     return lambda q, k, v, length: attend(q.double(), k.double(), v.double(), length)
+
+
+# Mistakes that exercises 3.1 and 3.4 share. `attend`: a right answer, or one of another mistake.
+
+
+def without_tokens(attend):
+    def wrong(q, k, v, length):
+        if length == 0:
+            raise RuntimeError("there is nothing to attend to")
+        return attend(q, k, v, length)
+    return wrong
+
+
+def writes_into_q(attend):
+    """Right, and the result lies in the caller's q."""
+    return lambda q, k, v, length: q.copy_(attend(q, k, v, length))
+
+
+def scales_q_in_place(attend):
+    def wrong(q, k, v, length):
+        o = attend(q, k, v, length)
+        q /= math.sqrt(q.shape[-1])
+        return o
+    return wrong
+
+
+def zeroes_the_end_in_place(attend):
+    """Right, and what stood behind the last token of the caller's v is 0 now."""
+    def wrong(q, k, v, length):
+        o = attend(q, k, v, length)
+        v.view(-1, *v.shape[2:])[length:] = 0
+        return o
+    return wrong
+
+
+def inputs_changing(attend):
+    """The first form, and the others, of the mistake `inputs-changed`."""
+    return writes_into_q(attend), (scales_q_in_place(attend), zeroes_the_end_in_place(attend))

@@ -6,7 +6,7 @@ from lessons_lib import softmax_state
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_03.requests import counted
+from solutions.checks.lesson_03.requests import InputsChanged, counted, listed
 
 
 class InDouble(softmax_state.SoftmaxState):
@@ -49,6 +49,15 @@ class Varied:
 
     def finish(self):
         return self.acc / self.l.masked_fill(self.l == 0, 1.0)[..., None], self.m, self.l
+
+
+def starts_at(number):
+    return type("StartsAtALargeNumber", (Varied,), {"first_maximum": number})
+
+
+# What learners write for -inf.
+STARTS = tuple(map(starts_at, (-1e9, -1e10, -1e30, -1e38, -1e20, -1e12, -1e8, -1e7, -1e6, -1e5, -1e4, -1e3, -9999.0,
+                               -99999.0, torch.finfo(torch.float32).min)))
 
 
 class MaxStartsAtZero(Varied):
@@ -124,6 +133,87 @@ class NanOnMaskedPart(Varied):
         return torch.exp(scores - m[..., None])
 
 
+class NanHiddenInO(NanOnMaskedPart):
+    def finish(self):
+        return (self.acc / self.l[..., None]).nan_to_num(), self.m, self.l
+
+
+class NanHiddenInOAndL(NanOnMaskedPart):
+    def finish(self):
+        return (self.acc / self.l[..., None]).nan_to_num(), self.m, self.l.nan_to_num()
+
+
+class NanWhereNothingWasSeenHidden(NanOnMaskedPart):
+    """Where m is -inf, 0 is the output."""
+
+    def finish(self):
+        o = (self.acc / self.l[..., None]).masked_fill((self.m == NO_KEY)[..., None], 0.0)
+        return o, self.m, self.l
+
+
+class NanWhereNothingWasSeenHiddenInBoth(NanOnMaskedPart):
+    def finish(self):
+        nothing = self.m == NO_KEY
+        o = (self.acc / self.l[..., None]).masked_fill(nothing[..., None], 0.0)
+        return o, self.m, self.l.masked_fill(nothing, 0.0)
+
+
+class NanInTheFactorOnly(Varied):
+    def rescale(self, m):
+        return torch.exp(self.m - m)
+
+
+class NanInTheFactorHiddenInO(NanInTheFactorOnly):
+    def finish(self):
+        return (self.acc / self.l[..., None]).nan_to_num(), self.m, self.l
+
+
+class NanInTheExponentialsOnly(Varied):
+    def exponentials(self, scores, m):
+        return torch.exp(scores - m[..., None])
+
+
+class NanInTheExponentialsHiddenInO(NanInTheExponentialsOnly):
+    def finish(self):
+        return (self.acc / self.l[..., None]).nan_to_num(), self.m, self.l
+
+
+class StoresTheFiniteMaximum(Varied):
+    def maximum(self, scores):
+        return finite(super().maximum(scores))
+
+
+class FiniteOnBothMaxima(Varied):
+    def rescale(self, m):
+        return torch.exp(finite(self.m) - finite(m))
+
+
+class FiniteOnBothMaximaHiddenInO(FiniteOnBothMaxima):
+    def finish(self):
+        return (self.acc / self.l[..., None]).nan_to_num(), self.m, self.l
+
+
+class InFloat32(Varied):
+    """Scores and values are made float32, whatever dtype was asked for."""
+
+    def __init__(self, *shape, head_size, dtype=torch.float32):
+        super().__init__(*shape, head_size=head_size)
+
+    def update(self, scores, values):
+        super().update(scores.float(), values.float())
+
+
+class KeptInFloat32(Varied):
+    """The sums are computed in the dtype of the scores, and kept in float32."""
+
+    def __init__(self, *shape, head_size, dtype=torch.float32):
+        super().__init__(*shape, head_size=head_size)
+
+    def update(self, scores, values):
+        super().update(scores, values)
+        self.m, self.l, self.acc = (x.float() for x in (self.m, self.l, self.acc))
+
+
 class NoMaximumSubtracted(Varied):
     def rescale(self, m):
         return torch.ones_like(m)
@@ -174,59 +264,79 @@ class MeanForSum(Varied):
         self.m = m
 
 
+FLOAT, DOUBLE = torch.float32, torch.float64
+
 # (rows, keys of each part, head size, centre of the scores, their spread, masked parts, is finish() called after each part,
-# seed). A masked part is (part, row): every score of that row in it is -inf; row None stands for all.
+# seed, dtype). A masked part is (part, row): every score of that row in it is -inf; row None stands for all.
 CASES = [
-    ((1,), (1,), 1, 0.5, 0.1, (), False, 1),
-    ((1,), (2,), 1, -300.0, 1.0, (), False, 2),
-    ((1,), (2, 1), 1, 0.0, 1.0, (), False, 3),
-    ((1,), (1, 2), 2, 0.0, 1.0, (), False, 4),
-    ((1,), (2, 2), 2, -250.0, 5.0, (), False, 5),
-    ((1,), (1, 1), 2, 0.0, 1.0, ((1, None),), False, 6),
-    ((1,), (1, 1), 2, 0.0, 1.0, ((0, None),), False, 7),
-    ((1,), (2,), 2, 0.0, 1.0, ((0, None),), False, 8),
-    ((3,), (2, 2), 4, 1000.0, 3.0, (), True, 9),
-    ((3,), (4, 3, 1), 4, 0.0, 3.0, ((0, 1), (1, 0), (2, 2)), True, 10),
-    ((2, 3), (4, 4, 4, 2), 4, 0.0, 30.0, ((0, 0), (3, 1)), True, 11),
-    ((7, 4), (16, 16, 5), 16, 0.0, 4.0, ((0, 3), (1, 3), (2, 3)), False, 12),
+    ((1,), (1,), 1, 0.5, 0.1, (), False, 1, FLOAT),
+    ((1,), (2,), 1, -300.0, 1.0, (), False, 2, FLOAT),
+    ((1,), (2, 1), 1, 0.0, 1.0, (), False, 3, FLOAT),
+    ((1,), (1, 2), 2, 0.0, 1.0, (), False, 4, FLOAT),
+    ((1,), (2, 2), 2, -250.0, 5.0, (), False, 5, FLOAT),
+    ((1,), (1, 1), 2, 0.0, 1.0, ((1, None),), False, 6, FLOAT),
+    ((1,), (1, 1), 2, 0.0, 1.0, ((0, None),), False, 7, FLOAT),
+    ((1,), (2,), 2, 0.0, 1.0, ((0, None),), False, 8, FLOAT),
+    ((1,), (), 2, 0.0, 1.0, (), False, 13, FLOAT),
+    ((3,), (2, 2), 4, 1000.0, 3.0, (), True, 9, FLOAT),
+    ((3,), (4, 3, 1), 4, 0.0, 3.0, ((0, 1), (1, 0), (2, 2)), True, 10, FLOAT),
+    ((2, 3), (), 4, 0.0, 1.0, (), False, 14, FLOAT),
+    ((2, 3), (4, 4, 4, 2), 4, 0.0, 30.0, ((0, 0), (3, 1)), True, 11, FLOAT),
+    ((7, 4), (16, 16, 5), 16, 0.0, 4.0, ((0, 3), (1, 3), (2, 3)), False, 12, FLOAT),
+    ((1,), (2, 2), 2, 1e6, 3.0, (), False, 15, DOUBLE),
+    ((3,), (2, 4), 4, 0.0, 0.0, (), True, 16, DOUBLE),
+    ((3,), (4, 3, 1), 4, 0.0, 3.0, ((0, 1), (1, 0), (2, 2)), True, 17, DOUBLE),
 ]
+HIGH = 1e7  # where all scores are equal, the values are this high and this low by turns: float32 loses what is between
 
 
 def parts(case):
     """The scores and values of each part. Rows of two dimensions share the values along the second."""
-    rows, sizes, head_size, centre, spread, masked, _, seed = case
+    rows, sizes, head_size, centre, spread, masked, _, seed, dtype = case
     generator = torch.Generator().manual_seed(seed)
     for part, size in enumerate(sizes):
-        scores = centre + spread * torch.randn(*rows, size, generator=generator)
+        scores = centre + spread * torch.randn(*rows, size, generator=generator, dtype=dtype)
         for masked_part, row in masked:
             if masked_part == part:
                 scores[..., slice(None) if row is None else row, :] = NO_KEY
         shared = (*rows[:-1], 1) if len(rows) > 1 else rows
-        yield scores, torch.randn(*shared, size, head_size, generator=generator)
+        values = torch.randn(*shared, size, head_size, generator=generator, dtype=dtype)
+        if spread == 0:
+            values += HIGH * (1 - 2 * (torch.arange(size) % 2))[:, None]
+        yield scores, values
 
 
 def observe(answer, case):
-    rows, sizes, head_size, *_, often, _ = case
-    state = answer(*rows, head_size=head_size, dtype=torch.float32)
-    results = []
+    rows, sizes, head_size, *_, often, _, dtype = case
+    state = answer(*rows, head_size=head_size, dtype=dtype)
+    results = [tensors.values(state.finish(), *(f"{name} before the first part" for name in "oml"))] if not sizes else []
     for number, (scores, values) in enumerate(parts(case), 1):
         given = scores.clone(), values.clone()
         state.update(*given)
         if not (torch.equal(given[0], scores) and torch.equal(given[1], values)):
-            return Text("update() has changed the tensors that it was given")
+            return InputsChanged("update() has changed the tensors that it was given")
         if often or number == len(sizes):
             names = [f"{name} after part {number}" if often else name for name in "oml"]
             results.append(tensors.values(state.finish(), *names))
     return tuple(results) if often else results[0]
 
 
+def tells_little(case):
+    """For `Exercise.chancy`: mistakes keep their names, whatever the answer does before the first part or in float64."""
+    return not case[1] or case[-1] == DOUBLE
+
+
 def describe(case):
-    rows, sizes, head_size, centre, _, masked, often, _ = case
-    where = ", ".join(f"{'all' if row is None else f'row {row}'} of part {part + 1}" for part, row in masked)
+    rows, sizes, head_size, centre, spread, masked, often, _, dtype = case
     row_words = "one row" if rows == (1,) else f"rows {rows}"
-    part_words = f"one part of {counted(sizes[0], 'key')}" if len(sizes) == 1 else f"parts of {', '.join(map(str, sizes))} keys"
-    return f"{row_words}, {part_words}, head_size {head_size}, scores around {centre:g}" \
-           f"{f' (-inf in {where})' if masked else ''}; finish() {'after each part' if often else 'at the end'}"
+    words = f"{row_words}, {{}}, head_size {head_size}, {str(dtype).removeprefix('torch.')}"
+    if not sizes:
+        return words.format("no part yet")
+    hidden = ", ".join(f"{'all' if row is None else f'row {row}'} of part {part + 1}" for part, row in masked)
+    part_words = f"one part of {counted(sizes[0], 'key')}" if len(sizes) == 1 else f"parts of {listed(sizes)} keys"
+    values = f", values around {HIGH:g} and {-HIGH:g} by turns" if spread == 0 else ""
+    return f"{words.format(part_words)}, scores {'around' if spread else 'all'} {centre:g}{values}" \
+           f"{f' (-inf in {hidden})' if hidden else ''}; finish() {'after each part' if often else 'at the end'}"
 
 
 EXERCISE = Exercise(
@@ -239,6 +349,7 @@ EXERCISE = Exercise(
     describe=describe,
     same=tensors.same,
     show=tensors.show,
+    chancy=tells_little,
     points=2,
     mistakes=(
         Mistake("max-starts-at-zero",
@@ -291,8 +402,27 @@ EXERCISE = Exercise(
                 OneMaximumForAllRows),
         Mistake("nan-on-masked-part",
                 "A row that has seen no key yet has the maximum -inf, and -inf - (-inf) is NaN. Such a row is common: "
-                "the keys of its first part may all be hidden. `finite()` is for this.",
-                NanOnMaskedPart),
+                "the keys of its first part may all be hidden. `finite()` is for this, where you subtract the new maximum. "
+                "In finish() it is too late: the sums are NaN by then, and the keys that come later are lost.",
+                NanOnMaskedPart, also=(NanHiddenInO, NanHiddenInOAndL, NanWhereNothingWasSeenHidden,
+                                       NanWhereNothingWasSeenHiddenInBoth, NanInTheFactorOnly, NanInTheFactorHiddenInO,
+                                       NanInTheExponentialsOnly, NanInTheExponentialsHiddenInO)),
+        Mistake("finite-stored",
+                "A row that has seen no key has 0 as its maximum: the result of `finite()` is kept in `self.m`. It is only "
+                "there to be subtracted. The next part would be compared with a 0 that was no key's score.",
+                StoresTheFiniteMaximum),
+        Mistake("finite-on-both",
+                "Before the first key the factor should be exp(-inf), which is 0. With `finite()` on the old maximum too, "
+                "it is exp(0 - m), which is infinite where m lies far below 0.",
+                FiniteOnBothMaxima, also=(FiniteOnBothMaximaHiddenInO,)),
+        Mistake("starts-at-a-large-number",
+                "`m` starts at a number, and a row that has seen no key then has that number as its largest score. There is "
+                "one float that lies below every score: NO_KEY.",
+                STARTS[0], also=STARTS[1:]),
+        Mistake("float32-inside",
+                "In float64 your result is only as good as in float32: `m`, `l` and `acc` have to be of the dtype that was "
+                "asked for, and no step may leave it.",
+                InFloat32, also=(KeptInFloat32,)),
         Mistake("overflow",
                 "The exponentials are taken of the scores as they are. exp(89) is too large for float32, and exp(-104) "
                 "is 0. Count the scores from their maximum.",
@@ -315,7 +445,7 @@ EXERCISE = Exercise(
                 "After finish() the next update goes wrong: the division has changed `acc`. finish() reads the state "
                 "and leaves it as it is.",
                 FinishChangesTheState),
-        Mistake("input-overwritten",
+        Mistake("inputs-changed",
                 "update() changes the scores that it was given, which belong to its caller. Operations whose name ends "
                 "in `_` work in place.",
                 OverwritesTheScores),

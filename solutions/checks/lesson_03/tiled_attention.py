@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from lessons_lib import attention
 from lessons_lib.attention import share_heads
@@ -26,19 +27,23 @@ def key_blocks_up_to_mine(i, num_blocks):
 
 
 def tiled(q, k, v, length, score=scaled, hide=hidden_by_position, key_blocks=key_blocks_up_to_mine, value_block=None,
-          tail=0.0, into_heads=lambda x: x.transpose(1, 2)):
-    """tiled_attention() with parts that a mistake can replace. `tail`: what goes behind the last token, None: what comes."""
+          tail=0.0, into_heads=lambda x: x.transpose(1, 2), out_of_heads=lambda o: o.transpose(1, 2), clean_values=True):
+    """tiled_attention() with parts that a mistake can replace. `tail`: what goes behind the last token, None: what comes.
+    `hide` returns a mask, or scores to add to the others."""
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
     o = torch.zeros_like(q)
     q, k, v = (into_heads(x) for x in (q, k, v))
     position = torch.arange(num_blocks * block_size).view(num_blocks, block_size)
+    if clean_values:
+        v = v.masked_fill((position >= length)[:, None, :, None], 0.0)
     for i in range(num_blocks):
         state = SoftmaxState(num_q_heads, block_size, head_size=head_size)
         for j in key_blocks(i, num_blocks):
-            scores = score(q[i], k[j]).masked_fill(hide(position[i], position[j], length), NO_KEY)
+            scores, hidden = score(q[i], k[j]), hide(position[i], position[j], length)
+            scores = scores.masked_fill(hidden, NO_KEY) if hidden.dtype == torch.bool else scores + hidden
             state.update(scores, v[j if value_block is None else value_block(i, j)][:, None])
-        o[i] = state.finish()[0].transpose(0, 1)
+        o[i] = out_of_heads(state.finish()[0][None])[0]
     if tail is not None:
         o.view(-1, *o.shape[2:])[length:] = tail
     return o
@@ -56,8 +61,27 @@ def diagonal_unmasked(q, k, v, length):
     return tiled(q, k, v, length, hide=lambda query, key, length: (key >= length).expand(len(query), -1))
 
 
+def nothing_hidden(query, key, length):
+    return torch.zeros(len(query), len(key), dtype=torch.bool)
+
+
 def diagonal_and_tail_unmasked(q, k, v, length):
-    return tiled(q, k, v, length, hide=lambda query, key, length: torch.zeros(len(query), len(key), dtype=torch.bool))
+    return tiled(q, k, v, length, hide=nothing_hidden, clean_values=False)
+
+
+def diagonal_and_tail_unmasked_clean_values(q, k, v, length):
+    return tiled(q, k, v, length, hide=nothing_hidden)
+
+
+def diagonal_and_tail_unmasked_clean_keys_and_values(q, k, v, length):
+    """The scores of the empty slots are 0, and so are their values."""
+    return tiled(q, zero_behind(k, length), v, length, hide=nothing_hidden)
+
+
+def zero_behind(x, length):
+    x = x.clone()
+    x.view(-1, *x.shape[2:])[length:] = 0
+    return x
 
 
 def not_causal(q, k, v, length):
@@ -66,14 +90,39 @@ def not_causal(q, k, v, length):
 
 
 def nothing_masked(q, k, v, length):
-    return tiled(q, k, v, length, hide=lambda query, key, length: torch.zeros(len(query), len(key), dtype=torch.bool),
-                 key_blocks=lambda i, num_blocks: range(num_blocks), tail=None)
+    return tiled(q, k, v, length, hide=nothing_hidden, key_blocks=lambda i, num_blocks: range(num_blocks), tail=None,
+                 clean_values=False)
+
+
+def nothing_masked_clean_values(q, k, v, length):
+    return tiled(q, k, v, length, hide=nothing_hidden, key_blocks=lambda i, num_blocks: range(num_blocks))
+
+
+def nothing_masked_end_zeroed(q, k, v, length):
+    return tiled(q, k, v, length, hide=nothing_hidden, key_blocks=lambda i, num_blocks: range(num_blocks),
+                 clean_values=False)
 
 
 def hides_by_offset(q, k, v, length):
     block_size = q.shape[1]
     return tiled(q, k, v, length, hide=lambda query, key, length:
                  hidden_by_position(query, key, length) | (key % block_size > query[:, None] % block_size))
+
+
+def query_offset_for_position(q, k, v, length):
+    block_size = q.shape[1]
+    return tiled(q, k, v, length, hide=lambda query, key, length: hidden_by_position(query % block_size, key, length))
+
+
+def key_offset_for_position(q, k, v, length):
+    """The end is masked in the way of the other mask, or by what is right."""
+    block_size = q.shape[1]
+    return tiled(q, k, v, length, hide=lambda query, key, length: (key % block_size > query[:, None]) | (key >= length))
+
+
+def key_offset_for_both_masks(q, k, v, length):
+    block_size = q.shape[1]
+    return tiled(q, k, v, length, hide=lambda query, key, length: hidden_by_position(query, key % block_size, length))
 
 
 def hides_itself(q, k, v, length):
@@ -93,8 +142,52 @@ def tail_not_masked(q, k, v, length):
     return tiled(q, k, v, length, hide=lambda query, key, length: key > query[:, None], tail=None)
 
 
+def tail_not_masked_values_as_they_are(q, k, v, length):
+    return tiled(q, k, v, length, hide=lambda query, key, length: key > query[:, None], tail=None, clean_values=False)
+
+
 def tail_not_zeroed(q, k, v, length):
     return tiled(q, k, v, length, tail=None)
+
+
+def tail_not_zeroed_values_as_they_are(q, k, v, length):
+    return tiled(q, k, v, length, tail=None, clean_values=False)
+
+
+def nan_behind_the_end(q, k, v, length):
+    """The scores behind the end are hidden, and the values are as they came."""
+    return tiled(q, k, v, length, clean_values=False)
+
+
+def nan_behind_the_end_everywhere(q, k, v, length):
+    """The later blocks are not left out: each key is hidden by its position, and each query meets the NaN."""
+    return tiled(q, k, v, length, clean_values=False, key_blocks=lambda i, num_blocks: range(num_blocks))
+
+
+def nan_behind_the_end_multiplied(q, k, v, length):
+    """The output behind the last token is multiplied by 0."""
+    token = torch.arange(q.shape[0] * q.shape[1]).view(q.shape[:2])
+    return tiled(q, k, v, length, clean_values=False, tail=None) * (token < length)[..., None, None]
+
+
+def nan_scores_behind_the_end(q, k, v, length):
+    """The values are 0 there, and -inf was added to scores that are NaN."""
+    def hide(query, key, length):
+        return torch.zeros(len(query), len(key)).masked_fill(hidden_by_position(query, key, length), NO_KEY)
+    return tiled(q, k, v, length, hide=hide)
+
+
+def zero_times_infinity(q, k, v, length):
+    return tiled(q, k, v, length, hide=lambda query, key, length: hidden_by_position(query, key, length) * NO_KEY)
+
+
+def zero_times_infinity_on_the_diagonal(q, k, v, length):
+    """On the diagonal only, and the end masked as it should be."""
+    def hide(query, key, length):
+        ones = torch.ones(len(query), len(key)).triu(diagonal=1)
+        mask = ones * NO_KEY if query[0] == key[0] else torch.zeros_like(ones)
+        return mask.masked_fill(key >= length, NO_KEY)
+    return tiled(q, k, v, length, hide=hide)
 
 
 def skips_diagonal(q, k, v, length):
@@ -122,7 +215,19 @@ def keys_and_values_swapped(q, k, v, length):
 
 
 def heads_scrambled(q, k, v, length):
-    return tiled(q, k, v, length, into_heads=lambda x: x.reshape(x.shape[0], x.shape[2], x.shape[1], x.shape[3]))
+    return tiled(q, k, v, length, into_heads=swapped_by_reshape)
+
+
+def heads_scrambled_on_the_way_back(q, k, v, length):
+    return tiled(q, k, v, length, out_of_heads=swapped_by_reshape)
+
+
+def heads_scrambled_both_ways(q, k, v, length):
+    return tiled(q, k, v, length, into_heads=swapped_by_reshape, out_of_heads=swapped_by_reshape)
+
+
+def swapped_by_reshape(x):
+    return x.reshape(x.shape[0], x.shape[2], x.shape[1], x.shape[3])
 
 
 def last_block_skipped(q, k, v, length):
@@ -164,37 +269,88 @@ def parts_averaged(q, k, v, length):
     return parts_combined(q, k, v, length, lambda parts: parts.mean(0))
 
 
-ALL_AT_ONCE = Text("a tensor with a number for every pair of tokens; the point is to do without, a few blocks at a time")
+writes_into_q, other_changes = requests.inputs_changing(tiled)
 
-# One request that is long for its other sizes, so that all its scores at once stand out.
-LONG = (40, 4, 1, 1, 4, 15)
+# One request with so few numbers for a token that the scores of more than one pair of blocks stand out. It has one head:
+# to take all heads at once is as good as to take one after the other.
+LONG = (93, 16, 1, 1, 1, 15, requests.POISON)
 
 
-class LargestTensor(TorchFunctionMode):
-    """While it is active, it notes how many floating-point numbers the largest result of an operation holds."""
+class TooManyScores(Text):
+    """The result of an answer that is right, with the scores of more than a pair of blocks at once; equal to any other."""
 
-    size = 0
+    def __eq__(self, other):
+        return isinstance(other, TooManyScores)
 
-    def __torch_function__(self, function, types, arguments=(), keywords=None):
-        result = function(*arguments, **(keywords or {}))
-        for part in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(part, torch.Tensor) and part.is_floating_point():
-                self.size = max(self.size, part.numel())
+    __hash__ = Text.__hash__
+
+
+class LargestScores(TorchFunctionMode):
+    """While it is active, it notes the largest floating-point tensor that is made from `given`, in numbers.
+
+    Masks are not made from them, and may have any size. A fused attention makes its scores inside: they are counted.
+    (A TorchDispatchMode would see more, and it needs 2 seconds to be imported.)
+    """
+
+    def __init__(self, given):
+        super().__init__()
+        self.size, self.kept = 0, list(given)  # tensors are kept, so that no other gets their place in memory
+        self.places = {place(x) for x in self.kept}
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        given = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
+        if any(place(x) in self.places for x in given):
+            made = args[0] if function is torch.Tensor.__setitem__ else result
+            for x in filter(torch.is_tensor, tree_leaves(made)):
+                if x.is_floating_point() and x.numel() > 0:
+                    self.kept.append(x)
+                    self.places.add(place(x))
+                    self.size = max(self.size, x.untyped_storage().nbytes() // x.itemsize)
+            if function is torch.nn.functional.scaled_dot_product_attention:
+                q, k = given[:2]
+                self.size = max(self.size, q.shape[:-1].numel() * k.shape[-2])
         return result
 
 
+def place(x):
+    return x.untyped_storage().data_ptr()
+
+
 def observe(answer, case):
+    answer = getattr(answer, "attend", answer)
     if case != LONG:
         return requests.observe(answer, case)
-    largest, length = LargestTensor(), case[0]
-    with largest:
-        result = requests.observe(answer, case)
-    # Without a mistake of its own in the bank: it would be the right answer to exercise 3.1.
-    return ALL_AT_ONCE if largest.size >= length * length else result
+    sizes = []
+
+    def measured(*arguments):
+        with LargestScores(arguments[:3]) as largest:
+            result = answer(*arguments)
+        sizes.append(largest.size)
+        return result
+
+    result, block_size = requests.observe(measured, case), case[1]
+    if sizes[0] < 2 * block_size**2:
+        return result
+    return TooManyScores(f"a tensor of {sizes[0]} scores of one head on the way, where a pair of blocks has {block_size**2}")
+
+
+def tells_little(case):
+    return case == LONG or requests.tells_little(case)
 
 
 def describe(case):
     return requests.describe(case) + (", and how large the tensors on the way are" if case == LONG else "")
+
+
+class OnlyHere:
+    """A mistake of this exercise that would be a right answer to exercise 3.1, where it must not pass: so no function."""
+
+    def __init__(self, attend):
+        self.attend = attend
+
+    def __call__(self, *arguments):
+        raise TypeError("this is a mistake of exercise 3.4")
 
 
 EXERCISE = Exercise(
@@ -203,6 +359,7 @@ EXERCISE = Exercise(
     answer_name="tiled_attention",
     reference=requests.in_double(attention.tiled_attention),
     cases=lambda: [*requests.CASES, LONG],
+    chancy=tells_little,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -222,18 +379,27 @@ EXERCISE = Exercise(
         Mistake("diagonal-and-tail-unmasked",
                 "The later blocks are left out, and within a block nothing is hidden: a token sees those after it, and what "
                 "stands behind the last one.",
-                diagonal_and_tail_unmasked),
+                diagonal_and_tail_unmasked, also=(diagonal_and_tail_unmasked_clean_values,
+                                                  diagonal_and_tail_unmasked_clean_keys_and_values)),
         Mistake("not-causal",
                 "Each token sees those that come after it. A query block needs the key blocks up to itself, and within "
                 "them the keys up to the query.",
                 not_causal),
         Mistake("nothing-masked",
                 "Every query sees every slot: the later tokens, and what stands behind the last one.",
-                nothing_masked),
+                nothing_masked, also=(nothing_masked_clean_values, nothing_masked_end_zeroed)),
         Mistake("mask-within-block-only",
                 "In the earlier blocks, too, your mask hides the keys whose *offset* is larger than the query's. These "
                 "keys are in the past, all of them. Compare positions in the request.",
                 hides_by_offset),
+        Mistake("query-offset-for-position",
+                "The positions of the keys are compared with the *offsets* of the queries. In the first block these are the "
+                "same; from the second on, the keys of your own block all seem to lie in the future.",
+                query_offset_for_position),
+        Mistake("key-offset-for-position",
+                "The positions of the queries are compared with the *offsets* of the keys. In the first block these are the "
+                "same; from the second on, no key seems to lie in the future.",
+                key_offset_for_position, also=(key_offset_for_both_masks,)),
         Mistake("mask-off-by-one",
                 "A token does not see itself. Which comparison hides the later keys and not its own?",
                 hides_itself),
@@ -247,11 +413,21 @@ EXERCISE = Exercise(
         Mistake("tail-not-masked",
                 "Your result is not 0 behind the last token: the slots that the last block has left are treated as "
                 "tokens, as queries and as keys.",
-                tail_not_masked),
+                tail_not_masked_values_as_they_are, also=(tail_not_masked,)),
         Mistake("tail-output-not-zero",
                 "No query sees what stands behind the last token, and yet your result is not 0 there: these slots are "
                 "queries too, which belong to nobody.",
-                tail_not_zeroed),
+                tail_not_zeroed, also=(tail_not_zeroed_values_as_they_are,)),
+        Mistake("nan-behind-the-end",
+                "With finite numbers in the empty slots your result is right, with NaN there it is not. A hidden key gets "
+                "the weight 0, and 0 times NaN is NaN; a score that is NaN stays NaN whatever you add. The values behind "
+                "the end must be cut off or set to 0 too, not only their scores.",
+                nan_behind_the_end, also=(nan_behind_the_end_everywhere, nan_behind_the_end_multiplied,
+                                          nan_scores_behind_the_end)),
+        Mistake("zero-times-infinity",
+                "The visible scores are NaN: a mask of ones and zeros was multiplied by -inf, and 0 times infinity is NaN. "
+                "Put -inf in where a key is hidden, and leave the other scores as they are.",
+                zero_times_infinity, also=(zero_times_infinity_on_the_diagonal,)),
         Mistake("state-not-reset",
                 "The first block is right, and from the second on the output holds something of the blocks before. Each "
                 "block of queries has sums of its own, and they start empty.",
@@ -285,12 +461,25 @@ EXERCISE = Exercise(
                 "The scores come from the values, and the output is a sum of keys.",
                 keys_and_values_swapped),
         Mistake("heads-scrambled",
-                "Tokens and heads got mixed: `reshape` cuts the numbers of a block at other places. Which call swaps two "
-                "dimensions?",
-                heads_scrambled),
+                "Tokens and heads got mixed, on the way in or on the way back: `reshape` cuts the numbers of a block at "
+                "other places. Which call swaps two dimensions?",
+                heads_scrambled, also=(heads_scrambled_on_the_way_back, heads_scrambled_both_ways)),
         Mistake("last-block-skipped",
                 "Your loop takes the full blocks only, and the last one is partly filled: its tokens are missing.",
                 last_block_skipped),
+        Mistake("too-many-scores",
+                "The numbers are right, and too many scores were there at once: a score for every pair of tokens, or for a "
+                "block of queries and all its keys. The point is to do without. Take one block of queries and one block of "
+                "keys at a time, and let the state remember what the earlier ones gave.",
+                OnlyHere(attention.plain_attention)),
+        Mistake("inputs-changed",
+                "Your function changes q, k or v, which belong to its caller. Compute in tensors of your own; operators "
+                "like `/=` and an assignment to a slice work in place.",
+                writes_into_q, also=other_changes),
+        Mistake("no-tokens",
+                "A request may have no token yet, and so no block. Your function raises then; it should return a tensor of "
+                "q's shape, which is empty.",
+                requests.without_tokens(tiled)),
     ),
     hints=(
         "Two loops: over the blocks of queries, and inside over the blocks of keys that come before or are the same. One "
@@ -299,5 +488,7 @@ EXERCISE = Exercise(
         "block_size). For the values the size in the middle may be 1: `v_block[:, None]`.",
         "Slot s of block i has position i * block_size + s. One comparison of positions hides the future in every pair of "
         "blocks, and another one what stands behind the last token.",
+        "A hidden key has the weight 0, and 0 times NaN is NaN. What stands behind the last token may be NaN: cut the "
+        "values there off, or set them to 0 in a tensor of your own.",
     ),
 )
