@@ -196,7 +196,7 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
         report((number, None))
         expected, actual = _attempt(exercise, exercise.reference, case), _attempt(exercise, subject, case)
         if isinstance(actual, Raised) and actual.startswith("NotImplementedError"):
-            return CheckResult(exercise_id, False, NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the stub.")
+            return CheckResult(exercise_id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual))
         seen.append((case, actual))
         if not exercise.same(expected, actual):
             failure = Failure(number, *_show(exercise, expected, actual), _suspects(exercise, exercise.mistakes, seen))
@@ -212,6 +212,14 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
         seen = [(case, _attempt(exercise, subject, case))]
         failure = replace(failure, suspects=_suspects(exercise, remaining, seen))
     return _verdict(exercise, failure)
+
+
+def _stub_reached(exercise: Exercise, raised: Raised) -> str:
+    """Which stub raised: the answer itself, or an earlier exercise that it calls."""
+    named = re.search(r"\bExercise (\d+\.\d+)", raised)
+    if named and named[1] != exercise.id:
+        return f"It calls exercise {named[1]}, which is still the stub."
+    return f"`{exercise.answer_name}` is still the stub."
 
 
 def _suspects(exercise: Exercise, mistakes: Iterable[Mistake], seen) -> tuple[str, ...]:

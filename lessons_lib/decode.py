@@ -23,9 +23,10 @@ def dispatch(q: Tensor, request_num_blocks: Tensor) -> Tensor:
 
 
 def block_attention(q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention of one query over one block, for many such pairs at once, or for none.
+    """Attention of one query over one block, for many such pairs at once.
 
-    q: (total_blocks, num_q_heads, head_size). k, v: (total_blocks, block_size, num_kv_heads, head_size).
+    q: (total_blocks, num_q_heads, head_size). k, v: (total_blocks, block_size, num_kv_heads, head_size). total_blocks
+    may be 0: then so is the first size of each result.
     num_valid: int64 (total_blocks,), the tokens in each block; what stands behind them does not count.
     Returns (o, m, l): o (total_blocks, num_q_heads, head_size), already divided by l; m, l (total_blocks, num_q_heads).
     A block without a key to see gives o = 0, m = -inf, l = 0.

@@ -10,7 +10,7 @@
 # # 04 · Decode: one query, many blocks
 #
 # **You build** what runs for every token that a model writes: a decode step. Each sequence brings one query. Its keys and
-# values lie in blocks anywhere in the pool, and none of them is moved together. Each block gives a part of the answer, and
+# values lie in blocks anywhere in the pool, and they are never moved together. Each block gives a part of the answer, and
 # the parts are put together at the end.
 #
 # **You need** lessons 02 (block tables, slots) and 03 (the online softmax). **It takes** 60 to 90 minutes.
@@ -48,8 +48,8 @@ progress_bar("04")
 # %%
 draw.show(draw_decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
           alt="A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2, the third 6 and 1. "
-              "Below each block stands its request's query. Each pair gives a part o, m, l. The parts of a request lead to "
-              "one answer.")
+              "Below each block stands its request's query. Each pair gives a part o, m, l. The parts of a request, and the "
+              "new token itself, lead to one answer.")
 
 # %% [markdown]
 # Three requests, then, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands out its blocks in disorder, as it
@@ -99,7 +99,7 @@ for seq_id in texts:
 #
 # Each sequence now has a new token. Where will its key and value go? That is settled before the step begins: somebody, in a
 # real server the **scheduler**, has called `append_token` for each sequence. If there is no block left, it is the scheduler
-# who finds out, and who lets a sequence wait.
+# who finds out, and who makes a sequence wait.
 #
 # So in a decode step the last token of each sequence is the new one. It has a slot already, and nothing stands there yet.
 
@@ -115,8 +115,8 @@ for seq_id in texts:
 
 # %% [markdown]
 # The **past** of a sequence is everything before its last token. This function says in which blocks the past lies, how many
-# tokens stand in each of them, and how many blocks each request has. The block table is read here, and after this nobody
-# needs it any more:
+# tokens stand in each of them, and how many blocks each request has. With these three, attention needs no block table
+# any more. The table is read once again at the end of the step, to find the new token's slot:
 
 # %%
 # INCLUDE lessons_lib/decode.py past_blocks
@@ -195,9 +195,11 @@ print(f"m = {biggest:.2f}, l = {powers.sum():.2f}, o = ({mean_value[0]:.2f}, {me
 #
 # - **Heads.** There are more query heads than KV heads. `share_heads(k, num_q_heads)`, from lesson 03, gives each query head
 #   the keys that it reads.
-# - **The tail.** Only the first `num_valid` slots of a block count. What stands behind them must not matter, be it NaN.
+# - **The tail.** Only the first `num_valid` slots of a block count. What stands behind them must not matter, even if it is
+#   NaN. Such a mask needs two halves: -inf in place of the scores, and 0 in place of the values. A score of -inf gives the
+#   weight 0, and 0 times NaN is NaN.
 # - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY` is -inf, and `finite(m)` is
-#   `m` with 0 in place of -inf.
+#   `m` with 0 in place of -inf. Use it where m is subtracted, and only there: the m that you return stays -inf.
 
 # %% exercise="4.2"
 # INCLUDE lessons_lib/decode.py block_attention
@@ -244,8 +246,9 @@ draw.show(draw_decode.adding_up([f"block {block_id}" for block_id in where[:3].t
               "keys.")
 
 # %% [markdown]
-# Two wrong forms of this are often seen. Weighing by $m - m_{all}$ without the exponential gives the most important block
-# no weight at all. Weighing by $e^{m - m_{all}}$ without $l$ forgets how many keys a block has.
+# Two wrong forms of this are often seen. Weighing by $m - m_{all}$ without the exponential gives the block with the largest
+# $m$ no weight at all, and that is often the one that counts most. Weighing by $e^{m - m_{all}}$ without $l$
+# forgets how many keys a block has.
 #
 # ### Exercise 4.3: the parts put together
 #
@@ -295,7 +298,11 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 #
 # The functions you need are `past_blocks`, `dispatch`, `block_attention`, `own_token`, `combine_result` and
 # `write_new_tokens`, and of the layer `layer.project(x)` and `layer.output(o)`. `k_cache[block_ids]` takes several blocks
-# out of the pool, in the order in which you name them.
+# out of the pool, in the order in which you name them. `torch.cat` puts tensors together along their first dimension. All
+# of them must have that dimension: `own[i]` has lost it, and `own[i : i + 1]` has kept it, with size 1.
+#
+# `dispatch`, `block_attention` and `combine_result` are here the functions that you wrote above, and `own_token` calls your
+# `block_attention`. So their checks should have passed before this one.
 
 # %% exercise="4.4"
 # INCLUDE lessons_lib/decode.py forward_decoding_loop
@@ -339,8 +346,9 @@ print("sums:   ", torch.zeros(3).index_add(0, owner, amounts).tolist())
 print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax").tolist())
 
 # %% [markdown]
-# `owner` says to which of three requests each row belongs. Look at the maxima: both functions begin with what stands in the
-# tensor that they are called on, here 10. Choose it well.
+# `owner` says to which of three requests each row belongs. Both functions begin with what stands in the tensor that they
+# are called on: the sums with 0, the maxima with 10. That is why two maxima are 10, though no such number is among the
+# amounts. Choose the start well.
 #
 # `index_add` takes one index for each row. `scatter_reduce` wants an index for each number, so `owner` has to be expanded to
 # the shape of the tensor that is reduced.
@@ -354,7 +362,23 @@ print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax
 check("4.5", combine_segments)
 
 # %% [markdown]
-# The same result as the loop, and how long both take, for 256 requests with 1 to 40 blocks each:
+# Both give the same result. To see how long they take, we need a function that measures. It uses one thread, since several
+# threads on a busy machine wait for each other, and takes the shortest of five runs:
+
+# %%
+def milliseconds(function):
+    """How long a call takes on one thread: the shortest of five, after one that warms up."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        function()
+        return min(timeit.repeat(function, number=1, repeat=5)) * 1e3
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+# %% [markdown]
+# Here are 256 requests with 1 to 40 blocks each:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -373,11 +397,11 @@ def one_by_one():
 for looped, segmented in zip(one_by_one(), combine_segments(*many, sizes), strict=True):
     torch.testing.assert_close(looped, segmented, atol=1e-5, rtol=1e-5)
 for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments(*many, sizes)}.items():
-    print(f"{name:9} {min(timeit.repeat(combine, number=2, repeat=3)) / 2 * 1e3:6.1f} ms")
+    print(f"{name:9} {milliseconds(combine):6.1f} ms")
 
 # %% [markdown]
-# How much is gained depends on the machine and on the sizes. The loop pays for its calls once per request, however short the
-# request is.
+# On our machine the segments took a fraction of the loop's time. How much is gained depends on the machine and on the sizes:
+# the loop pays for its calls once per request, however short the request is.
 #
 # In `forward_decoding_loop`, two lines now stand in place of the loop. The past of every request is combined, and then past
 # and new token, two parts, for all requests together:
@@ -489,7 +513,7 @@ made = {}
 for name, attend in {"gather, then attend": gathered, "your blocks": by_blocks, "a loop over views": in_place}.items():
     torch.testing.assert_close(attend(), gathered(), atol=1e-5, rtol=1e-5)
     made[name] = new_bytes(attend) / MIB
-    print(f"{name:20} {made[name]:5.1f} MiB of new tensors, {min(timeit.repeat(attend, number=1, repeat=3)) * 1e3:6.1f} ms")
+    print(f"{name:20} {made[name]:5.1f} MiB of new tensors, {milliseconds(attend):6.1f} ms")
 assert made["a loop over views"] < made["gather, then attend"]
 
 # %% [markdown]
@@ -498,8 +522,10 @@ assert made["a loop over views"] < made["gather, then attend"]
 # - **Gather, then attend** copies the keys and the values, 8 MiB each, as counted.
 # - **Your blocks** are gathered too, and `share_heads`, the mask and the multiplications make further tensors. In PyTorch
 #   the block form saves nothing. It costs more, in bytes and in time.
-# - **The loop over views** makes hardly any tensors. On our machine it took several times as long as the gather all the
-#   same: Python calls a dozen functions for each block, and the calls cost more than the copies.
+# - **The loop over views** makes hardly any tensors. On our machine it took longer than the gather all the same: Python
+#   calls a dozen functions for each block, and the calls cost more than the copies.
+#
+# Which of the last two is slower changes from run to run on our machine, and may be different on yours.
 #
 # So what have you gained? The form of the computation. Each part needs one query and one block, in any order, and leaves
 # three small things behind. A kernel written in this form reads each block where it lies, keeps m, l and the sum in
@@ -569,12 +595,12 @@ assert k_cache[7, 2:].isnan().all() and not all_o.isnan().any()
 print("block 7 holds NaN behind its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}")
 
 # %% [markdown]
-# So a mask needs two halves: -inf for the scores, 0 for the values.
+# That is why the mask of exercise 4.2 has two halves: -inf for the scores, 0 for the values.
 #
 # ## What you built
 #
 # A decode step over blocks in any order: a query for each block, a part from each, and an exact sum. It holds for any
-# number of requests, heads that share keys, partly filled blocks, and numbers that want to break it.
+# number of requests, heads that share keys, partly filled blocks, and numbers that break careless code.
 #
 # ## Ask yourself
 #
@@ -602,7 +628,7 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # its own, or it counts twice. Kernels do that, and lesson 05 will.
 # </details>
 #
-# <details><summary>What have FlashAttention and PagedAttention to do with each other?</summary>
+# <details><summary>How are FlashAttention and PagedAttention related?</summary>
 #
 # They answer different questions, and go together. FlashAttention is about the order of the arithmetic: tile by tile, with
 # an online softmax, so that the scores never go to memory. PagedAttention is about where keys and values lie: in blocks that
@@ -620,8 +646,8 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # help?</summary>
 #
 # Each processor takes some of the blocks and makes a part of them. `combine_result` joins the parts exactly. Without it, one
-# processor would walk through the whole sequence while the others wait. This is called split KV, or Flash-Decoding, and
-# lesson 07 builds it.
+# processor for each head would walk through the whole sequence, and all others would wait. This is called split KV, or
+# Flash-Decoding, and lesson 07 builds it.
 # </details>
 #
 # ## Sources

@@ -136,6 +136,19 @@ def test_every_stub_is_not_attempted(exercise):
     assert (result.passed, result.mistake) == (False, "not-attempted"), result.message
 
 
+def test_an_answer_that_calls_an_earlier_stub_says_which():
+    def block_attention(q, k, v, num_valid):
+        raise NotImplementedError("Exercise 4.2")
+
+    def forward_decoding_loop(layer, x, seq_ids, manager):
+        q, k, v = layer.project(x)
+        return layer.output(block_attention(q, k[:, None], v[:, None], None)[0])
+
+    result = checks.run("4.4", forward_decoding_loop)
+    assert (result.passed, result.mistake) == (False, "not-attempted")
+    assert result.message == "It calls exercise 4.2, which is still the stub."
+
+
 def test_nbgraders_own_stub_is_not_attempted():
     assert checks.run("1.1", "class FreeList {\n# YOUR CODE HERE\nraise NotImplementedError()\n};").mistake == "not-attempted"
 

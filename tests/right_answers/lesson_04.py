@@ -85,6 +85,7 @@ def attention_in_groups(q, k, v, num_valid):
 def attention_by_the_state(q, k, v, num_valid):
     group = q.shape[1] // k.shape[2]
     keys, values = (x.repeat_interleave(group, dim=2).transpose(1, 2) for x in (k, v))
+    values = values.masked_fill((torch.arange(k.shape[1]) >= num_valid[:, None])[:, None, :, None], 0.0)
     state = SoftmaxState(*q.shape[:2], head_size=q.shape[2])
     for t in range(k.shape[1]):
         scores = (keys[:, :, t] * q).sum(-1) / math.sqrt(q.shape[2])
@@ -98,11 +99,53 @@ def attention_by_logsumexp(q, k, v, num_valid):
     keys, values = (x.repeat_interleave(group, dim=2).transpose(1, 2) for x in (k, v))  # (blocks, heads, slots, head_size)
     seen = (torch.arange(k.shape[1]) < num_valid[:, None])[:, None, None]
     some = (num_valid > 0)[:, None]
+    keys, values = (x.masked_fill(~seen.mT, 0.0) for x in (keys, values))
     scores = (q[:, :, None] @ keys.mT / math.sqrt(q.shape[2])).masked_fill(~seen, -math.inf).squeeze(2)
     o = F.scaled_dot_product_attention(q[:, :, None], keys, values, attn_mask=seen | ~some[..., None, None]).squeeze(2)
     m = scores.amax(-1)
-    l = torch.where(some, torch.exp(torch.logsumexp(scores.double(), -1) - m.double()), 0.0)
-    return torch.where(some[..., None], o, 0.0), m, l.float()
+    l = torch.where(some, torch.exp(torch.logsumexp(scores, -1) - m), 0.0)
+    return torch.where(some[..., None], o, 0.0), m, l
+
+
+def multiplies_values_by_the_mask(q, k, v, num_valid):
+    valid = torch.arange(k.shape[1])[None] < num_valid[:, None]
+    group = q.shape[1] // k.shape[2]
+    keys = k.repeat_interleave(group, 2)
+    values = v.repeat_interleave(group, 2) * valid[..., None, None]
+    scores = torch.where(valid[:, None], (q[:, None] * keys).sum(-1).transpose(1, 2) / math.sqrt(q.shape[2]), -math.inf)
+    m = scores.max(-1)[0]
+    weights = torch.where(valid[:, None], (scores - m[..., None]).exp(), 0.0)
+    l = weights.sum(-1)
+    o = (weights[:, :, None] @ values.transpose(1, 2)).squeeze(2)
+    return torch.where(l[..., None] > 0, o / l[..., None], torch.zeros_like(o)), m, l
+
+
+def cleans_up_at_the_end(q, k, v, num_valid):
+    o, m, l = multiplies_values_by_the_mask(q, k, v, num_valid)
+    return torch.nan_to_num(o), m, l
+
+
+def adds_the_mask(q, k, v, num_valid):
+    valid = (torch.arange(k.shape[1])[None] < num_valid[:, None])[:, None]
+    keys, values = (x.repeat_interleave(q.shape[1] // k.shape[2], 2).transpose(1, 2) for x in (k, v))
+    scores = torch.einsum("nhd,nhtd->nht", q, keys) / math.sqrt(q.shape[2]) + torch.log(valid.float())
+    m = scores.max(-1)[0]
+    weights = (scores - torch.where(m == -math.inf, 0.0, m)[..., None]).exp()
+    l = weights.sum(-1)
+    o = torch.einsum("nht,nhtd->nhd", weights, torch.where(valid[..., None], values, 0.0))
+    return o / torch.where(l == 0, 1.0, l)[..., None], m, l
+
+
+def fills_with_a_billion(q, k, v, num_valid):
+    group, total, size = q.shape[1] // k.shape[2], len(q), k.shape[1]
+    keys, values = (x.repeat_interleave(group, 2) for x in (k, v))
+    scores = torch.einsum("nhd,nthd->nht", q, keys) / math.sqrt(q.shape[2])
+    valid = torch.arange(size).expand(total, size) < num_valid[:, None]
+    scores[~valid[:, None].expand_as(scores)] = -1e9
+    m = scores.max(-1).values
+    weights = (scores - m[..., None]).exp()
+    l = weights.sum(-1)
+    return torch.einsum("nht,nthd->nhd", weights, values.masked_fill(~valid[..., None, None], 0.0)) / l[..., None], m, l
 
 
 def without_scale_in_loops(q, k, v, num_valid):
@@ -124,11 +167,11 @@ def softmax_for_weights(q, k, v, num_valid):
 
 
 def combine_by_logsumexp(o, m, l):
-    total = torch.logsumexp(m.double() + l.double().log(), 0)
-    share = torch.nan_to_num((m.double() + l.double().log() - total).exp())
+    """In float32: l.log() loses a little beside an m of 500."""
+    total = torch.logsumexp(m + l.log(), 0)
+    share = torch.nan_to_num((m + l.log() - total).exp())
     m_all = m.max(0)[0]
-    l_all = torch.nan_to_num((total - m_all.double()).exp())
-    return torch.einsum("p...,p...d->...d", share, o.double()).float(), m_all, l_all.float()
+    return torch.einsum("p...,p...d->...d", share, o), m_all, torch.nan_to_num((total - m_all).exp())
 
 
 def combine_one_by_one(o, m, l):
@@ -184,6 +227,15 @@ def exp_of_m_alone(o, m, l):
 def mean_of_the_parts(o, m, l):
     _, top, total = combine_one_by_one(o, m, l)
     return sum(o) / len(o), top, total
+
+
+def running_with_old_sums(o, m, l):
+    top, total, acc = torch.full_like(m[0], -math.inf), 0.0, 0.0
+    for part_o, part_m, part_l in zip(o, m, l, strict=True):
+        top = torch.maximum(top, part_m)
+        weight = torch.nan_to_num((part_m - top).exp()) * part_l
+        total, acc = total + weight, acc + weight.unsqueeze(-1) * part_o
+    return acc / torch.where(total == 0, 1.0, total).unsqueeze(-1), top, total
 
 
 def decode_by_gather(layer, x, seq_ids, manager):
@@ -285,6 +337,38 @@ def writes_value_as_key(layer, x, seq_ids, manager):
     y = _by_gather(layer, x, seq_ids, manager, write=False)
     write_new_tokens(k_cache, v_cache, seq_ids, manager, v, k)
     return y
+
+
+def writes_through_all_layers(layer, x, seq_ids, manager):
+    _, k, v = layer.project(x)
+    y = _by_gather(layer, x, seq_ids, manager, write=False)
+    for i, seq_id in enumerate(seq_ids):
+        block, offset = divmod(manager.get(seq_id).length - 1, manager.block_size)
+        manager.kv_cache[:, 0, manager.blocks_of(seq_id)[block], offset] = k[i]
+        manager.kv_cache[:, 1, manager.blocks_of(seq_id)[block], offset] = v[i]
+    return y
+
+
+def sets_nan_in_the_pool_to_zero(layer, x, seq_ids, manager):
+    y = decode_by_walking(layer, x, seq_ids, manager)
+    manager.kv_cache[manager.kv_cache.isnan()] = 0.0
+    return y
+
+
+def appends_once_more(layer, x, seq_ids, manager):
+    y = decode_by_walking(layer, x, seq_ids, manager)
+    for seq_id in seq_ids:
+        manager.append_token(seq_id)
+    return y
+
+
+def adds_two_attentions(layer, x, seq_ids, manager):
+    k_cache, v_cache = manager.kv_cache[layer.index]
+    q, k, v = layer.project(x)
+    parts = block_attention(dispatch(q, (where := past_blocks(seq_ids, manager))[2]), k_cache[where[0]], v_cache[where[0]],
+                            where[1])
+    write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
+    return layer.output(combine_segments(*parts, where[2])[0] + own_token(q, k, v)[0])
 
 
 def segments_in_a_loop(o, m, l, request_num_blocks):
@@ -394,11 +478,15 @@ WRONG_ANSWERS = {
     "4.1": {"repeat-not-interleave": [repeat_and_cut], "padded-to-longest": [padded_by_expand],
             "empty-request-kept": [empty_ones_with_max]},
     "4.2": {"missing-scale": [without_scale_in_loops], "wrong-head-mapping": [heads_by_remainder],
-            "tail-not-masked": [every_slot_in_groups], "l-of-softmax": [softmax_for_weights]},
+            "tail-not-masked": [every_slot_in_groups], "l-of-softmax": [softmax_for_weights],
+            "half-a-mask": [multiplies_values_by_the_mask], "nan-hidden": [cleans_up_at_the_end],
+            "mask-added": [adds_the_mask], "mask-is-finite": [fills_with_a_billion]},
     "4.3": {"combine-missing-exp": [seed_without_exp], "combine-missing-l": [exp_of_m_alone],
-            "plain-average": [mean_of_the_parts]},
+            "plain-average": [mean_of_the_parts], "running-sum-not-rescaled": [running_with_old_sums]},
     "4.4": {"kv-not-written": [gathers_and_never_writes], "pages-assumed-contiguous": [gathers_neighbours],
-            "own-token-only": [sees_its_own_value_alone], "kv-swapped": [writes_value_as_key]},
+            "own-token-only": [sees_its_own_value_alone], "kv-swapped": [writes_value_as_key],
+            "written-to-every-layer": [writes_through_all_layers], "pool-overwritten": [sets_nan_in_the_pool_to_zero],
+            "length-changed": [appends_once_more], "outputs-added": [adds_two_attentions]},
     "4.5": {"max-starts-at-zero": [padded_with_zero_maxima], "empty-request-dropped": [loop_that_skips_empty_ones]},
     "4.6": {"tokens-copied": [three_times_the_tokens], "keys-only": [without_the_values]},
 }

@@ -9,10 +9,11 @@ from lessons_lib.attention import share_heads
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import POISON, call, generator, in_double
+from solutions.checks.lesson_04.inputs import NAN, POISON, call, generator, in_double, with_zeros_of_l
 
 
-def _attend(q, k, v, num_valid, *, share=share_heads, scale=None, hide=None, maximum=None, masked=NO_KEY):
+def _attend(q, k, v, num_valid, *, share=share_heads, scale=None, hide=None, maximum=None, masked=NO_KEY,
+            values_masked=True):
     """block_attention() with one part replaced."""
     k, v = share(k, q.shape[1]), share(v, q.shape[1])
     behind = (hide or _behind)(k, num_valid)
@@ -21,7 +22,7 @@ def _attend(q, k, v, num_valid, *, share=share_heads, scale=None, hide=None, max
     m = scores.amax(-1)
     p = torch.exp(scores - (finite(m) if maximum is None else maximum(m))[..., None])
     l = p.sum(-1)
-    o = torch.einsum("nht,nthd->nhd", p, v.masked_fill(behind[:, :, None, None], 0.0))
+    o = torch.einsum("nht,nthd->nhd", p, v.masked_fill(behind[:, :, None, None], 0.0) if values_masked else v)
     return o / l.masked_fill(l == 0, 1.0)[..., None], m, l
 
 
@@ -49,6 +50,10 @@ def divided_by_head_size(q, k, v, num_valid):
     return _attend(q, k, v, num_valid, scale=1 / q.shape[-1])
 
 
+def multiplied_by_the_root(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, scale=q.shape[-1] ** 0.5)
+
+
 def heads_in_turn(q, k, v, num_valid):
     return _attend(q, k, v, num_valid, share=lambda k, num_q_heads: k.repeat(1, 1, num_q_heads // k.shape[2], 1))
 
@@ -61,10 +66,62 @@ def zero_for_minus_infinity(q, k, v, num_valid):
     return _attend(q, k, v, num_valid, masked=0.0)
 
 
+def zero_for_minus_infinity_values_too(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, masked=0.0, values_masked=False)
+
+
+def _finite_mask(masked, values_masked):
+    def wrong(q, k, v, num_valid):
+        return _attend(q, k, v, num_valid, masked=masked, values_masked=values_masked)
+    return wrong
+
+
+FINITE_MASKS = tuple(_finite_mask(masked, values_masked) for masked in (-1e9, torch.finfo(torch.float32).min, -1e4)
+                     for values_masked in (True, False))
+
+
+def finite_maximum_returned(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, finite(m), l
+
+
+def values_not_masked(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, values_masked=False)
+
+
+def nan_set_to_zero(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid, values_masked=False)
+    return o.nan_to_num(0.0), m, l
+
+
+def mask_added(q, k, v, num_valid):
+    """Every score of a NaN key stays NaN, whatever is added."""
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    behind = _behind(k, num_valid)
+    scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
+    scores = scores + torch.zeros(behind.shape).masked_fill(behind, NO_KEY)[:, None]
+    m = scores.amax(-1)
+    p = torch.exp(scores - finite(m)[..., None])
+    l = p.sum(-1)
+    o = torch.einsum("nht,nthd->nhd", p, v.masked_fill(behind[:, :, None, None], 0.0))
+    return o / l.masked_fill(l == 0, 1.0)[..., None], m, l
+
+
+def l_kept_from_zero(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, m, l.clamp(min=1e-6)
+
+
 def nan_without_a_key(q, k, v, num_valid):
     _, m, l = _attend(q, k, v, num_valid)
     o, _, l = _attend(q, k, v, num_valid, maximum=lambda m: m)
     return o, m, l
+
+
+def nan_in_l_alone(q, k, v, num_valid):
+    """The division is guarded, and exp(-inf - (-inf)) is in l all the same."""
+    o, m, _ = _attend(q, k, v, num_valid)
+    return o, m, nan_without_a_key(q, k, v, num_valid)[2]
 
 
 def zero_divided_by_zero(q, k, v, num_valid):
@@ -96,13 +153,31 @@ def tail_in_the_sum(q, k, v, num_valid):
     return o / l[..., None], m, l
 
 
-def maximum_before_the_mask(q, k, v, num_valid):
+def _maximum_over_all(q, k, v, num_valid, *, guarded=True, masked_returned=False):
     k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    behind = _behind(k, num_valid)
     scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
-    m = scores.amax(-1)
-    p = torch.exp(scores.masked_fill(_behind(k, num_valid)[:, None, :], NO_KEY) - m[..., None])
+    m, scores = scores.amax(-1), scores.masked_fill(behind[:, None, :], NO_KEY)
+    p = torch.exp(scores - m[..., None])
     l = p.sum(-1)
-    return torch.einsum("nht,nthd->nhd", p, v) / l.masked_fill(l == 0, 1.0)[..., None], m, l
+    o = torch.einsum("nht,nthd->nhd", p, v.masked_fill(behind[:, :, None, None], 0.0))
+    return o / (l.masked_fill(l == 0, 1.0) if guarded else l)[..., None], scores.amax(-1) if masked_returned else m, l
+
+
+def maximum_before_the_mask(q, k, v, num_valid):
+    return _maximum_over_all(q, k, v, num_valid)
+
+
+def maximum_before_the_mask_unguarded(q, k, v, num_valid):
+    return _maximum_over_all(q, k, v, num_valid, guarded=False)
+
+
+def maximum_before_the_mask_not_returned(q, k, v, num_valid):
+    return _maximum_over_all(q, k, v, num_valid, masked_returned=True)
+
+
+def maximum_before_the_mask_not_returned_unguarded(q, k, v, num_valid):
+    return _maximum_over_all(q, k, v, num_valid, guarded=False, masked_returned=True)
 
 
 def keys_as_values(q, k, v, num_valid):
@@ -121,20 +196,24 @@ def cleans_the_tail_in_place(q, k, v, num_valid):
     return _attend(q, k, v, num_valid)
 
 
-# (tokens in each block, block size, query heads, KV heads, head size, scores, seed)
+# (tokens in each block, block size, query heads, KV heads, head size, scores, what stands behind the tokens, seed)
 CASES = [
-    ((1,), 1, 1, 1, 4, "usual", 0), ((2,), 2, 1, 1, 4, "usual", 1), ((4,), 4, 2, 2, 16, "usual", 2),
-    ((1,), 2, 2, 2, 4, "usual", 3), ((3,), 4, 2, 2, 4, "usual", 4), ((4, 1), 4, 1, 1, 4, "usual", 5),
-    ((2,), 2, 6, 2, 4, "usual", 6), ((0,), 2, 1, 1, 4, "usual", 7), ((3, 0, 1), 3, 2, 1, 4, "usual", 8),
-    ((2,), 2, 1, 1, 4, "near +10,000", 9), ((2,), 2, 1, 1, 4, "near -10,000", 10),
-    ((16, 5), 16, 14, 2, 16, "usual", 11), ((7, 0, 3), 8, 9, 3, 16, "near -10,000", 12),
-    ((16, 15, 1), 16, 6, 2, 64, "near +10,000", 13), ((), 4, 3, 1, 8, "usual", 14), ((16,) * 5, 16, 8, 2, 128, "usual", 15),
+    ((1,), 1, 1, 1, 4, "usual", POISON, 0), ((2,), 2, 1, 1, 4, "usual", POISON, 1), ((4,), 4, 2, 2, 16, "usual", POISON, 2),
+    ((1,), 2, 2, 2, 4, "usual", POISON, 3), ((3,), 4, 2, 2, 4, "usual", POISON, 4), ((4, 1), 4, 1, 1, 4, "usual", POISON, 5),
+    ((2,), 2, 6, 2, 4, "usual", POISON, 6), ((0,), 2, 1, 1, 4, "usual", POISON, 7),
+    ((3, 0, 1), 3, 2, 1, 4, "usual", POISON, 8), ((2,), 2, 1, 1, 4, "near +500", POISON, 9),
+    ((2,), 2, 1, 1, 4, "near -500", POISON, 10), ((16, 5), 16, 14, 2, 16, "usual", POISON, 11),
+    ((7, 0, 3), 8, 9, 3, 16, "near -500", POISON, 12), ((16, 15, 1), 16, 6, 2, 64, "near +500", POISON, 13),
+    ((), 4, 3, 1, 8, "usual", POISON, 14), ((16,) * 5, 16, 8, 2, 128, "usual", POISON, 15),
+    ((1,), 2, 1, 1, 4, "usual", NAN, 16), ((2, 0, 3), 3, 2, 1, 4, "usual", NAN, 17),
+    ((16, 5), 16, 6, 2, 16, "usual", NAN, 18),
 ]
-LEVELS = {"near +10,000": 1e4, "near -10,000": -1e4}
+# exp(500) overflows, exp(-500) is 0; and float32 is exact enough there for exp(logsumexp(scores) - m), a right way to l.
+LEVELS = {"near +500": 500.0, "near -500": -500.0}
 
 
 def observe(answer, case):
-    counts, block_size, num_q_heads, num_kv_heads, head_size, scores, seed = case
+    counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, seed = case
     source, num_valid = generator(seed), torch.tensor(counts, dtype=torch.int64)
     q = torch.randn(len(counts), num_q_heads, head_size, generator=source)
     k, v = torch.randn(2, len(counts), block_size, num_kv_heads, head_size, generator=source)
@@ -143,16 +222,22 @@ def observe(answer, case):
         q.zero_()[..., 0] = math.sqrt(head_size)
         k[..., 0] = level + torch.randint(4, k.shape[:-1], generator=source)
     behind = torch.arange(block_size) >= num_valid[:, None]
-    k[behind], v[behind] = POISON, POISON
-    return call(answer, ("o", "m", "l"), q=q, k=k, v=v, num_valid=num_valid)
+    k[behind], v[behind] = poison, poison
+    return with_zeros_of_l(call(answer, ("o", "m", "l"), q=q, k=k, v=v, num_valid=num_valid))
+
+
+def holds_nan(case):
+    """For `Exercise.chancy`: what a mistake makes of NaN depends on details, so such a case tells no mistakes apart."""
+    return math.isnan(case[6])
 
 
 def describe(case):
-    counts, block_size, num_q_heads, num_kv_heads, head_size, scores, _ = case
+    counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, _ = case
+    held = "NaN" if math.isnan(poison) else f"{poison:,.0f}"
     return f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape ({len(counts)}, {block_size}, " \
            f"{num_kv_heads}, {head_size}), num_valid = {list(counts)}" \
            + (f", every score {scores}" if scores in LEVELS else "") \
-           + (f"; all slots behind the valid ones hold {POISON:.0f}" if any(count < block_size for count in counts) else "")
+           + (f"; all slots behind the valid ones hold {held}" if any(count < block_size for count in counts) else "")
 
 
 EXERCISE = Exercise(
@@ -163,6 +248,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     observe=observe,
     describe=describe,
+    chancy=holds_nan,
     same=tensors.same,
     show=tensors.show,
     points=2,
@@ -183,18 +269,45 @@ EXERCISE = Exercise(
                 "before the maximum and the sum.",
                 tail_in_the_sum),
         Mistake("max-sees-the-tail",
-                "m is the maximum over all slots, those behind the last token too. Where they hold large numbers, every "
-                "weight underflows to 0. Mask first.",
+                "Your maximum is taken over all slots, those behind the last token too. Where they hold large numbers, "
+                "every weight underflows to 0. Mask first.",
                 maximum_before_the_mask),
         Mistake("mask-by-zero",
                 "The masked scores are 0, and exp(0) is 1: they still take a share. Which score has the weight 0?",
-                zero_for_minus_infinity),
+                zero_for_minus_infinity, also=(zero_for_minus_infinity_values_too,)),
+        Mistake("mask-is-finite",
+                "The masked scores are a large negative number and not -inf. A block without a valid token then has that "
+                "number as its m, and each of its slots has the weight 1.",
+                FINITE_MASKS[0], also=FINITE_MASKS[1:]),
+        Mistake("finite-m-returned",
+                "For a block without a valid token you return m = 0. `finite(m)` is for the subtraction alone; the m that "
+                "you return stays -inf, so that the next step sees that the block is empty.",
+                finite_maximum_returned),
+        Mistake("half-a-mask",
+                "The scores of the slots behind the last token are masked, and their values still come into the sum. They "
+                "may hold NaN, and NaN times 0 is NaN. What has to stand in their place before you multiply?",
+                values_not_masked),
+        Mistake("nan-hidden",
+                "The NaN is set to 0 after it has spread through o: the values of the block's tokens are lost with it. Keep "
+                "it out of the sum.",
+                nan_set_to_zero),
+        Mistake("mask-added",
+                "The mask is added to the scores. Where a slot behind the last token holds NaN, its score is NaN, and NaN "
+                "plus -inf is NaN. A mask has to replace the score.",
+                mask_added),
+        Mistake("l-kept-from-zero",
+                "A block without a valid token has l = 0, and you return a small number in its place. Guard the division, "
+                "and return l as it is.",
+                l_kept_from_zero),
         Mistake("missing-scale",
                 "The scores are not scaled. Large head sizes give large scores, and the softmax picks one key.",
                 not_scaled),
         Mistake("scaled-by-head-size",
                 "The scores are divided by head_size. Attention divides by its square root.",
                 divided_by_head_size),
+        Mistake("scaled-up",
+                "The scores are multiplied by the square root of head_size. Attention divides by it.",
+                multiplied_by_the_root),
         Mistake("wrong-head-mapping",
                 "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a KV head: with 6 query heads "
                 "and 2 KV heads, the first three read head 0.",
@@ -214,13 +327,13 @@ EXERCISE = Exercise(
                 "m and l are returned in each other's place. The order is o, m, l.",
                 sum_before_maximum),
         Mistake("max-not-subtracted",
-                "You take exp(score) without subtracting the maximum. l is then not the sum that was asked for, and scores "
-                "near 10,000 overflow.",
+                "You take exp(score) without subtracting the maximum. l is then not the sum that was asked for, and large "
+                "scores overflow.",
                 without_the_maximum),
         Mistake("nan-on-empty-block",
                 "A block without a valid token has m = -inf, and -inf - (-inf) is NaN. `finite(m)` of lesson 03 helps where "
                 "m is subtracted.",
-                nan_without_a_key),
+                nan_without_a_key, also=(nan_in_l_alone,)),
         Mistake("zero-divided-by-zero",
                 "A block without a valid token has l = 0, and you divide by it: 0 / 0 is NaN. o is 0 there.",
                 zero_divided_by_zero),

@@ -1,6 +1,10 @@
 """Exercise 4.6: the bytes that two ways of decoding move."""
 
-from lessons_lib.checks import Exercise, Mistake
+import operator
+
+from lessons_lib.checks import Exercise, Mistake, Text
+
+KINDS = "kinds of numbers"  # marks the case that looks at what kind of numbers an answer returns
 
 
 def bytes_moved(context_lens, block_size, num_kv_heads, head_size, itemsize):
@@ -59,6 +63,22 @@ def whole_blocks_read(*sizes):
     return 3 * copied, copied
 
 
+def whole_blocks_in_paged(*sizes):
+    copied, paged = _parts(*sizes)
+    return 2 * copied + paged, copied
+
+
+def one_block_too_many(context_lens, block_size, *sizes):
+    copied, _ = _parts([length // block_size * block_size + block_size for length in context_lens], block_size, *sizes)
+    _, paged = _parts(context_lens, block_size, *sizes)
+    return 2 * copied + paged, paged
+
+
+def floats(*sizes):
+    gather, paged = bytes_moved(*sizes)
+    return float(gather), float(paged)
+
+
 def elements(context_lens, block_size, num_kv_heads, head_size, itemsize):
     return bytes_moved(context_lens, block_size, num_kv_heads, head_size, 1)
 
@@ -97,17 +117,30 @@ CASES = [
     ([1], 1, 1, 1, 1), ([2], 2, 1, 1, 2), ([4], 4, 2, 3, 2), ([1], 4, 1, 1, 1), ([5], 4, 1, 1, 1), ([4, 1], 4, 1, 2, 1),
     ([3, 3], 4, 1, 1, 1), ([], 4, 1, 1, 2), ([0, 3], 2, 1, 1, 4), ([17, 0, 100, 16], 16, 3, 64, 2), ([1024], 16, 8, 128, 2),
     ([1000, 5, 333], 16, 8, 128, 2), ([31, 32, 33], 32, 5, 80, 4),
+    ([5], 4, 1, 1, 2, KINDS),
 ]
 
 
 def observe(answer, case):
-    context_lens, *sizes = case
+    context_lens, *sizes = case[:5]
     result = answer(list(context_lens), *sizes)
-    return tuple(result) if isinstance(result, tuple | list) else result
+    if not isinstance(result, tuple | list):
+        return result
+    if case[5:] == (KINDS,):
+        return Text(f"({', '.join(_kind(number) for number in result)})")
+    return tuple(result)
+
+
+def _kind(number):
+    try:
+        operator.index(number)
+    except TypeError:
+        return type(number).__name__
+    return "int"
 
 
 def describe(case):
-    context_lens, block_size, num_kv_heads, head_size, itemsize = case
+    context_lens, block_size, num_kv_heads, head_size, itemsize = case[:5]
     return f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads}, head_size={head_size}, " \
            f"itemsize={itemsize})"
 
@@ -120,6 +153,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     observe=observe,
     describe=describe,
+    chancy=lambda case: case[5:] == (KINDS,),  # a mistake keeps its name where its numbers are floats
     mistakes=(
         Mistake("keys-only",
                 "Both numbers are half of what they should be. A token has a key and a value.",
@@ -143,7 +177,7 @@ EXERCISE = Exercise(
                 tokens_copied),
         Mistake("whole-blocks-read",
                 "Attention reads whole blocks in your count. It reads the tokens, and skips the slots behind the last one.",
-                whole_blocks_read),
+                whole_blocks_read, also=(whole_blocks_in_paged,)),
         Mistake("elements-not-bytes",
                 "You count numbers, not bytes. `itemsize` says how many bytes a number has.",
                 elements),
@@ -159,10 +193,18 @@ EXERCISE = Exercise(
         Mistake("blocks-rounded-down",
                 "A partly filled last block is not copied in your count. How many blocks do 5 tokens take, with 4 in each?",
                 rounded_down),
+        Mistake("one-block-too-many",
+                "A request whose last block is exactly full has one block too many in your count, and so has one without a "
+                "token. How many blocks do 4 tokens take, with 4 in each?",
+                one_block_too_many),
         Mistake("rounded-over-the-batch",
                 "You round up the tokens of the whole batch. Each request has a last block of its own, and each may "
                 "be partly filled.",
                 rounded_in_all),
+        Mistake("floats-not-ints",
+                "The numbers are right, and they are floats: `/` gives one even where nothing is left over. Bytes are whole "
+                "numbers, and very large ones must be exact.",
+                floats),
         Mistake("results-swapped",
                 "The two numbers are in each other's place: gather first, then paged.",
                 paged_first),

@@ -6,7 +6,7 @@ from lessons_lib import decode
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.softmax_state import finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, in_double, parts
+from solutions.checks.lesson_04.inputs import call, in_double, parts, with_zeros_of_l
 
 
 def _guarded(l):
@@ -68,6 +68,15 @@ def plain_average(o, m, l):
     return o.mean(0), m_all, l_all
 
 
+def plain_average_and_sum(o, m, l):
+    return o.mean(0), m.amax(0), l.sum(0)
+
+
+def weighted_by_l_alone_and_summed(o, m, l):
+    o_all, m_all, _ = weighted_by_l_alone(o, m, l)
+    return o_all, m_all, l.sum(0)
+
+
 def not_normalised(o, m, l):
     o_all, m_all, l_all = decode.combine_result(o, m, l)
     return o_all * l_all[..., None], m_all, l_all
@@ -103,11 +112,77 @@ def upside_down(o, m, l):
     return (weight[..., None] * o).sum(0) / l_all[..., None], m_all, l_all
 
 
+def upside_down_guarded(o, m, l):
+    m_all = m.amax(0)
+    weight = torch.exp(finite(m_all) - m) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def upside_down_finite(o, m, l):
+    m_all = m.amax(0)
+    weight = torch.exp(finite(m_all) - finite(m)) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def _running(o, m, l, *, l_rescaled):
+    m_all, l_all, total = m[0], torch.zeros_like(l[0]), torch.zeros_like(o[0])
+    for part in range(len(m)):
+        m_new = torch.maximum(m_all, m[part])
+        weight = torch.exp(m[part] - finite(m_new)) * l[part]
+        if l_rescaled:
+            l_all = l_all * torch.exp(m_all - finite(m_new))
+        l_all, total, m_all = l_all + weight, total + weight[..., None] * o[part], m_new
+    return total / _guarded(l_all)[..., None], m_all, l_all
+
+
+def running_not_rescaled(o, m, l):
+    return _running(o, m, l, l_rescaled=False)
+
+
+def running_output_not_rescaled(o, m, l):
+    return _running(o, m, l, l_rescaled=True)
+
+
+def l_is_one(o, m, l):
+    o_all, m_all, l_all = decode.combine_result(o, m, l)
+    return o_all, m_all, torch.ones_like(l_all)
+
+
+def l_is_one_or_zero(o, m, l):
+    o_all, m_all, l_all = decode.combine_result(o, m, l)
+    return o_all, m_all, (l_all > 0).to(l_all.dtype)
+
+
+def l_kept_from_zero(o, m, l):
+    o_all, m_all, l_all = decode.combine_result(o, m, l)
+    return o_all, m_all, l_all.clamp(min=1e-6)
+
+
+def finite_maximum_returned(o, m, l):
+    o_all, m_all, l_all = decode.combine_result(o, m, l)
+    return o_all, finite(m_all), l_all
+
+
+def nan_in_l_alone(o, m, l):
+    """The division is guarded, and exp(-inf - (-inf)) is in l all the same."""
+    o_all, m_all, _ = decode.combine_result(o, m, l)
+    return o_all, m_all, nan_without_a_key(o, m, l)[2]
+
+
 def one_maximum_for_all(o, m, l):
     m_all = m.max()
     weight = torch.exp(m - finite(m_all)) * l
     l_all = weight.sum(0)
     return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all.expand(l_all.shape), l_all
+
+
+def one_maximum_for_all_unguarded(o, m, l):
+    m_all = m.max()
+    weight = torch.exp(m - finite(m_all)) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / l_all[..., None], m_all.expand(l_all.shape), l_all
 
 
 def starts_at_zero(o, m, l):
@@ -117,20 +192,21 @@ def starts_at_zero(o, m, l):
     return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
 
 
+# Levels of 500: exp(500) overflows, exp(-500) is 0, and float32 is exact enough for a detour over the logarithm of l.
 # (shape of m, head size, level of the maxima, their spread, the parts that saw no key, seed)
 CASES = [
     ((1, 1), 2, 0.0, 1.0, (), 0), ((2, 1), 2, 0.0, 0.0, (), 1), ((2, 1), 2, 0.0, 1.0, (), 2), ((3, 2), 2, 0.0, 2.0, (), 3),
     ((2, 1), 2, -3.0, 1.0, (), 4), ((2, 1), 2, 0.0, 1.0, (1,), 5), ((3, 2), 4, 0.0, 1.0, (0,), 6),
-    ((1, 1), 2, 0.0, 1.0, (0,), 7), ((2, 2), 2, 0.0, 1.0, (0, 1), 8), ((2, 1), 2, 1e4, 1.0, (), 9),
-    ((2, 2), 2, -1e4, 1.0, (), 10),
-    ((4, 3), 4, 0.0, 1e4, (2,), 11), ((9, 7), 16, 1.0, 3.0, (), 12), ((2, 5, 6), 64, 0.0, 2.0, (), 13),
+    ((1, 1), 2, 0.0, 1.0, (0,), 7), ((2, 2), 2, 0.0, 1.0, (0, 1), 8), ((2, 1), 2, 500.0, 1.0, (), 9),
+    ((2, 2), 2, -500.0, 1.0, (), 10),
+    ((4, 3), 4, 0.0, 300.0, (2,), 11), ((9, 7), 16, 1.0, 3.0, (), 12), ((2, 5, 6), 64, 0.0, 2.0, (), 13),
     ((40, 3), 16, -2.0, 2.0, (3, 17), 14),
 ]
 
 
 def observe(answer, case):
     o, m, l = parts(*case)
-    return call(answer, ("o", "m", "l"), o=o, m=m, l=l)
+    return with_zeros_of_l(call(answer, ("o", "m", "l"), o=o, m=m, l=l))
 
 
 def describe(case):
@@ -168,17 +244,17 @@ EXERCISE = Exercise(
         Mistake("weights-missing-m",
                 "The outputs are weighted by l alone. Each l was counted from its own maximum; they can be compared once "
                 "they refer to the same one.",
-                weighted_by_l_alone),
+                weighted_by_l_alone, also=(weighted_by_l_alone_and_summed,)),
         Mistake("plain-average",
                 "o is the plain average of the parts, as if all of them mattered alike. A block with higher scores, or with "
                 "more tokens, has a larger share.",
-                plain_average),
+                plain_average, also=(plain_average_and_sum,)),
         Mistake("sum-not-normalised",
                 "o is the weighted sum of the parts, and it is not divided by the sum of the weights.",
                 not_normalised),
         Mistake("max-not-subtracted",
                 "The weights are exp(m) * l, without subtracting the largest m. l is then not what was asked for, and "
-                "maxima near 10,000 overflow.",
+                "large maxima overflow.",
                 without_the_maximum),
         Mistake("max-starts-at-zero",
                 "Your maximum never falls below 0. When all scores are far below 0, every weight underflows to 0, and the "
@@ -187,7 +263,7 @@ EXERCISE = Exercise(
         Mistake("nan-on-empty-part",
                 "When no part has seen a key, the largest m is -inf, and -inf - (-inf) is NaN. `finite(m_all)` of lesson 03 "
                 "helps where it is subtracted, and the sum of the weights is 0.",
-                nan_without_a_key),
+                nan_without_a_key, also=(nan_in_l_alone,)),
         Mistake("zero-divided-by-zero",
                 "When no part has seen a key, the weights add up to 0, and you divide by that: 0 / 0 is NaN. o is 0 there.",
                 zero_divided_by_zero),
@@ -197,11 +273,27 @@ EXERCISE = Exercise(
                 l_added_as_it_is),
         Mistake("weights-upside-down",
                 "The sign of the exponent is turned round: the part with the lowest scores weighs most.",
-                upside_down),
+                upside_down, also=(upside_down_guarded, upside_down_finite)),
         Mistake("one-max-for-all",
                 "You take one maximum over everything. Each head has its own: where another head's scores are much larger, "
                 "all weights underflow.",
-                one_maximum_for_all),
+                one_maximum_for_all, also=(one_maximum_for_all_unguarded,)),
+        Mistake("running-sum-not-rescaled",
+                "You go through the parts with a maximum that grows, and what was summed before is still counted from the "
+                "old one. Lesson 03 rescales it at each step.",
+                running_not_rescaled, also=(running_output_not_rescaled,)),
+        Mistake("l-of-softmax",
+                "o and m are right, and l is 1: the sum of shares that are divided already. The result's l is the sum of "
+                "the weights, so that it can be combined further.",
+                l_is_one, also=(l_is_one_or_zero,)),
+        Mistake("l-kept-from-zero",
+                "Where no part saw a key, l is 0, and you return a small number in its place. Guard the division, and "
+                "return l as it is.",
+                l_kept_from_zero),
+        Mistake("finite-m-returned",
+                "Where no part saw a key, you return m = 0. `finite` is for the subtraction alone; the m that you return "
+                "stays -inf.",
+                finite_maximum_returned),
     ),
     hints=(
         "What would l be if a block had been counted from a larger maximum? Lesson 03's `merge` did this for two states.",

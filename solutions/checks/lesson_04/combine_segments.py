@@ -6,7 +6,7 @@ from lessons_lib import decode
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, in_double, parts
+from solutions.checks.lesson_04.inputs import call, in_double, parts, with_zeros_of_l
 
 
 def _owners(request_num_blocks):
@@ -100,12 +100,74 @@ def one_softmax_for_all(o, m, l, request_num_blocks):
     return o_all, m_all.expand(num_seqs, -1), l_all.expand(num_seqs, -1)
 
 
-def one_maximum_for_all(o, m, l, request_num_blocks):
+def _one_maximum(o, m, l, request_num_blocks, *, guarded=True, per_request=False):
     owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
     m_all = m.amax(0)
     weight = torch.exp(m - finite(m_all)) * l
     l_all = _add(weight, owners, num_seqs)
-    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all.expand(num_seqs, -1), l_all
+    o_all = _add(weight[..., None] * o, owners, num_seqs) / (_guarded(l_all) if guarded else l_all)[..., None]
+    return o_all, _maxima(m, owners, num_seqs) if per_request else m_all.expand(num_seqs, -1), l_all
+
+
+def one_maximum_for_all(o, m, l, request_num_blocks):
+    return _one_maximum(o, m, l, request_num_blocks)
+
+
+def one_maximum_for_all_unguarded(o, m, l, request_num_blocks):
+    return _one_maximum(o, m, l, request_num_blocks, guarded=False)
+
+
+def one_maximum_subtracted(o, m, l, request_num_blocks):
+    return _one_maximum(o, m, l, request_num_blocks, per_request=True)
+
+
+def one_maximum_subtracted_unguarded(o, m, l, request_num_blocks):
+    return _one_maximum(o, m, l, request_num_blocks, guarded=False, per_request=True)
+
+
+def one_maximum_over_all_numbers(o, m, l, request_num_blocks):
+    """One number for all requests and heads."""
+    owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+    m_all = m.max()
+    weight = torch.exp(m - finite(m_all)) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all.expand(l_all.shape), l_all
+
+
+def _maximum_from(start, guarded):
+    def wrong(o, m, l, request_num_blocks):
+        owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+        m_all = m.new_full((num_seqs, m.shape[1]), start).scatter_reduce(0, owners[:, None].expand_as(m), m, "amax")
+        weight = torch.exp(m - m_all[owners]) * l
+        l_all = _add(weight, owners, num_seqs)
+        o_all = _add(weight[..., None] * o, owners, num_seqs) / (_guarded(l_all) if guarded else l_all)[..., None]
+        return o_all, m_all, l_all
+    return wrong
+
+
+FINITE_STARTS = tuple(_maximum_from(start, guarded) for start in (-1e9, torch.finfo(torch.float32).min, -1e4)
+                      for guarded in (True, False))
+
+
+def finite_maximum_returned(o, m, l, request_num_blocks):
+    o_all, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    return o_all, finite(m_all), l_all
+
+
+def l_kept_from_zero(o, m, l, request_num_blocks):
+    o_all, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    return o_all, m_all, l_all.clamp(min=1e-6)
+
+
+def neither_maximum_nor_division_guarded(o, m, l, request_num_blocks):
+    o_all, m_all, l_all = nan_without_a_key(o, m, l, request_num_blocks)
+    return o_all * l_all[..., None] / l_all[..., None], m_all, l_all
+
+
+def nan_in_l_alone(o, m, l, request_num_blocks):
+    """o is cleaned by nan_to_num, and exp(-inf - (-inf)) stays in l."""
+    o_all, m_all, l_all = nan_without_a_key(o, m, l, request_num_blocks)
+    return o_all.nan_to_num(0.0), m_all, l_all
 
 
 def without_the_maximum(o, m, l, request_num_blocks):
@@ -134,7 +196,7 @@ CASES = [
     ((2, 1), 1, 2, 0.0, 1.0, (), 3), ((2, 2), 2, 2, -2.0, 0.5, (), 4), ((3, 1, 2), 2, 4, 0.0, 2.0, (), 5),
     ((0,), 1, 2, 0.0, 1.0, (), 6), ((2, 0), 1, 2, 0.0, 1.0, (), 7),
     ((0, 3, 0, 1), 3, 4, 0.0, 1.0, (), 8), ((2, 1), 1, 2, 0.0, 1.0, (1,), 9), ((1, 2), 1, 2, 0.0, 1.0, (0,), 10),
-    ((2, 3), 2, 4, -1e4, 1.0, (), 11), ((2, 3), 2, 4, 1e4, 1.0, (), 12), ((3, 2), 2, 4, 0.0, 1e4, (), 13),
+    ((2, 3), 2, 4, -500.0, 1.0, (), 11), ((2, 3), 2, 4, 500.0, 1.0, (), 12), ((3, 2), 2, 4, 0.0, 300.0, (), 13),
     ((4, 0, 9, 1, 5), 7, 16, -1.0, 3.0, (2, 13), 14), ((0, 0), 2, 4, 0.0, 1.0, (), 15),
 ]
 
@@ -142,7 +204,7 @@ CASES = [
 def observe(answer, case):
     counts, num_heads, head_size, level, spread, empty, seed = case
     o, m, l = parts((sum(counts), num_heads), head_size, level, spread, empty, seed)
-    return call(answer, ("o", "m", "l"), o=o, m=m, l=l, request_num_blocks=torch.tensor(counts))
+    return with_zeros_of_l(call(answer, ("o", "m", "l"), o=o, m=m, l=l, request_num_blocks=torch.tensor(counts)))
 
 
 def describe(case):
@@ -174,6 +236,18 @@ EXERCISE = Exercise(
                 "The maxima start from 0, so that none is below 0. When all scores of a request are far below 0, its "
                 "weights underflow. Where does a maximum over nothing start?",
                 maximum_from_zero),
+        Mistake("max-starts-at-a-number",
+                "The maxima start from a large negative number, and for a request without blocks that is what you return as "
+                "m. What is the maximum over nothing?",
+                FINITE_STARTS[0], also=FINITE_STARTS[1:]),
+        Mistake("finite-m-returned",
+                "For a request that saw no key you return m = 0. `finite` is for the subtraction alone; the m that you "
+                "return stays -inf.",
+                finite_maximum_returned),
+        Mistake("l-kept-from-zero",
+                "For a request that saw no key, l is 0, and you return a small number in its place. Guard the division, and "
+                "return l as it is.",
+                l_kept_from_zero),
         Mistake("last-block-wins",
                 "A request's m is that of its last block: writing several rows to one place keeps one of them. It should be "
                 "the largest.",
@@ -196,21 +270,22 @@ EXERCISE = Exercise(
                 empty_requests_dropped),
         Mistake("nan-on-empty-request",
                 "A request without blocks has l = 0, and you divide by it: 0 / 0 is NaN. Its o is 0.",
-                zero_divided_by_zero),
+                zero_divided_by_zero, also=(neither_maximum_nor_division_guarded,)),
         Mistake("nan-on-empty-block",
                 "A request whose blocks saw no key has m = -inf, and -inf - (-inf) is NaN. `finite` of lesson 03 helps "
                 "where a maximum is subtracted.",
-                nan_without_a_key),
+                nan_without_a_key, also=(nan_in_l_alone,)),
         Mistake("one-softmax-for-all",
                 "The weights add up to 1 over all requests together. Each request has a softmax of its own.",
                 one_softmax_for_all),
         Mistake("one-max-for-all",
-                "You subtract one maximum for all requests. Where another request's scores are much larger, all weights of "
+                "You take one maximum for all requests. Where another request's scores are much larger, all weights of "
                 "this one underflow.",
-                one_maximum_for_all),
+                one_maximum_for_all, also=(one_maximum_for_all_unguarded, one_maximum_subtracted,
+                                           one_maximum_subtracted_unguarded, one_maximum_over_all_numbers)),
         Mistake("max-not-subtracted",
                 "The weights are exp(m) * l, without subtracting the request's largest m. l is then not what was asked for, "
-                "and maxima near 10,000 overflow.",
+                "and large maxima overflow.",
                 without_the_maximum),
         Mistake("sum-not-normalised",
                 "o is the weighted sum of the blocks' outputs, and it is not divided by the sum of the weights.",

@@ -16,6 +16,10 @@ def repeats_the_batch_whole(q, request_num_blocks):
     return q.repeat(max(request_num_blocks.tolist(), default=0), 1, 1)
 
 
+def repeats_as_often_as_fits(q, request_num_blocks):
+    return q.repeat(int(request_num_blocks.sum()) // max(1, len(q)), 1, 1)
+
+
 def deals_in_rounds(q, request_num_blocks):
     rounds = range(max(request_num_blocks.tolist(), default=0))
     index = [i for turn in rounds for i, count in enumerate(request_num_blocks.tolist()) if count > turn]
@@ -87,7 +91,7 @@ EXERCISE = Exercise(
         Mistake("repeat-not-interleave",
                 "The queries come as q1, q2, q3, q1, q2, q3. The blocks come request by request, so from the second row on "
                 "a query stands above another request's block.",
-                repeats_the_batch, also=(repeats_the_batch_whole,)),
+                repeats_the_batch, also=(repeats_the_batch_whole, repeats_as_often_as_fits)),
         Mistake("dealt-in-rounds",
                 "The number of copies is right, and their order is not: you give each request one copy in turn. All copies "
                 "of a request stand together, as its blocks do.",

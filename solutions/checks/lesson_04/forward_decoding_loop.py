@@ -1,6 +1,7 @@
 """Exercise 4.4: one attention layer over one new token of each sequence."""
 
 import copy
+import math
 
 import torch
 
@@ -11,7 +12,8 @@ from lessons_lib.kv_cache import PagedAttentionManager
 from lessons_lib.layer import AttentionLayer
 from lessons_lib.slots import slot_mapping, write_kv
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import POISON, generator
+from solutions.checks.lesson_04.block_attention import values_not_masked
+from solutions.checks.lesson_04.inputs import NAN, POISON, generator
 
 
 def in_double(layer, x, seq_ids, manager):
@@ -23,8 +25,17 @@ def in_double(layer, x, seq_ids, manager):
     return y
 
 
-def _decode(layer, x, seq_ids, manager, *, look=past_blocks, spread=dispatch, swapped=False, own=True, advance=True,
-            write=write_new_tokens, write_first=False):
+def _walk(start, num_blocks, request):
+    """The parts of the request at hand, and where those of the next one begin."""
+    return slice(start, start + num_blocks), start + num_blocks
+
+
+def _join(past, own):
+    return combine_result(*(torch.cat(pair) for pair in zip(past, own, strict=True)))[0]
+
+
+def _decode(layer, x, seq_ids, manager, *, look=past_blocks, spread=dispatch, attend=block_attention, swapped=False,
+            walk=_walk, join=_join, write=write_new_tokens, write_first=False, output=None):
     """forward_decoding_loop() with one part replaced."""
     k_cache, v_cache = manager.kv_cache[layer.index]
     q, k, v = layer.project(x)
@@ -32,18 +43,15 @@ def _decode(layer, x, seq_ids, manager, *, look=past_blocks, spread=dispatch, sw
         write(k_cache, v_cache, seq_ids, manager, k, v)
     block_ids, num_valid, request_num_blocks = look(seq_ids, manager)
     keys, values = (v_cache, k_cache) if swapped else (k_cache, v_cache)
-    parts = block_attention(spread(q, request_num_blocks), keys[block_ids], values[block_ids], num_valid)
+    parts = attend(spread(q, request_num_blocks), keys[block_ids], values[block_ids], num_valid)
     last = own_token(q, k, v)
     o, start = torch.zeros_like(q), 0
     for i, num_blocks in enumerate(request_num_blocks.tolist()):
-        mine = [part[start : start + num_blocks] for part in parts]
-        if own:
-            mine = [torch.cat(pair) for pair in zip(mine, [part[i : i + 1] for part in last], strict=True)]
-        o[i] = combine_result(*mine)[0]
-        start += num_blocks if advance else 0
+        mine, start = walk(start, num_blocks, i)
+        o[i] = join([part[mine] for part in parts], [part[i : i + 1] for part in last])
     if not write_first:
         write(k_cache, v_cache, seq_ids, manager, k, v)
-    return layer.output(o)
+    return (output or layer.output)(o)
 
 
 def pages_side_by_side(layer, x, seq_ids, manager):
@@ -76,6 +84,17 @@ def whole_blocks(layer, x, seq_ids, manager):
     return _decode(layer, x, seq_ids, manager, look=look)
 
 
+def one_slot_too_many(layer, x, seq_ids, manager):
+    def look(seq_ids, manager):
+        block_ids, num_valid, request_num_blocks = past_blocks(seq_ids, manager)
+        return block_ids, (num_valid + 1).clamp(max=manager.block_size), request_num_blocks
+    return _decode(layer, x, seq_ids, manager, look=look)
+
+
+def values_behind_not_masked(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, attend=values_not_masked)
+
+
 def first_blocks_alone(layer, x, seq_ids, manager):
     def look(seq_ids, manager):
         block_ids, num_valid, request_num_blocks = past_blocks(seq_ids, manager)
@@ -105,7 +124,7 @@ def unwritten_slot_read(layer, x, seq_ids, manager):
 
 
 def without_the_new_token(layer, x, seq_ids, manager):
-    return _decode(layer, x, seq_ids, manager, own=False)
+    return _decode(layer, x, seq_ids, manager, join=lambda past, own: combine_result(*past)[0])
 
 
 def past_at_once(layer, x, seq_ids, manager):
@@ -129,7 +148,107 @@ def whole_batch_repeated(layer, x, seq_ids, manager):
 
 
 def start_stays(layer, x, seq_ids, manager):
-    return _decode(layer, x, seq_ids, manager, advance=False)
+    return _decode(layer, x, seq_ids, manager, walk=lambda start, num_blocks, i: (slice(0, num_blocks), 0))
+
+
+def start_set_not_advanced(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager,
+                   walk=lambda start, num_blocks, i: (slice(start, start + num_blocks), num_blocks))
+
+
+def starts_at_the_number_of_the_request(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, walk=lambda start, num_blocks, i: (slice(i, i + num_blocks), 0))
+
+
+def all_parts_for_each(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, walk=lambda start, num_blocks, i: (slice(None), 0))
+
+
+def from_its_start_to_the_end(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, walk=lambda start, num_blocks, i: (slice(start, None), start + num_blocks))
+
+
+def _past_alone(past):
+    """A past without a block gives 0."""
+    return combine_result(*past)[0] if len(past[1]) else torch.zeros(past[0].shape[1:])
+
+
+def past_and_own_added(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, join=lambda past, own: _past_alone(past) + own[0][0])
+
+
+def past_and_own_averaged(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, join=lambda past, own: (_past_alone(past) + own[0][0]) / 2)
+
+
+def outputs_averaged_where_there_is_a_past(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager,
+                   join=lambda past, own: (_past_alone(past) + own[0][0]) / 2 if len(past[1]) else own[0][0])
+
+
+def all_parts_averaged(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, join=lambda past, own: torch.cat([past[0], own[0]]).mean(0))
+
+
+def _past_reduced_first(reduce):
+    def wrong(layer, x, seq_ids, manager):
+        def join(past, own):
+            reduce(past[1])  # raises where there is no part
+            return _join(past, own)
+        return _decode(layer, x, seq_ids, manager, join=join)
+    return wrong
+
+
+EMPTY_PASTS = tuple(map(_past_reduced_first, (lambda m: m.amax(0), lambda m: m.max(0), lambda m: m[0])))
+
+
+def not_projected_and_flat(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, output=lambda o: o.flatten(1))
+
+
+def in_the_first_layer(layer, x, seq_ids, manager):
+    first = copy.copy(layer)
+    first.index = 0
+    return _decode(first, x, seq_ids, manager)
+
+
+def first_layer_read(layer, x, seq_ids, manager):
+    def attend(q, k, v, num_valid):
+        block_ids, _, _ = past_blocks(seq_ids, manager)
+        return block_attention(q, *manager.kv_cache[0][:, block_ids], num_valid)
+    return _decode(layer, x, seq_ids, manager, attend=attend)
+
+
+def first_layer_written(layer, x, seq_ids, manager):
+    def write(k_cache, v_cache, *arguments):
+        write_new_tokens(*manager.kv_cache[0], *arguments)
+    return _decode(layer, x, seq_ids, manager, write=write)
+
+
+def written_to_all_layers(layer, x, seq_ids, manager):
+    def write(k_cache, v_cache, *arguments):
+        for caches in manager.kv_cache:
+            write_new_tokens(*caches, *arguments)
+    return _decode(layer, x, seq_ids, manager, write=write)
+
+
+def pool_cleaned(layer, x, seq_ids, manager):
+    manager.kv_cache.nan_to_num_(0.0)
+    return _decode(layer, x, seq_ids, manager)
+
+
+def other_layers_zeroed(layer, x, seq_ids, manager):
+    for index in range(len(manager.kv_cache)):
+        if index != layer.index:
+            manager.kv_cache[index] = 0.0
+    return _decode(layer, x, seq_ids, manager)
+
+
+def lengths_raised(layer, x, seq_ids, manager):
+    y = _decode(layer, x, seq_ids, manager)
+    for seq_id in seq_ids:
+        manager.get(seq_id).length += 1
+    return y
 
 
 def nothing_written(layer, x, seq_ids, manager):
@@ -164,34 +283,31 @@ def swapped_in_reading(layer, x, seq_ids, manager):
 
 
 def not_projected(layer, x, seq_ids, manager):
-    k_cache, v_cache = manager.kv_cache[layer.index]
-    q, k, v = layer.project(x)
-    block_ids, num_valid, request_num_blocks = past_blocks(seq_ids, manager)
-    parts = block_attention(dispatch(q, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
-    past = decode.combine_segments(*parts, request_num_blocks)
-    o, _, _ = combine_result(*(torch.stack(pair) for pair in zip(past, own_token(q, k, v), strict=True)))
-    write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
-    return o
+    return _decode(layer, x, seq_ids, manager, output=lambda o: o)
 
 
 BLOCKS = 24
 
-# (tokens in the pool for each sequence of the batch, block size, query heads, KV heads, head size, layers, seed)
+# (tokens in the pool for each sequence of the batch, block size, query heads, KV heads, head size, layers, seed), and what
+# unused slots hold
 CASES = [
     ((0,), 2, 1, 1, 4, 1, 0), ((1,), 2, 1, 1, 4, 1, 1), ((2,), 2, 1, 1, 4, 1, 2), ((3,), 2, 1, 1, 4, 1, 3),
     ((4,), 4, 2, 2, 4, 1, 4), ((4, 4), 4, 1, 1, 4, 1, 5), ((5, 2), 4, 2, 1, 4, 1, 6), ((2, 0, 7), 3, 3, 1, 8, 1, 7),
     ((3, 8, 1), 4, 6, 2, 8, 2, 8),
     ((17, 15, 16), 16, 7, 1, 16, 1, 9), ((9, 30, 0, 4, 1), 8, 6, 2, 16, 3, 10), ((6, 3), 1, 4, 4, 8, 1, 11),
 ]
+CASES = [(*case, POISON) for case in CASES] + [((1,), 2, 1, 1, 4, 1, 12, NAN), ((5, 0, 3), 4, 6, 2, 8, 2, 13, NAN)]
 
 
 def prepare(case):
     """The layer, the new tokens, the batch's ids and a manager whose unused slots are poisoned."""
-    past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, seed = case
+    past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, seed, poison = case
     source, num_seqs = generator(seed), len(past_lens)
     layer = AttentionLayer(8, num_q_heads, num_kv_heads, head_size, index=num_layers - 1, seed=seed)
     manager = PagedAttentionManager(BLOCKS, block_size, num_kv_heads, head_size, num_seqs + 1, 16, num_layers)
-    manager.kv_cache.fill_(POISON)
+    manager.kv_cache.fill_(poison)
+    # Values that grow from slot to slot, so that one slot too many and a whole tail do different damage.
+    manager.kv_cache[:, 1] *= torch.arange(1.0, block_size + 1)[:, None, None]
     taken = [manager.block_manager.allocate() for _ in range(BLOCKS)]
     # Block 0 last, so that no sequence starts there.
     for index in [0, *(torch.randperm(BLOCKS - 1, generator=source) + 1).tolist()]:
@@ -211,22 +327,43 @@ def prepare(case):
 def observe(answer, case):
     layer, x, seq_ids, manager = prepare(case)
     before, table = x.clone(), manager.block_table.clone()
+    lengths = {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
     y = tensors.values(answer(layer, x, seq_ids, manager))
     if not torch.equal(x, before):
         return Text("the argument x was changed")
+    for seq_id, length in lengths.items():
+        if (now := manager.sequences[seq_id].length) != length:
+            return Text(f"sequence {seq_id} had {_counted(length, 'token')} before the step, and has {now} after it")
     if not torch.equal(manager.block_table, table):
         return Text("the block table was changed")
-    return (y, tensors.Values(manager.kv_cache[layer.index].flatten(1, 2).clone(), "[k, v] of all slots")) \
-        if isinstance(y, tensors.Values) else y
+    if not isinstance(y, tensors.Values):
+        return y
+    pool, name = manager.kv_cache.flatten(2, 3).clone(), "the pool, [layer, k or v, slot]"
+    if holds_nan(case):
+        pool, name = pool.masked_fill(pool.isnan(), math.inf), f"{name}, with inf for NaN"
+    return y, tensors.Values(pool, name)
+
+
+def holds_nan(case):
+    """For `Exercise.chancy`: what a mistake makes of NaN depends on details, so such a case tells no mistakes apart."""
+    return math.isnan(case[-1])
 
 
 def describe(case):
-    past_lens, block_size, num_q_heads, num_kv_heads, head_size, _, _ = case
-    _, _, seq_ids, manager = prepare(case)
+    past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, _, poison = case
+    layer, _, seq_ids, manager = prepare(case)
     tables = ", ".join(f"{seq_id}: {manager.blocks_of(seq_id)}" for seq_id in seq_ids)
-    return f"{len(past_lens)} sequence{'s' * (len(past_lens) > 1)} with {', '.join(map(str, past_lens))} tokens in the " \
-           f"pool and a new one each; block_size {block_size}, {num_q_heads} query heads, {num_kv_heads} KV heads of size " \
-           f"{head_size}; blocks of sequence {tables}; unused slots hold {POISON:.0f}"
+    *others, last = map(str, past_lens)
+    counts = (", ".join(others) + " and " if others else "") + last + (" token" if past_lens == (1,) else " tokens")
+    return f"{_counted(len(past_lens), 'sequence')} with {counts} in the pool, and a new token for " \
+           f"{'each' if len(past_lens) > 1 else 'it'}; " \
+           f"block_size {block_size}, {_counted(num_q_heads, 'query head')}, {_counted(num_kv_heads, 'KV head')} of size " \
+           f"{head_size}; layer {layer.index} of {num_layers}; blocks of sequence {tables}; unused slots hold " \
+           + ("NaN" if holds_nan(case) else f"{poison:,.0f} and more")
+
+
+def _counted(number, noun):
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 EXERCISE = Exercise(
@@ -237,6 +374,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     observe=observe,
     describe=describe,
+    chancy=holds_nan,
     same=tensors.same,
     show=tensors.show,
     points=3,
@@ -253,6 +391,10 @@ EXERCISE = Exercise(
                 "The last block of each request is attended whole, with the slots that hold no token yet. `past_blocks` "
                 "also gives the tokens in each block.",
                 whole_blocks),
+        Mistake("tail-off-by-one",
+                "One slot too many of a partly filled block takes part. `past_blocks` gives the tokens in each block, the "
+                "new one not counted.",
+                one_slot_too_many),
         Mistake("first-block-only",
                 "Only the first block of each request takes part. Its query goes to every one of its blocks.",
                 first_blocks_alone),
@@ -276,11 +418,43 @@ EXERCISE = Exercise(
         Mistake("offset-not-advanced",
                 "Every request combines the first request's parts. The parts of the next one begin where those of this one "
                 "end.",
-                start_stays),
+                start_stays, also=(start_set_not_advanced, starts_at_the_number_of_the_request)),
+        Mistake("parts-of-others",
+                "A request combines parts of other requests as well as its own. Of all parts in the batch, only those of its own "
+                "blocks belong to it.",
+                all_parts_for_each, also=(from_its_start_to_the_end,)),
+        Mistake("outputs-added",
+                "The past's output and the new token's own are added or averaged as they are. They count as much as their m "
+                "and l say: combine them as parts.",
+                past_and_own_added,
+                also=(past_and_own_averaged, outputs_averaged_where_there_is_a_past, all_parts_averaged)),
+        Mistake("empty-past-reduced",
+                "A sequence whose new token is its first has no block in the pool, so a maximum over its past alone is a "
+                "maximum over nothing. Together with its own part there is always one.",
+                EMPTY_PASTS[0], also=EMPTY_PASTS[1:]),
+        Mistake("half-a-mask",
+                "The output is NaN where a block is partly filled. Attention over such a block lets the values of unused "
+                "slots into the sum: their weight is 0, and NaN times 0 is NaN. `block_attention` keeps them out.",
+                values_behind_not_masked),
         Mistake("kv-not-written",
                 "The output is right, and the pool is unchanged: the next step will not find this token. Write its key and "
                 "value.",
                 nothing_written),
+        Mistake("wrong-layer",
+                "You read or write the first layer's part of the pool. This layer's part is `kv_cache[layer.index]`.",
+                in_the_first_layer, also=(first_layer_read, first_layer_written)),
+        Mistake("written-to-every-layer",
+                "The new token's key and value are written into every layer's part of the pool. Each layer has keys and "
+                "values of its own.",
+                written_to_all_layers),
+        Mistake("pool-overwritten",
+                "After the step, slots have changed that no new token was given. A step writes the new tokens' slots of its "
+                "own layer, and nothing else.",
+                pool_cleaned, also=(other_layers_zeroed,)),
+        Mistake("length-changed",
+                "A sequence is longer after the step than before it. Room for the new token was made before the step, and "
+                "the manager counts that token already.",
+                lengths_raised),
         Mistake("written-to-wrong-slot",
                 "The new token is written one slot too far. A sequence of n tokens has positions 0 to n - 1.",
                 written_one_slot_on),
@@ -297,7 +471,7 @@ EXERCISE = Exercise(
                 swapped_in_reading),
         Mistake("output-not-projected",
                 "You return what attention gives, head by head. The layer's output projection brings it back to dim.",
-                not_projected),
+                not_projected, also=(not_projected_and_flat,)),
     ),
     hints=(
         "Write the steps as comments first: project; which blocks; a query for each; attend; combine request by request; "

@@ -5,9 +5,10 @@ from torch import Tensor
 
 from lessons_lib.checks import Text
 from lessons_lib.softmax_state import NO_KEY
-from solutions.checks.tensors import values
+from solutions.checks.tensors import Values, values
 
-POISON = 1e4  # stands where an answer must not look
+POISON = 1e4  # stands where an answer must not look; a finite number, so that mistakes can be told apart by the damage
+NAN = float("nan")  # stands there in further cases, where a mask must have both its halves
 
 
 def generator(seed: int) -> torch.Generator:
@@ -26,9 +27,21 @@ def call(answer, names: tuple[str, ...], **arguments: Tensor):
     copies = {name: argument.clone() for name, argument in arguments.items()}
     result = answer(*arguments.values())
     for name, copy in copies.items():
-        if not torch.equal(arguments[name], copy):
+        if not equal(arguments[name], copy):
             return Text(f"the argument {name} was changed")
     return values(result, *names)
+
+
+def equal(tensor: Tensor, other: Tensor) -> bool:
+    """The same numbers in the same places, NaN included."""
+    return tensor.shape == other.shape and bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
+
+
+def with_zeros_of_l(result):
+    """A result (o, m, l), and where its l is 0: exactly, since the next step asks for `l == 0`."""
+    if not isinstance(result, tuple):
+        return result
+    return (*result, Values(result[2].tensor == 0, "l == 0"))
 
 
 def parts(shape: tuple[int, ...], head_size: int, level: float, spread: float, empty: tuple[int, ...], seed: int):
