@@ -38,7 +38,8 @@ def cumulative_lengths(query_lens: list[int]) -> Tensor:
 def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
     """The metadata of a batch in which each (seq_id, num_tokens) computes its last num_tokens tokens.
 
-    manager: a PagedAttentionManager that has made room for them. The tensors are on the manager's device.
+    manager: a PagedAttentionManager that has made room for them; it is not changed. The tensors are on its device, and
+    the block table is a copy.
     Raises ValueError for an empty batch, a sequence named twice, or num_tokens below 1 or beyond the sequence's length,
     UnknownSequenceError for an unknown sequence.
     """
@@ -74,7 +75,9 @@ def attn_paged_torch(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: Batc
     """Causal paged attention of a batch, sequence by sequence: gather the blocks, then attend.
 
     q: (num_tokens, num_q_heads, head_size). k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
-    Returns the shape of q. Raises TypeError or ValueError naming the argument that does not fit.
+    What stands in slots that hold none of the sequences' tokens is not read, and may be NaN.
+    Returns the shape and dtype of q, and changes none of the arguments.
+    Raises TypeError or ValueError naming the argument that does not fit.
     """
     check_paged_attention(q, k_cache, v_cache, metadata)
     # BEGIN SOLUTION 5.5

@@ -195,7 +195,11 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 #
 # The manager has made room for the new tokens already. Row `s` of the block table is that of sequence `s` of the batch, and
 # a sequence's row in the manager's table is `manager.get(seq_id).row`. Use your `cumulative_lengths`, and
-# `slot_mapping(row, positions, block_size)` of lesson 02. It is safe to name a local variable like a tensor of the result.
+# `slot_mapping(row, positions, block_size)` of lesson 02. A local variable may have the name of a tensor of the result, but
+# not `slot_mapping`: in your function that name has to stay the function.
+#
+# `cumulative_lengths` gives a tensor on the CPU. All four go to the device of the manager, `manager.block_table.device`. And
+# the batch gets a table of its own: the manager's changes with the next step.
 
 # %% exercise="5.3"
 # INCLUDE lessons_lib/metadata.py build_metadata
@@ -289,14 +293,14 @@ metadata = batch_of(*mine)
 assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == sum(num_new for _, num_new, _ in mine)
 print(draw_metadata.tensors_text(metadata))
 draw.show(draw_metadata.batches([("My batch", [name for name, _, _ in mine], metadata)], visible_keys),
-          alt=f"A batch of {len(mine)} sequences: which query sees which key. " + ", ".join(
-              f"{name} has {num_new} queries and {num_all} keys" for name, num_new, num_all in mine))
+          alt="My batch: which query sees which key. " + ", ".join(
+              f"queries of {name}: {num_new}, keys: {num_all}" for name, num_new, num_all in mine))
 
 # %% [markdown]
 # ## Attention for any batch
 #
 # Sequence by sequence: take its queries, gather its blocks, cut off the tail, attend with the mask. It is slow on purpose.
-# Each line can be read and printed, and what it gives is what every kernel of this course has to give.
+# Each line can be read and printed. Every kernel of this course has to give the same result.
 #
 # ### Exercise 5.5: paged attention in PyTorch
 #
@@ -401,8 +405,8 @@ draw.show(draw_metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt=
           "sequence with 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights, 15 GiB.")
 
 # %% [markdown]
-# It grows with the context and with the number of sequences, and it soon passes the dashed line: the 15 GiB of weights that
-# a step has to read anyway.
+# It grows with the context and with the number of sequences. The dashed line is the 15 GiB of weights that a step has to
+# read anyway. One sequence stays below it here; 8 sequences pass it at about 14,000 tokens, 64 below 2,000.
 #
 # The copy is read once, written once, and then read again by the attention: three times the figure, where one reading would
 # do. A kernel that follows the block table itself reads each key and value once, where it lies, and copies nothing. You will
@@ -410,9 +414,9 @@ draw.show(draw_metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt=
 #
 # ## The same in one call
 #
-# PyTorch has such a kernel too. Your four tensors are what it wants: three of them as arguments, and the fourth has done its
-# work when the keys and values are written. `window_size=(-1, 0)` is your rule of who sees whom, and `enable_gqa=True` lets
-# query heads share KV heads.
+# PyTorch has such a kernel too. Three of your tensors are its arguments; the fourth, `slot_mapping`, has done its work when
+# the keys and values are written. It also wants the cumulative lengths of the keys, `cu_seq_k`, which come from
+# `seq_lens_kv`. `window_size=(-1, 0)` is your rule of who sees whom, and `enable_gqa=True` lets query heads share KV heads.
 
 # %%
 from lessons_lib.fused import fused_needs, varlen_attn
@@ -457,8 +461,9 @@ assert needs is None or "GPU" in needs or "PyTorch" in needs
 # ## A model that talks nonsense
 #
 # Now put everything into a model: embedding, four layers of attention and MLP, and the embedding again as the head. Its
-# weights are random, so its “words” are numbers, but it is a transformer in all its parts. Somebody has written it in a
-# hurry. The whole of it is in `lessons_lib/tiny_transformer.py`; better look there later.
+# weights are random, so its “words” are numbers. It has no positional encoding: only the causal mask tells it which token
+# came first. Somebody has written it in a hurry. The whole of it is in `lessons_lib/tiny_transformer.py`; better look there
+# later.
 
 # %%
 from lessons_lib.tiny_transformer import (
@@ -534,14 +539,15 @@ assert where == (0, 0)
 # %%
 draw.show(draw_metadata.divergence([("as it is", faulty), ("rounded", trace_of(rounded))], reference),
           alt="Two heat maps, layer against position. As it is, every place differs from the reference by 3 to 12, from "
-          "the first layer's first position on. Rounded, the differences are 0.1 in the first layer and up to 0.6 in the last.")
+          "the first layer's first position on. Rounded, they are 0.1 to 0.2 in the first layer and up to 0.6 in the last.")
 
 # %% [markdown]
-# Layer 0, position 0. That says a lot. Position 0 is the first token of the prompt, which sees nothing but itself. So it
-# cannot be the mask, and it can hardly be the block table. And below layer 0 there is only the embedding.
+# Layer 0, position 0. So it is wrong in the prefill already, and in the first layer. Below that there is only the embedding,
+# which is the same for both. The place does not say what it is: a mask that is missing, a wrong block table and
+# wrong slots could all show here first.
 #
 # Ask the same question again, now inside layer 0. Its parts are the projections, the attention, the merging of the heads,
-# the output projection and the MLP. Is the attention right?
+# the output projection and the MLP. Mask, block table and slots all belong to the attention. Is its output right?
 
 # %%
 from torch.nn.functional import rms_norm
@@ -556,7 +562,7 @@ assert difference < 1e-5
 print("attention's output:", tuple(o.shape), "and equal to the reference")
 
 # %% [markdown]
-# The attention is right, and what comes right after it is this:
+# The attention is right. So it is none of the three, and no projection before it either. The next part is this:
 
 # %%
 # INCLUDE lessons_lib/tiny_transformer.py merge_in_a_hurry
@@ -615,7 +621,7 @@ draw.show(draw_metadata.divergence([("before", faulty), ("after", trace_of(merge
 # <details><summary>Somebody writes <code>is_causal=(q_len == kv_len)</code> for each sequence. Which batches go wrong?
 # </summary>
 #
-# Whole prompts are right, and single new tokens too, since a last token may see everything. A chunk with 1 &lt; q_len &lt;
+# Whole prompts are right, and single new tokens too, since the last token may see everything. A chunk with 1 &lt; q_len &lt;
 # kv_len gets no mask at all, and its tokens see their own future. Tests that know only prefill and decode pass.
 # </details>
 #

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from lessons_lib.block_manager import OutOfBlocksError
+from lessons_lib.validate import check_paged_attention, check_scheduled
 
 # 5.1
 
@@ -60,6 +61,7 @@ def filled_floats(query_lens):
 
 
 def append_on_a_copy_first(self, scheduled):
+    check_scheduled(scheduled)
     trial = copy.deepcopy(self)
     for manager in (trial, self):
         for seq_id, num_tokens in scheduled:
@@ -68,6 +70,7 @@ def append_on_a_copy_first(self, scheduled):
 
 
 def append_with_simulated_counts(self, scheduled):
+    check_scheduled(scheduled)
     manager, users, needed = self.block_manager, {}, 0
     for seq_id, num_tokens in scheduled:
         length = self.get(seq_id).length
@@ -88,6 +91,7 @@ def append_with_simulated_counts(self, scheduled):
 
 
 def append_counting_writers(self, scheduled):
+    check_scheduled(scheduled)
     writers, fresh = defaultdict(list), 0
     for seq_id, num_tokens in scheduled:
         blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
@@ -102,6 +106,66 @@ def append_counting_writers(self, scheduled):
     if fresh + copies > self.block_manager.get_num_free_blocks():
         raise OutOfBlocksError(f"{fresh} + {copies} blocks are needed")
     [self.append_token(seq_id) for seq_id, num_tokens in scheduled for _ in range(num_tokens)]
+
+
+def append_unless_the_count_is_of_users(self, scheduled):
+    check_scheduled(scheduled)
+    need, shared = 0, set()
+    for seq_id, num_tokens in scheduled:
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        need += self.blocks_for(length + num_tokens) - len(blocks)
+        if length % self.block_size and blocks[-1] not in shared:
+            shared.add(blocks[-1])
+            need += self.block_manager.get_ref_count(blocks[-1]) - 1
+    if self.block_manager.get_num_free_blocks() < need:
+        raise OutOfBlocksError("the batch does not fit")
+    append_until_it_fails(self, scheduled)
+
+
+def append_with_copies_by_token(self, scheduled):
+    check_scheduled(scheduled)
+    need, writers = 0, defaultdict(int)
+    for seq_id, num_tokens in scheduled:
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        need += self.blocks_for(length + num_tokens) - len(blocks)
+        for _ in range(num_tokens):
+            if length % self.block_size:
+                writers[blocks[-1]] += 1
+    need += sum(min(count, self.block_manager.get_ref_count(block) - 1) for block, count in writers.items())
+    if self.block_manager.get_num_free_blocks() < need:
+        raise OutOfBlocksError("the batch does not fit")
+    append_until_it_fails(self, scheduled)
+
+
+def append_with_lone_writers_free(self, scheduled):
+    check_scheduled(scheduled)
+    need, writers = 0, defaultdict(list)
+    for seq_id, num_tokens in scheduled:
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        need += self.blocks_for(length + num_tokens) - len(blocks)
+        if length % self.block_size:
+            writers[blocks[-1]].append(seq_id)
+    for block, names in writers.items():
+        if len(names) >= 2:
+            everyone = len(names) == self.block_manager.get_ref_count(block)
+            need += len(names) - everyone
+    if self.block_manager.get_num_free_blocks() < need:
+        raise OutOfBlocksError("the batch does not fit")
+    append_until_it_fails(self, scheduled)
+
+
+def append_with_no_check(self, scheduled):
+    need, users = 0, {}
+    for seq_id, num_tokens in scheduled:
+        length, blocks = self.get(seq_id).length, self.blocks_of(seq_id)
+        need += self.blocks_for(length + num_tokens) - len(blocks)
+        if length % self.block_size:
+            users.setdefault(blocks[-1], self.block_manager.get_ref_count(blocks[-1]))
+            need += users[blocks[-1]] > 1
+            users[blocks[-1]] -= 1
+    if self.block_manager.get_num_free_blocks() < need:
+        raise OutOfBlocksError("the batch does not fit")
+    append_until_it_fails(self, scheduled)
 
 
 def append_until_it_fails(self, scheduled):
@@ -135,6 +199,7 @@ def append_with_every_copy(self, scheduled):
 
 
 def metadata_by_loops(manager, scheduled):
+    check_scheduled(scheduled, manager)
     starts, kv_lens, table, slots = [0], [], [], []
     for seq_id, num_tokens in scheduled:
         blocks, length = manager.blocks_of(seq_id), manager.get(seq_id).length
@@ -150,6 +215,7 @@ def metadata_by_loops(manager, scheduled):
 
 
 def metadata_without_loops(manager, scheduled):
+    check_scheduled(scheduled, manager)
     ids, lens = zip(*scheduled, strict=True)
     query_lens = torch.tensor(lens)
     kv_lens = torch.tensor([manager.get(seq_id).length for seq_id in ids])
@@ -163,6 +229,7 @@ def metadata_without_loops(manager, scheduled):
 
 
 def metadata_from_all_slots(manager, scheduled):
+    check_scheduled(scheduled, manager)
     offsets = torch.arange(manager.block_size)
     rows = [manager.get(seq_id).row for seq_id, _ in scheduled]
     slots = []
@@ -197,6 +264,37 @@ def metadata_with_old_lengths(manager, scheduled):
     return result
 
 
+def metadata_with_rows_by_id(manager, scheduled):
+    result = metadata_by_loops(manager, scheduled)
+    result.block_table = manager.block_table[torch.tensor([seq_id for seq_id, _ in scheduled])]
+    return result
+
+
+def metadata_with_a_sliced_table(manager, scheduled):
+    result = metadata_by_loops(manager, scheduled)
+    if len(scheduled) == 1:
+        result.block_table = manager.get_block_table_for_seq(scheduled[0][0]).unsqueeze(0)
+    return result
+
+
+def metadata_in_a_tuple(manager, scheduled):
+    result = metadata_by_loops(manager, scheduled)
+    return result.cu_seqlens_q, result.seq_lens_kv, result.block_table, result.slot_mapping
+
+
+def metadata_shadowing_a_function(manager, scheduled):
+    slot_mapping = torch.cat([slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(num), 4)  # noqa: F821
+                              for seq_id, num in scheduled])
+    return slot_mapping
+
+
+def metadata_that_appends(manager, scheduled):
+    for seq_id, num_tokens in scheduled:
+        for _ in range(num_tokens):
+            manager.append_token(seq_id)
+    return metadata_by_loops(manager, scheduled)
+
+
 # 5.4
 
 
@@ -228,10 +326,23 @@ def visible_for_prompts_only(q_len, kv_len):
     return seen.tril() if q_len == kv_len else seen
 
 
+def visible_in_floats(q_len, kv_len):
+    return torch.tril(torch.ones((q_len, kv_len)), diagonal=kv_len - q_len)
+
+
+def visible_upper_triangle(q_len, kv_len):
+    return torch.ones((q_len, kv_len), dtype=torch.bool).triu(kv_len - q_len)
+
+
+def visible_moved_the_other_way(q_len, kv_len):
+    return torch.arange(kv_len) + kv_len - q_len <= torch.arange(q_len)[:, None]
+
+
 # 5.5
 
 
 def attention_by_sdpa(q, k_cache, v_cache, metadata):
+    check_paged_attention(q, k_cache, v_cache, metadata)
     outputs, size = [], k_cache.shape[1]
     for (begin, end), kv_len, row in zip(pairwise(metadata.cu_seqlens_q.tolist()), metadata.seq_lens_kv.tolist(),
                                          metadata.block_table, strict=True):
@@ -244,6 +355,7 @@ def attention_by_sdpa(q, k_cache, v_cache, metadata):
 
 
 def attention_token_by_token(q, k_cache, v_cache, metadata):
+    check_paged_attention(q, k_cache, v_cache, metadata)
     out, group = torch.empty(q.shape, dtype=torch.float64), q.shape[1] // k_cache.shape[2]
     starts = metadata.cu_seqlens_q.tolist()
     for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
@@ -259,6 +371,7 @@ def attention_token_by_token(q, k_cache, v_cache, metadata):
 
 
 def attention_with_grouped_heads(q, k_cache, v_cache, metadata):
+    check_paged_attention(q, k_cache, v_cache, metadata)
     num_kv_heads, outputs = k_cache.shape[2], torch.zeros_like(q)
     for s in range(metadata.seq_lens_kv.numel()):
         begin, end = metadata.cu_seqlens_q[s].item(), metadata.cu_seqlens_q[s + 1].item()
@@ -290,6 +403,73 @@ def attention_with_repeated_heads(q, k_cache, v_cache, metadata):
 def attention_without_scale(q, k_cache, v_cache, metadata):
     return _sdpa_loop(q, k_cache, v_cache, metadata,
                       lambda q_len, kv_len: {"attn_mask": visible_by_tril(q_len, kv_len), "scale": 1.0})
+
+
+def attention_inverted(q, k_cache, v_cache, metadata):
+    def options(q_len, kv_len):
+        seen = visible_by_tril(q_len, kv_len)
+        return {"attn_mask": torch.zeros(q_len, kv_len).masked_fill(seen, -torch.inf)}
+    return _sdpa_loop(q, k_cache, v_cache, metadata, options)
+
+
+def attention_that_masks_with_zero(q, k_cache, v_cache, metadata):
+    return _by_hand(q, k_cache, v_cache, metadata, lambda scores, seen: scores.where(seen, 0.0).softmax(-1))
+
+
+def attention_that_masks_late(q, k_cache, v_cache, metadata):
+    return _by_hand(q, k_cache, v_cache, metadata, lambda scores, seen: scores.softmax(-1).masked_fill(~seen, 0.0))
+
+
+def attention_by_plain_exp(q, k_cache, v_cache, metadata):
+    def weights(scores, seen):
+        powers = scores.exp() * seen
+        return powers / powers.sum(-1, keepdim=True)
+    return _by_hand(q, k_cache, v_cache, metadata, weights)
+
+
+def attention_heads_first(q, k_cache, v_cache, metadata):
+    outputs, right = [], attention_by_sdpa(q, k_cache, v_cache, metadata)
+    for begin, end in pairwise(metadata.cu_seqlens_q.tolist()):
+        outputs.append(right[begin:end].permute(1, 0, 2))
+    return torch.cat(outputs, dim=0)
+
+
+def attention_in_double(q, k_cache, v_cache, metadata):
+    return attention_by_sdpa(q.double(), k_cache.double(), v_cache.double(), metadata)
+
+
+def attention_with_a_masked_tail(q, k_cache, v_cache, metadata):
+    """The tail stays, and its scores are minus infinity."""
+    check_paged_attention(q, k_cache, v_cache, metadata)
+    outputs, starts = torch.zeros_like(q), metadata.cu_seqlens_q.tolist()
+    for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
+        blocks = metadata.block_table[s, : math.ceil(kv_len / k_cache.shape[1])].long()
+        k, v = (cache[blocks].flatten(0, 1).repeat_interleave(q.shape[1] // cache.shape[2], 1)
+                for cache in (k_cache, v_cache))
+        q_len = starts[s + 1] - starts[s]
+        scores = torch.einsum("qhd,khd->hqk", q[starts[s] : starts[s + 1]], k) / math.sqrt(q.shape[2])
+        place = torch.arange(len(k))
+        scores[:, place > torch.arange(kv_len - q_len, kv_len)[:, None]] = -torch.inf
+        outputs[starts[s] : starts[s + 1]] = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v)
+    return outputs
+
+
+def attention_that_scales_q(q, k_cache, v_cache, metadata):
+    q.mul_(q.shape[2] ** -0.5)
+    return attention_without_scale(q, k_cache, v_cache, metadata)
+
+
+def _by_hand(q, k_cache, v_cache, metadata, weights):
+    check_paged_attention(q, k_cache, v_cache, metadata)
+    outputs, starts = torch.zeros_like(q), metadata.cu_seqlens_q.tolist()
+    for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
+        blocks = metadata.block_table[s, : math.ceil(kv_len / k_cache.shape[1])].long()
+        k, v = (cache[blocks].flatten(0, 1)[:kv_len].repeat_interleave(q.shape[1] // cache.shape[2], 1)
+                for cache in (k_cache, v_cache))
+        q_len = starts[s + 1] - starts[s]
+        scores = torch.einsum("qhd,khd->hqk", q[starts[s] : starts[s + 1]], k) / math.sqrt(q.shape[2])
+        outputs[starts[s] : starts[s + 1]] = torch.einsum("hqk,khd->qhd", weights(scores, visible_by_tril(q_len, kv_len)), v)
+    return outputs
 
 
 def attention_scrambled(q, k_cache, v_cache, metadata):
@@ -361,7 +541,67 @@ def divergence_by_isclose(expected, actual, tolerance):
     for layer, pair in enumerate(zip(expected, actual, strict=True)):
         close = torch.isclose(*pair, rtol=0.0, atol=tolerance).all(1)
         if not close.all():
-            return [layer, close.int().argmin().item()]
+            return layer, close.int().argmin().item()
+    return None
+
+
+def divergence_in_a_list(expected, actual, tolerance):
+    found = divergence_by_loops(expected, actual, tolerance)
+    return list(found) if found is not None else None
+
+
+def divergence_in_tensors(expected, actual, tolerance):
+    difference = (torch.stack(expected) - torch.stack(actual)).abs().nan_to_num(nan=torch.inf).amax(-1)
+    places = torch.nonzero(difference > tolerance)
+    return (places[0][0], places[0][1]) if len(places) else None
+
+
+def divergence_in_place(expected, actual, tolerance):
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        ours -= theirs
+        for position, row in enumerate(ours.abs()):
+            if row.max() > tolerance or row.isnan().any():
+                return layer, position
+    return None
+
+
+def divergence_by_allclose(expected, actual, tolerance):
+    for layer in range(len(expected)):
+        for position in range(len(expected[layer])):
+            if not torch.allclose(expected[layer][position], actual[layer][position], atol=tolerance):
+                return layer, position
+    return None
+
+
+def divergence_by_norm(expected, actual, tolerance):
+    for layer in range(len(expected)):
+        for position in range(len(expected[layer])):
+            if not torch.linalg.vector_norm(expected[layer][position] - actual[layer][position]) <= tolerance:
+                return layer, position
+    return None
+
+
+def divergence_by_strict_less(expected, actual, tolerance):
+    for layer in range(len(expected)):
+        for position in range(len(expected[layer])):
+            if not (expected[layer][position] - actual[layer][position]).abs().max() < tolerance:
+                return layer, position
+    return None
+
+
+def divergence_one_sided(expected, actual, tolerance):
+    for layer in range(len(expected)):
+        for position in range(len(expected[layer])):
+            if ((expected[layer][position] - actual[layer][position]) > tolerance).any():
+                return layer, position
+    return None
+
+
+def divergence_of_everything(expected, actual, tolerance):
+    for layer in range(len(expected)):
+        for position in range(len(expected[layer])):
+            if torch.all((expected[layer][position] - actual[layer][position]).abs() > tolerance):
+                return layer, position
     return None
 
 
@@ -422,13 +662,29 @@ def merge_by_stack(o):
     return torch.stack([o[:, head] for head in range(o.shape[1])], dim=-1).flatten(1)
 
 
+def merge_into_one(o):
+    return o.reshape(-1)
+
+
+def merge_downwards(o):
+    return torch.cat([o[:, head] for head in range(o.shape[1])], dim=0)
+
+
+def merge_in_float(o):
+    return o.float().flatten(1)
+
+
+def merge_by_view_alone(o):
+    return o.view(o.size(0), -1)
+
+
 RIGHT_ANSWERS = {
     "5.1": [cumulative_by_accumulate, cumulative_by_padding, cumulative_by_loop, cumulative_by_triangle],
     "5.2": [append_on_a_copy_first, append_with_simulated_counts, append_counting_writers],
     "5.3": [metadata_by_loops, metadata_without_loops, metadata_from_all_slots],
     "5.4": [visible_by_tril, visible_by_lists, visible_as_last_rows, visible_from_the_right],
     "5.5": [attention_by_sdpa, attention_token_by_token, attention_with_grouped_heads],
-    "5.6": [bytes_by_product, bytes_by_shape, bytes_by_layers, bytes_in_float],
+    "5.6": [bytes_by_product, bytes_by_shape, bytes_by_layers],
     "5.7": [divergence_by_loops, divergence_in_one_tensor, divergence_by_isclose],
     "5.8": [merge_by_reshape, merge_by_cat, merge_by_rows, merge_by_view],
 }
@@ -437,15 +693,32 @@ WRONG_ANSWERS = {
     "5.1": {"no-total": [starts_only], "no-leading-zero": [ends_only], "sums-int64": [default_dtype],
             "sums-float": [filled_floats]},
     "5.2": {"leak-on-failed-append": [append_until_it_fails], "ignores-copy-on-write": [append_without_copies],
-            "counts-every-copy": [append_with_every_copy]},
+            "counts-every-copy": [append_with_every_copy],
+            "counts-users-not-writers": [append_unless_the_count_is_of_users],
+            "copy-counted-per-token": [append_with_copies_by_token],
+            "lone-writer-forgotten": [append_with_lone_writers_free], "check-deleted": [append_with_no_check]},
     "5.3": {"table-int64": [metadata_with_python_integers], "zero-is-a-block": [metadata_padded_with_zeros],
-            "lengths-before-append": [metadata_with_old_lengths]},
-    "5.4": {"top-left-aligned": [visible_without_offset], "chunk-not-causal": [visible_for_prompts_only]},
+            "lengths-before-append": [metadata_with_old_lengths], "sequence-ids-as-rows": [metadata_with_rows_by_id],
+            "view-of-the-table": [metadata_with_a_sliced_table], "not-a-batch-metadata": [metadata_in_a_tuple],
+            "slot-mapping-shadowed": [metadata_shadowing_a_function], "appends-itself": [metadata_that_appends]},
+    "5.4": {"top-left-aligned": [visible_without_offset], "chunk-not-causal": [visible_for_prompts_only],
+            "not-boolean": [visible_in_floats], "future-not-past": [visible_upper_triangle],
+            "offset-reversed": [visible_moved_the_other_way]},
     "5.5": {"chunk-not-causal": [attention_with_is_causal], "top-left-aligned": [attention_always_is_causal],
             "wrong-head-mapping": [attention_with_repeated_heads], "missing-scale": [attention_without_scale],
-            "heads-scrambled": [attention_scrambled]},
-    "5.6": {"keys-only": [bytes_of_keys], "layers-forgotten": [bytes_of_one_layer]},
+            "heads-scrambled": [attention_scrambled], "mask-inverted": [attention_inverted],
+            "masked-with-zero": [attention_that_masks_with_zero], "masked-after-softmax": [attention_that_masks_late],
+            "softmax-overflows": [attention_by_plain_exp], "not-transposed-back": [attention_heads_first],
+            "other-dtype": [attention_in_double], "nan-in-the-tail": [attention_with_a_masked_tail],
+            "arguments-changed": [attention_that_scales_q]},
+    "5.6": {"keys-only": [bytes_of_keys], "layers-forgotten": [bytes_of_one_layer], "float-bytes": [bytes_in_float]},
     "5.7": {"nan-unnoticed": [divergence_unless_greater], "exact-comparison": [divergence_without_tolerance],
-            "positions-before-layers": [divergence_by_position]},
-    "5.8": {"heads-scrambled": [merge_by_permute], "heads-summed": [merge_by_sum], "heads-interleaved": [merge_by_stack]},
+            "positions-before-layers": [divergence_by_position], "list-for-tuple": [divergence_in_a_list],
+            "tensors-for-ints": [divergence_in_tensors], "inputs-changed": [divergence_in_place],
+            "relative-tolerance": [divergence_by_allclose], "row-sum-or-norm": [divergence_by_norm],
+            "tolerance-itself": [divergence_by_strict_less], "sign-forgotten": [divergence_one_sided],
+            "all-numbers-must-differ": [divergence_of_everything]},
+    "5.8": {"heads-scrambled": [merge_by_permute], "heads-summed": [merge_by_sum], "heads-interleaved": [merge_by_stack],
+            "one-row": [merge_into_one], "heads-below-each-other": [merge_downwards], "dtype-changed": [merge_in_float],
+            "view-of-any-layout": [merge_by_view_alone]},
 }

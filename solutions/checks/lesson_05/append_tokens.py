@@ -1,10 +1,13 @@
 """Exercise 5.2: room for the new tokens of a whole batch, or for none of them."""
 
 import copy
+from collections import Counter
 
 from lessons_lib.block_manager import OutOfBlocksError
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.kv_cache import PagedAttentionManager
+from lessons_lib.validate import check_scheduled
+from solutions.checks.lesson_05.words import count
 
 UNWRITTEN = -7.0  # what the pool holds before anything is written
 
@@ -39,6 +42,11 @@ def copies(self, scheduled):
 
 
 def append_tokens(self, scheduled):
+    check_scheduled(scheduled)
+    check_deleted(self, scheduled)
+
+
+def check_deleted(self, scheduled):
     refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled))
     append_all(self, scheduled)
 
@@ -58,6 +66,13 @@ def ignores_room_in_last_block(self, scheduled):
     for seq_id, num_tokens in scheduled:
         self.blocks_for(self.get(seq_id).length + num_tokens)
     refuse_beyond(self, sum(-(-num_tokens // self.block_size) for _, num_tokens in scheduled) + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def ignores_room_and_copies(self, scheduled):
+    for seq_id, num_tokens in scheduled:
+        self.blocks_for(self.get(seq_id).length + num_tokens)
+    refuse_beyond(self, sum(-(-num_tokens // self.block_size) for _, num_tokens in scheduled))
     append_all(self, scheduled)
 
 
@@ -95,6 +110,63 @@ def checks_each_alone(self, scheduled):
 def only_checks_first(self, scheduled):
     refuse_beyond(self, fresh_blocks(self, scheduled[:1]) + copies(self, scheduled[:1]))
     append_all(self, scheduled)
+
+
+def counting_copies(copies_of):
+    """A wrong answer that counts copies_of(writers, users) for each partly filled block that is written."""
+    def wrong(self, scheduled):
+        writers = Counter(self.blocks_of(seq_id)[-1] for seq_id, _ in scheduled if self.get(seq_id).length % self.block_size)
+        num_copies = sum(copies_of(number, self.block_manager.get_ref_count(block_id))
+                         for block_id, number in writers.items())
+        refuse_beyond(self, fresh_blocks(self, scheduled) + num_copies)
+        append_all(self, scheduled)
+    return wrong
+
+
+def copy_counted_per_token(self, scheduled):
+    tokens = [(seq_id, 1) for seq_id, num_tokens in scheduled for _ in range(num_tokens)]
+    refuse_beyond(self, fresh_blocks(self, scheduled) + len(shared_last_blocks(self, tokens)))
+    append_all(self, scheduled)
+
+
+def copy_counted_per_token_of_some(self, scheduled):
+    tokens = [(seq_id, 1) for seq_id, num_tokens in scheduled for _ in range(num_tokens)]
+    refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, tokens))
+    append_all(self, scheduled)
+
+
+def copy_of_full_block(copies_of):
+    def wrong(self, scheduled):
+        writers = Counter(self.blocks_of(seq_id)[-1] for seq_id, _ in scheduled if self.get(seq_id).length)
+        num_copies = sum(copies_of(number, self.block_manager.get_ref_count(block_id))
+                         for block_id, number in writers.items())
+        refuse_beyond(self, fresh_blocks(self, scheduled) + num_copies)
+        append_all(self, scheduled)
+    return wrong
+
+
+def counts_for_one_token(self, scheduled):
+    for seq_id, num_tokens in scheduled:
+        self.blocks_for(self.get(seq_id).length + num_tokens)
+    refuse_beyond(self, fresh_blocks(self, [(seq_id, 1) for seq_id, _ in scheduled]) + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def counts_for_one_token_rows_too(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, [(seq_id, 1) for seq_id, _ in scheduled]) + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def checks_between_appends(self, scheduled):
+    for pair in scheduled:
+        refuse_beyond(self, fresh_blocks(self, [pair]) + len(shared_last_blocks(self, [pair])))
+        append_all(self, [pair])
+
+
+def checks_between_appends_without_copies(self, scheduled):
+    for pair in scheduled:
+        refuse_beyond(self, fresh_blocks(self, [pair]))
+        append_all(self, [pair])
 
 
 def row_limit_forgotten(self, scheduled):
@@ -148,6 +220,10 @@ CASES = [
     (2, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("A", 1), ("B", 1)]),
     (3, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("A", 1), ("B", 1)]),
     (3, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("C", 1), ("A", 2), ("B", 1)]),
+    (2, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("A", 1)]),
+    (2, 4, 4, [("A", 2), ("A", "B"), ("A", "C")], [("A", 2)]),
+    (2, 4, 4, [("X", 3), ("A", 2), ("A", "B")], [("X", 1), ("A", 1)]),
+    (3, 4, 4, [("X", 3), ("A", 2), ("A", "B")], [("X", 1), ("A", 1)]),
     (3, 4, 4, [("A", 4), ("A", "B")], [("A", 1), ("B", 1)]),
     (2, 4, 4, [("A", 4), ("A", "B")], [("A", 1), ("B", 1)]),
     (5, 4, 4, [("A", 3), ("A", "B"), ("C", 5)], [("C", 3), ("A", 5), ("B", 1)]),
@@ -156,6 +232,11 @@ CASES = [
     (8, 16, 4, [("A", 16), ("B", 0), ("C", 31)], [("A", 1), ("B", 50), ("C", 2)]),
     (6, 1, 4, [("A", 2), ("A", "B"), ("C", 1)], [("B", 2), ("C", 1)]),
     (4, 4, 2, [("A", 2), ("B", 4)], [("A", 3), ("Z", 1)]),
+]
+BAD_INPUT = [
+    (9, 4, 4, [("A", 4)], [("A", 1), ("A", 1)]),
+    (9, 4, 4, [("A", 4)], []),
+    (9, 4, 4, [("A", 4), ("B", 3)], [("B", 1), ("A", 0)]),
 ]
 
 
@@ -218,15 +299,16 @@ def _state(manager):
     parts = []
     for name, sequence in sorted(manager.sequences.items()):
         users = [manager.block_manager.get_ref_count(block_id) for block_id in manager.blocks_of(name)]
-        parts.append(f"{name} has {sequence.length} tokens in {len(users)} blocks with {users} users")
-    return f"{'; '.join(parts)}; {manager.block_manager.get_num_free_blocks()} blocks free"
+        parts.append(f"{name} has {count(sequence.length, 'token')} in {count(len(users), 'block')} with {users} users")
+    return f"{'; '.join(parts)}; {count(manager.block_manager.get_num_free_blocks(), 'block')} free"
 
 
 def describe(case):
     num_blocks, block_size, row, past, scheduled = case
-    steps = [f"{second} forked from {name}" if isinstance(second, str) else f"{name} with {second} tokens"
+    steps = [f"{second} forked from {name}" if isinstance(second, str) else f"{name} with {count(second, 'token')}"
              for name, second in past]
-    return f"{num_blocks} blocks of {block_size}, rows of {row} entries; {', '.join(steps)}; append_tokens({scheduled})"
+    return f"{count(num_blocks, 'block')} of {block_size}, rows of {row} entries; {', '.join(steps)}; " \
+           f"append_tokens({scheduled})"
 
 
 EXERCISE = Exercise(
@@ -234,9 +316,10 @@ EXERCISE = Exercise(
     title="room for a whole batch, or for none of it",
     answer_name="append_tokens",
     reference=append_tokens,
-    cases=lambda: CASES,
+    cases=lambda: CASES + BAD_INPUT,
     observe=observe,
     describe=describe,
+    chancy=lambda case: case in BAD_INPUT,  # other mistakes keep their names, whether the check stands in them or not
     points=3,
     mistakes=(
         Mistake("leak-on-failed-append",
@@ -260,7 +343,7 @@ EXERCISE = Exercise(
         Mistake("ignores-room-in-last-block",
                 "You count the blocks for the new tokens as if they began in a block of their own. A partly filled last "
                 "block takes the first of them, so batches that fit are refused.",
-                ignores_room_in_last_block),
+                ignores_room_in_last_block, also=(ignores_room_and_copies,)),
         Mistake("block-boundary-off-by-one",
                 "Your count is off where a block is exactly full: a full block has no room for the next token, and a token "
                 "that fills a block needs no further one. Try lengths 3, 4 and 5 with blocks of 4.",
@@ -277,6 +360,39 @@ EXERCISE = Exercise(
                 "You count one copy for each shared block. Several of its users may write in the same batch, and each takes "
                 "a copy while others still use the block.",
                 one_copy_per_shared_block),
+        Mistake("counts-users-not-writers",
+                "You count a copy for each further user of a shared block, and so refuse a batch that fits. Users who are "
+                "not in the batch do not write.",
+                counting_copies(lambda writers, users: users - 1)),
+        Mistake("copy-counted-per-token",
+                "You count a copy for each token that goes into a shared block. After the first of them the sequence has a "
+                "copy of its own, and its next tokens go there.",
+                copy_counted_per_token, also=(copy_counted_per_token_of_some,)),
+        Mistake("lone-writer-forgotten",
+                "A sequence that is the only one to write into a shared block is not counted. The others do not write, but "
+                "they still use the block, so it needs a copy.",
+                counting_copies(lambda writers, users: min(writers, users - 1) if writers > 1 else 0)),
+        Mistake("one-writer-too-few",
+                "Of those who write into a shared block, you always let one do without a copy. That is right when all of "
+                "the block's users write. Who still uses it when some of them are not in the batch?",
+                counting_copies(lambda writers, users: writers - 1)),
+        Mistake("copy-for-full-block",
+                "You count a copy where the shared last block is full. Nobody writes into a full block: the next token goes "
+                "into a new one.",
+                copy_of_full_block(lambda writers, users: min(writers, users - 1)),
+                also=(copy_of_full_block(lambda writers, users: writers if users > 1 else 0),
+                      copy_of_full_block(lambda writers, users: users > 1))),
+        Mistake("counts-for-one-token",
+                "The blocks are counted as if each sequence got one token. A long chunk fills several.",
+                counts_for_one_token, also=(counts_for_one_token_rows_too,)),
+        Mistake("checks-between-appends",
+                "You look whether a sequence fits when its turn comes. The sequences before it have grown by then, and stay "
+                "so when it does not fit.",
+                checks_between_appends, also=(checks_between_appends_without_copies,)),
+        Mistake("check-deleted",
+                "A batch that makes no sense is taken: one that names a sequence twice, an empty one, or one with 0 tokens "
+                "for a sequence. The line with check_scheduled, which refuses it, has to stay.",
+                check_deleted),
         Mistake("last-block-refused",
                 "A batch that needs exactly the blocks that are free is refused. The last block may be used too.",
                 last_block_refused),

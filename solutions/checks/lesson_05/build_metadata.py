@@ -6,9 +6,13 @@ import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.metadata import build_metadata, cumulative_lengths
+from lessons_lib.metadata import BatchMetadata, build_metadata, cumulative_lengths
+from lessons_lib.slots import slot_mapping
 from solutions.checks import tensors
+from solutions.checks.lesson_05.words import count
 
+OWN = Text("a block_table of its own")
+VIEW = Text("a block_table that is a view of the manager's, and changes when that does")
 NAMES = ("cu_seqlens_q", "seq_lens_kv", "block_table", "slot_mapping")
 
 
@@ -42,6 +46,84 @@ def batch_reordered(manager, scheduled):
     return build_metadata(manager, sorted(scheduled, key=lambda pair: manager.get(pair[0]).row))
 
 
+def rows_of_ids(manager, scheduled):
+    return manager.block_table[[seq_id for seq_id, _ in scheduled]]
+
+
+def slots_in_rows_of_ids(manager, scheduled):
+    return torch.cat([slot_mapping(row, torch.arange(manager.get(seq_id).length - num_tokens, manager.get(seq_id).length),
+                                   manager.block_size)
+                      for row, (seq_id, num_tokens) in zip(rows_of_ids(manager, scheduled), scheduled, strict=True)])
+
+
+def used_columns(manager, scheduled):
+    table = build_metadata(manager, scheduled).block_table
+    return table[:, : max(len(manager.blocks_of(seq_id)) for seq_id, _ in scheduled)]
+
+
+def view_of_one_row(manager, scheduled):
+    table = build_metadata(manager, scheduled).block_table
+    row = manager.get(scheduled[0][0]).row
+    return table if len(scheduled) > 1 else manager.block_table[row : row + 1]
+
+
+def name_shadowed(manager, scheduled):
+    slot_mapping = []
+    for seq_id, num_tokens in scheduled:
+        length = manager.get(seq_id).length
+        row = manager.get_block_table_for_seq(seq_id)
+        slot_mapping.append(slot_mapping(row, torch.arange(length - num_tokens, length), manager.block_size))
+    return torch.cat(slot_mapping)
+
+
+def name_shadowed_in_a_list(manager, scheduled):
+    slot_mapping = torch.cat([
+        slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(num_tokens), manager.block_size)  # noqa: F821
+        for seq_id, num_tokens in scheduled])
+    return slot_mapping
+
+
+def name_shadowed_in_a_generator(manager, scheduled):
+    slot_mapping = torch.cat(list(
+        slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(num_tokens), manager.block_size)  # noqa: F821
+        for seq_id, num_tokens in scheduled))
+    return slot_mapping
+
+
+def name_shadowed_in_a_loop(manager, scheduled):
+    for seq_id, num_tokens in scheduled:
+        row = manager.get_block_table_for_seq(seq_id)
+        slot_mapping = slot_mapping(row, torch.arange(num_tokens), manager.block_size)  # noqa: F821
+    return slot_mapping
+
+
+def name_shadowed_by_a_tensor(manager, scheduled):
+    slot_mapping = torch.empty(0)
+    for seq_id, num_tokens in scheduled:
+        row = manager.get_block_table_for_seq(seq_id)
+        slot_mapping = torch.cat([slot_mapping, slot_mapping(row, torch.arange(num_tokens), manager.block_size)])
+    return slot_mapping
+
+
+def tuple_returned(manager, scheduled):
+    result = build_metadata(manager, scheduled)
+    return tuple(getattr(result, name) for name in NAMES)
+
+
+def appends_itself(manager, scheduled):
+    manager.append_tokens(scheduled)
+    return build_metadata(manager, scheduled)
+
+
+def check_deleted(manager, scheduled):
+    starts = [0]
+    for _, num_tokens in scheduled:
+        starts.append(starts[-1] + num_tokens)
+    slots = slots_at(manager, scheduled, lambda length, num_tokens: range(length - num_tokens, length))
+    rows = [manager.get(seq_id).row for seq_id, _ in scheduled]
+    return BatchMetadata(int32(starts), int32(lengths(manager, scheduled)), manager.block_table[rows], slots)
+
+
 def previous_lengths(manager, scheduled):
     before = [length - num_tokens for length, (_, num_tokens) in zip(lengths(manager, scheduled), scheduled, strict=True)]
     return int32(before)
@@ -61,6 +143,12 @@ CASES = [
     (3, {5: 7, 2: 6, 9: 1, 4: 4}, [9, 4, 5, 2], [(2, 6), (9, 1), (5, 3)]),
     (16, {0: 16, 1: 17, 2: 33, 3: 1}, [3, 1, 0, 2], [(2, 17), (0, 16), (3, 1), (1, 1)]),
 ]
+BAD_INPUT = [
+    (4, {0: 6, 1: 3}, [0, 1], [(0, 1), (1, 1), (0, 1)]),
+    (4, {0: 6, 1: 3}, [0, 1], [(1, 1), (0, 0)]),
+    (4, {0: 6, 1: 3}, [0, 1], [(1, 4)]),
+    (4, {0: 6}, [0], []),
+]
 
 
 def make_manager(case):
@@ -74,24 +162,49 @@ def make_manager(case):
     for seq_id in order:
         manager.add_sequence(seq_id, by_id[seq_id])
     manager.free_sequence("first")
+    manager.kv_cache.fill_(1.0)
     return manager
 
 
 def observe(answer, case):
+    """The four tensors, and whether the table is a copy; or in words what else the call did."""
     manager, scheduled = make_manager(case), list(case[3])
-    table = manager.block_table.clone()
-    result = answer(manager, scheduled)
-    if scheduled != case[3] or not torch.equal(table, manager.block_table) or not torch.equal(table, manager.table.cpu):
-        return Text("what was given (the list, or the manager's table) has been changed")
+    before = state(manager)
+    try:
+        result = answer(manager, scheduled)
+    except (ValueError, IndexError, RuntimeError) as error:
+        if case in BAD_INPUT and not isinstance(error, NotImplementedError):
+            return Text(f"{type(error).__name__}")
+        raise
+    changes = [f"{name} changed from {before[name]} to {now}" for name, now in state(manager).items() if now != before[name]]
+    if scheduled != case[3]:
+        return Text("the list of the batch has been changed")
+    if changes:
+        return Text(f"the manager has been changed: {changes[0]}")
     if not all(hasattr(result, name) for name in NAMES):
         return Text(f"{type(result).__name__} in place of a BatchMetadata")
-    return tensors.values(tuple(getattr(result, name) for name in NAMES), *NAMES)
+    parts = tuple(getattr(result, name) for name in NAMES)
+    found = tensors.values(parts, *NAMES)
+    if isinstance(found, Text):
+        return found
+    manager.block_table.fill_(-5)
+    manager.table.cpu.fill_(-5)
+    return *found, OWN if torch.equal(parts[2], found[2].tensor) else VIEW
+
+
+def state(manager):
+    """Everything in the manager that a learner's function could change."""
+    return {"the lengths of its sequences": {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()},
+            "its rows": {seq_id: sequence.row for seq_id, sequence in manager.sequences.items()},
+            "its free blocks": manager.block_manager.get_num_free_blocks(),
+            "its table": manager.block_table.tolist(), "its table on the CPU": manager.table.cpu.tolist(),
+            "the sum of its pool": float(manager.kv_cache.abs().sum())}
 
 
 def describe(case):
     block_size, by_id, order, scheduled = case
     manager = make_manager(case)
-    sequences = ", ".join(f"sequence {seq_id} with {by_id[seq_id]} tokens in row {manager.get(seq_id).row}, blocks "
+    sequences = ", ".join(f"sequence {seq_id} with {count(by_id[seq_id], 'token')} in row {manager.get(seq_id).row}, blocks "
                           f"{manager.blocks_of(seq_id)}" for seq_id in order)
     return f"blocks of {block_size}; {sequences}; build_metadata(manager, {scheduled})"
 
@@ -101,9 +214,10 @@ EXERCISE = Exercise(
     title="four tensors for any batch",
     answer_name="build_metadata",
     reference=build_metadata,
-    cases=lambda: CASES,
+    cases=lambda: CASES + BAD_INPUT,
     observe=observe,
     describe=describe,
+    chancy=lambda case: case in BAD_INPUT,  # other mistakes keep their names, whether the check stands in them or not
     same=tensors.same,
     show=tensors.show,
     points=2,
@@ -115,18 +229,23 @@ EXERCISE = Exercise(
         Mistake("whole-table",
                 "The block table is the manager's whole table. The kernel expects row s to belong to sequence s of the "
                 "batch, and only the sequences of the batch to be there.",
-                changed(block_table=lambda manager, scheduled: manager.block_table.clone())),
+                changed(block_table=lambda manager, scheduled: manager.block_table.clone()),
+                also=(changed(block_table=lambda manager, scheduled: manager.block_table),)),
         Mistake("first-rows",
                 "The block table has as many rows as the batch, and they are the manager's first ones. A sequence's row is "
                 "where it was put when it came: look at manager.get(seq_id).row.",
-                changed(block_table=lambda manager, scheduled: manager.block_table[: len(scheduled)])),
+                changed(block_table=lambda manager, scheduled: manager.block_table[: len(scheduled)]),
+                also=(changed(block_table=lambda manager, scheduled: manager.block_table[: len(scheduled)].clone()),)),
         Mistake("zero-is-a-block",
                 "The block table is padded with 0. Block 0 is a real block; an entry without a block is -1.",
                 changed(block_table=lambda manager, scheduled: build_metadata(manager, scheduled).block_table.clamp(min=0))),
         Mistake("batch-reordered",
                 "Each number is right, and they stand in another order than the batch. The queries lie in the order of "
                 "`scheduled`, so all four tensors have to follow it.",
-                batch_reordered),
+                batch_reordered,
+                also=(lambda manager, scheduled: build_metadata(manager, sorted(scheduled)),
+                      lambda manager, scheduled: build_metadata(manager, sorted(scheduled, key=lambda pair: pair[1])),
+                      lambda manager, scheduled: build_metadata(manager, sorted(scheduled, key=lambda pair: -pair[1])))),
         Mistake("lengths-before-append",
                 "seq_lens_kv counts the tokens that were there before. The new tokens are keys as well, at least their own: "
                 "the manager has made room for them already, and its length includes them.",
@@ -161,6 +280,42 @@ EXERCISE = Exercise(
                 "would be written over. Of a sequence with 6 tokens, the last has the place 5.",
                 changed(slot_mapping=lambda manager, scheduled: slots_at(
                     manager, scheduled, lambda length, num_tokens: range(length - num_tokens - 1, length - 1)))),
+        Mistake("slots-after-the-end",
+                "slot_mapping begins behind the sequence's last token. The manager has made room for the new tokens "
+                "already, and its length includes them: they are the last ones.",
+                changed(slot_mapping=lambda manager, scheduled: slots_at(
+                    manager, scheduled, lambda length, num_tokens: range(length, length + num_tokens)))),
+        Mistake("sequence-ids-as-rows",
+                "The ids of the sequences are used as rows of the manager's table. A row is given to a sequence when it "
+                "comes, and manager.get(seq_id).row says which.",
+                changed(block_table=rows_of_ids),
+                also=(changed(block_table=rows_of_ids, slot_mapping=slots_in_rows_of_ids),)),
+        Mistake("table-cut",
+                "The block table ends behind the last column that this batch uses. Its shape is (num_seqs, "
+                "max_blocks_per_seq) for every batch.",
+                changed(block_table=used_columns)),
+        Mistake("view-of-the-table",
+                "The numbers are right, and the block table is a view of the manager's: it changes with it at the next "
+                "step, while a kernel may still be reading. Give the batch a table of its own.",
+                changed(block_table=view_of_one_row)),
+        Mistake("slot-mapping-shadowed",
+                "Your function gives the name slot_mapping to a variable of its own. Then the function slot_mapping of "
+                "lesson 02 cannot be reached by that name anywhere in it: use another name.",
+                changed(slot_mapping=name_shadowed),
+                also=(changed(slot_mapping=name_shadowed_in_a_list), changed(slot_mapping=name_shadowed_in_a_generator),
+                      changed(slot_mapping=name_shadowed_in_a_loop), changed(slot_mapping=name_shadowed_by_a_tensor))),
+        Mistake("not-a-batch-metadata",
+                "The four tensors have to come as one object: BatchMetadata(…), from the cell above.",
+                tuple_returned, also=(lambda manager, scheduled: list(tuple_returned(manager, scheduled)),
+                                      lambda manager, scheduled: vars(build_metadata(manager, scheduled)))),
+        Mistake("appends-itself",
+                "The manager has grown: your function makes room for the tokens once more. The caller has done that "
+                "already; here the manager is only read.",
+                appends_itself),
+        Mistake("check-deleted",
+                "A batch that makes no sense is taken: one that names a sequence twice, or schedules 0 tokens or more than "
+                "the sequence has. The line with check_scheduled, which refuses it, has to stay.",
+                check_deleted),
         Mistake("positions-not-slots",
                 "slot_mapping holds the tokens' places in their sequences. Where that is in the pool, the block table says.",
                 changed(slot_mapping=lambda manager, scheduled: torch.tensor([

@@ -4,7 +4,10 @@ from lessons_lib.checks import Exercise, Mistake, Text
 
 
 def bytes_gathered(context_len: int, num_layers: int, num_kv_heads: int, head_size: int, bytes_per_number: int) -> int:
-    """How many bytes of keys and values one step of one sequence gathers, in all layers, each byte counted once."""
+    """How many bytes of keys and values one step gathers for one sequence, in all layers, each byte counted once.
+
+    It counts the context_len tokens. (Whole blocks are copied, so it is up to block_size - 1 tokens more in fact.)
+    """
     # BEGIN SOLUTION 5.6
     numbers_per_token = 2 * num_kv_heads * head_size  # a key and a value
     return context_len * num_layers * numbers_per_token * bytes_per_number
@@ -47,9 +50,18 @@ CASES = [(1, 1, 1, 1, 1), (3, 1, 1, 1, 1), (1, 1, 1, 16, 2), (5, 3, 1, 16, 2), (
          (17, 4, 7, 96, 4), (1024, 36, 8, 128, 2), (32_768, 80, 8, 128, 1)]
 
 
+def float_bytes(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return 2.0 * context_len * num_layers * num_kv_heads * head_size * bytes_per_number
+
+
 def observe(answer, case):
     result = answer(*case)
-    return Text("None, in place of a number") if result is None else result
+    return result if isinstance(result, int | float) else Text(f"{type(result).__name__}, in place of an int")
+
+
+def also_as_float(slug, message, wrong):
+    """A mistake in the number is named also when that number is a float, or an int where the mistake divides."""
+    return Mistake(slug, message, wrong, also=(lambda *case: float(wrong(*case)), lambda *case: int(wrong(*case))))
 
 
 EXERCISE = Exercise(
@@ -61,22 +73,28 @@ EXERCISE = Exercise(
     observe=observe,
     describe=lambda case: "bytes_gathered(context_len={}, num_layers={}, num_kv_heads={}, head_size={}, "
                           "bytes_per_number={})".format(*case),
+    same=lambda expected, actual: type(expected) is type(actual) and expected == actual,
     mistakes=(
-        Mistake("keys-only", "That is half of it. What does a token leave in the cache beside its key?", keys_only),
-        Mistake("layers-forgotten", "That is one layer. Each layer has keys and values of its own.", layers_forgotten),
-        Mistake("heads-forgotten", "That is one KV head. Each of them has a key and a value of head_size numbers.",
-                heads_forgotten),
-        Mistake("numbers-not-bytes", "That is how many numbers are gathered. How many bytes has one of them?",
-                numbers_not_bytes),
-        Mistake("bits", "Eight times too much: that is in bits.", bits),
-        Mistake("read-and-written",
-                "Twice too much here: a gather does read each byte and write it again, and the task counts each byte once.",
-                read_and_written),
-        Mistake("mebibytes", "The number is in mebibytes. Give bytes; the next cell divides.", mebibytes),
-        Mistake("pairs-of-tokens",
-                "That grows with the square of the context, as the scores of a prefill do. One step reads each cached token "
-                "once.",
-                pairs_of_tokens),
+        Mistake("float-bytes",
+                "The number is right, and it is a float. Bytes are counted in whole numbers: a factor such as 2.0, or a "
+                "division with /, makes a float of it.",
+                float_bytes),
+        also_as_float("keys-only", "That is half of it. What does a token leave in the cache beside its key?", keys_only),
+        also_as_float("layers-forgotten", "That is one layer. Each layer has keys and values of its own.", layers_forgotten),
+        also_as_float("heads-forgotten", "That is one KV head. Each of them has a key and a value of head_size numbers.",
+                      heads_forgotten),
+        also_as_float("numbers-not-bytes", "That is how many numbers are gathered. How many bytes has one of them?",
+                      numbers_not_bytes),
+        also_as_float("bits", "Eight times too much: that is in bits.", bits),
+        also_as_float("read-and-written",
+                      "Twice too much here: a gather does read each byte and write it again, and the task counts each byte "
+                      "once.",
+                      read_and_written),
+        also_as_float("mebibytes", "The number is in mebibytes. Give bytes; the next cell divides.", mebibytes),
+        also_as_float("pairs-of-tokens",
+                      "That grows with the square of the context, as the scores of a prefill do. One step reads each cached "
+                      "token once.",
+                      pairs_of_tokens),
     ),
     hints=(
         "Start with one token in one layer: how many numbers are its key and its value?",

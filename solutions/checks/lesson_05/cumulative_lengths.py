@@ -54,6 +54,20 @@ def list_changed(query_lens):
     return int32(accumulate(query_lens))
 
 
+def list_summed_in_place(query_lens):
+    for index in range(1, len(query_lens)):
+        query_lens[index] += query_lens[index - 1]
+    return int32([0, *query_lens])
+
+
+def zero_at_the_end(query_lens):
+    return int32([*accumulate(query_lens), 0])
+
+
+def two_dimensions(query_lens):
+    return int32([0, *accumulate(query_lens)])[None]
+
+
 CASES = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15), (40_000, 1, 40_000), tuple(range(1, 30))]
 
 
@@ -107,9 +121,15 @@ EXERCISE = Exercise(
                 "The numbers are right, and they stand in a Python list. A kernel takes a tensor.",
                 not_a_tensor),
         Mistake("list-changed",
-                "The tensor is right, and the caller's list has changed on the way: it has an entry more now. Work on a "
-                "list of your own.",
-                list_changed),
+                "The tensor is right, and the caller's list has changed on the way. Work on a list of your own.",
+                list_changed, also=(list_summed_in_place,)),
+        Mistake("zero-at-the-end",
+                "The 0 stands behind the sums. Entry 0 is where the first sequence begins, so the 0 comes first.",
+                zero_at_the_end),
+        Mistake("two-dimensions",
+                "The numbers are right, and the tensor has one dimension too many. What is asked for has the shape "
+                "(num_seqs + 1,).",
+                two_dimensions, also=(lambda query_lens: two_dimensions(query_lens).T,)),
     ),
     hints=(
         "For three sequences with 5, 1 and 4 queries: in which row does the first one begin, in which the second, the "

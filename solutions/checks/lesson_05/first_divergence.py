@@ -1,16 +1,21 @@
 """Exercise 5.7: where two traces part."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
 from lessons_lib.checks import Exercise, Mistake, Text
+from solutions.checks.lesson_05.words import count
 
 
 def first_divergence(expected: list[Tensor], actual: list[Tensor], tolerance: float) -> tuple[int, int] | None:
     """The first layer in which two traces differ, and in it the first position; None when they agree.
 
-    expected, actual: for each layer its output, (num_tokens, dim). Two outputs differ at a position when one of its
-    numbers is off by more than the tolerance, or is not a number (NaN). In expected there is no NaN.
+    expected, actual: for each layer its output, (num_tokens, dim); they are not changed. Two outputs differ at a position
+    when one of its numbers is off by more than the tolerance, whatever its size, or is not a number (NaN). A number that
+    is off by exactly the tolerance agrees. In expected there is no NaN.
+    Returns (layer, position), two ints, each counted from 0.
     """
     # BEGIN SOLUTION 5.7
     for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
@@ -67,20 +72,80 @@ def position_first(expected, actual, tolerance):
     return None if found is None else found[::-1]
 
 
-def sign_forgotten(expected, actual, tolerance):
+def where_rows(differ):
+    """A wrong answer that finds rows with another rule. differ(ours, theirs, tolerance): bool (num_tokens,)."""
+    def wrong(expected, actual, tolerance):
+        for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+            differs = differ(ours, theirs, tolerance)
+            if differs.any():
+                return layer, int(differs.nonzero()[0])
+        return None
+    return wrong
+
+
+def nan_first_of_all(expected, actual, tolerance):
+    for layer, theirs in enumerate(actual):
+        if theirs.isnan().any():
+            return layer, int(theirs.isnan().any(-1).nonzero()[0])
+    return first_divergence(expected, actual, tolerance)
+
+
+def nan_first_in_each_layer(expected, actual, tolerance):
     for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
-        differs = ~((theirs - ours) <= tolerance).all(dim=-1)
-        if differs.any():
-            return layer, int(differs.nonzero()[0])
+        if theirs.isnan().any():
+            return layer, int(theirs.isnan().any(-1).nonzero()[0])
+        if found := first_divergence([ours], [theirs], tolerance):
+            return layer, found[1]
     return None
 
 
-def averaged(expected, actual, tolerance):
-    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
-        differs = ~((ours - theirs).abs().mean(-1) <= tolerance)
-        if differs.any():
-            return layer, int(differs.nonzero()[0])
-    return None
+def counted_from(first_layer, first_position):
+    def wrong(expected, actual, tolerance):
+        found = first_divergence(expected, actual, tolerance)
+        return found and (found[0] + first_layer, found[1] + first_position)
+    return wrong
+
+
+def list_returned(expected, actual, tolerance):
+    found = first_divergence(expected, actual, tolerance)
+    return found and list(found)
+
+
+def tensors_returned(expected, actual, tolerance):
+    found = first_divergence(expected, actual, tolerance)
+    return found and (found[0], torch.tensor(found[1]))
+
+
+def two_tensors_returned(expected, actual, tolerance):
+    found = first_divergence(expected, actual, tolerance)
+    return found and tuple(map(torch.tensor, found))
+
+
+def one_row_of_tensors_returned(expected, actual, tolerance):
+    found = first_divergence(expected, actual, tolerance)
+    return found and (found[0], torch.tensor(found[1:]))
+
+
+def one_tensor_returned(expected, actual, tolerance):
+    found = first_divergence(expected, actual, tolerance)
+    return found and torch.tensor(found)
+
+
+def changing(subtract):
+    """A wrong answer that leaves its differences in the arguments."""
+    def wrong(expected, actual, tolerance):
+        for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+            differs = ~(subtract(ours, theirs).abs_() <= tolerance).all(-1)
+            if differs.any():
+                return layer, int(differs.nonzero()[0])
+        return None
+    return wrong
+
+
+def with_nan_emptied(expected, actual, tolerance):
+    for theirs in actual:
+        theirs.nan_to_num_(nan=1e30)
+    return first_divergence(expected, actual, tolerance)
 
 
 def number_not_position(expected, actual, tolerance):
@@ -95,8 +160,10 @@ def zeros_for_none(expected, actual, tolerance):
     return first_divergence(expected, actual, tolerance) or (0, 0)
 
 
-# (layers, tokens, dim, tolerance, what is added where: (layer, position, number in the row, how much))
-CASES = [
+ALL = slice(None)  # in place of a number in a row: each of them
+
+# (layers, tokens, dim, tolerance, what is added where: (layer, position, number in the row, how much), scale)
+CASES = [(*case, 1) for case in (
     (1, 1, 2, 0.1, []),
     (1, 1, 2, 0.1, [(0, 0, 0, 1.0)]),
     (1, 2, 2, 0.1, [(0, 1, 0, 1.0)]),
@@ -111,13 +178,33 @@ CASES = [
     (3, 4, 8, 0.1, [(1, 1, 5, 0.3), (2, 0, 0, 1.0)]),
     (3, 4, 8, 0.1, [(0, 3, 7, float("inf")), (2, 0, 0, 1.0)]),
     (4, 9, 16, 1e-3, [(2, 7, 11, -0.05), (2, 8, 0, 4.0), (3, 0, 0, 1.0), (1, 4, 4, 1e-4)]),
+    (1, 2, 2, 0.25, [(0, 1, 0, 0.25)]),
+    (1, 2, 2, 0.25, [(0, 1, 1, -0.25)]),
+    (1, 3, 16, 0.05, [(0, 1, ALL, 0.02)]),
+    (2, 4, 2, 0.1, [(0, 1, 0, 1.0), (0, 2, 0, float("nan")), (1, 0, 0, float("nan"))]),
+    (2, 4, 2, 0.1, [(0, 1, 0, -1.0), (1, 0, 0, float("nan"))]),
+)] + [
+    (2, 3, 2, 0.1, [(1, 1, 0, 0.5)], 100_000),
+    (2, 3, 2, 0.1, [(1, 1, 0, -0.5)], 100_000),
+    (2, 3, 2, 0.1, [(0, 2, 1, 0.01)], 0.001),
 ]
+# The only case where a list or a tensor is told from a tuple of ints, so that other mistakes keep their names.
+KINDS = (3, 4, 2, 0.1, [(1, 2, 0, 1.0)], 1)
+
+
+# (is ours the first argument, the options of isclose for a tolerance)
+RELATIVE = [(ours_first, options) for ours_first in (False, True) for options in (
+    lambda tolerance: {"rtol": tolerance}, lambda tolerance: {"atol": tolerance},
+    lambda tolerance: {"rtol": tolerance, "atol": tolerance})]
 
 
 def make_traces(case):
-    num_layers, num_tokens, dim, _, changes = case
+    num_layers, num_tokens, dim, _, changes, scale = case
     generator = torch.Generator().manual_seed(num_layers)
-    expected = [torch.randn(num_tokens, dim, generator=generator) for _ in range(num_layers)]
+    # Multiples of 1/64 times the scale: a difference of 0.25 is then exactly 0.25.
+    expected = [(64 * torch.randn(num_tokens, dim, generator=generator)).round() / 64 for _ in range(num_layers)]
+    if scale != 1:
+        expected = [scale * (1 + output.abs()) for output in expected]
     actual = [output.clone() for output in expected]
     for layer, position, index, amount in changes:
         actual[layer][position, index] += amount
@@ -125,16 +212,53 @@ def make_traces(case):
 
 
 def observe(answer, case):
-    result = answer(*make_traces(case), case[3])
-    if isinstance(result, tuple | list):
-        return tuple(int(part) if float(part).is_integer() else part for part in result)
-    return int(result) if isinstance(result, torch.Tensor) and result.numel() == 1 else result
+    expected, actual = make_traces(case)
+    given = [list(expected), list(actual)]
+    result = answer(*given, case[3])
+    for name, now, before in zip(("expected", "actual"), given, make_traces(case), strict=True):
+        if len(now) != len(before) or not all(map(unchanged, now, before)):
+            return Text(f"{name} has been changed")
+    return kind_of(result) if case == KINDS else place_in(result)
+
+
+def place_in(result):
+    """The place, in whatever it comes."""
+    if isinstance(result, torch.Tensor) and result.numel() == 1:
+        return int(result)
+    if not isinstance(result, tuple | list | torch.Tensor):
+        return result
+    return tuple(int(part) if isinstance(part, Integral) or isinstance(part, torch.Tensor) and part.numel() == 1
+                 else number(part) for part in result)
+
+
+def kind_of(result):
+    if isinstance(result, tuple) and all(isinstance(part, Integral) for part in result):
+        return tuple(map(int, result))
+    if isinstance(result, tuple):
+        return Text(f"({', '.join(repr(part) for part in result)})")
+    return Text(f"a list, {result}" if isinstance(result, list) else repr(result))
+
+
+def unchanged(now, before):
+    return torch.equal(now.nan_to_num(7.0), before.nan_to_num(7.0))
+
+
+def number(part):
+    return part.tolist() if isinstance(part, torch.Tensor) else part
 
 
 def describe(case):
-    num_layers, num_tokens, dim, tolerance, changes = case
-    where = "; ".join(f"off by {amount} at layer {layer}, position {position}" for layer, position, _, amount in changes)
-    return f"{num_layers} layers of {num_tokens} tokens with dim {dim}, tolerance {tolerance}; {where or 'no difference'}"
+    num_layers, num_tokens, dim, tolerance, changes, scale = case
+    where = "; ".join(f"off by {amount} at layer {layer}, position {position}" + ", in each number" * (index == ALL)
+                      for layer, position, index, amount in changes)
+    size = "" if scale == 1 else f", numbers from {scale:,} on" if scale > 1 else ", small numbers"
+    return f"{count(num_layers, 'layer')} of {count(num_tokens, 'token')} with dim {dim}{size}, tolerance {tolerance}; " \
+           f"{where or 'no difference'}"
+
+
+def several(slug, message, wrong, *also):
+    """A mistake in several forms."""
+    return Mistake(slug, message, wrong, also=also)
 
 
 EXERCISE = Exercise(
@@ -142,9 +266,10 @@ EXERCISE = Exercise(
     title="the first divergence",
     answer_name="first_divergence",
     reference=first_divergence,
-    cases=lambda: CASES,
+    cases=lambda: [*CASES, KINDS],
     observe=observe,
     describe=describe,
+    chancy=lambda case: case == KINDS,
     same=lambda expected, actual: type(expected) is type(actual) and repr(expected) == repr(actual),
     mistakes=(
         Mistake("positions-before-layers",
@@ -173,13 +298,67 @@ EXERCISE = Exercise(
         Mistake("position-first",
                 "Both numbers are right, in the wrong order: it is (layer, position).",
                 position_first),
-        Mistake("sign-forgotten",
-                "A number that is too small goes unnoticed. It is the absolute difference that counts.",
-                sign_forgotten),
-        Mistake("averaged",
+        several("sign-forgotten",
+                "Of the numbers that are too small and those that are too large, one kind goes unnoticed. It is the "
+                "absolute difference that counts.",
+                where_rows(lambda ours, theirs, tolerance: ~((theirs - ours) <= tolerance).all(-1)),
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs) <= tolerance).all(-1)),
+                where_rows(lambda ours, theirs, tolerance: ((theirs - ours) > tolerance).any(-1)),
+                where_rows(lambda ours, theirs, tolerance: ((ours - theirs) > tolerance).any(-1)),
+                where_rows(lambda ours, theirs, tolerance: ~((theirs - ours).amax(-1) <= tolerance)),
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).amax(-1) <= tolerance)),
+                where_rows(lambda ours, theirs, tolerance: (theirs - ours).amax(-1) > tolerance),
+                where_rows(lambda ours, theirs, tolerance: (ours - theirs).amax(-1) > tolerance)),
+        several("averaged",
                 "One wrong number among many right ones goes unnoticed, because you average over the row. A position "
                 "differs when any of its numbers does.",
-                averaged),
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).abs().mean(-1) <= tolerance)),
+                where_rows(lambda ours, theirs, tolerance: (ours - theirs).abs().mean(-1) > tolerance),
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).mean(-1).abs() <= tolerance))),
+        several("row-sum-or-norm",
+                "Many small differences count as one large one, because you add them up over the row. A position differs "
+                "when one of its numbers does.",
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).abs().sum(-1) <= tolerance)),
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).norm(dim=-1) <= tolerance)),
+                where_rows(lambda ours, theirs, tolerance: (ours - theirs).abs().sum(-1) > tolerance),
+                where_rows(lambda ours, theirs, tolerance: (ours - theirs).norm(dim=-1) > tolerance)),
+        several("all-numbers-must-differ",
+                "A position is reported only when all of its numbers are off. One of them is enough.",
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).abs() <= tolerance).any(-1)),
+                where_rows(lambda ours, theirs, tolerance: ((ours - theirs).abs() > tolerance).all(-1)),
+                where_rows(lambda ours, theirs, tolerance: (ours - theirs).abs().amin(-1) > tolerance)),
+        several("tolerance-itself",
+                "A difference of exactly the tolerance is reported. It still agrees: only more than the tolerance differs.",
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).abs() < tolerance).all(-1)),
+                where_rows(lambda ours, theirs, tolerance: ((ours - theirs).abs() >= tolerance).any(-1))),
+        several("relative-tolerance",
+                "The tolerance grows with the size of the numbers. Here it is a fixed distance for large and small numbers "
+                "alike. (isclose and allclose add a relative part of their own, unless rtol is 0.)",
+                where_rows(lambda ours, theirs, tolerance: ~torch.isclose(theirs, ours, rtol=tolerance, atol=0.0).all(-1)),
+                *(where_rows(lambda ours, theirs, tolerance, options=options: ~torch.isclose(*(
+                    (ours, theirs) if options[0] else (theirs, ours)), **options[1](tolerance)).all(-1))
+                  for options in RELATIVE),
+                where_rows(lambda ours, theirs, tolerance: ~((ours - theirs).abs() / ours.abs() <= tolerance).all(-1)),
+                where_rows(lambda ours, theirs, tolerance: ((ours - theirs).abs() / ours.abs() > tolerance).any(-1))),
+        several("nan-first",
+                "NaN is looked for before anything else. It is one way to differ among others: the first place that differs "
+                "may come before it.",
+                nan_first_of_all, nan_first_in_each_layer),
+        several("counted-from-one",
+                "Layers and positions are counted from 0, and here one of them, or both, from 1.",
+                counted_from(1, 0), counted_from(1, 1), counted_from(0, 1)),
+        Mistake("list-for-tuple",
+                "The place is right, and it comes as a list. What is asked for is a tuple: (0, 2) and [0, 2] are not equal.",
+                list_returned),
+        several("tensors-for-ints",
+                "The place is right, and it is not made of ints: there is a tensor in it. It is shown and compared in "
+                "another way. int() or .item() makes a number of it.",
+                tensors_returned, two_tensors_returned, one_row_of_tensors_returned, one_tensor_returned),
+        several("inputs-changed",
+                "One of the traces has another content than before: look for an operation whose name ends in _, or += and "
+                "its like. You will want to compare the traces again.",
+                changing(lambda ours, theirs: ours.sub_(theirs)), changing(lambda ours, theirs: theirs.sub_(ours)),
+                with_nan_emptied),
         Mistake("number-not-position",
                 "The second number is too large: it counts the numbers of the output, and each position has dim of them.",
                 number_not_position),

@@ -3,14 +3,16 @@
 import torch
 from torch import Tensor
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks import tensors
+from solutions.checks.lesson_05.words import count
 
 
 def merge_heads(o: Tensor) -> Tensor:
     """Each token's heads side by side, head 0 first.
 
-    o: (num_tokens, num_heads, head_size). Returns (num_tokens, num_heads * head_size).
+    o: (num_tokens, num_heads, head_size), of any dtype and any layout in memory: it may be a transposed view.
+    Returns (num_tokens, num_heads * head_size), of the same dtype.
     """
     # BEGIN SOLUTION 5.8
     return o.flatten(start_dim=1)
@@ -53,13 +55,49 @@ def not_merged(o):
     return o
 
 
-# (seed, tokens, heads, head size)
-CASES = [(1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 1, 3), (4, 2, 2, 2), (5, 2, 3, 2), (6, 3, 2, 4), (7, 5, 7, 16), (8, 17, 6, 8)]
+def one_row(o):
+    return o.flatten()
+
+
+def heads_below_each_other(o):
+    return torch.cat(o.unbind(1))
+
+
+def always_float32(o):
+    return o.flatten(1).float()
+
+
+def view_of_any_layout(o):
+    return o.view(len(o), -1)
+
+
+# (seed, tokens, heads, head size), then the special ones: (…, dtype, are the heads first in memory)
+USUAL = (torch.float32, False)
+CASES = [(*case, *USUAL) for case in (
+    (1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 1, 3), (4, 2, 2, 2), (5, 2, 3, 2), (6, 3, 2, 4), (7, 5, 7, 16), (8, 17, 6, 8),
+)] + [(9, 3, 2, 4, torch.float64, False), (10, 3, 2, 4, torch.float16, False), (11, 3, 2, 4, torch.float32, True)]
+
+
+def make_heads(case):
+    seed, num_tokens, num_heads, head_size, dtype, heads_first = case
+    o = torch.randn(num_tokens, num_heads, head_size, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    return o.transpose(0, 1).contiguous().transpose(0, 1) if heads_first else o
 
 
 def observe(answer, case):
-    seed, *shape = case
-    return tensors.values(answer(torch.randn(*shape, generator=torch.Generator().manual_seed(seed))))
+    o = make_heads(case)
+    result = answer(o)
+    if not torch.equal(o, make_heads(case)):
+        return Text("o has been changed")
+    if isinstance(result, torch.Tensor) and result.dtype != o.dtype:
+        return Text(f"{result.dtype} numbers, and o has {o.dtype}")
+    return tensors.values(result)
+
+
+def describe(case):
+    _, num_tokens, num_heads, head_size, dtype, heads_first = case
+    special = f", {dtype}" * (dtype != torch.float32) + ", a transposed view (the heads are first in memory)" * heads_first
+    return f"o with {count(num_tokens, 'token')}, {count(num_heads, 'head')}, head_size {head_size}{special}"
 
 
 EXERCISE = Exercise(
@@ -69,7 +107,8 @@ EXERCISE = Exercise(
     reference=merge_heads,
     cases=lambda: CASES,
     observe=observe,
-    describe=lambda case: "o with {1} tokens, {2} heads, head_size {3}".format(*case),
+    describe=describe,
+    chancy=lambda case: case[4:] != USUAL,
     same=tensors.same,
     show=tensors.show,
     mistakes=(
@@ -93,6 +132,20 @@ EXERCISE = Exercise(
                 tokens_merged),
         Mistake("head-major", "A row is one head with all of the tokens. It should be one token with all of its heads.",
                 head_major),
+        Mistake("one-row",
+                "All tokens stand in one row. Each token keeps a row of its own: only the last two dimensions are merged.",
+                one_row),
+        Mistake("heads-below-each-other",
+                "The heads are put below each other, one token a row and one head after the other. They stand side by "
+                "side: which dimension grows?",
+                heads_below_each_other),
+        Mistake("dtype-changed",
+                "The numbers come out in another dtype than they went in. A model in 16 bits stays in 16 bits.",
+                always_float32, also=(lambda o: o.flatten(1).double(), lambda o: o.flatten(1).half())),
+        Mistake("view-of-any-layout",
+                "view() works for one order of the numbers in memory only, and a transposed tensor has another. There are "
+                "functions that copy where they have to.",
+                view_of_any_layout, also=(lambda o: o.view(o.shape[0], o.shape[1] * o.shape[2]),)),
         Mistake("not-merged", "Heads and head_size are still two dimensions. They become one.", not_merged),
     ),
     hints=(

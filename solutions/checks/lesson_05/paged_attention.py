@@ -1,21 +1,26 @@
 """Exercise 5.5: paged attention for any batch, in PyTorch."""
 
 import math
+from dataclasses import replace
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_lib.attention import share_heads
 from lessons_lib.block_table import NO_BLOCK
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths, visible_keys
 from lessons_lib.softmax_state import NO_KEY
+from lessons_lib.validate import check_paged_attention
 from solutions.checks import tensors
+from solutions.checks.lesson_05.words import count
 
 POISON = 1e4  # in every slot that holds no token
+USUAL, NAN, LARGE, INT64 = "usual", "nan", "large", "int64"  # kinds of cases
 
 
 def in_double(q, k_cache, v_cache, metadata):
-    return attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), metadata)
+    return attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), metadata).to(q.dtype)
 
 
 def gathered(cache, metadata, s, kv_len):
@@ -23,15 +28,35 @@ def gathered(cache, metadata, s, kv_len):
     return cache[block_ids].flatten(0, 1)[:kv_len]
 
 
-def attend(q, k, v, visible, scale, dim=-1):
+def masked_softmax(scores, visible):
+    return torch.softmax(scores.masked_fill(~visible, NO_KEY), dim=-1)
+
+
+def over(dim):
+    return lambda scores, visible: torch.softmax(scores.masked_fill(~visible, NO_KEY), dim=dim)
+
+
+def masked_by(number):
+    return lambda scores, visible: torch.softmax(scores.masked_fill(~visible, number), dim=-1)
+
+
+def masked_after(scores, visible):
+    return torch.softmax(scores, dim=-1) * visible
+
+
+def without_maximum(scores, visible):
+    weights = torch.exp(scores.masked_fill(~visible, NO_KEY))
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def attend(q, k, v, visible, scale, softmax=masked_softmax):
     """q: (q_len, num_q_heads, head_size). k, v: (kv_len, num_q_heads, head_size). visible: (q_len, kv_len)."""
     scores = torch.einsum("qhd,khd->hqk", q, k) * scale
-    weights = torch.softmax(scores.masked_fill(~visible, NO_KEY), dim=dim)
-    return torch.einsum("hqk,khd->qhd", weights, v)
+    return torch.einsum("hqk,khd->qhd", softmax(scores, visible), v)
 
 
 def paged(rows=gathered, queries=lambda q, starts, s: q[starts[s] : starts[s + 1]], visible=visible_keys, scale=-0.5,
-          share=share_heads, out=lambda o: o, dim=-1, swap=False):
+          share=share_heads, out=lambda o: o, softmax=masked_softmax, swap=False, cat=torch.cat, attend=attend):
     """attn_paged_torch() with some of its parts replaced. scale: the power of head_size that multiplies the scores."""
     def wrong(q, k_cache, v_cache, metadata):
         starts, outputs = metadata.cu_seqlens_q.tolist(), []
@@ -39,9 +64,70 @@ def paged(rows=gathered, queries=lambda q, starts, s: q[starts[s] : starts[s + 1
             mine = queries(q, starts, s)
             k, v = (share(rows(cache, metadata, s, kv_len), q.shape[1]) for cache in (k_cache, v_cache))
             k, v = (v, k) if swap else (k, v)
-            outputs.append(out(attend(mine, k, v, visible(len(mine), len(k)), q.shape[-1] ** scale, dim)))
-        return torch.cat(outputs)
+            outputs.append(out(attend(mine, k, v, visible(len(mine), len(k)), q.shape[-1] ** scale, softmax)))
+        return cat(outputs)
     return wrong
+
+
+def not_shared(k, num_q_heads):
+    return k
+
+
+def attend_by_products(q, k, v, visible, scale, softmax):
+    q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    return (softmax(q @ k.transpose(1, 2) * scale, visible) @ v).transpose(0, 1)
+
+
+def attend_by_sdpa(q, k, v, visible, scale, softmax):
+    return scaled_dot_product_attention(*(x.transpose(0, 1)[None] for x in (q, k, v)), attn_mask=visible)[0].transpose(0, 1)
+
+
+def masked_tail(q, k_cache, v_cache, metadata):
+    """Whole blocks are attended to, with the tail's scores at minus infinity."""
+    starts, outputs, size = metadata.cu_seqlens_q.tolist(), [], k_cache.shape[1]
+    for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
+        mine = q[starts[s] : starts[s + 1]]
+        k, v = (share_heads(whole_blocks(cache, metadata, s, kv_len), q.shape[1]) for cache in (k_cache, v_cache))
+        visible = torch.zeros(len(mine), -(-kv_len // size) * size, dtype=torch.bool)
+        visible[:, :kv_len] = visible_keys(len(mine), kv_len)
+        outputs.append(attend(mine, k, v, visible, 1 / math.sqrt(q.shape[-1])))
+    return torch.cat(outputs)
+
+
+def queries_scaled_in_place(q, k_cache, v_cache, metadata):
+    q /= math.sqrt(q.shape[-1])
+    return paged(scale=0)(q, k_cache, v_cache, metadata)
+
+
+def keys_scaled_in_place(q, k_cache, v_cache, metadata):
+    k_cache /= math.sqrt(q.shape[-1])
+    return paged(scale=0)(q, k_cache, v_cache, metadata)
+
+
+def tail_emptied(q, k_cache, v_cache, metadata):
+    for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
+        if kv_len % k_cache.shape[1]:
+            last = metadata.block_table[s, kv_len // k_cache.shape[1]]
+            k_cache[last, kv_len % k_cache.shape[1] :] = 0
+            v_cache[last, kv_len % k_cache.shape[1] :] = 0
+    return attn_paged_torch(q, k_cache, v_cache, metadata)
+
+
+def padding_overwritten(q, k_cache, v_cache, metadata):
+    metadata.block_table.clamp_(min=0)
+    return attn_paged_torch(q, k_cache, v_cache, metadata)
+
+
+def check_deleted(q, k_cache, v_cache, metadata):
+    return paged()(q, k_cache, v_cache, metadata)
+
+
+def checked(wrong):
+    """With the check that the task starts with."""
+    def with_check(q, k_cache, v_cache, metadata):
+        check_paged_attention(q, k_cache, v_cache, metadata)
+        return wrong(q, k_cache, v_cache, metadata)
+    return with_check
 
 
 def all_if_chunk(q_len, kv_len):
@@ -75,8 +161,8 @@ def batch_attends_across_sequences(q, k_cache, v_cache, metadata):
     return torch.cat(outputs)
 
 
-# (seed, block size, query heads, KV heads, head size, the sequences: queries and keys of each)
-CASES = [
+# (seed, block size, query heads, KV heads, head size, the sequences: queries and keys of each), then the kind
+CASES = [(*case, USUAL) for case in (
     (1, 4, 1, 1, 2, [(1, 1)]),
     (2, 4, 1, 1, 2, [(2, 2)]),
     (3, 4, 1, 1, 2, [(1, 3)]),
@@ -90,12 +176,17 @@ CASES = [
     (11, 1, 3, 3, 16, [(2, 5), (1, 3)]),
     (12, 16, 7, 1, 16, [(17, 17), (1, 32), (1, 16), (15, 33)]),
     (13, 16, 14, 2, 32, [(1, 1), (16, 48), (5, 5)]),
+)] + [
+    (14, 4, 2, 1, 4, [(1, 3), (2, 6)], NAN),
+    (43, 4, 1, 1, 4, [(3, 3), (2, 5)], LARGE),
+    (4, 4, 1, 1, 4, [(2, 4)], INT64),
 ]
 
 
-def make_batch(case, poison=POISON):
+def make_batch(case):
     """q, k_cache, v_cache and the metadata; every sequence's blocks lie scattered, and the last block is nobody's."""
-    seed, block_size, num_q_heads, num_kv_heads, head_size, lengths = case
+    seed, block_size, num_q_heads, num_kv_heads, head_size, lengths, kind = case
+    poison = math.nan if kind == NAN else POISON
     generator = torch.Generator().manual_seed(seed)
     counts = [-(-kv_len // block_size) for _, kv_len in lengths]
     num_blocks = sum(counts) + 2
@@ -111,26 +202,49 @@ def make_batch(case, poison=POISON):
             cache.view(-1, num_kv_heads, head_size)[mine] = torch.randn(kv_len, num_kv_heads, head_size, generator=generator)
         slots.append(mine[kv_len - q_len :])
     q = torch.randn(sum(q_len for q_len, _ in lengths), num_q_heads, head_size, generator=generator) * 2
+    if kind == LARGE:
+        q *= 5_000
     metadata = BatchMetadata(cumulative_lengths([q_len for q_len, _ in lengths]),
                              torch.tensor([kv_len for _, kv_len in lengths], dtype=torch.int32), block_table,
                              torch.cat(slots))
+    if kind == INT64:
+        metadata = replace(metadata, block_table=block_table.long())
     return q, k_cache, v_cache, metadata
+
+
+def arguments(q, k_cache, v_cache, metadata):
+    return {"q": q, "k_cache": k_cache, "v_cache": v_cache} | \
+        {f"metadata.{name}": tensor for name, tensor in vars(metadata).items()}
 
 
 def observe(answer, case):
     batch = make_batch(case)
-    result = tensors.values(answer(*batch))
-    q, k_cache, v_cache, metadata = make_batch(case)
-    given = zip((*batch[:3], *vars(batch[3]).values()), (q, k_cache, v_cache, *vars(metadata).values()), strict=True)
-    return result if all(torch.equal(now, then) for now, then in given) else Text("one of the arguments has been changed")
+    try:
+        result = answer(*batch)
+    except TypeError:
+        if case[-1] == INT64:
+            return Text("TypeError")
+        raise
+    given, before = arguments(*batch), arguments(*make_batch(case))
+    changed = [name for name, tensor in before.items()
+               if not torch.equal(given[name].nan_to_num(7.0), tensor.nan_to_num(7.0))]
+    if changed:
+        return Text(f"{changed[0]} has been changed")
+    if isinstance(result, torch.Tensor) and result.is_floating_point() and result.dtype != batch[0].dtype:
+        return Text(f"a result of {result.dtype}, and q is {batch[0].dtype}")
+    return tensors.values(result)
+
+
+KINDS = {USUAL: "", NAN: "; NaN in the slots that hold none of their tokens", LARGE: "; q has large numbers, so the scores "
+         "are in the tens of thousands", INT64: "; block_table is int64"}
 
 
 def describe(case):
-    seed, block_size, num_q_heads, num_kv_heads, head_size, lengths = case
+    seed, block_size, num_q_heads, num_kv_heads, head_size, lengths, kind = case
     table = make_batch(case)[3].block_table.tolist()
     sequences = ", ".join(f"{q_len} of {kv_len}" for q_len, kv_len in lengths)
     return f"new tokens of all tokens, for each sequence: {sequences}; block_size {block_size}, block_table {table}, " \
-           f"{num_q_heads} query heads, {num_kv_heads} KV heads, head_size {head_size}"
+           f"{count(num_q_heads, 'query head')}, {count(num_kv_heads, 'KV head')}, head_size {head_size}{KINDS[kind]}"
 
 
 EXERCISE = Exercise(
@@ -141,6 +255,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     observe=observe,
     describe=describe,
+    chancy=lambda case: case[-1] != USUAL,  # what a mistake makes of NaN or overflow depends on details
     same=tensors.same,
     show=tensors.show,
     points=3,
@@ -206,7 +321,61 @@ EXERCISE = Exercise(
         Mistake("softmax-over-queries",
                 "The softmax runs over the queries. It is the keys that share the weight 1: for each query, over the last "
                 "dimension of the scores.",
-                paged(dim=-2)),
+                paged(softmax=over(-2))),
+        Mistake("mask-inverted",
+                "Each query sees the keys that it should not see, and only these; a query that has none of them gives NaN. "
+                "visible_keys() is True where a query does see a key, and masked_fill() fills where its mask is True.",
+                paged(visible=lambda q_len, kv_len: ~visible_keys(q_len, kv_len)),
+                also=(paged(visible=lambda q_len, kv_len: ~visible_keys(q_len, kv_len), out=lambda o: o.nan_to_num(0.0)),)),
+        Mistake("not-transposed-back",
+                "The heads are still the first dimension. The result has the shape of q: the tokens come first.",
+                paged(out=lambda o: o.transpose(0, 1)),
+                also=(paged(cat=lambda outputs: torch.cat(outputs).transpose(0, 1)),)),
+        Mistake("masked-with-zero",
+                "The scores of hidden keys become 0. A score of 0 is a score like any other, and its weight is exp(0) = 1. "
+                "The weight is 0 where the score is minus infinity.",
+                paged(softmax=masked_by(0.0))),
+        Mistake("masked-after-softmax",
+                "The mask comes after the softmax. The hidden keys have taken their share of the weight by then, and what "
+                "is left does not add up to 1.",
+                paged(softmax=masked_after)),
+        Mistake("scale-upside-down",
+                "The scores are multiplied by the square root of head_size. It divides them.",
+                paged(scale=0.5)),
+        Mistake("heads-not-shared",
+                "The keys and values have a head for each KV head only, and do not fit q. share_heads() gives them one for "
+                "each query head.",
+                paged(share=not_shared, attend=attend_by_products),
+                also=(paged(share=not_shared), paged(share=not_shared, attend=attend_by_sdpa))),
+        Mistake("softmax-over-heads",
+                "The softmax runs over the heads. It is the keys that share the weight 1: for each query, over the last "
+                "dimension of the scores.",
+                paged(softmax=over(0))),
+        Mistake("arguments-changed",
+                "The result may be right, and one of the arguments has another content than before. The pool belongs to the "
+                "manager and q to the caller: look for an operation in place (/=, masked_fill_, an assignment to a slice).",
+                queries_scaled_in_place, also=(keys_scaled_in_place, tail_emptied, padding_overwritten)),
+        Mistake("other-dtype",
+                "The numbers are right, and their dtype is not that of q.",
+                lambda *batch: attn_paged_torch(*batch).double(),
+                also=(lambda *batch: attn_paged_torch(*batch).half(), lambda *batch: attn_paged_torch(*batch).bfloat16())),
+        Mistake("nan-in-the-tail",
+                "The slots behind the last token get no weight, and they still take part in the sum of the values. When one "
+                "of them holds NaN, 0 · NaN is NaN. Cut the tail off before anything is computed.",
+                checked(masked_tail)),
+        Mistake("softmax-overflows",
+                "With large scores, exp() gives infinity and the result is NaN. Subtract each row's largest score first, "
+                "or let torch.softmax do it.",
+                checked(paged(softmax=without_maximum))),
+        Mistake("mask-not-low-enough",
+                "Hidden keys get a large negative number for a score. Scores can be lower than that, and then a hidden key "
+                "wins. Minus infinity is below every score.",
+                checked(paged(softmax=masked_by(-1e4))),
+                also=(checked(paged(softmax=masked_by(-1e3))), checked(paged(softmax=masked_by(-100.0))))),
+        Mistake("check-deleted",
+                "A block table of int64 is taken. A kernel would read it wrongly, so check_paged_attention refuses it: that "
+                "line has to stay.",
+                check_deleted),
     ),
     hints=(
         "Do it for one sequence first. Which rows of q are its own? Which blocks hold its kv_len tokens, and how many "

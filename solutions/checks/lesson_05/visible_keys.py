@@ -66,6 +66,23 @@ def not_boolean(q_len, kv_len):
     return (key <= query).int()
 
 
+def as_dtype(dtype):
+    return lambda q_len, kv_len: not_boolean(q_len, kv_len).to(dtype)
+
+
+def future_not_past(q_len, kv_len):
+    query, key = grid(q_len, kv_len)
+    return key >= query
+
+
+def offset_reversed(q_len, kv_len):
+    return torch.ones(q_len, kv_len).tril(q_len - kv_len).bool()
+
+
+def all_tokens_as_queries(q_len, kv_len):
+    return torch.ones(kv_len, kv_len).tril().bool()
+
+
 CASES = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4), (5, 12), (1, 20), (7, 33), (16, 16),
          (16, 17), (15, 32)]
 
@@ -117,7 +134,18 @@ EXERCISE = Exercise(
         Mistake("not-boolean",
                 "The places are right, and the dtype is not: 1 and 0 are numbers. Used as an index or a mask they mean "
                 "something else than True and False.",
-                not_boolean),
+                not_boolean, also=(as_dtype(torch.float32), as_dtype(torch.int64), as_dtype(torch.uint8))),
+        Mistake("future-not-past",
+                "Each query sees its own key and those behind it, and none of those before. The triangle is the wrong one "
+                "of the two.",
+                future_not_past, also=(lambda q_len, kv_len: future_not_past(q_len, kv_len).float(),)),
+        Mistake("offset-reversed",
+                "The triangle is moved in the wrong direction: with keys before the first query, the queries should see "
+                "more of them, and here they see fewer.",
+                offset_reversed, also=(lambda q_len, kv_len: offset_reversed(q_len, kv_len).float(),)),
+        Mistake("all-tokens-as-queries",
+                "There is a row for each token of the sequence. Only its last q_len tokens are queries.",
+                all_tokens_as_queries, also=(lambda q_len, kv_len: all_tokens_as_queries(q_len, kv_len).float(),)),
     ),
     hints=(
         "Give each query and each key its place in the sequence, counted from 0. The keys have 0 to kv_len - 1. Which "
