@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from answers import every_exercise
 
 from lessons_lib.paths import ROOT, build_folder
 from solutions.build import select

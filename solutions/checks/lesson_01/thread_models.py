@@ -1,7 +1,6 @@
 """What a right and each wrong answer to exercise 1.3 does, as Python classes."""
 
 import threading
-import time
 
 from lessons_lib.block_manager import BlockNotAllocatedError, DoubleFreeError, OutOfBlocksError, PythonBlockManager
 from lessons_lib.checks import Crash

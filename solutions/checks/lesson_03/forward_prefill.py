@@ -11,7 +11,8 @@ from lessons_lib.kv_cache import PagedAttentionManager
 from lessons_lib.layer import AttentionLayer
 from lessons_lib.slots import slot_mapping, write_kv
 from solutions.checks import tensors
-from solutions.checks.lesson_03.requests import counted, inputs_changed, listed
+from solutions.checks.lesson_03.requests import inputs_changed
+from solutions.checks.words import counted, listed
 
 POISON = 100.0  # behind each request's last token in x
 OLD = 1e4  # in every slot of the pool

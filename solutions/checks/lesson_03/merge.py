@@ -5,7 +5,7 @@ import torch
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.softmax_state import NO_KEY, SoftmaxState, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_03.requests import counted
+from solutions.checks.words import counted
 
 
 def merge_in_double(self, other):

@@ -6,6 +6,7 @@ import torch
 
 from lessons_lib.checks import Text
 from solutions.checks import tensors
+from solutions.checks.words import counted, listed
 
 POISON = 1e4  # behind each request's last token: large, so that reading it shows
 
@@ -91,15 +92,6 @@ def describe(case):
     return f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} of {counted(block_size, 'slot')}" \
            f"{f' ({poison} stands in the {empty} behind the last token)' if empty else ''}; " \
            f"{counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size {head_size}"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def listed(words) -> str:
-    *first, last = map(str, words)
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def in_double(attend):

@@ -3,10 +3,11 @@
 import torch
 
 from lessons_lib import softmax_state
-from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_03.requests import InputsChanged, counted, listed
+from solutions.checks.lesson_03.requests import InputsChanged
+from solutions.checks.words import counted, listed
 
 
 class InDouble(softmax_state.SoftmaxState):

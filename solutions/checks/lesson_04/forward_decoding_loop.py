@@ -14,6 +14,7 @@ from lessons_lib.slots import slot_mapping, write_kv
 from solutions.checks import tensors
 from solutions.checks.lesson_04.block_attention import values_not_masked
 from solutions.checks.lesson_04.inputs import NAN, POISON, generator
+from solutions.checks.words import counted
 
 
 def in_double(layer, x, seq_ids, manager):
@@ -333,7 +334,7 @@ def observe(answer, case):
         return Text("the argument x was changed")
     for seq_id, length in lengths.items():
         if (now := manager.sequences[seq_id].length) != length:
-            return Text(f"sequence {seq_id} had {_counted(length, 'token')} before the step, and has {now} after it")
+            return Text(f"sequence {seq_id} had {counted(length, 'token')} before the step, and has {now} after it")
     if not torch.equal(manager.block_table, table):
         return Text("the block table was changed")
     if not isinstance(y, tensors.Values):
@@ -355,15 +356,11 @@ def describe(case):
     tables = ", ".join(f"{seq_id}: {manager.blocks_of(seq_id)}" for seq_id in seq_ids)
     *others, last = map(str, past_lens)
     counts = (", ".join(others) + " and " if others else "") + last + (" token" if past_lens == (1,) else " tokens")
-    return f"{_counted(len(past_lens), 'sequence')} with {counts} in the pool, and a new token for " \
+    return f"{counted(len(past_lens), 'sequence')} with {counts} in the pool, and a new token for " \
            f"{'each' if len(past_lens) > 1 else 'it'}; " \
-           f"block_size {block_size}, {_counted(num_q_heads, 'query head')}, {_counted(num_kv_heads, 'KV head')} of size " \
+           f"block_size {block_size}, {counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')} of size " \
            f"{head_size}; layer {layer.index} of {num_layers}; blocks of sequence {tables}; unused slots hold " \
            + ("NaN" if holds_nan(case) else f"{poison:,.0f} and more")
-
-
-def _counted(number, noun):
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 EXERCISE = Exercise(

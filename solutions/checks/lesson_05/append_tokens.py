@@ -7,7 +7,7 @@ from lessons_lib.block_manager import OutOfBlocksError
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.kv_cache import PagedAttentionManager
 from lessons_lib.validate import check_scheduled
-from solutions.checks.lesson_05.words import count
+from solutions.checks.words import counted
 
 UNWRITTEN = -7.0  # what the pool holds before anything is written
 
@@ -299,15 +299,15 @@ def _state(manager):
     parts = []
     for name, sequence in sorted(manager.sequences.items()):
         users = [manager.block_manager.get_ref_count(block_id) for block_id in manager.blocks_of(name)]
-        parts.append(f"{name} has {count(sequence.length, 'token')} in {count(len(users), 'block')} with {users} users")
-    return f"{'; '.join(parts)}; {count(manager.block_manager.get_num_free_blocks(), 'block')} free"
+        parts.append(f"{name} has {counted(sequence.length, 'token')} in {counted(len(users), 'block')} with {users} users")
+    return f"{'; '.join(parts)}; {counted(manager.block_manager.get_num_free_blocks(), 'block')} free"
 
 
 def describe(case):
     num_blocks, block_size, row, past, scheduled = case
-    steps = [f"{second} forked from {name}" if isinstance(second, str) else f"{name} with {count(second, 'token')}"
+    steps = [f"{second} forked from {name}" if isinstance(second, str) else f"{name} with {counted(second, 'token')}"
              for name, second in past]
-    return f"{count(num_blocks, 'block')} of {block_size}, rows of {row} entries; {', '.join(steps)}; " \
+    return f"{counted(num_blocks, 'block')} of {block_size}, rows of {row} entries; {', '.join(steps)}; " \
            f"append_tokens({scheduled})"
 
 

@@ -9,7 +9,7 @@ from lessons_lib.kv_cache import PagedAttentionManager
 from lessons_lib.metadata import BatchMetadata, build_metadata, cumulative_lengths
 from lessons_lib.slots import slot_mapping
 from solutions.checks import tensors
-from solutions.checks.lesson_05.words import count
+from solutions.checks.words import counted
 
 OWN = Text("a block_table of its own")
 VIEW = Text("a block_table that is a view of the manager's, and changes when that does")
@@ -204,7 +204,7 @@ def state(manager):
 def describe(case):
     block_size, by_id, order, scheduled = case
     manager = make_manager(case)
-    sequences = ", ".join(f"sequence {seq_id} with {count(by_id[seq_id], 'token')} in row {manager.get(seq_id).row}, blocks "
+    sequences = ", ".join(f"sequence {seq_id} with {counted(by_id[seq_id], 'token')} in row {manager.get(seq_id).row}, blocks "
                           f"{manager.blocks_of(seq_id)}" for seq_id in order)
     return f"blocks of {block_size}; {sequences}; build_metadata(manager, {scheduled})"
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from solutions.checks.lesson_05.words import count
+from solutions.checks.words import counted
 
 
 def first_divergence(expected: list[Tensor], actual: list[Tensor], tolerance: float) -> tuple[int, int] | None:
@@ -252,7 +252,7 @@ def describe(case):
     where = "; ".join(f"off by {amount} at layer {layer}, position {position}" + ", in each number" * (index == ALL)
                       for layer, position, index, amount in changes)
     size = "" if scale == 1 else f", numbers from {scale:,} on" if scale > 1 else ", small numbers"
-    return f"{count(num_layers, 'layer')} of {count(num_tokens, 'token')} with dim {dim}{size}, tolerance {tolerance}; " \
+    return f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} with dim {dim}{size}, tolerance {tolerance}; " \
            f"{where or 'no difference'}"
 
 

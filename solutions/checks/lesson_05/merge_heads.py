@@ -5,7 +5,7 @@ from torch import Tensor
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks import tensors
-from solutions.checks.lesson_05.words import count
+from solutions.checks.words import counted
 
 
 def merge_heads(o: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def observe(answer, case):
 def describe(case):
     _, num_tokens, num_heads, head_size, dtype, heads_first = case
     special = f", {dtype}" * (dtype != torch.float32) + ", a transposed view (the heads are first in memory)" * heads_first
-    return f"o with {count(num_tokens, 'token')}, {count(num_heads, 'head')}, head_size {head_size}{special}"
+    return f"o with {counted(num_tokens, 'token')}, {counted(num_heads, 'head')}, head_size {head_size}{special}"
 
 
 EXERCISE = Exercise(

@@ -13,7 +13,7 @@ from lessons_lib.metadata import BatchMetadata, attn_paged_torch, cumulative_len
 from lessons_lib.softmax_state import NO_KEY
 from lessons_lib.validate import check_paged_attention
 from solutions.checks import tensors
-from solutions.checks.lesson_05.words import count
+from solutions.checks.words import counted
 
 POISON = 1e4  # in every slot that holds no token
 USUAL, NAN, LARGE, INT64 = "usual", "nan", "large", "int64"  # kinds of cases
@@ -244,7 +244,7 @@ def describe(case):
     table = make_batch(case)[3].block_table.tolist()
     sequences = ", ".join(f"{q_len} of {kv_len}" for q_len, kv_len in lengths)
     return f"new tokens of all tokens, for each sequence: {sequences}; block_size {block_size}, block_table {table}, " \
-           f"{count(num_q_heads, 'query head')}, {count(num_kv_heads, 'KV head')}, head_size {head_size}{KINDS[kind]}"
+           f"{counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size {head_size}{KINDS[kind]}"
 
 
 EXERCISE = Exercise(
