@@ -85,10 +85,10 @@ def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, Tensor, Tensor]:
     block_ids, num_valid, request_num_blocks = [], [], []
     for seq_id in seq_ids:
         past = manager.get(seq_id).length - 1
-        counts = [min(manager.block_size, past - start) for start in range(0, past, manager.block_size)]
-        block_ids += manager.blocks_of(seq_id)[: len(counts)]
-        num_valid += counts
-        request_num_blocks.append(len(counts))
+        in_blocks = [min(manager.block_size, past - start) for start in range(0, past, manager.block_size)]
+        block_ids += manager.blocks_of(seq_id)[: len(in_blocks)]
+        num_valid += in_blocks
+        request_num_blocks.append(len(in_blocks))
     return tuple(torch.tensor(numbers, dtype=torch.int64, device=manager.block_table.device)
                  for numbers in (block_ids, num_valid, request_num_blocks))
 

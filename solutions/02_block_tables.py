@@ -35,8 +35,8 @@ progress_bar("02")
 # ## Where you will get to
 #
 # Four sequences and one pool. Each sequence has a row in the **block table**: a list of block ids, in the order of its
-# tokens. An arrow leads from each entry to the block, wherever that is. Coloured slots hold a token, grey ones are empty.
-# Orange blocks belong to two sequences.
+# tokens. An arrow leads from each entry to the block, wherever that is. A **slot** is the place of one token: coloured slots
+# hold one, grey slots are empty. Orange blocks belong to two sequences.
 
 # %%
 from lessons_lib.kv_cache import PagedAttentionManager as FinishedManager
@@ -61,10 +61,10 @@ draw_tables(goal, "Four sequences in a pool of ten blocks")
 # A model has many layers, and each layer has keys and values of its own for every token. All of it lies in one tensor,
 # allocated once, when the server starts:
 #
-# | dimension | meaning | in a model with 8 billion parameters |
+# | dimension | meaning | in Qwen3-8B |
 # |---|---|---|
 # | `num_layers` | layers of the model | 36 |
-# | 2 | keys, values | 2 |
+# | two halves | keys, values | 2 |
 # | `num_blocks` | blocks, as many as memory allows | 10,000, say |
 # | `block_size` | tokens in a block | 16 |
 # | `num_kv_heads` | heads that have keys and values | 8 |
@@ -98,8 +98,9 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 check("2.1", count_pieces)
 
 # %% [markdown]
-# Now three layouts for one layer, in float16. A kernel reads *one head's keys in a block*. The model writes *one token's
-# keys, all heads*. A copy on write moves *all keys in a block*. Into how many pieces does each layout cut them?
+# Now three layouts for one layer, in float16. A **kernel**, the program that computes attention on the GPU, reads *one
+# head's keys in a block*. The model writes *one token's keys, all heads*. A copy on write moves *all keys in a block*. Into
+# how many pieces does each layout cut them?
 
 # %%
 num_blocks, block_size, heads, head_size = 4, 16, 8, 128
@@ -135,13 +136,13 @@ draw.show(draw_layouts({
 # write in one piece and read a head in pieces of 256 bytes. That is long enough: a GPU fetches memory in sectors of 32
 # bytes, so nothing is fetched in vain.
 #
-# This course takes **two halves**. A token's keys are written in one piece, its values in another. A block is copied in one
-# piece each. And each half is an ordinary tensor, in the shape in which PyTorch's own paged attention takes it (lesson 05).
+# This course takes **two halves**. A token's keys are written in one piece, its values in another. A block's keys are copied
+# in one piece, its values in another. And each half is an ordinary tensor, in the shape in which PyTorch's own paged
+# attention takes it (lesson 05).
 #
 # ## Slots
 #
-# A **slot** is the place of one token. Slots are counted through the whole pool: block 0 has the slots 0 to
-# `block_size - 1`, block 1 the next ones, and so on.
+# Slots are counted through the whole pool: block 0 has the slots 0 to `block_size - 1`, block 1 the next ones, and so on.
 #
 # $$\text{slot} = \text{block id} \times \text{block size} + \text{offset}$$
 #
@@ -255,7 +256,22 @@ from lessons_lib.kv_cache import DuplicateSequenceError, OutOfRowsError, Sequenc
 
 
 # %%
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager without add_sequence, append_token, fork_sequence, free_sequence, append_tokens
+# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager without add_sequence, append_token, fork_sequence, free_sequence, append_tokens, blocks_for, check_new, start
+
+
+# %%
+# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.blocks_for
+
+
+# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.check_new
+
+
+# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.start
+
+
+PagedAttentionManager.blocks_for = blocks_for
+PagedAttentionManager.check_new = check_new
+PagedAttentionManager.start = start
 
 
 # %% [markdown]
@@ -269,11 +285,14 @@ from lessons_lib.kv_cache import DuplicateSequenceError, OutOfRowsError, Sequenc
 # | `OutOfRowsError` | `MemoryError` | every row is in use |
 # | `OutOfBlocksError` | `MemoryError` | too few free blocks |
 #
-# You write the four methods that change something. Each is a function here, which the last line of the cell makes a method
-# of the class. For all of them one rule holds: **all or nothing**. When a call raises, the tables, the counts and the pool
-# are as they were. Which error comes first when a call is wrong in two ways does not matter.
+# You write four of the methods that change something. (A fifth, `append_tokens`, makes room for a whole batch; you write it
+# in lesson 05.) Each is a function here, which the last line of the cell makes a method of the class. For all of them one
+# rule holds: **all or nothing**. When a call raises, the tables, the counts and the pool are as they were. Which error comes
+# first when a call is wrong in two ways does not matter.
 #
 # ### Exercise 2.4: a sequence comes
+#
+# A new sequence gets a row, and as many blocks as its prompt needs. Count before you take.
 
 # %% exercise="2.4"
 # INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.add_sequence
@@ -286,8 +305,8 @@ check("2.4", add_sequence)
 
 # %% [markdown]
 # A block table with your method. The pool's block manager is the C++ one of lesson 01 from now on: the class is an argument.
-# (Its exceptions are classes of their own. Both classes of the name `OutOfBlocksError` are a `MemoryError`, so that is what
-# a caller catches.)
+# (It has its own `OutOfBlocksError`, beside the Python one. Both derive from `MemoryError`, so that is what a caller
+# catches.)
 
 # %%
 from lessons_lib.block_manager import build_block_manager
@@ -335,6 +354,8 @@ print("row:", manager.get_block_table_for_seq(0).tolist())
 
 # %% [markdown]
 # ### Exercise 2.6: a sequence forks
+#
+# Exercise 1.5 with the block table: the child gets a row of its own with the same block ids, and each block has one user more.
 
 # %% exercise="2.6"
 # INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.fork_sequence
@@ -347,6 +368,8 @@ check("2.6", fork_sequence)
 
 # %% [markdown]
 # ### Exercise 2.7: a sequence ends
+#
+# Each of its blocks has one user less, and its row is free for another sequence.
 
 # %% exercise="2.7"
 # INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.free_sequence
@@ -422,7 +445,8 @@ print("twelve keys written to blocks", row[:3].tolist(), "and read back")
 # ## What it saves
 #
 # Before paging, a server gave each request one contiguous stretch of memory. It had to be long enough for the whole answer,
-# and nobody knows beforehand how long that will be. The paper that introduced PagedAttention compares three ways to guess:
+# and nobody knows beforehand how long that will be. (A **request** is what a user sends: a prompt, to be answered. While it
+# runs, it is a sequence in the manager.) The paper that introduced PagedAttention compares three ways to guess:
 #
 # - **reserve the maximum**: as many slots as the model can take at all;
 # - **reserve a power of two**: the prompt, and for the answer the next power of two of its true length;
@@ -464,8 +488,8 @@ class ContiguousAllocator:
 
 
 # %% [markdown]
-# Your manager behind the same calls. A request comes in only when afterwards there is still a free block for each that runs:
-# they will grow.
+# Your manager behind the same calls. A request comes in only if a free block then remains for every running request, because
+# all of them will grow.
 
 # %%
 class Paged:
@@ -527,8 +551,8 @@ for what in ("prompt", "answer"):
 
 # %% [markdown]
 # And the server. In each step, waiting requests come in while there is room, and every running request grows by one token.
-# When paging runs out of blocks in the middle, the request that came last gives way: its blocks go back, and it waits
-# again. Its tokens have to be computed anew. That is the price of not reserving, and we will count it.
+# When paging runs out of blocks in the middle, the request that came last gives way, or is **preempted**: its blocks go
+# back, and it waits again. Its tokens have to be computed anew. That is the price of not reserving, and we will count it.
 
 # %%
 from collections import deque, namedtuple
@@ -590,8 +614,8 @@ draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds when the
 # The order is the same, and so is the leap at the end. Only the tokens are of use. The rest is lost in three ways:
 #
 # - **kept for later tokens**: needed at the end, empty until then;
-# - **never used**: reserved, and the answer is shorter;
-# - **free**, and no use: every hole is too short for the next request.
+# - **never used**: reserved, and the answer is shorter (*internal fragmentation*);
+# - **free**, and no use: every hole is too short for the next request (*external fragmentation*).
 #
 # Paging loses at most 15 slots in the last block of each sequence, and the few blocks that it leaves free for those who run.
 # Its price:
@@ -603,8 +627,9 @@ print(f"beside the {sum(request.prompt + request.answer for request in requests)
 assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
-# Try it: without the line that leaves free blocks for those who run, many more requests give way. How far to go is the
-# scheduler's decision, and comes in lesson 08.
+# Try it: in `Paged.come`, put `0` in place of `len(self.manager.sequences)`. Then no block is left free for the running
+# requests, and a request gives way 403 times, with 65,327 tokens computed again. How much to keep free is the scheduler's
+# decision, and comes in lesson 08.
 
 # %%
 draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "
@@ -613,8 +638,9 @@ draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, 
 
 # %% [markdown]
 # The left plot is what a server earns: more requests at once from the same memory, and all of them done sooner. The right
-# one shows **fragmentation**: the free slots lie scattered, and the largest hole is only a part of them. (Who reserves the
-# maximum has no free slots until the end.) Blocks have no such curve, because any free block is as good as any other.
+# one shows external fragmentation: the free slots lie scattered, and the largest hole is only a part of them. (With the
+# maximum reserved, no slot is free until the end.) Blocks have no such curve, because any free block is as good as any
+# other.
 
 # %%
 useful = {name: parts["tokens"] for name, parts in shares.items()}
@@ -632,7 +658,7 @@ print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that 
 #
 # <details><summary>A block table is a lookup for every key that a kernel reads. Why is that not slow?</summary>
 #
-# One entry serves a whole block. In the model of the table at the beginning, 4 bytes are looked up for 64 KiB of keys and
+# One entry serves a whole block. In Qwen3-8B, 4 bytes are looked up for 64 KiB of keys and
 # values in each layer (16 tokens × 8 heads × 128 numbers × 2 bytes, twice). And the entries of a row lie side by side.
 # </details>
 #
@@ -652,7 +678,7 @@ print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that 
 # <details><summary><code>append_token</code> takes a block first, and then sees that the row is full. What is lost?</summary>
 #
 # The block. Its count is 1 and no sequence knows it, so nobody will ever free it. After as many failures as there are
-# blocks, the pool is empty.
+# blocks, none is left to give.
 # </details>
 #
 # <details><summary>Why does the manager keep each sequence's length, and not its caller?</summary>

@@ -11,7 +11,7 @@
 #
 # **You build** the attention of a prefill, in which whole prompts are read at once. Several prompts of different lengths
 # come together, and each attends to itself only. You write attention twice: plainly, with all scores at once, and block by
-# block with the online softmax, which FlashAttention is made of. Both give the same numbers. Then you put it into a
+# block with the online softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it into a
 # layer that leaves its keys and values in the pool.
 #
 # **You need** lesson 02, and a rough idea of attention: a query is compared with keys, and the result is a weighted sum of
@@ -53,8 +53,7 @@ draw.show(draw_attention.requests_in_blocks(lengths, block_size), alt="A row of 
           "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are grey.")
 
 # %% [markdown]
-# The first dimension counts blocks and not requests. So requests of any lengths fit into one tensor, and slots stay empty
-# only at the end of each last block.
+# The first dimension counts blocks and not requests, so requests of any lengths fit into one tensor.
 #
 # A layer of a model first turns the hidden state of each token into queries, keys and values. That happens token by token,
 # so it does not matter whose token it is. `AttentionLayer` does it for all blocks at once:
@@ -98,7 +97,7 @@ print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for wei
 
 # %% [markdown]
 # **Second, the causal mask.** A token may look at itself and at those before it. **Third, the end of the last block.** What
-# stands behind the last token is nobody's. Here are both for the request of 6 tokens:
+# comes after the last token belongs to nobody. Here are both for the request of 6 tokens:
 
 # %%
 draw.show(draw_attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
@@ -371,7 +370,7 @@ draw.show(draw_attention.tiles(num_blocks=4), alt="Four by four pairs of blocks.
 # pair. It is easily forgotten, since leaving out the later blocks looks like a causal mask already.
 #
 # The last block takes part as a whole, with its empty slots. Hiding their scores is not enough: the weight is 0, and 0 times
-# NaN is NaN. The *values* behind the end must be cut off or set to 0 too.
+# NaN is NaN. The *values* after the end must be cut off or set to 0 too.
 #
 # ### Exercise 3.4: attention block by block
 #
@@ -389,7 +388,7 @@ check("3.4", tiled_attention)
 
 # %% [markdown]
 # Two ways and PyTorch's own, on a longer request with seven query heads for each KV head. The last block is partly filled,
-# and NaN stands behind the last token, so that nobody can have read it:
+# and NaN follows the last token: had anything read it, the results would be NaN.
 
 # %%
 length = 333
@@ -437,7 +436,12 @@ draw.show(draw_attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in 
           "order, with free blocks between them.")
 
 # %% [markdown]
+# Requests are counted by their place in the batch: 0, 1, 2. The manager knows them as sequences 10, 11 and 12, because ids
+# need not start at 0 or follow the batch.
+#
 # ### Exercise 3.5: prefill
+#
+# For each request: take its slice of q, k and v, attend, and write its keys and values into its slots. This is what you have:
 #
 # - `layer.project(x)` gives q, k and v of all blocks, and `layer.output(o)` brings the heads' outputs back to dim.
 # - `attend` is one of your two functions: the caller chooses.
@@ -512,9 +516,9 @@ draw.show(draw_attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 #
 # ## What you built
 #
-# Attention in two ways that agree with each other and with PyTorch, one of which never holds more than a few blocks of
-# scores. The online softmax, which takes its keys in any parts and in any order. And a layer that reads several prompts
-# at once, keeps them apart, and leaves their keys and values in the pool.
+# Attention in two ways that agree with each other and with PyTorch, one of which never holds more than one pair of blocks'
+# scores for each head. The online softmax, which takes its keys in any parts and in any order. And a layer that reads
+# several prompts at once, keeps them apart, and leaves their keys and values in the pool.
 #
 # ## Ask yourself
 #
@@ -548,7 +552,7 @@ draw.show(draw_attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 # around 0, any start that is not too far away cancels out, so a test with random numbers does not see it.
 # </details>
 #
-# <details><summary>With the causal mask no token looks behind the end. Why must the last block be masked all the same?
+# <details><summary>With the causal mask no token looks past the end. Why must the last block be masked all the same?
 # </summary>
 #
 # Its empty slots are queries as well, and their output would look like a token's. And the values there are multiplied by

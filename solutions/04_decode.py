@@ -122,17 +122,17 @@ for seq_id in texts:
 # INCLUDE lessons_lib/decode.py past_blocks
 
 # %%
-where, filled, counts = past_blocks([1, 2, 3], manager)
-print("block ids:          ", where.tolist())
-print("tokens in the block:", filled.tolist())
-print("blocks per request: ", counts.tolist())
+block_ids, num_valid, request_num_blocks = past_blocks([1, 2, 3], manager)
+print("block ids:          ", block_ids.tolist())
+print("tokens in the block:", num_valid.tolist())
+print("blocks per request: ", request_num_blocks.tolist())
 
 # %% [markdown]
 # ## A query for each block
 #
 # There are three queries and six blocks. To work on all blocks at once, each block needs its request's query beside it. So
-# each query is copied: as many times as its request has blocks, and in the order of the blocks. This is the **dispatch**.
-# A request may have no blocks at all: with one token, there is no past.
+# each query is copied: as many times as its request has blocks, and in the order of the blocks. This is the **dispatch**. A
+# request may have no past blocks at all: its only token is the new one.
 #
 # ### Exercise 4.1: each query once for each of its blocks
 
@@ -147,7 +147,7 @@ check("4.1", dispatch)
 
 # %%
 numbers = torch.tensor([0, 1, 2]).view(3, 1, 1)
-rows = {"your dispatch": dispatch(numbers, counts), "q.repeat(2, 1, 1)": numbers.repeat(2, 1, 1)}
+rows = {"your dispatch": dispatch(numbers, request_num_blocks), "q.repeat(2, 1, 1)": numbers.repeat(2, 1, 1)}
 rows = {title: copies.flatten().tolist() for title, copies in rows.items()}
 for title, row in rows.items():
     print(f"{title:18}", " ".join(f"q{number + 1}" for number in row))
@@ -165,8 +165,8 @@ draw.show(draw_decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
 
 # %%
 queries, keys, values = layer.project(new_tokens)  # (3, 6, 16), (3, 2, 16), (3, 2, 16)
-scores = k_cache[where[:3], :, 0] @ queries[0, 0] / math.sqrt(16)  # (3 blocks, 4 slots)
-draw.show(draw_decode.block_scores(scores, where[:3].tolist(), filled[:3].tolist(), "First request, query head 0"),
+scores = k_cache[block_ids[:3], :, 0] @ queries[0, 0] / math.sqrt(16)  # (3 blocks, 4 slots)
+draw.show(draw_decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"),
           alt="A table of scores with a row for each of the blocks 5, 0 and 7, and a column for each of four slots. "
               "Ten slots hold a score. The last two slots of block 7 are hatched: they hold no token.")
 
@@ -180,10 +180,11 @@ draw.show(draw_decode.block_scores(scores, where[:3].tolist(), filled[:3].tolist
 
 # %%
 row = scores[0]
-biggest = row.max()
-powers = torch.exp(row - biggest)
-mean_value = powers @ v_cache[where[0], :, 0] / powers.sum()
-print(f"m = {biggest:.2f}, l = {powers.sum():.2f}, o = ({mean_value[0]:.2f}, {mean_value[1]:.2f}, …)")
+m = row.max()
+p = torch.exp(row - m)
+l = p.sum()
+o = p @ v_cache[block_ids[0], :, 0] / l
+print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 
 # %% [markdown]
 # $o$ is the answer that the query would get if this block were all there is. $m$ and $l$ say how much that answer counts
@@ -195,7 +196,7 @@ print(f"m = {biggest:.2f}, l = {powers.sum():.2f}, o = ({mean_value[0]:.2f}, {me
 #
 # - **Heads.** There are more query heads than KV heads. `share_heads(k, num_q_heads)`, from lesson 03, gives each query head
 #   the keys that it reads.
-# - **The tail.** Only the first `num_valid` slots of a block count. What stands behind them must not matter, even if it is
+# - **The tail.** Only the first `num_valid` slots of a block count. What comes after them must not matter, even if it is
 #   NaN. Such a mask needs two halves: -inf in place of the scores, and 0 in place of the values. A score of -inf gives the
 #   weight 0, and 0 times NaN is NaN.
 # - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY` is -inf, and `finite(m)` is
@@ -211,10 +212,10 @@ check("4.2", block_attention)
 # Six pairs, six query heads, 16 numbers for each. Here are the parts of the first request's head 0:
 
 # %%
-all_o, all_m, all_l = block_attention(dispatch(queries, counts), k_cache[where], v_cache[where], filled)
+all_o, all_m, all_l = block_attention(dispatch(queries, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
 print(f"o {tuple(all_o.shape)}, m {tuple(all_m.shape)}, l {tuple(all_l.shape)}\n")
 for pair in range(3):
-    print(f"block {where[pair]}: m = {all_m[pair, 0]:5.2f}, l = {all_l[pair, 0]:.2f}, o = ({all_o[pair, 0, 0]:5.2f}, …)")
+    print(f"block {block_ids[pair]}: m = {all_m[pair, 0]:5.2f}, l = {all_l[pair, 0]:.2f}, o = ({all_o[pair, 0, 0]:5.2f}, …)")
 assert not all_o.isnan().any()
 
 # %% [markdown]
@@ -225,9 +226,12 @@ assert not all_o.isnan().any()
 #
 # A softmax weighs each key by $e^{s}$. A block weighs as much as its keys do together: the sum of their $e^{s}$. We have
 # that sum, counted from the block's own maximum: it is $l$. To compare two blocks, both must be counted from the same
-# maximum. So take the largest of all, $m_{all}$, and the part of each block weighs
+# maximum. So take the largest of all, $m_\text{all}$, and the part of each block weighs
 #
-# $$w = e^{m - m_{all}} \cdot l$$
+# $$w = e^{m - m_\text{all}} \cdot l$$
+#
+# You have seen this in exercise 3.3, where two states were brought to one maximum. There a state kept acc. A part keeps
+# o = acc / l, so its acc is l · o. Hence the factor l.
 #
 # Below, left: the shares that this gives. Right: one of the 16 numbers of the answer, as it adds up. Each block contributes
 # its share times its own answer. The dashed line is attention over all ten keys at once, computed by PyTorch.
@@ -236,18 +240,18 @@ assert not all_o.isnan().any()
 first_o, first_m, first_l = all_o[:3, 0], all_m[:3, 0], all_l[:3, 0]
 weights = torch.exp(first_m - first_m.max()) * first_l
 shares = weights / weights.sum()
-past_k, past_v = (cache[where[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache))  # (10, 16)
+past_k, past_v = (cache[block_ids[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache))  # (10, 16)
 at_once = F.scaled_dot_product_attention(queries[0, :1], past_k, past_v)[0]
 assert torch.allclose(shares @ first_o, at_once, atol=1e-5)
-draw.show(draw_decode.adding_up([f"block {block_id}" for block_id in where[:3].tolist()], shares.tolist(),
+draw.show(draw_decode.adding_up([f"block {block_id}" for block_id in block_ids[:3].tolist()], shares.tolist(),
                                 first_o[:, 0].tolist(), float(at_once[0])),
           alt="Left, three bars: the share of the answer that blocks 5, 0 and 7 have. Right, three steps from 0, one for "
               "each block, as large as its share times its own answer. They end on the dashed line of attention over all "
               "keys.")
 
 # %% [markdown]
-# Two wrong forms of this are often seen. Weighing by $m - m_{all}$ without the exponential gives the block with the largest
-# $m$ no weight at all, and that is often the one that counts most. Weighing by $e^{m - m_{all}}$ without $l$
+# Two wrong forms of this are often seen. Weighing by $m - m_\text{all}$ without the exponential gives the block with the largest
+# $m$ no weight at all, and that is often the one that counts most. Weighing by $e^{m - m_\text{all}}$ without $l$
 # forgets how many keys a block has.
 #
 # ### Exercise 4.3: the parts put together
@@ -265,7 +269,7 @@ check("4.3", combine_result)
 # Now all six heads of the first request, against PyTorch's attention over its ten keys at once:
 
 # %%
-past_k, past_v = (share_heads(cache[where[:3]].flatten(0, 1)[:10], 6).transpose(0, 1) for cache in (k_cache, v_cache))
+past_k, past_v = (share_heads(cache[block_ids[:3]].flatten(0, 1)[:10], 6).transpose(0, 1) for cache in (k_cache, v_cache))
 at_once = F.scaled_dot_product_attention(queries[0][:, None], past_k, past_v)[:, 0]
 in_parts, _, _ = combine_result(all_o[:3], all_m[:3], all_l[:3])
 assert torch.allclose(in_parts, at_once, atol=1e-5)
@@ -278,8 +282,8 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 #
 # ## One step of decoding
 #
-# Two pieces are missing. The new token also looks at itself, and its key and value are not in the pool yet. It needs no
-# block for that: it is a block of one slot.
+# Two pieces are missing. The new token also looks at itself, and its key and value are not in the pool yet. That needs
+# nothing new: treat the token as a block of one slot.
 
 # %%
 # INCLUDE lessons_lib/decode.py own_token
@@ -298,8 +302,8 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 #
 # The functions you need are `past_blocks`, `dispatch`, `block_attention`, `own_token`, `combine_result` and
 # `write_new_tokens`, and of the layer `layer.project(x)` and `layer.output(o)`. `k_cache[block_ids]` takes several blocks
-# out of the pool, in the order in which you name them. `torch.cat` puts tensors together along their first dimension. All
-# of them must have that dimension: `own[i]` has lost it, and `own[i : i + 1]` has kept it, with size 1.
+# out of the pool, in the order in which you name them. `torch.cat` puts tensors together along their first dimension. All of
+# them must have that dimension. For a tensor `t`, `t[i]` has lost it, and `t[i : i + 1]` has kept it, with size 1.
 #
 # `dispatch`, `block_attention` and `combine_result` are here the functions that you wrote above, and `own_token` calls your
 # `block_attention`. So their checks should have passed before this one.
@@ -403,8 +407,8 @@ for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments
 # On our machine the segments took a fraction of the loop's time. How much is gained depends on the machine and on the sizes:
 # the loop pays for its calls once per request, however short the request is.
 #
-# In `forward_decoding_loop`, two lines now stand in place of the loop. The past of every request is combined, and then past
-# and new token, two parts, for all requests together:
+# Two lines can replace the loop in `forward_decoding_loop`. The past of every request is combined, and then past and new
+# token, two parts, for all requests together:
 #
 # ```python
 # past = combine_segments(*parts, request_num_blocks)
@@ -440,8 +444,7 @@ print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:"
 check("4.6", bytes_moved)
 
 # %% [markdown]
-# For a model of 8 billion parameters, with 36 layers, 8 KV heads of size 128 and two bytes a number, and 1,024 tokens of
-# context:
+# For Qwen3-8B, with 36 layers, 8 KV heads of size 128 and two bytes a number, and 1,024 tokens of context:
 
 # %%
 MIB = 2**20
@@ -517,7 +520,7 @@ for name, attend in {"gather, then attend": gathered, "your blocks": by_blocks, 
 assert made["a loop over views"] < made["gather, then attend"]
 
 # %% [markdown]
-# All three give the same result. What is to be seen:
+# All three give the same result. What the figures show:
 #
 # - **Gather, then attend** copies the keys and the values, 8 MiB each, as counted.
 # - **Your blocks** are gathered too, and `share_heads`, the mask and the multiplications make further tensors. In PyTorch
@@ -556,8 +559,8 @@ for level in (0.0, 1e4, -1e4):
 # %% [markdown]
 # A maximum that starts at 0 fails the third case alone: every score lies below it, and all weights are 0 again.
 #
-# **A request of one token.** It has no past and no block. Its past has m = -inf and l = 0, and must vanish beside the new
-# token's own part. Divided by its l, it becomes 0 / 0:
+# **A request of one token.** Its only block holds the new token, so it has no past block. Its past is o = 0, m = -inf, l =
+# 0, and must vanish beside the new token's own part. A careless form divides by that l, and gets 0 / 0:
 
 # %%
 nobody = torch.tensor([0])
@@ -586,17 +589,14 @@ assert torch.allclose(both, block_o[0], atol=1e-5)
 print("a full and an empty block together: the full one alone")
 
 # %% [markdown]
-# **NaN in a slot that is not used.** Memory that was allocated and not written may hold anything. A masked score gives the
-# weight 0, and that is not enough for the values:
+# **NaN in a slot that is not used.** Memory that was allocated and not written may hold anything, and lesson 03 showed that
+# a weight of 0 does not undo a NaN. This is what the second half of your mask is for:
 
 # %%
-print("weight 0 times value NaN:", (torch.tensor([1.0, 0.0]) @ torch.tensor([2.0, float("nan")])).item())
 assert k_cache[7, 2:].isnan().all() and not all_o.isnan().any()
 print("block 7 holds NaN behind its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}")
 
 # %% [markdown]
-# That is why the mask of exercise 4.2 has two halves: -inf for the scores, 0 for the values.
-#
 # ## What you built
 #
 # A decode step over blocks in any order: a query for each block, a part from each, and an exact sum. It holds for any
@@ -615,8 +615,8 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # <details><summary>Each block took a softmax with its own maximum. Why is the combined result exact, and not an
 # approximation?</summary>
 #
-# $l$ is the sum of $e^{s - m}$ over the block's keys. Multiplied by $e^{m - m_{all}}$, it becomes the sum of
-# $e^{s - m_{all}}$: the block's part of the sum that one softmax over all keys has. In the same way $l \cdot o$ becomes the
+# $l$ is the sum of $e^{s - m}$ over the block's keys. Multiplied by $e^{m - m_\text{all}}$, it becomes the sum of
+# $e^{s - m_\text{all}}$: the block's part of the sum that one softmax over all keys has. In the same way $l \cdot o$ becomes the
 # block's part of the weighted values. Both sums are complete, and which maximum is subtracted cancels. Only rounding
 # differs.
 # </details>
@@ -625,14 +625,13 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 #
 # A token also attends to itself, and in our step its key and value are not in the pool when the blocks are read. It is a
 # block of one slot. One can as well write first and count the new token's slot with the past: then it must not be a part of
-# its own, or it counts twice. Kernels do that, and lesson 05 will.
+# its own, or it counts twice. Kernels write first, and so does lesson 05.
 # </details>
 #
-# <details><summary>How are FlashAttention and PagedAttention related?</summary>
+# <details><summary>Which part of your decode step is FlashAttention's idea, and which is PagedAttention's?</summary>
 #
-# They answer different questions, and go together. FlashAttention is about the order of the arithmetic: tile by tile, with
-# an online softmax, so that the scores never go to memory. PagedAttention is about where keys and values lie: in blocks that
-# a table names. Your decode step uses both: tiles that happen to be blocks.
+# The triples (o, m, l) and their sum are FlashAttention's: scores are used tile by tile and never stored. Following the
+# block table to keys that lie anywhere is PagedAttention's.
 # </details>
 #
 # <details><summary>A colleague replaces gather-then-attend by your PyTorch code, “because it reads the blocks directly”.

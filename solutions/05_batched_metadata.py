@@ -106,7 +106,8 @@ print(type(starts[3]).__name__, "·", names.get(starts[3], "not found"), "·", n
 # ## Room for the whole batch
 #
 # Before a batch is computed, each of its sequences needs slots for its new tokens. Lesson 02's `append_token` makes room for
-# one token. Suppose the scheduler calls it in a loop, and the pool is nearly full:
+# one token. Suppose the scheduler calls it in a loop, and the pool is nearly full. (From here on sequences are called A, B
+# and C, so that pictures are easier to read. The manager uses an id only as a key.)
 
 # %%
 def tight_pool():
@@ -194,9 +195,9 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # ### Exercise 5.3: the metadata of a batch
 #
 # The manager has made room for the new tokens already. Row `s` of the block table is that of sequence `s` of the batch, and
-# a sequence's row in the manager's table is `manager.get(seq_id).row`. Use your `cumulative_lengths`, and
-# `slot_mapping(row, positions, block_size)` of lesson 02. A local variable may have the name of a tensor of the result, but
-# not `slot_mapping`: in your function that name has to stay the function.
+# a sequence's row in the manager's table is `manager.get(seq_id).row`. Use your `cumulative_lengths`, and `slot_mapping(row,
+# positions, block_size)` of lesson 02. Do not call a local variable `slot_mapping`: in your function that name must remain
+# the function.
 #
 # `cumulative_lengths` gives a tensor on the CPU. All four go to the device of the manager, `manager.block_table.device`. And
 # the batch gets a table of its own: the manager's changes with the next step.
@@ -226,7 +227,8 @@ def batch_of(*sequences):
 print(draw_metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
 
 # %% [markdown]
-# The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the index -1 for the last one.
+# The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the index -1 for the pool's last
+# block.
 
 # %%
 blocks = torch.tensor([[10, 11], [20, 21], [30, 31]])  # three blocks of two slots
@@ -288,7 +290,7 @@ draw.show(draw_metadata.batches([
 mine = [("A", 1, 7), ("B", 4, 6), ("C", 3, 3)]  # (name, new tokens, tokens with the new ones)
 
 assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), "1 to 16 tokens, at least one of them new"
-assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, "more than 5 sequences or 32 keys do not fit the page"
+assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, "more than 5 sequences or 32 keys do not fit the picture"
 metadata = batch_of(*mine)
 assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == sum(num_new for _, num_new, _ in mine)
 print(draw_metadata.tensors_text(metadata))
@@ -371,8 +373,9 @@ print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 #
 # ## Why the reference is not enough
 #
-# `k_cache[block_ids]` is a **gather**: it copies the keys of a sequence out of the pool, so that they lie side by side. And
-# it does so in each step, in each layer, for every sequence, though only one token is new.
+# Lesson 04 counted the bytes of one layer: `k_cache[block_ids]` is a **gather**, and copies what a kernel would read in
+# place. Your reference does it for every sequence, in each layer and each step, though only one token may be new. What does
+# that come to for a whole server?
 #
 # ### Exercise 5.6: what a gather moves
 #
@@ -386,7 +389,8 @@ print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 check("5.6", bytes_gathered)
 
 # %% [markdown]
-# Qwen3-8B has 36 layers, 8 KV heads and a head size of 128. With 1,024 tokens of context in 16 bits:
+# Qwen3-8B has 36 layers, 8 KV heads and a head size of 128. First 1,024 tokens of context in 16 bits, then 64 such
+# sequences:
 
 # %%
 def qwen3_8b(context_len):
@@ -408,8 +412,8 @@ draw.show(draw_metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt=
 # It grows with the context and with the number of sequences. The dashed line is the 15 GiB of weights that a step has to
 # read anyway. One sequence stays below it here; 8 sequences pass it at about 14,000 tokens, 64 below 2,000.
 #
-# The copy is read once, written once, and then read again by the attention: three times the figure, where one reading would
-# do. A kernel that follows the block table itself reads each key and value once, where it lies, and copies nothing. You will
+# The blocks are read, the copy is written, and attention reads the copy: three times the figure, where one reading would do.
+# A kernel that follows the block table itself reads each key and value once, where it lies, and copies nothing. You will
 # write that kernel in lesson 06.
 #
 # ## The same in one call
@@ -461,13 +465,13 @@ assert needs is None or "GPU" in needs or "PyTorch" in needs
 # ## A model that talks nonsense
 #
 # Now put everything into a model: embedding, four layers of attention and MLP, and the embedding again as the head. Its
-# weights are random, so its “words” are numbers. It has no positional encoding: only the causal mask tells it which token
+# weights are random, and its “words” are numbers. It has no positional encoding: only the causal mask tells it which token
 # came first. Somebody has written it in a hurry. The whole of it is in `lessons_lib/tiny_transformer.py`; better look there
 # later.
 
 # %%
 from lessons_lib.tiny_transformer import (
-    TinyTransformer, dense, generate_dense, generate_paged, merge_in_a_hurry, paged,
+    TinyTransformer, dense, generate_dense, generate_paged, merge_in_a_hurry, merge_of_reference, paged,
 )
 
 model, prompt = TinyTransformer(seed=364), [3, 14, 15, 92, 65, 35]
@@ -493,7 +497,7 @@ assert tokens[0] != expected_tokens[0]
 
 # %%
 def rounded(o):
-    return (torch.round(o * 8) / 8).flatten(1)
+    return merge_of_reference(torch.round(o * 8) / 8)
 
 
 drifting = generate_paged(model, prompt, 12, small_pool(), rounded)
@@ -530,7 +534,7 @@ def trace_of(merge):
     return trace
 
 
-_, reference = model(torch.tensor(prompt), dense, lambda o: o.flatten(1))
+_, reference = model(torch.tensor(prompt), dense, merge_of_reference)
 faulty = trace_of(merge_in_a_hurry)
 where = first_divergence(reference, faulty, tolerance=1e-3)
 print("first divergence at (layer, position):", where)
@@ -601,7 +605,8 @@ draw.show(draw_metadata.divergence([("before", faulty), ("after", trace_of(merge
 
 # %% [markdown]
 # The same tokens. Note what would have hidden the fault: with *one* token, the scrambled merge is right, because there is
-# nothing to mix up. So each decode step of a single sequence was fine, and a test with a decode alone would have passed.
+# nothing to mix up. So a decode step merges its one token correctly, and a test with single tokens alone would have passed.
+# The decodes above were garbage because the prefill had left wrong keys and values in the pool.
 #
 # ## What you built
 #

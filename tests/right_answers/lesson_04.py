@@ -431,38 +431,38 @@ def loop_that_skips_empty_ones(o, m, l, request_num_blocks):
     return tuple(torch.stack(column) for column in zip(*(combine_result(*parts) for parts in rows), strict=True))
 
 
-def bytes_in_a_loop(context_lens, block_size, num_kv_heads, head_size, itemsize):
+def bytes_in_a_loop(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
     gather = paged = 0
     for length in context_lens:
         blocks, rest = divmod(length, block_size)
         blocks += rest > 0
-        token = num_kv_heads * head_size * itemsize
+        token = num_kv_heads * head_size * bytes_per_number
         gather += 2 * (2 * blocks * block_size * token) + 2 * length * token
         paged += 2 * length * token
     return gather, paged
 
 
-def bytes_with_ceil(context_lens, block_size, num_kv_heads, head_size, itemsize):
+def bytes_with_ceil(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
     slots = sum(math.ceil(length / block_size) for length in context_lens) * block_size
     tokens = sum(context_lens)
-    bytes_each = 2 * num_kv_heads * head_size * itemsize
+    bytes_each = 2 * num_kv_heads * head_size * bytes_per_number
     return [(2 * slots + tokens) * bytes_each, tokens * bytes_each]
 
 
-def bytes_with_tensors(context_lens, block_size, num_kv_heads, head_size, itemsize):
+def bytes_with_tensors(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
     lengths = torch.tensor(context_lens, dtype=torch.int64)
     slots = (lengths + block_size - 1) // block_size * block_size
-    keys, copies = (int(x.sum()) * num_kv_heads * head_size * itemsize for x in (lengths, slots))
+    keys, copies = (int(x.sum()) * num_kv_heads * head_size * bytes_per_number for x in (lengths, slots))
     return 4 * copies + 2 * keys, 2 * keys
 
 
-def three_times_the_tokens(context_lens, block_size, num_kv_heads, head_size, itemsize):
-    _, paged = bytes_in_a_loop(context_lens, block_size, num_kv_heads, head_size, itemsize)
+def three_times_the_tokens(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    _, paged = bytes_in_a_loop(context_lens, block_size, num_kv_heads, head_size, bytes_per_number)
     return paged * 3, paged
 
 
-def without_the_values(context_lens, block_size, num_kv_heads, head_size, itemsize):
-    gather, paged = bytes_with_ceil(context_lens, block_size, num_kv_heads, head_size, itemsize)
+def without_the_values(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    gather, paged = bytes_with_ceil(context_lens, block_size, num_kv_heads, head_size, bytes_per_number)
     return gather / 2, paged / 2
 
 

@@ -7,16 +7,16 @@ from lessons_lib.checks import Exercise, Mistake, Text
 KINDS = "kinds of numbers"  # marks the case that looks at what kind of numbers an answer returns
 
 
-def bytes_moved(context_lens, block_size, num_kv_heads, head_size, itemsize):
+def bytes_moved(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
     """Bytes of keys and values that one attention layer reads and writes in one decode step, two ways.
 
     gather: each block is read whole and written whole to a contiguous copy; attention reads the tokens in the copy.
     paged: attention reads the tokens where they are, and nothing else is read or written.
-    context_lens: list of int, the tokens of each request that are in the pool, 0 or more. itemsize: bytes of a number.
+    context_lens: list of int, the tokens of each request that are in the pool, 0 or more. bytes_per_number: bytes of a number.
     Returns (gather, paged), two ints.
     """
     # BEGIN SOLUTION 4.6
-    bytes_per_token = 2 * num_kv_heads * head_size * itemsize  # a key and a value
+    bytes_per_token = 2 * num_kv_heads * head_size * bytes_per_number  # a key and a value
     num_blocks = sum(-(-length // block_size) for length in context_lens)
     copied = num_blocks * block_size * bytes_per_token
     paged = sum(context_lens) * bytes_per_token
@@ -24,8 +24,8 @@ def bytes_moved(context_lens, block_size, num_kv_heads, head_size, itemsize):
     # END SOLUTION
 
 
-def _parts(context_lens, block_size, num_kv_heads, head_size, itemsize):
-    gather, paged = bytes_moved(context_lens, block_size, num_kv_heads, head_size, itemsize)
+def _parts(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    gather, paged = bytes_moved(context_lens, block_size, num_kv_heads, head_size, bytes_per_number)
     return (gather - paged) // 2, paged
 
 
@@ -79,12 +79,12 @@ def floats(*sizes):
     return float(gather), float(paged)
 
 
-def elements(context_lens, block_size, num_kv_heads, head_size, itemsize):
+def elements(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
     return bytes_moved(context_lens, block_size, num_kv_heads, head_size, 1)
 
 
-def bits(context_lens, block_size, num_kv_heads, head_size, itemsize):
-    return bytes_moved(context_lens, block_size, num_kv_heads, head_size, 8 * itemsize)
+def bits(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    return bytes_moved(context_lens, block_size, num_kv_heads, head_size, 8 * bytes_per_number)
 
 
 def padded(context_lens, block_size, *sizes):
@@ -94,8 +94,8 @@ def padded(context_lens, block_size, *sizes):
     return 2 * copied + paged, paged
 
 
-def one_head(context_lens, block_size, num_kv_heads, head_size, itemsize):
-    return bytes_moved(context_lens, block_size, 1, head_size, itemsize)
+def one_head(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    return bytes_moved(context_lens, block_size, 1, head_size, bytes_per_number)
 
 
 def rounded_down(context_lens, block_size, *sizes):
@@ -140,9 +140,9 @@ def _kind(number):
 
 
 def describe(case):
-    context_lens, block_size, num_kv_heads, head_size, itemsize = case[:5]
+    context_lens, block_size, num_kv_heads, head_size, bytes_per_number = case[:5]
     return f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads}, head_size={head_size}, " \
-           f"itemsize={itemsize})"
+           f"bytes_per_number={bytes_per_number})"
 
 
 EXERCISE = Exercise(
@@ -179,10 +179,10 @@ EXERCISE = Exercise(
                 "Attention reads whole blocks in your count. It reads the tokens, and skips the slots behind the last one.",
                 whole_blocks_read, also=(whole_blocks_in_paged,)),
         Mistake("elements-not-bytes",
-                "You count numbers, not bytes. `itemsize` says how many bytes a number has.",
+                "You count numbers, not bytes. `bytes_per_number` says how many bytes a number has.",
                 elements),
         Mistake("bits-not-bytes",
-                "Both results are eight times too large. `itemsize` is in bytes already.",
+                "Both results are eight times too large. `bytes_per_number` is in bytes already.",
                 bits),
         Mistake("padded-to-longest",
                 "Every request is counted as if it were as long as the longest. Each one has blocks of its own.",
