@@ -19,8 +19,9 @@ lab: $(READY)  ## open JupyterLab on lesson 00
 	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run every test, and compare each lesson's outputs
-	$(PY) -m pytest -n auto --dist loadscope -m "not slow" --durations 5 \
+	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
+	$(PY) -m pytest -m "alone and not slow" tests
 
 test-slow: $(READY)  ## run the tests that take minutes
 	$(PY) -m pytest -m slow $(ARGS)
