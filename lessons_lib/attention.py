@@ -71,7 +71,7 @@ def forward_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: li
     Returns the shape of x, 0 behind each request's last token. Raises ValueError when the arguments disagree. x is not
     changed.
     """
-    check_prefill(x, request_num_blocks, seq_ids, manager)
+    check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]
     # BEGIN SOLUTION 3.5
     q, k, v = layer.project(x)  # (total_blocks, block_size, heads, head_size)

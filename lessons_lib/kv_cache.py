@@ -148,7 +148,7 @@ class PagedAttentionManager:
     def get(self, seq_id: int) -> Sequence:
         """The sequence of this id. Raises UnknownSequenceError."""
         if seq_id not in self.sequences:
-            raise UnknownSequenceError(f"there is no sequence {seq_id}; the sequences are {sorted(self.sequences)}")
+            raise UnknownSequenceError(f"there is no sequence {seq_id}; the sequences are {list(self.sequences)}")
         return self.sequences[seq_id]
 
     def blocks_of(self, seq_id: int) -> list[int]:

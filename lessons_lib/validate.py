@@ -61,9 +61,20 @@ def check_seq_ids(seq_ids: list[int]) -> None:
         raise ValueError(f"sequence {twice[0]} is named more than once in the batch")
 
 
-def check_prefill(x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager) -> None:
+def check_layer(layer, manager) -> None:
+    """The layer's heads are those of the pool, and the pool has a part for it."""
+    num_layers, _, _, _, num_kv_heads, head_size = manager.kv_cache.shape
+    if (layer.num_kv_heads, layer.head_size) != (num_kv_heads, head_size):
+        raise ValueError(f"layer must have the pool's {num_kv_heads} KV heads of size {head_size}, "
+                         f"not {layer.num_kv_heads} of size {layer.head_size}")
+    if not 0 <= layer.index < num_layers:
+        raise ValueError(f"layer.index must be one of the pool's layers, 0 to {num_layers - 1}, not {layer.index}")
+
+
+def check_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager) -> None:
     """What `forward_prefill` takes."""
     check_seq_ids(seq_ids)
+    check_layer(layer, manager)
     if len(request_num_blocks) != len(seq_ids):
         raise ValueError(f"request_num_blocks must have an entry for each of the {len(seq_ids)} sequences, "
                          f"not {len(request_num_blocks)} entries")
@@ -72,18 +83,13 @@ def check_prefill(x: Tensor, request_num_blocks: list[int], seq_ids: list[int], 
         if num_blocks != manager.blocks_for(length):
             raise ValueError(f"request_num_blocks gives sequence {seq_id} {num_blocks} blocks, and its {length} tokens "
                              f"fill {manager.blocks_for(length)}")
-    check_tensor("x", x, (sum(request_num_blocks), manager.block_size, "dim"))
+    check_tensor("x", x, (sum(request_num_blocks), manager.block_size, layer.wq.shape[1]), manager.kv_cache.dtype)
 
 
 def check_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> None:
     """What `forward_decoding` takes."""
     check_seq_ids(seq_ids)
-    num_layers, _, _, _, num_kv_heads, head_size = manager.kv_cache.shape
-    if (layer.num_kv_heads, layer.head_size) != (num_kv_heads, head_size):
-        raise ValueError(f"layer must have the pool's {num_kv_heads} KV heads of size {head_size}, "
-                         f"not {layer.num_kv_heads} of size {layer.head_size}")
-    if not 0 <= layer.index < num_layers:
-        raise ValueError(f"layer.index must be one of the pool's layers, 0 to {num_layers - 1}, not {layer.index}")
+    check_layer(layer, manager)
     check_tensor("x", x, (len(seq_ids), layer.wq.shape[1]), manager.kv_cache.dtype)
     for seq_id in seq_ids:
         if manager.get(seq_id).length == 0:

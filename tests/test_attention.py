@@ -251,16 +251,23 @@ def test_a_request_that_changes_leaves_the_others_bit_for_bit(attend, data, bloc
 REFUSED = {
     "x is no tensor": (lambda a: a | {"x": [1.0]}, TypeError, ["x must be a tensor", "list"]),
     "x without blocks": (lambda a: a | {"x": a["x"].flatten(0, 1)}, ValueError,
-                         ["x must have the shape (3, 4, dim)", "(12, 24)"]),
+                         ["x must have the shape (3, 4, 24)", "(12, 24)"]),
     "x with a block too many": (lambda a: a | {"x": torch.zeros(4, 4, 24)}, ValueError,
-                                ["x must have the shape (3, 4, dim)", "(4, 4, 24)"]),
+                                ["x must have the shape (3, 4, 24)", "(4, 4, 24)"]),
     "x with blocks of another size": (lambda a: a | {"x": torch.zeros(3, 5, 24)}, ValueError,
-                                      ["x must have the shape (3, 4, dim)", "(3, 5, 24)"]),
+                                      ["x must have the shape (3, 4, 24)", "(3, 5, 24)"]),
+    "x of another width": (lambda a: a | {"x": torch.zeros(3, 4, 23)}, ValueError,
+                           ["x must have the shape (3, 4, 24)", "(3, 4, 23)"]),
+    "x in float64": (lambda a: a | {"x": a["x"].double()}, TypeError, ["x must be torch.float32, not torch.float64"]),
+    "a layer with other heads": (lambda a: a | {"layer": AttentionLayer(24, 2, 2, 16)}, ValueError,
+                                 ["layer must have the pool's 1 KV heads of size 16", "not 2 of size 16"]),
+    "a layer beyond the pool": (lambda a: a | {"layer": AttentionLayer(24, 2, 1, 16, index=1)}, ValueError,
+                                ["layer.index must be one of the pool's layers, 0 to 0, not 1"]),
     "a count too few": (lambda a: a | {"request_num_blocks": [3]}, ValueError,
                         ["request_num_blocks must have an entry for each of the 2 sequences", "1 entries"]),
     "counts in the wrong order": (lambda a: a | {"request_num_blocks": [1, 2]}, ValueError,
                                   ["request_num_blocks gives sequence 7 1 blocks", "5 tokens fill 2"]),
-    "an unknown sequence": (lambda a: a | {"seq_ids": [7, 8]}, UnknownSequenceError, ["no sequence 8", "[3, 7]"]),
+    "an unknown sequence": (lambda a: a | {"seq_ids": [7, 8]}, UnknownSequenceError, ["no sequence 8", "[7, 3]"]),
     "a sequence twice": (lambda a: a | {"seq_ids": [7, 7]}, ValueError, ["sequence 7", "more than once"]),
     "no sequence": (lambda a: a | {"seq_ids": [], "request_num_blocks": [], "x": torch.zeros(0, 4, 24)}, ValueError,
                     ["the batch is empty"]),
@@ -274,9 +281,9 @@ def test_what_does_not_fit_is_refused_by_name_with_nothing_written(name):
     manager.kv_cache.fill_(5.0)
     manager.add_sequence(7, 5)
     manager.add_sequence(3, 4)
-    arguments = change({"x": torch.zeros(3, 4, 24), "request_num_blocks": [2, 1], "seq_ids": [7, 3]})
+    arguments = change({"layer": AttentionLayer(24, 2, 1, 16), "x": torch.zeros(3, 4, 24), "request_num_blocks": [2, 1], "seq_ids": [7, 3]})
     with pytest.raises(kind) as caught:
-        forward_prefill(AttentionLayer(24, 2, 1, 16), manager=manager, **arguments)
+        forward_prefill(manager=manager, **arguments)
     assert all(part in str(caught.value) for part in words), caught.value
     assert (manager.kv_cache == 5.0).all()
     assert (manager.get(7).length, manager.get(3).length) == (5, 4)
