@@ -4,14 +4,24 @@ import sys
 
 from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError
+from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import build_cpp, build_library
 from lessons_lib.isolation import run_isolated
 from lessons_lib.verbs import CheckFailed, NotAttempted, check, hint, progress_bar, solution
 
 __all__ = [
-    "CheckFailed", "CompileError", "NotAttempted", "build_cpp", "build_library", "check", "hint", "progress_bar",
-    "run_isolated", "solution",
+    "CheckFailed", "CompileError", "KernelError", "NotAttempted", "build_cpp", "build_cuda", "build_library", "check", "hint",
+    "progress_bar", "run_isolated", "solution",
 ]
+
+
+def __getattr__(name):
+    if name == "build_cuda":  # imports PyTorch, which takes seconds; the rest here does without
+        from lessons_lib.cuda import build_cuda
+
+        return build_cuda
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 if "ipykernel" in sys.modules:
     isolation.warm_up()  # in a notebook a check follows; here, so that the first one does not wait

@@ -1,7 +1,7 @@
 """Turns a compiler's pages of output into the one error that matters, at the learner's own line."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # GCC and Clang: `file:line:column: error: text`. nvcc: `file(line): error: text`.
 _GCC_LINE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s*(?P<text>.*)$")
@@ -39,8 +39,11 @@ class CompileError(Exception):
         return [f"CompileError: {self}"]
 
 
-def explain(output: str, sources: dict[str, str]) -> CompileError:
-    """The first error of a compiler's `output` that lies in one of `sources` (name to text), as an exception to raise."""
+def explain(output: str, sources: dict[str, str], compiled: dict[str, str] | None = None) -> CompileError:
+    """The first error of a compiler's `output` that lies in one of `sources` (name to text), as an exception to raise.
+
+    `compiled`: what the compiler saw, where that is not `sources`; in a line that differs its column means nothing.
+    """
     places = [place for line in output.splitlines() if (place := _parse(line))]
     first_error = next((place for place in places if place.is_error), None)
     if first_error is None:
@@ -52,6 +55,8 @@ def explain(output: str, sources: dict[str, str]) -> CompileError:
         return CompileError(f"{first_error.source}:{first_error.line}: {reason}", reason=reason, output=output)
     if where.line > len(sources[where.source].rstrip().split("\n")):
         reason = f"it ends too early; a closing brace or a semicolon is missing ({reason})"
+    if compiled and _line(compiled[where.source], where.line) != _line(sources[where.source], where.line):
+        where = replace(where, column=0)
     message = f"{where.source}, line {where.line}: {reason}{_excerpt(sources[where.source], where)}"
     return CompileError(message, where.source, where.line, reason, output)
 
@@ -71,11 +76,15 @@ def _caller(places, sources) -> Location | None:
     return (required or ours or [None])[0]
 
 
-def _excerpt(text: str, where: Location) -> str:
+def _line(text: str, number: int) -> str | None:
     lines = text.split("\n")
-    if not 1 <= where.line <= len(lines):
+    return lines[number - 1].replace("\t", " ") if 1 <= number <= len(lines) else None
+
+
+def _excerpt(text: str, where: Location) -> str:
+    line = _line(text, where.line)
+    if line is None:
         return ""
-    line = lines[where.line - 1].replace("\t", " ")
     caret = f"\n    {' ' * (where.column - 1)}^" if 0 < where.column <= len(line) + 1 else ""
     return f"\n    {line}{caret}"
 

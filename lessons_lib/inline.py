@@ -11,10 +11,12 @@ import importlib.util
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +27,18 @@ from lessons_lib.paths import KERNELS, build_folder
 QUICK = ("-std=c++17", "-Og")
 
 _loaded: dict[Path, object] = {}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How texts become a library. `flags` are for the compiler, nvcc if `cuda`, `link` for the linker; `include` are
+    folders. `also` is whatever else the result depends on, such as the text of included files: a change is a new build."""
+
+    flags: tuple[str, ...] = QUICK
+    cuda: bool = False
+    include: tuple[Path, ...] = ()
+    link: tuple[str, ...] = ()
+    also: str = ""
 
 
 def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson",
@@ -40,7 +54,7 @@ def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson",
     if not any("PYBIND11_MODULE" in text for text in texts.values()):
         raise CompileError("No source has PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { ... }, so Python "
                            "could not import the result. Pass the binding as the last argument.")
-    return _load(_compile(texts, name, flags), _import)
+    return _load(_compile(texts, name, Recipe(tuple(flags))), _import)
 
 
 def build_library(*sources: str, names: tuple[str, ...] = (), name: str = "library",
@@ -49,7 +63,7 @@ def build_library(*sources: str, names: tuple[str, ...] = (), name: str = "libra
 
     `sources`: as for `build_cpp`. `names`: what errors call them. `flags`: for the compiler.
     """
-    return _load(_compile(_check_sources(sources, names), name, flags), ctypes.CDLL)
+    return _load(_compile(_check_sources(sources, names), name, Recipe(tuple(flags))), ctypes.CDLL)
 
 
 def read_kernel(file_name: str) -> str:
@@ -72,10 +86,14 @@ def _check_sources(sources, names=()) -> dict[str, str]:
     return dict(zip(names, sources, strict=True))
 
 
-def _compile(sources: dict[str, str], name: str, flags) -> Path:
-    """The shared library of `sources`, compiled unless a finished build of the same text is there."""
-    text = "".join(map(_placed, sources, sources.values()))
-    module = f"{name}_{_fingerprint(list(sources.values()), flags)}"
+def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict[str, str] | None = None) -> Path:
+    """The shared library of `sources`, compiled unless a finished build of the same text is there.
+
+    `rewritten`: what the compiler gets instead of `sources`, line by line the same; errors show `sources`.
+    """
+    compiled = rewritten or sources
+    text = "".join(map(_placed, compiled, compiled.values()))
+    module = f"{name}_{_fingerprint(list(compiled.values()), recipe)}"
     folder = build_folder() / module
     finished = folder / "finished"
     if not finished.exists():
@@ -84,7 +102,14 @@ def _compile(sources: dict[str, str], name: str, flags) -> Path:
                 # What is here came from a build that failed or was killed, its lock included.
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
-                _run_load_inline(module, text, folder, flags, sources)
+                try:
+                    _run_load_inline(module, text, folder, recipe)
+                except RuntimeError as error:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise explain(str(error), sources, compiled) from None
+                except (ImportError, OSError) as error:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise _explain_load(error) from None
                 finished.touch()
     return folder / f"{module}.so"
 
@@ -96,12 +121,12 @@ def _placed(name: str, text: str) -> str:
     return f'#line 1 "{name}"\n{text}\n#line {lines + 1} "{name}"\nextern "C" {{}}\n'
 
 
-def _fingerprint(texts: list[str], flags) -> str:
-    """Sixteen characters that change with the texts, the flags, PyTorch, Python, the processor or CXX."""
+def _fingerprint(texts: list[str], recipe: Recipe) -> str:
+    """Sixteen characters that change with the texts, the recipe, PyTorch, Python, the processor or CXX."""
     import torch
 
     machine = (torch.__version__, sys.implementation.cache_tag, platform.machine(), os.environ.get("CXX", ""))
-    return hashlib.sha256(repr((texts, flags, machine)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((texts, recipe, machine)).encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -112,31 +137,31 @@ def _only_builder(folder: Path):
         yield
 
 
-def _run_load_inline(module, text, folder, flags, sources):
+def _run_load_inline(module: str, text: str, folder: Path, recipe: Recipe):
     from torch.utils import cpp_extension
 
     # PyTorch remembers a name that it built in this process, even when that build failed; ours starts from nothing.
     cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(module, None)
-    try:
-        # PyTorch changes the lists that it is given, hence the copy. is_python_module=False loads the library without
-        # importing it: the import is ours, once, below.
-        with _tools():
-            cpp_extension.load_inline(module, cpp_sources=text, extra_cflags=[*flags], build_directory=str(folder),
-                                      no_implicit_headers=True, is_python_module=False)
-    except RuntimeError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise explain(str(error), sources) from None
-    except (ImportError, OSError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise _explain_load(error) from None
+    # PyTorch changes the lists that it is given, hence the copies. is_python_module=False loads the library without
+    # importing it: the import is ours, once, later.
+    if recipe.cuda:
+        texts = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": [*recipe.flags]}
+    else:
+        texts = {"cpp_sources": text, "extra_cflags": [*recipe.flags]}
+    with _tools(recipe.cuda):
+        cpp_extension.load_inline(module, **texts, extra_ldflags=[shlex.quote(flag) for flag in recipe.link],
+                                  extra_include_paths=[str(folder) for folder in recipe.include],
+                                  build_directory=str(folder), no_implicit_headers=True, is_python_module=False)
 
 
 @contextmanager
-def _tools():
+def _tools(cuda: bool = False):
     """The environment's own ninja on the PATH, and a compiler that speaks English; both only while it builds."""
-    before = {name: os.environ.get(name) for name in ("PATH", "LC_ALL")}
+    before = {name: os.environ.get(name) for name in ("PATH", "LC_ALL", "TORCH_CUDA_ARCH_LIST")}
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     os.environ["LC_ALL"] = "C"
+    if cuda:
+        os.environ.pop("TORCH_CUDA_ARCH_LIST", None)  # then PyTorch builds for the GPUs that are here, and for no others
     try:
         compiler = os.environ.get("CXX", "c++")
         if " " in compiler.strip() and shutil.which(compiler) is None:
@@ -147,7 +172,7 @@ def _tools():
         yield
     finally:
         for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _explain_load(error: Exception) -> CompileError:

@@ -133,3 +133,73 @@ def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata)
             raise ValueError(f"seq_lens_kv gives sequence {s} {kv_len} keys, which need {num_needed} blocks, and block_table "
                              f"has {metadata.block_table.shape[1]} entries in a row")
         check_range(f"block_table, row {s},", metadata.block_table[s, :num_needed], 0, num_blocks, "the blocks of this pool")
+
+
+def check_contiguous(name: str, tensor: Tensor) -> None:
+    """Raises ValueError for a tensor whose numbers do not lie one after the other."""
+    if not tensor.is_contiguous():
+        raise ValueError(f"{name} must be contiguous, and its strides are {tensor.stride()} for the shape "
+                         f"{tuple(tensor.shape)}; {name}.contiguous() makes a copy that is")
+
+
+def check_devices(**tensors: Tensor) -> None:
+    """Raises ValueError naming the first tensor that is not on the device of the first one."""
+    (first, expected), *others = tensors.items()
+    for name, tensor in others:
+        if tensor.device != expected.device:
+            raise ValueError(f"{name} must be on {first}'s device, {expected.device}, not on {tensor.device}")
+
+
+def check_block_table(block_table: Tensor, context_lens: Tensor, num_blocks: int, block_size: int) -> None:
+    """Refuses a block table through which a kernel would read outside the pool.
+
+    block_table: int32 (num_seqs, max_blocks_per_seq). context_lens: int32 (num_seqs,), the tokens of each sequence.
+    The pool has num_blocks blocks of block_size tokens, with ids from 0.
+    Raises ValueError naming context_lens where a context is negative or needs more blocks than a row has entries, and
+    naming block_table where an entry that a context needs is no block of the pool. Entries behind those are not looked at.
+    """
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    # BEGIN SOLUTION 6.7
+    for seq, context_len in enumerate(context_lens.tolist()):
+        num_needed = -(-context_len // block_size)
+        if context_len < 0:
+            raise ValueError(f"context_lens holds {context_len} for sequence {seq}; a context has 0 tokens or more")
+        if num_needed > block_table.shape[1]:
+            raise ValueError(f"context_lens gives sequence {seq} {context_len} tokens, which need {num_needed} blocks, "
+                             f"and block_table has {block_table.shape[1]} entries in a row")
+        check_range(f"block_table, row {seq},", block_table[seq, :num_needed], 0, num_blocks, "the blocks of this pool")
+    # END SOLUTION
+
+
+KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # in the order of the kernel's numbers for them
+LARGEST_HEAD_SIZE = 256
+
+
+def check_paged_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor) -> None:
+    """What `attn_paged_cuda` takes. Reads the table and the lengths, so on a GPU it waits for them."""
+    check_tensor("q", q, ("num_seqs", "num_q_heads", "head_size"))
+    if q.dtype not in KERNEL_DTYPES:
+        raise TypeError(f"q must be torch.float32, torch.float16 or torch.bfloat16, not {q.dtype}")
+    num_seqs, num_q_heads, head_size = q.shape
+    check_tensor("k_cache", k_cache, ("num_blocks", "block_size", "num_kv_heads", head_size), q.dtype)
+    check_tensor("v_cache", v_cache, tuple(k_cache.shape), q.dtype)
+    num_blocks, block_size, num_kv_heads, _ = k_cache.shape
+    if num_seqs == 0:
+        raise ValueError("q is empty; a batch holds at least one sequence")
+    if not 1 <= head_size <= LARGEST_HEAD_SIZE:
+        raise ValueError(f"head_size, q's last dimension, must be 1 to {LARGEST_HEAD_SIZE}, not {head_size}")
+    if block_size == 0 or num_kv_heads == 0:
+        raise ValueError(f"k_cache must have a slot in each block and a KV head, not the shape {tuple(k_cache.shape)}")
+    if num_q_heads == 0 or num_q_heads % num_kv_heads:
+        raise ValueError(f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {num_q_heads} heads")
+    check_tensor("context_lens", context_lens, (num_seqs,), torch.int32)
+    check_tensor("block_table", block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
+    check_devices(q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table, context_lens=context_lens)
+    if not q[0].is_contiguous():
+        raise ValueError(f"q must hold each sequence's heads one after the other, and its strides are {q.stride()} for the "
+                         f"shape {tuple(q.shape)}; q.contiguous() makes a copy that does")
+    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache), ("block_table", block_table),
+                         ("context_lens", context_lens)):
+        check_contiguous(name, tensor)
+    check_block_table(block_table, context_lens, num_blocks, block_size)

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "numbers.cuh"
+#include "paged_address.cuh"
+
+// Pass 1: scores[token] = scale * (q · key), for all tokens of this block's sequence and head. One thread, one token.
+template <typename T>
+__device__ void paged_scores(const PagedAttentionParams& params, float* scores) {
+  int seq = blockIdx.x, head = blockIdx.y;
+  const T* q_row = static_cast<const T*>(params.q) + seq * params.q_stride + head * params.head_size;
+  const T* k_cache = static_cast<const T*>(params.k_cache);
+  __shared__ float q[256];  // all threads need the query: once in here, it need not be read again from far away
+  // BEGIN SOLUTION 6.4
+  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) q[i] = to_float(q_row[i]);
+  __syncthreads();
+  int kv_head = head / (params.num_q_heads / params.num_kv_heads), num_tokens = params.context_lens[seq];
+  for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) {
+    const T* key = k_cache + cache_offset(params, seq, token, kv_head);
+    float product = 0.0f;
+    for (int i = 0; i < params.head_size; ++i) product += q[i] * to_float(key[i]);
+    scores[token] = params.scale * product;
+  }
+  // END SOLUTION
+}

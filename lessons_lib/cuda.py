@@ -1,0 +1,105 @@
+"""One call for CUDA on three targets: a GPU, the CPU, and the CPU with every access watched."""
+
+from contextlib import contextmanager
+
+from lessons_lib import cuda_arguments, cuda_builds, cuda_signatures
+from lessons_lib.compiler_errors import CompileError
+from lessons_lib.cuda_calls import Access, CallOnCpu, CallOnGpu, processors
+from lessons_lib.cuda_on_cpu.reports import KernelError
+from lessons_lib.inline import _check_sources
+
+__all__ = ["Access", "CudaLibrary", "KernelError", "build_cuda"]
+
+
+def build_cuda(*sources: str, names: tuple[str, ...] = (), target: str | None = None, name: str = "cuda") -> "CudaLibrary":
+    """Compiles CUDA and returns its `extern "C"` functions, to be called with tensors and numbers.
+
+    `sources`: CUDA texts, compiled as one file in the given order; the same texts are compiled once only. `names`: what
+    errors call them. `target`: "gpu" (nvcc), "fast" (CPU) or "checked" (CPU, every access watched); None takes "gpu" where
+    there is one, else "checked".
+    Raises TypeError for anything but text, CompileError with the learner's line for code that does not compile, and
+    RuntimeError for a target that this machine does not have.
+    """
+    texts = _check_sources(sources, names)
+    target = cuda_builds.choose_target(target)
+    functions = cuda_signatures.functions(texts)
+    taken = [function for function in functions if hasattr(CudaLibrary, function) or function in ("target", "texts")]
+    if taken:
+        raise CompileError(f"A function cannot be called {taken[0]} here: the library has a method of that name.")
+    if target == "gpu":
+        call = CallOnGpu(cuda_builds.build_for_gpu(texts, name), texts)
+    else:
+        runtime = cuda_builds.runtime_library(target == "checked")
+        call = CallOnCpu(cuda_builds.build_for_cpu(texts, name, target, runtime), runtime, texts, target == "checked")
+    return CudaLibrary(call, functions, texts, target)
+
+
+class CudaLibrary:
+    """The functions of a CUDA text as methods: `library.add(a, b, out, n)`.
+
+    Pointers take tensors (`const` ones stay unchanged; those whose names begin with `out` must be written all over), or
+    None. The stream is PyTorch's current one. A kernel that goes wrong raises KernelError, and the next call works.
+    """
+
+    def __init__(self, run, functions: dict[str, cuda_signatures.Function], texts: dict[str, str], target: str):
+        self.target, self.texts, self._run = target, texts, run
+        self._functions = {name: _Callable(self, function) for name, function in functions.items()}
+
+    def __getattr__(self, name: str):
+        functions = self.__dict__.get("_functions", {})
+        if name in functions:
+            return functions[name]
+        raise AttributeError(f"This library has no function {name}. It has: {', '.join(functions)}")
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._functions]
+
+    def __repr__(self):
+        functions = "".join(f"\n  {call}" for call in self._functions.values())
+        return f"<CudaLibrary for target {self.target!r}:{functions}>"
+
+    def options(self, *, seed: int = 0, os_threads: int | None = None, step_limit: int = 100_000_000):
+        """For the CPU targets, from the next call on. `seed`: 0 lets threads take turns in order, another number shuffles
+        them. `os_threads`: of the processor, for target "fast"; None takes all. `step_limit`: of each thread; target
+        "checked" takes one that needs more for endless."""
+        self._cpu("options").settings = (seed, os_threads or processors(), step_limit)
+
+    @contextmanager
+    def trace(self, *names: str):
+        """Target "checked" only: `with library.trace("k_cache") as accesses:` fills the list with each Access of the calls
+        inside to these tensors, in the order in which they happened."""
+        run = self._cpu("trace")
+        if not run.checked:
+            raise RuntimeError('Accesses can be traced with target="checked" only.')
+        arguments = [argument for call in self._functions.values() for argument in call.function.arguments]
+        known = {argument.name for argument in arguments if argument.pointer}
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            raise ValueError(f"trace takes names of tensors, {', '.join(sorted(known))}; not {', '.join(unknown) or 'none'}")
+        before = run.traced, run.accesses
+        run.traced, run.accesses = names, []
+        try:
+            yield run.accesses
+        finally:
+            run.traced, run.accesses = before
+
+    def _cpu(self, what: str) -> CallOnCpu:
+        if self.target == "gpu":
+            raise RuntimeError(f"{what} is for the CPU targets; this library was built for the GPU.")
+        return self._run
+
+
+class _Callable:
+    """One function of a library."""
+
+    def __init__(self, library: CudaLibrary, function: cuda_signatures.Function):
+        self.library, self.function = library, function
+        self.__name__, self.__doc__ = function.name, str(function)
+
+    def __call__(self, *values, **named):
+        given = cuda_arguments.bind(self.function, values, named)
+        device = cuda_arguments.check(self.function, given, "cuda" if self.library.target == "gpu" else "cpu")
+        self.library._run(self.function, given, device)
+
+    def __repr__(self):
+        return str(self.function)

@@ -1,0 +1,112 @@
+"""Python values for a CUDA function's parameters: matched by name, and checked before anything runs."""
+
+import ctypes
+import numbers
+import operator
+
+import torch
+
+from lessons_lib.cuda_signatures import DTYPES, SCALARS, Function, Parameter
+
+
+def bind(function: Function, values: tuple, named: dict) -> dict[str, object]:
+    """The value of each argument, by name: parameters by position or by keyword, a struct's fields by keyword.
+
+    Raises TypeError for an argument that is missing, unknown or given twice.
+    """
+    by_position = function.by_position
+    if len(values) > len(by_position):
+        fields = " (a struct's fields are given by keyword)" if any(p.fields for p in function.parameters) else ""
+        raise TypeError(f"{function.name} takes {len(by_position)} arguments by position{fields}, not {len(values)}: "
+                        f"{function}")
+    given = dict(zip(by_position, values, strict=False))
+    for name, value in named.items():
+        if name in given:
+            raise TypeError(f"{function.name}: {name} is given twice")
+        given[name] = value
+    expected = [argument.name for argument in function.arguments]
+    for problem, names in (("missing", [name for name in expected if name not in given]),
+                           ("unknown", [name for name in given if name not in expected])):
+        if names:
+            raise TypeError(f"{function.name}: {problem} argument{'s' * (len(names) > 1)} {', '.join(names)}. "
+                            f"It takes: {function}")
+    return given
+
+
+def check(function: Function, given: dict[str, object], device_type: str) -> torch.device | None:
+    """Raises TypeError or ValueError for a value that does not fit its argument. Returns the device of the tensors.
+
+    `device_type`: "cpu" or "cuda", where the tensors have to be.
+    """
+    first_name, device = None, None
+    for argument in function.arguments:
+        value, where = given[argument.name], f"{function.name}: {argument.name}"
+        if not argument.pointer:
+            given[argument.name] = _number(argument, value, where)
+        elif value is not None:
+            _check_tensor(argument, value, where, device_type)
+            if device is not None and value.device != device:
+                raise ValueError(f"{where} is on {value.device}, and {first_name} on {device}; all tensors must be on one "
+                                 "device")
+            first_name, device = first_name or argument.name, value.device
+    return device
+
+
+def _check_tensor(argument: Parameter, value, where: str, device_type: str):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{where} takes a tensor ({argument}), not {type(value).__name__}")
+    if value.layout != torch.strided:
+        raise ValueError(f"{where} is a tensor of the layout {value.layout}; a kernel needs the elements in memory")
+    dtype = DTYPES[argument.type]
+    if dtype is not None and value.dtype != dtype:
+        raise TypeError(f"{where} takes a tensor of {dtype} ({argument}), not {value.dtype}")
+    if value.device.type != device_type:
+        built, remedy = ("the CPU", ".cpu()") if device_type == "cpu" else ("the GPU", ".cuda()")
+        raise ValueError(f"{where} is on {value.device}, but this library was built for {built}: pass "
+                         f"{argument.name}{remedy}, or build for another target")
+
+
+def _number(argument: Parameter, value, where: str):
+    ctype = SCALARS[argument.type]
+    if isinstance(value, torch.Tensor):
+        raise TypeError(f"{where} takes a number ({argument}), not a tensor; pass {argument.name}.item()")
+    if argument.type in ("float", "double"):
+        if not isinstance(value, numbers.Real):
+            raise TypeError(f"{where} takes a number ({argument}), not {type(value).__name__}")
+        return float(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{where} takes a whole number ({argument}), not {type(value).__name__}") from None
+    if argument.type == "bool":
+        if number not in (0, 1):
+            raise ValueError(f"{where} takes True or False, not {value!r}")
+        return bool(number)
+    if ctype(number).value != number:
+        raise ValueError(f"{where} is {number}, which does not fit into {argument.type}")
+    return number
+
+
+def span_bytes(tensor: torch.Tensor) -> int:
+    """Bytes from the first element's beginning to the last element's end."""
+    if tensor.numel() == 0:
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+def has_gaps(tensor: torch.Tensor) -> bool:
+    """Whether there is memory between its elements that is not its own, or elements share memory."""
+    return span_bytes(tensor) != tensor.numel() * tensor.element_size()
+
+
+def to_c(function: Function, values: dict[str, object], stream: int) -> list:
+    """What ctypes passes, in the order of the parameters: addresses and numbers in `values` by name, structs filled."""
+    def one(parameter: Parameter, structure):
+        if parameter.type == "cudaStream_t":
+            return ctypes.c_void_p(stream)
+        if parameter.fields:
+            return structure(*(values[field.name] for field in parameter.fields))
+        return values[parameter.name]
+
+    return [one(parameter, ctype) for parameter, ctype in zip(function.parameters, function.ctypes, strict=True)]

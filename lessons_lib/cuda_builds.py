@@ -1,0 +1,130 @@
+"""How CUDA texts are compiled: by nvcc for a GPU; for the CPU by the C++ compiler, and linked to our runtime."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from lessons_lib.cuda_on_cpu.rewrite import rewrite
+from lessons_lib.inline import Recipe, _compile, _load
+
+CUDA_ON_CPU = Path(__file__).resolve().parent / "cuda_on_cpu"
+TARGETS = ("gpu", "fast", "checked")
+
+# PyTorch tells nvcc to leave out operators and conversions of half types, which plain CUDA has.
+_GPU_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
+              "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_HALF2_OPERATORS__")
+# A launcher that forgets its return value must not hide an error; so Python asks as well.
+_GPU_ERRORS = '''
+extern "C" int lessons_lib_last_error() { return (int)cudaGetLastError(); }
+extern "C" const char* lessons_lib_error_text(int code) { return cudaGetErrorString((cudaError_t)code); }
+'''
+
+
+def choose_target(target: str | None) -> str:
+    """`target`, or the best that this machine has. Raises RuntimeError, saying what is missing, where it cannot be had."""
+    if target is None:
+        return "checked" if _no_gpu() else "gpu"
+    if target not in TARGETS:
+        raise ValueError(f"target is one of {', '.join(TARGETS)}, or None for the best that is here; not {target!r}")
+    if target == "gpu" and (missing := _no_gpu()):
+        raise RuntimeError(f'target="gpu" cannot be had here: {missing} The targets "checked" and "fast" need no GPU.')
+    return target
+
+
+def _no_gpu() -> str:
+    """What is missing for a GPU build, and how to get it; empty if nothing is."""
+    import torch
+    from torch.utils import cpp_extension
+
+    if torch.version.cuda is None:
+        return "this PyTorch was built without CUDA. Install one with it: https://pytorch.org/get-started/locally"
+    if not torch.cuda.is_available():
+        return "PyTorch sees no NVIDIA GPU. `nvidia-smi` says whether the driver does."
+    if not cpp_extension.CUDA_HOME or not (Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc").exists():
+        return (f"nvcc is not installed. Install CUDA {torch.version.cuda} (conda: cuda-nvcc), or set CUDA_HOME to where "
+                "it is.")
+    return ""
+
+
+def build_for_gpu(sources: dict[str, str], name: str) -> ctypes.CDLL:
+    """The library of `sources` (name to text), with the functions of _GPU_ERRORS besides its own."""
+    texts = {**sources, "lessons_lib": _GPU_ERRORS}
+    return _load(_compile(sources, name, Recipe(_GPU_FLAGS, cuda=True, also=_gpus() + repr([*sources])), texts), ctypes.CDLL)
+
+
+def build_for_cpu(sources: dict[str, str], name: str, target: str, runtime: Path) -> ctypes.CDLL:
+    """The library of `sources` (name to text) for target "fast" or "checked", linked to the `runtime` of that target."""
+    recipe = Recipe(_flags(target), include=(CUDA_ON_CPU / "include",), link=_link_to(runtime),
+                    also=_own_text() + _processor() + repr([*sources]))  # reports name the sources
+    rewritten = {source: rewrite(text, source) for source, text in sources.items()}
+    return _load(_compile(sources, name, recipe, rewritten), ctypes.CDLL)
+
+
+def runtime_library(checked: bool) -> Path:
+    """The runtime for the CPU targets: fibers, warps, shared memory, and, if `checked`, the watch over every access."""
+    flags = ("-std=c++17", "-O2", "-g1", f"-DCHECKED={int(checked)}", "-fno-strict-aliasing", "-pthread",
+             *_only_gcc("-fno-gnu-unique"))
+    recipe = Recipe(flags, include=(CUDA_ON_CPU,), link=_link(), also=_own_text())
+    return _compile({"runtime.cpp": '#include "runtime.cpp"'}, f"cuda_on_cpu_{'checked' if checked else 'fast'}", recipe)
+
+
+def _flags(target: str) -> tuple[str, ...]:
+    native = "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
+    # addr2line of binutils 2.40 calls our file by another name in DWARF 5. A thread's stack has 64 KiB (fiber.h).
+    common = ("-std=c++17", native, "-gdwarf-4", "-fno-strict-aliasing", "-fno-exceptions", "-Wno-unknown-pragmas",
+              "-Werror=frame-larger-than=40000", "-include", "cuda_runtime.h", *_only_gcc("-fno-gnu-unique"))
+    if target == "fast":
+        return (*common, "-O3", "-g1")
+    # Each access calls the runtime. A loop that was made of vectors would call it for several elements at once.
+    return (*common, "-O1", "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc",
+            *_only_gcc("-fno-tree-vectorize", "--param=tsan-instrument-func-entry-exit=0"))
+
+
+def _only_gcc(*flags: str) -> tuple[str, ...]:
+    return () if _compiler_is_clang(os.environ.get("CXX", "c++")) else flags
+
+
+@cache
+def _compiler_is_clang(compiler: str) -> bool:
+    try:
+        return "clang" in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return sys.platform == "darwin"  # it is missing; the build will say so
+
+
+def _link() -> tuple[str, ...]:
+    if sys.platform == "darwin":
+        return ("-pthread", "-Wl,-install_name,@rpath/runtime.so")
+    return ("-pthread", "-ldl")
+
+
+def _link_to(runtime: Path) -> tuple[str, ...]:
+    return (str(runtime), f"-Wl,-rpath,{runtime.parent}", *(("-pthread",) if sys.platform == "darwin" else _link()))
+
+
+def _own_text() -> str:
+    """The text of all of our headers: they are part of what is compiled."""
+    files = sorted(path for path in CUDA_ON_CPU.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".md"))
+    return "".join(path.read_text(encoding="utf-8") for path in files)
+
+
+@cache
+def _processor() -> str:
+    """What code for this processor alone depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+
+
+def _gpus() -> str:
+    import torch
+    from torch.utils import cpp_extension
+
+    kinds = {torch.cuda.get_device_capability(device) for device in range(torch.cuda.device_count())}
+    return f"{sorted(kinds)} {torch.version.cuda} {cpp_extension.CUDA_HOME}"

@@ -1,0 +1,203 @@
+"""A call of a function in a CUDA library: on a GPU, or on the CPU under the runtime's watch."""
+
+import ctypes
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from lessons_lib.cuda_arguments import has_gaps, span_bytes, to_c
+from lessons_lib.cuda_on_cpu import reports
+from lessons_lib.cuda_on_cpu.elements import tensor_index
+from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
+from lessons_lib.cuda_on_cpu.source_lines import look_up, offset_in_library
+from lessons_lib.cuda_signatures import Function, Parameter
+from lessons_lib.inline import _load
+
+_INPUT, _UPDATED, _OUTPUT, _INTEGERS = 0, 1, 2, 8  # how the runtime is told what a tensor is
+_one_at_a_time = threading.Lock()  # the runtime has one report, and one set of watched tensors
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a thread did to an element of a traced tensor. `kind`: "read", "write" or "atomic". `line`: the learner's."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    name: str
+    index: tuple[int, ...]
+    kind: str
+    line: int | None  # None: in code that is not the learner's
+
+
+class CallOnGpu:
+    """Calls functions that nvcc compiled."""
+
+    def __init__(self, library: ctypes.CDLL, texts: dict[str, str]):
+        self.library = library
+        self.kernels = {kernel for text in texts.values() for kernel in kernels_launched(text)}
+        library.lessons_lib_error_text.restype = ctypes.c_char_p
+
+    def __call__(self, function: Function, values: dict, device: torch.device | None):
+        """Launches and returns at once, as CUDA does. Raises KernelError where the launch is refused."""
+        addresses = {name: value.data_ptr() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+        with torch.cuda.device(device):
+            self.library.lessons_lib_last_error()  # forgets an error that was not ours
+            code = _call(self.library, function, addresses, torch.cuda.current_stream(device).cuda_stream)
+            code = self.library.lessons_lib_last_error() or code
+        if code:
+            text = self.library.lessons_lib_error_text(code).decode()
+            # Kernels run after their launch returns, so what they do wrong is often told to somebody else.
+            earlier = " This may come from a kernel that was launched before." if code >= 700 else ""
+            raise _refused(function, self.kernels, code, text, earlier)
+
+
+class CallOnCpu:
+    """Calls functions that were compiled for the CPU, and asks the runtime how it went."""
+
+    def __init__(self, library: ctypes.CDLL, runtime: Path, texts: dict[str, str], checked: bool):
+        self.library, self.texts, self.checked = library, texts, checked
+        self.kernels = {kernel for text in texts.values() for kernel in kernels_launched(text)}
+        self.settings = (0, processors(), 100_000_000)  # seed, threads of the processor, step limit
+        self.traced, self.accesses = (), []
+        self.runtime = _load(runtime, _load_checked_runtime if checked else _load_runtime)
+
+    def __call__(self, function: Function, values: dict, device: torch.device | None):
+        """Runs to the end. Raises KernelError for what went wrong; in checked mode no tensor has changed then."""
+        with _one_at_a_time:
+            self.runtime.cuda_on_cpu_clear()
+            self.runtime.cuda_on_cpu_options(*self.settings)
+            if self.checked:
+                self._call_watched(function, values)
+            else:
+                tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+                code = _call(self.library, function, values | {name: t.data_ptr() for name, t in tensors.items()}, 0)
+                self._raise_error(function, code, tensors)
+
+    def _call_watched(self, function: Function, values: dict):
+        watched, went_well = {}, False
+        try:
+            self.runtime.cuda_on_cpu_trace(",".join(self.traced).encode())
+            addresses = {}
+            for argument in function.arguments:
+                value = values[argument.name]
+                if isinstance(value, torch.Tensor):
+                    watched[argument.name] = value, _separate(argument, value)
+                    addresses[argument.name] = self._watch(argument, watched[argument.name][1])
+            code = _call(self.library, function, values | addresses, 0)
+            if code == 0:
+                self.runtime.cuda_on_cpu_finish()
+            tensors = {name: tensor for name, (tensor, _) in watched.items()}
+            self._collect_accesses(tensors)
+            self._raise_error(function, code, tensors)
+            went_well = True
+        finally:
+            self.runtime.cuda_on_cpu_release(int(went_well))
+            self.runtime.cuda_on_cpu_trace(b"")
+        for argument in function.arguments:
+            if argument.name in watched and not argument.const:
+                tensor, separate = watched[argument.name]
+                if separate is not tensor:
+                    tensor.detach().copy_(separate)
+
+    def _watch(self, argument: Parameter, tensor: torch.Tensor) -> int:
+        # The runtime knows no strides: it would ask for the gaps of an output to be written too.
+        output = argument.name.startswith("out") and not has_gaps(tensor)
+        kind = _INPUT if argument.const else _OUTPUT if output else _UPDATED
+        kind += _INTEGERS * (tensor.dtype == torch.int32)
+        address = self.runtime.cuda_on_cpu_tensor(argument.name.encode(), tensor.data_ptr(), span_bytes(tensor),
+                                                  tensor.element_size(), kind)
+        if not address:
+            raise RuntimeError(f"{argument.name}: there is no room to watch {span_bytes(tensor)} bytes, or there are more "
+                               'than 64 tensors. Watch a smaller case, or use target="fast".')
+        return address
+
+    def _raise_error(self, function: Function, code: int, tensors: dict):
+        code = code or self.runtime.cuda_on_cpu_last_error()
+        report = self.runtime.cuda_on_cpu_report().decode(errors="replace") if code else ""
+        if report:
+            raise reports.explain(reports.parse(report), self.texts, tensors)
+        if code:
+            raise _refused(function, self.kernels, code, _ERRORS.get(code, ""))
+
+    def _collect_accesses(self, tensors: dict):
+        count = self.runtime.cuda_on_cpu_traced(None, 0) if self.traced else 0
+        if not count:
+            return
+        traced = (_Traced * count)()
+        self.runtime.cuda_on_cpu_traced(traced, count)
+        lines = self._lines({access.pc for access in traced})
+        names = list(tensors)
+        for access in traced:
+            tensor = tensors[names[access.tensor]]
+            first, last = (byte // tensor.element_size() for byte in (access.byte, access.byte + access.size - 1))
+            for element in range(first, last + 1):  # a wide access is one to each of its elements
+                index = tensor_index(tensor.shape, tensor.stride(), element)
+                self.accesses.append(Access(tuple(access.block), tuple(access.thread), names[access.tensor],
+                                            (element,) if index is None else index,
+                                            ("read", "write", "atomic")[access.kind], lines[access.pc]))
+
+    def _lines(self, addresses: set[int]) -> dict[int, int | None]:
+        by_library, lines = {}, dict.fromkeys(addresses)
+        for address in addresses:
+            library, offset = offset_in_library(address) or (None, 0)
+            by_library.setdefault(library, []).append((address, offset))
+        for library, places in by_library.items():
+            found = look_up(library, [offset for _, offset in places], self.texts) if library else [None] * len(places)
+            lines.update((address, line and line.number) for (address, _), line in zip(places, found, strict=True))
+        return lines
+
+
+class _Traced(ctypes.Structure):
+    _fields_ = [("block", ctypes.c_uint * 3), ("thread", ctypes.c_uint * 3), ("tensor", ctypes.c_int),
+                ("kind", ctypes.c_int), ("byte", ctypes.c_size_t), ("size", ctypes.c_size_t), ("pc", ctypes.c_size_t)]
+
+
+_ERRORS = {1: "invalid argument", 9: "invalid configuration argument", 719: "unspecified launch failure"}
+
+
+def _load_runtime(path: Path) -> ctypes.CDLL:
+    runtime = ctypes.CDLL(path)
+    runtime.cuda_on_cpu_options.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
+    runtime.cuda_on_cpu_report.restype = ctypes.c_char_p
+    return runtime
+
+
+def _load_checked_runtime(path: Path) -> ctypes.CDLL:
+    runtime = _load_runtime(path)
+    runtime.cuda_on_cpu_tensor.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
+    runtime.cuda_on_cpu_tensor.restype = ctypes.c_void_p
+    runtime.cuda_on_cpu_traced.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    runtime.cuda_on_cpu_traced.restype = ctypes.c_size_t
+    return runtime
+
+
+def _separate(argument: Parameter, tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor`, or where it has gaps and is written, a copy with the same strides: what lies in the gaps is somebody else's
+    and must not be written back with it."""
+    if argument.const or not has_gaps(tensor):
+        return tensor
+    memory = torch.empty(span_bytes(tensor) // tensor.element_size(), dtype=tensor.dtype)
+    separate = memory.as_strided(tensor.shape, tensor.stride())
+    return separate.copy_(tensor.detach())
+
+
+def _call(library: ctypes.CDLL, function: Function, addresses: dict, stream: int) -> int:
+    called = library[function.name]
+    called.argtypes = function.ctypes
+    return called(*to_c(function, addresses, stream))
+
+
+def _refused(function: Function, kernels: set[str], code: int, text: str, more: str = "") -> reports.KernelError:
+    kernel = min(kernels) if len(kernels) == 1 else None
+    launched = f", which launches {' and '.join(sorted(kernels))}," if kernels else ""
+    return reports.KernelError(f"{function.name}{launched} returned {code}{f': {text}' if text else ''}. "
+                               f"A launcher returns cudaGetLastError(), which is 0 when the launch went well.{more}",
+                               "bad-launch", kernel)
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

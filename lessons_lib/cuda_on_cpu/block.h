@@ -1,0 +1,146 @@
+// A block of threads: each is a fiber, and they take turns. A thread runs until it waits, at a barrier or for its warp, or
+// returns; then the next one does.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "fiber.h"
+#include "report.h"
+#include "shared_memory.h"
+
+// What kernels know as constants. In C++ they are these variables, set before a thread goes on.
+extern "C" {
+extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx, blockDim, gridDim;
+}
+
+namespace cuda_on_cpu {
+
+inline long long step_limit = 100'000'000;
+
+enum class State { ready, at_barrier, in_warp, returned };
+
+struct Thread {
+    uint3 index{};
+    unsigned number = 0, warp = 0, lane = 0;
+    State state = State::ready;
+    void* stack = nullptr;
+    // Where it waits, and for what.
+    const char *what = "", *file = "";
+    int line = 0;
+    // What it brings to a meeting of its warp and where the answer goes (warp.h).
+    unsigned mask = 0;
+    const void* value = nullptr;
+    void* result = nullptr;
+    size_t bytes = 0;
+    int source = 0;
+#if CHECKED
+    uint32_t clock = 1, seen[32] = {};      // its time (clock.h)
+    long long steps = step_limit;           // that it may still take
+    const void* table_reads[4] = {};        // the block table's entries that it read last
+#endif
+};
+
+// Something that is wrong, but may be a part of something else: a value that is missing where a thread reads it may still
+// come, because a barrier is missing. The block goes on, at most to its next barrier, to see that. What weighs more counts.
+struct Suspicion {
+    enum Weight { none, unwritten, race_in_warp, look_before_swap, certain };
+    Weight weight = none;
+    std::string report;
+    const void* cell = nullptr;  // of the element, and who used it
+    unsigned thread = 0;
+};
+
+struct Meeting;
+
+class Block;
+inline CUDA_ON_CPU_LOCAL Block* block = nullptr;   // the one that runs on this processor thread
+inline CUDA_ON_CPU_LOCAL Thread* self = nullptr;   // its thread whose turn it is; null in the launcher's code
+
+void enter_thread();
+
+class Block {
+public:
+    void begin_launch(const Launch& launch, void (*body)(void*), void* arguments, size_t argument_bytes) {
+        launch_ = &launch, body_ = body, arguments_ = arguments, argument_bytes_ = argument_bytes;
+        threads.resize(size_t(launch.block.x) * launch.block.y * launch.block.z);
+        stacks_.reserve(threads.size());
+        turns_.resize(threads.size());
+        for (size_t i = 0; i < turns_.size(); ++i) turns_[i] = i;
+        shared.begin_launch(launch.shared_bytes, launch.shared_limit);
+    }
+    void run(uint3 index, size_t number, unsigned long long seed);
+    void call_kernel() { body_(arguments_); }
+
+    // Gives the turn to the next thread that can go on. Returns when this thread may go on and its turn has come.
+    void wait(State state) {
+        Thread& mine = *self;
+        mine.state = state;
+#if CHECKED
+        mine.steps -= state == State::at_barrier ? 1000 : 100;  // waiting takes long: a loop with it is soon called endless
+#endif
+        hand_over(&mine.stack);
+    }
+    // Ends the block. Where there is a suspicion, it may be the cause: then only this thread ends.
+    [[noreturn]] void fail(Report& report, cudaError_t code = cudaErrorLaunchFailure) {
+        if (!suspicion.weight) stop(complete(report), code);
+        if (self != &threads[turns_[turn_]]) stop(suspicion.report);  // this thread fails on behalf of another
+        for (;;) wait(State::returned);
+    }
+    [[noreturn]] void fail(Report&& report) { fail(report); }
+    // Ends the block: no thread of it goes on.
+    [[noreturn]] void stop(const std::string& report, cudaError_t code = cudaErrorLaunchFailure) {
+        outcome.record(report, code, number_);
+        failed_ = true;
+        turn_ = turns_.size();
+        for (;;) wait(State::returned);
+    }
+    void suspect(Suspicion::Weight weight, Report& report) {
+        suspicion = {weight, complete(report)};
+#if CHECKED
+        // What follows may come from a wrong value, and a wrong value may lead in circles.
+        for (Thread& thread : threads) thread.steps = std::min(thread.steps, 1'000'000LL);
+#endif
+    }
+    std::string complete(Report& report) const {
+        if (self) report.index("thread", self->index).add("linear", self->number);
+        return report.add("kernel", launch_->kernel).index("block", index_).text();
+    }
+
+    const Launch& launch() const { return *launch_; }
+    bool is_argument(const char* address) const { return size_t(address - static_cast<char*>(arguments_)) < argument_bytes_; }
+    char* own_stack() const { return stacks_.stack(self->number); }
+    unsigned count(State state) const {
+        return std::count_if(threads.begin(), threads.end(), [=](const Thread& thread) { return thread.state == state; });
+    }
+
+    std::vector<Thread> threads;
+    std::vector<unsigned> present;  // for each warp, its lanes that exist and have not returned
+    std::vector<Meeting> meetings;  // of warps, that wait for a lane
+    SharedMemory shared;
+    Suspicion suspicion;
+    int votes[2] = {}, vote_round = 0;  // __syncthreads_count
+
+private:
+    void hand_over(void** stack);
+    void start_threads();
+    bool take_turns();
+    void open_barrier();
+    void report_deadlock();
+    void fail_waiting(Report& report);
+    void conclude(const std::string& report);
+
+    const Launch* launch_ = nullptr;
+    void (*body_)(void*) = nullptr;
+    void* arguments_ = nullptr;
+    size_t argument_bytes_ = 0;
+    uint3 index_{};
+    size_t number_ = 0;
+    bool failed_ = false;
+    unsigned long long random_ = 0;
+    void* scheduler_ = nullptr;
+    std::vector<unsigned> turns_;  // the threads in the order of their turns
+    size_t turn_ = 0;
+    Stacks stacks_;
+};
+
+}  // namespace cuda_on_cpu

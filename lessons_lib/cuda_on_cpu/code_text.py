@@ -1,0 +1,113 @@
+"""A C++ or CUDA text and how to search it: comments and strings out of the way, brackets matched, errors with their line."""
+
+import re
+
+from lessons_lib.compiler_errors import CompileError
+
+# In this order: a comment inside a string is none, nor is a string inside a comment. An apostrophe behind a digit or a
+# letter separates digits (1'000), but for the letters that may stand before a character.
+_NO_CODE = re.compile(
+    r"""(?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
+      | (?P<raw>R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)")
+      | (?P<string>"(?:\\.|[^"\\\n])*"?)
+      | (?P<character>(?:(?<!\w)|(?<=\bL)|(?<=\bu)|(?<=\bU)|(?<=\bu8))'(?:\\.|[^'\\\n])*'?)
+      | (?P<directive>^[ \t]*\#[ \t]*(?:include|pragma|error|warning)\b(?:\\\n|[^\n])*)""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def mask(text: str, keep_strings: bool = False) -> str:
+    """`text` with spaces for comments, strings and characters, so that a search finds code only. The length stays."""
+    def blank(match):
+        if keep_strings and not match["comment"] and not match["directive"]:
+            return match[0]
+        return re.sub(r"[^\n]", " ", match[0])
+
+    return _NO_CODE.sub(blank, text)
+
+
+class CodeText:
+    """A text with two masks of the same length: `plain` has no comments, `bare` no strings either."""
+
+    def __init__(self, text: str, source: str):
+        self.text, self.source = text, source
+        self.plain, self.bare = mask(text, keep_strings=True), mask(text)
+
+    def error(self, position: int, reason: str) -> CompileError:
+        """The error to raise for what stands at `position`."""
+        line = self.text.count("\n", 0, position) + 1
+        excerpt = self.text.split("\n")[line - 1].replace("\t", " ")
+        return CompileError(f"{self.source}, line {line}: {reason}\n    {excerpt}", self.source, line, reason)
+
+    def find_outside_brackets(self, start: int, found, stop: str = ";") -> int:
+        """The first position from `start`, outside brackets, where `found(position)`; -1 if `stop` or the end is first."""
+        expected = []
+        for position in range(start, len(self.bare)):
+            character = self.bare[position]
+            if not expected and found(position):
+                return position
+            if character in _CLOSING:
+                expected.append(_CLOSING[character])
+            elif character in ")]}":
+                if not expected or expected.pop() != character:
+                    return -1
+            elif not expected and character in stop:
+                return -1
+        return -1
+
+    def opening_bracket(self, end: int, opening: str, closing: str) -> int:
+        """The position of the bracket that the one just before `end` closes."""
+        depth = 0
+        for position in range(end - 1, -1, -1):
+            depth += (self.bare[position] == closing) - (self.bare[position] == opening)
+            if depth == 0:
+                return position
+        raise self.error(end - 1, f"this {closing} has no {opening} that opens it")
+
+    def enclosing_braces(self, position: int) -> list[int]:
+        """The positions of the braces that are open at `position`, the outermost first."""
+        open_braces = []
+        for brace in re.finditer(r"[{}]", self.bare[:position]):
+            if brace[0] == "{":
+                open_braces.append(brace.start())
+            elif open_braces:
+                open_braces.pop()
+        return open_braces
+
+
+def bracket_depths(text: str):
+    """Each character with how many brackets are open around it: ( [ {, and < where it is no comparison or shift."""
+    open_brackets = []
+    for position, character in enumerate(text):
+        angles = not open_brackets or open_brackets[-1] == "<"
+        closes_angle = character == ">" and open_brackets and angles and text[position - 1:position] != "-"
+        if open_brackets and (character in ")]}" or closes_angle):
+            open_brackets.pop()
+        yield character, len(open_brackets)
+        if character in "([{" or (character == "<" and angles):
+            open_brackets.append(character)
+
+
+def split_at_commas(text: str) -> list[str]:
+    """The parts between the commas that are in no brackets."""
+    parts = [""]
+    for character, depth in bracket_depths(text):
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def outside_brackets(text: str) -> str:
+    """`text` with spaces for what stands in brackets. The length stays."""
+    return "".join(character if depth == 0 and character not in "([{<" else " " for character, depth in bracket_depths(text))
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.replace("\\\n", " ").split())
+
+
+def line_ends(text: str) -> str:
+    """The line ends in `text`, with the backslash that a macro of several lines has there."""
+    return "".join(re.findall(r"\\?\n", text))

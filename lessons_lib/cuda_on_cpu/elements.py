@@ -1,0 +1,74 @@
+"""From a byte of a tensor or a shared array to the element that a learner knows."""
+
+import re
+
+
+def tensor_index(shape, strides, element: int) -> tuple[int, ...] | None:
+    """The index of the element that lies `element` elements from a tensor's first.
+
+    What lies before the tensor or behind it gets an index out of range in dimension 0, the others stay in range.
+    None for what lies between elements, in a tensor with gaps.
+    """
+    dimensions = sorted((d for d in range(len(shape)) if strides[d] > 0), key=lambda d: -strides[d])
+    index, rest = _decompose(element, shape, strides, dimensions)
+    if rest and dimensions:
+        outer = min(dimensions)
+        row, rest = divmod(element, strides[outer])
+        index, rest = _decompose(rest, shape, strides, [d for d in dimensions if d != outer])
+        index[outer] = row
+    return tuple(index) if rest == 0 else None
+
+
+def _decompose(element: int, shape, strides, dimensions) -> tuple[list[int], int]:
+    """An index in range for `element`, with `dimensions` from the widest stride to the smallest, and what is left over."""
+    index = [0] * len(shape)
+    for dimension in dimensions:
+        index[dimension] = min(max(element // strides[dimension], 0), shape[dimension] - 1)
+        element -= index[dimension] * strides[dimension]
+    return index, element
+
+
+def tensor_element(name: str, tensor, byte: int) -> str:
+    """`k_cache[-1, 3, 0, 5]`, for the byte counted from the tensor's first."""
+    element, inside = divmod(byte, tensor.element_size())
+    index = tensor_index(tensor.shape, tensor.stride(), element) if tensor.ndim else (element,)
+    if index is None or inside:
+        return f"byte {byte} of {name}"
+    if tensor.ndim == 0 and element == 0:
+        return name
+    return f"{name}[{', '.join(map(str, index))}]"
+
+
+def shared_element(name: str, byte: int, element: int, length: int, inner: tuple[int, ...] = ()) -> str:
+    """`scores[3]`, for the byte of a shared array of `length` bytes; `inner`: its sizes after the first, as in `[8][32]`."""
+    first, inside = divmod(byte, element)
+    if first == 0 and length == element and not inner:
+        return name if not inside else f"byte {byte} of {name}"
+    index = []
+    for extent in reversed(inner):
+        first, last = divmod(first, extent)
+        index.insert(0, last)
+    indexed = name + "".join(f"[{i}]" for i in (first, *index))
+    return f"byte {byte} of {name} (in {indexed})" if inside else indexed
+
+
+def inner_sizes(name: str, texts: dict[str, str], source: str, line: int) -> tuple[int, ...]:
+    """The sizes after the first of `__shared__ float name[8][32]`, where they are numbers or named by constants.
+
+    `source` and `line`: where the array is used. Its declaration is the last one of that name before.
+    """
+    before = "\n".join(texts[source].split("\n")[:line])
+    declared = list(re.finditer(rf"__shared__[^;]*?\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)+)[,;]", before))
+    if not declared:
+        return ()
+    everything = "\n".join(texts.values())
+    words = re.findall(r"\[([^\]]*)\]", declared[-1][1])[1:]
+    sizes = [[_constant(summand.strip(), everything) for summand in word.split("+")] for word in words]
+    return () if any(None in summands for summands in sizes) else tuple(map(sum, sizes))
+
+
+def _constant(word: str, code: str) -> int | None:
+    if word.isdigit():
+        return int(word)
+    values = re.findall(rf"(?:\bconstexpr\b[^;=]*\b{re.escape(word)}\s*=|#define\s+{re.escape(word)}\b)\s*(\d+)\b", code)
+    return int(values[0]) if word.isidentifier() and len(set(values)) == 1 else None

@@ -1,0 +1,117 @@
+// A launch of a grid: its blocks know nothing of each other. Fast mode runs them on all processors; checked mode one by one,
+// so that what it finds is the same each time.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "scheduler.h"
+#include "watch.h"
+
+namespace cuda_on_cpu {
+
+inline int os_threads = 1;
+inline unsigned long long seed = 0;
+
+// Why a GPU would not take this launch, or null; `code` is then CUDA's error.
+inline const char* refusal(const Launch& launch, cudaError_t& code) {
+    const dim3 grid = launch.grid, size = launch.block;
+    code = cudaErrorInvalidConfiguration;
+    if (size_t(size.x) * size.y * size.z == 0) return "a block of no threads";
+    if (size_t(size.x) * size.y * size.z > 1024) return "more than 1024 threads in a block";
+    if (size.z > 64) return "more than 64 threads in the block's z direction";
+    if (size_t(grid.x) * grid.y * grid.z == 0) return "a grid of no blocks";
+    if (grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535) return "more than 2147483647, 65535 or 65535 blocks in x, y or z";
+    code = cudaErrorInvalidValue;
+    if (launch.shared_bytes > shared_bytes_at_most) return "more than 227 KiB of dynamic shared memory";
+    if (launch.shared_bytes > launch.shared_limit)
+        return "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow first";
+    return nullptr;
+}
+
+// Blocks that were made before, with their stacks.
+class Pool {
+public:
+    std::unique_ptr<Block> take() {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (idle_.empty()) return std::make_unique<Block>();
+        std::unique_ptr<Block> taken = std::move(idle_.back());
+        idle_.pop_back();
+        return taken;
+    }
+    void give_back(std::unique_ptr<Block> block) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        idle_.push_back(std::move(block));
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Block>> idle_;
+};
+inline Pool pool;
+
+inline void run_blocks(const Launch& launch, void (*body)(void*), void* arguments, size_t bytes, std::atomic<size_t>& next) {
+    const dim3 grid = launch.grid;
+    const size_t count = size_t(grid.x) * grid.y * grid.z;
+    std::unique_ptr<Block> mine = pool.take();
+    block = mine.get();
+    block->begin_launch(launch, body, arguments, bytes);
+    blockDim = {launch.block.x, launch.block.y, launch.block.z};
+    gridDim = {grid.x, grid.y, grid.z};
+    for (size_t i; (i = next++) < count && !outcome.failed_before(i);)
+        block->run({unsigned(i % grid.x), unsigned(i / grid.x % grid.y), unsigned(i / grid.x / grid.y)}, i, seed);
+    block = nullptr;
+    pool.give_back(std::move(mine));
+}
+
+void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t bytes) {
+    if (outcome.error() != cudaSuccess) return;
+    cudaError_t code;
+    if (const char* reason = refusal(launch, code)) {
+        Report report("bad-launch");
+        report.add("kernel", launch.kernel).place("", launch.file, launch.line).add("text", reason);
+        report.add("grid", launch.grid.x, launch.grid.y, launch.grid.z).add("threads", launch.block.x, launch.block.y, launch.block.z);
+        report.add("shared_bytes", launch.shared_bytes).add("shared_limit", launch.shared_limit);
+        return outcome.record(report.text(), code, 0);
+    }
+#if CHECKED
+    Dl_info library;
+    code_base = dladdr(launch.library, &library) ? static_cast<const char*>(library.dli_fbase) : nullptr;
+    epoch.begin_launch();
+    ++tensors.launches;
+#endif
+    std::atomic<size_t> next{0};
+    auto work = [&] { run_blocks(launch, body, arguments, bytes, next); };
+    const size_t blocks = size_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+    std::vector<std::thread> helpers;
+    if (!CHECKED)
+        while (helpers.size() + 1 < std::min<size_t>(os_threads, blocks)) helpers.emplace_back(work);
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    fflush(stdout);  // what kernels printed
+}
+
+// What cudaFuncSetAttribute does for a kernel's dynamic shared memory.
+cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line) {
+    if (bytes >= 0 && size_t(bytes) <= shared_bytes_at_most) {
+        limit = std::max(limit, size_t(bytes));
+        return cudaSuccess;
+    }
+    Report report("bad-launch");
+    report.place("", file, line).add("shared_bytes", bytes).add("shared_limit", shared_bytes_at_most);
+    report.add("text", "cudaFuncSetAttribute cannot allow more dynamic shared memory than a block can have, 227 KiB");
+    outcome.refuse(report.text(), cudaErrorInvalidValue);
+    return cudaErrorInvalidValue;
+}
+
+void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element) {
+    const char* why = nullptr;
+    void* memory = block->shared.variable(identity, name, bytes, alignment, element, why);
+    if (memory) return memory;
+    Report report("bad-launch");
+    block->fail(report.add("text", why).add("name", name), cudaErrorInvalidValue);
+}
+
+void* dynamic_shared(const char* name, size_t element) { return block->shared.dynamic(name, element); }
+
+}  // namespace cuda_on_cpu

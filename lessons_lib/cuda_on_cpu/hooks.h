@@ -1,0 +1,59 @@
+// Where checked mode comes in. The learner's text is compiled with -fsanitize=thread, which makes the compiler call a function
+// before each access to memory that another thread could see, and with -fsanitize-coverage=trace-pc, which makes it call one
+// for each stretch of straight code. Usually libtsan has these functions; here they are ours.
+#pragma once
+#include "watch.h"
+
+#if CHECKED
+
+#define HERE __builtin_return_address(0)
+
+extern "C" {
+
+#define DEFINE_HOOKS(bytes)                                                                                               \
+    void __tsan_read##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }                   \
+    void __tsan_write##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }                 \
+    void __tsan_unaligned_read##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }         \
+    void __tsan_unaligned_write##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }       \
+    void __tsan_volatile_read##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }          \
+    void __tsan_volatile_write##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }
+DEFINE_HOOKS(1)
+DEFINE_HOOKS(2)
+DEFINE_HOOKS(4)
+DEFINE_HOOKS(8)
+DEFINE_HOOKS(16)
+
+void __tsan_read_range(void* p, size_t bytes) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }
+void __tsan_write_range(void* p, size_t bytes) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }
+void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+    cuda_on_cpu::watch(from, bytes, cuda_on_cpu::Access::read, HERE);
+    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    return memcpy(to, from, bytes);
+}
+void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+    cuda_on_cpu::watch(from, bytes, cuda_on_cpu::Access::read, HERE);
+    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    return memmove(to, from, bytes);
+}
+void* __tsan_memset(void* to, int value, size_t bytes) {
+    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    return memset(to, value, bytes);
+}
+
+// A function's static variable is made under a guard, which the compiler reads atomically. It is the launcher's, or constant.
+unsigned char __tsan_atomic8_load(const volatile unsigned char* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+void __sanitizer_cov_trace_pc() {
+    using namespace cuda_on_cpu;
+    if (!self || --self->steps >= 0) return;
+    Report report("no-end");
+    block->fail(report.add("steps", step_limit).code("pc", HERE));
+}
+
+}  // extern "C"
+
+#endif

@@ -1,0 +1,99 @@
+// CUDA's built-in functions. Those at which threads meet are in the runtime (block.h, warp.h); the rest is arithmetic.
+#pragma once
+#include <type_traits>
+
+#include "launch.h"
+
+#define CUDA_ON_CPU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+void __syncthreads(CUDA_ON_CPU_HERE);
+int __syncthreads_count(int predicate, CUDA_ON_CPU_HERE);
+inline int __syncthreads_or(int predicate, CUDA_ON_CPU_HERE) { return __syncthreads_count(predicate, file, line) != 0; }
+inline int __syncthreads_and(int predicate, CUDA_ON_CPU_HERE) { return __syncthreads_count(!predicate, file, line) == 0; }
+void __syncwarp(unsigned mask = 0xffffffffu, CUDA_ON_CPU_HERE);
+unsigned __ballot_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE);
+inline int __any_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) { return __ballot_sync(mask, predicate, file, line) != 0; }
+inline int __all_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) { return __ballot_sync(mask, !predicate, file, line) == 0; }
+unsigned __activemask();
+
+namespace cuda_on_cpu {
+enum class Shuffle { index, up, down, exclusive_or };
+void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_t bytes, int distance, int width,
+             const char* what, const char* file, int line);
+[[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
+}  // namespace cuda_on_cpu
+
+#define CUDA_ON_CPU_SHUFFLE(name, kind)                                                                          \
+    template <class T>                                                                                           \
+    T name(unsigned mask, T value, int distance, int width = 32, CUDA_ON_CPU_HERE) {                             \
+        static_assert(sizeof(T) <= 16 && std::is_trivially_copyable<T>::value, "a shuffle takes up to 16 bytes"); \
+        T result;                                                                                                \
+        cuda_on_cpu::shuffle(cuda_on_cpu::Shuffle::kind, mask, &value, &result, sizeof(T), distance, width, #name, file, line); \
+        return result;                                                                                           \
+    }
+CUDA_ON_CPU_SHUFFLE(__shfl_sync, index)
+CUDA_ON_CPU_SHUFFLE(__shfl_up_sync, up)
+CUDA_ON_CPU_SHUFFLE(__shfl_down_sync, down)
+CUDA_ON_CPU_SHUFFLE(__shfl_xor_sync, exclusive_or)
+
+#define CUDA_ON_CPU_ATOMICS(T)                                              \
+    T atomicAdd(T* address, T value);                                       \
+    T atomicSub(T* address, T value);                                       \
+    T atomicMax(T* address, T value);                                       \
+    T atomicMin(T* address, T value);                                       \
+    T atomicExch(T* address, T value);                                      \
+    T atomicCAS(T* address, T expected, T value);
+#define CUDA_ON_CPU_BIT_ATOMICS(T)                                          \
+    T atomicAnd(T* address, T value);                                       \
+    T atomicOr(T* address, T value);                                        \
+    T atomicXor(T* address, T value);
+CUDA_ON_CPU_ATOMICS(int)
+CUDA_ON_CPU_ATOMICS(unsigned)
+CUDA_ON_CPU_ATOMICS(unsigned long long)
+CUDA_ON_CPU_ATOMICS(float)
+CUDA_ON_CPU_ATOMICS(double)
+CUDA_ON_CPU_BIT_ATOMICS(int)
+CUDA_ON_CPU_BIT_ATOMICS(unsigned)
+CUDA_ON_CPU_BIT_ATOMICS(unsigned long long)
+
+unsigned atomicInc(unsigned* address, unsigned most);
+
+void __threadfence();
+inline void __threadfence_block() {}
+inline void __threadfence_system() { __threadfence(); }
+template <class T> T __ldg(const T* address) { return *address; }
+
+#undef assert
+#define assert(condition) ((condition) ? void() : cuda_on_cpu::assertion_failed(#condition, __FILE__, __LINE__))
+
+// Macros, because the C library declares some of these names itself.
+#define __expf(x) expf(x)
+#define __exp2f(x) exp2f(x)
+#define __logf(x) logf(x)
+#define __log2f(x) log2f(x)
+#define __sinf(x) sinf(x)
+#define __cosf(x) cosf(x)
+#define __powf(x, y) powf(x, y)
+#define rsqrtf(x) (1.0f / sqrtf(x))
+#define exp10f(x) powf(10.0f, x)
+
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __frcp_rn(float a) { return 1.0f / a; }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __saturatef(float a) { return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f; }
+template <class To, class From> To cuda_on_cpu_bits(From from) {
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+inline float __int_as_float(int a) { return cuda_on_cpu_bits<float>(a); }
+inline float __uint_as_float(unsigned a) { return cuda_on_cpu_bits<float>(a); }
+inline int __float_as_int(float a) { return cuda_on_cpu_bits<int>(a); }
+inline unsigned __float_as_uint(float a) { return cuda_on_cpu_bits<unsigned>(a); }
+inline int __popc(unsigned a) { return __builtin_popcount(a); }
+inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
+inline int __ffs(int a) { return __builtin_ffs(a); }
+inline int __clz(int a) { return a ? __builtin_clz(unsigned(a)) : 32; }
+
+template <class A, class B> constexpr std::common_type_t<A, B> min(A a, B b) { return b < a ? b : a; }
+template <class A, class B> constexpr std::common_type_t<A, B> max(A a, B b) { return a < b ? b : a; }

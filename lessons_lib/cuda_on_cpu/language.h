@@ -1,0 +1,75 @@
+// What CUDA adds to C++: keywords, small vectors, and the variables that tell a thread who it is.
+#pragma once
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#if defined(CUDA_ON_CPU_CHECKED)  // the runtime says it itself
+#elif defined(__SANITIZE_THREAD__)
+#define CUDA_ON_CPU_CHECKED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CUDA_ON_CPU_CHECKED 1
+#endif
+#endif
+#if !defined(CUDA_ON_CPU_CHECKED)
+#define CUDA_ON_CPU_CHECKED 0
+#endif
+
+// On the CPU every function runs where it is called.
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static const
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(bytes) alignas(bytes)
+
+struct uint3 { unsigned x, y, z; };
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+};
+
+// CUDA's vectors are aligned to their size, so that one instruction can load them.
+#define CUDA_ON_CPU_VECTORS(T, name)                                                                    \
+    struct alignas(2 * sizeof(T)) name##2 { T x, y; };                                                  \
+    struct name##3 { T x, y, z; };                                                                      \
+    struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; };                  \
+    inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                          \
+    inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                  \
+    inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+CUDA_ON_CPU_VECTORS(float, float)
+CUDA_ON_CPU_VECTORS(double, double)
+CUDA_ON_CPU_VECTORS(int, int)
+CUDA_ON_CPU_VECTORS(short, short)
+CUDA_ON_CPU_VECTORS(unsigned short, ushort)
+CUDA_ON_CPU_VECTORS(unsigned char, uchar)
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+// Fast mode runs blocks on several processor threads, each with its own set of these variables; checked mode on one.
+#if CUDA_ON_CPU_CHECKED
+#define CUDA_ON_CPU_LOCAL
+#elif defined(__linux__)
+#define CUDA_ON_CPU_LOCAL __thread __attribute__((tls_model("initial-exec")))
+#else
+#define CUDA_ON_CPU_LOCAL __thread
+#endif
+
+// The runtime sets them before it lets a thread go on. To kernels they are constants, as in CUDA; so the compiler need not
+// report reading them, and a kernel that assigns to them does not compile.
+#if !defined(CUDA_ON_CPU_RUNTIME)
+extern "C" {
+extern CUDA_ON_CPU_LOCAL const uint3 threadIdx, blockIdx, blockDim, gridDim;
+}
+constexpr int warpSize = 32;
+#endif

@@ -1,0 +1,79 @@
+// A launch: what `kernel<<<grid, block, shared_bytes, stream>>>(arguments)` and `__shared__` are rewritten to, and the few
+// functions of CUDA's runtime that launchers call.
+#pragma once
+#include <tuple>
+
+#include "language.h"
+
+typedef struct CUstream_st* cudaStream_t;
+enum cudaError_t {
+    cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719
+};
+typedef cudaError_t cudaError;
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+namespace cuda_on_cpu {
+
+constexpr size_t shared_bytes_by_default = 48 * 1024;
+constexpr size_t shared_bytes_at_most = 227 * 1024;  // as an H100 has
+
+struct Launch {
+    const char* kernel;
+    dim3 grid, block;
+    size_t shared_bytes;
+    size_t shared_limit;
+    const char* file;
+    int line;
+    const void* library;  // an address in the library that holds the kernel
+};
+
+// Runs `body(arguments)` once for each thread of the grid. Errors become cudaGetLastError(), never exceptions.
+void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t size);
+void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element);
+void* dynamic_shared(const char* name, size_t element);
+cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line);
+
+// One for each library: what cudaFuncSetAttribute allowed.
+static size_t shared_limit = shared_bytes_by_default;
+
+inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t = nullptr,
+                        const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {kernel, grid, block, shared_bytes, shared_limit, file, line, &shared_limit};
+}
+
+template <class Body>
+auto launch(Launch launch, Body body) {
+    return [=](auto... arguments) {
+        auto call = std::make_tuple(body, arguments...);  // copied, as a GPU copies a kernel's arguments
+        auto run = [](void* packed) {
+            std::apply([](auto& kernel, auto&... copies) { kernel(copies...); }, *static_cast<decltype(call)*>(packed));
+        };
+        run_grid(launch, run, &call, sizeof call);
+    };
+}
+
+// `void(T)` carries a type with commas through a macro.
+template <class> struct argument;
+template <class T> struct argument<void(T)> { using type = T; };
+
+}  // namespace cuda_on_cpu
+
+// The first thread of a block that comes by makes the variable; all get the same address.
+#define CUDA_SHARED_ALIGNED(alignment, T, name, dimensions)                                                             \
+    static char name##_identity;                                                                                        \
+    T(&name) dimensions = *static_cast<T(*) dimensions>(                                                                \
+        cuda_on_cpu::shared_variable(&name##_identity, #name, sizeof(T dimensions), alignment, sizeof(T)))
+#define CUDA_SHARED(T, name, dimensions) CUDA_SHARED_ALIGNED(alignof(T), T, name, dimensions)
+#define CUDA_DYNAMIC_SHARED(T, name) T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, sizeof(T)))
+
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+const char* cudaGetErrorString(cudaError_t);
+inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }  // a launch has ended when it returns
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
+
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int bytes, const char* file = __builtin_FILE(),
+                                 int line = __builtin_LINE()) {
+    return cuda_on_cpu::allow_shared(bytes, cuda_on_cpu::shared_limit, file, line);
+}

@@ -1,0 +1,97 @@
+// A piece of memory that threads share: a shared variable or a tensor. In checked mode each of its elements has a cell that
+// remembers who touched it last.
+#pragma once
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fiber.h"
+
+namespace cuda_on_cpu {
+
+enum class Access : uint8_t { read, write, atomic };
+inline const char* word(Access access) {
+    return access == Access::read ? "read" : access == Access::write ? "write" : "atomic";
+}
+
+constexpr uint16_t several = 0xffff, nobody = 0xffff;
+
+// The accesses of one kind to one element that later ones may clash with. Times are explained in clock.h.
+struct Record {
+    uint32_t epoch = 0;        // 0: never accessed
+    uint32_t clock = 0;        // the warp's time of the latest
+    uint32_t lanes = 0;        // who, within `warp`
+    uint32_t other_block = 0;  // an epoch in which another block did it, in this launch or before
+    int32_t code = 0;          // where in the library's code, from its base: the access of `thread`,
+    int32_t previous_code = 0, other_block_code = 0;  // of `previous`, and in `other_block`
+    uint16_t warp = several;   // the warp of all of them, or `several`
+    uint16_t thread = nobody, previous = nobody;  // the last of them, and the last before who was somebody else
+};
+
+struct Cell {
+    Record written, read, atomic;
+    bool used() const { return written.epoch || read.epoch || atomic.epoch; }
+    bool has_value(uint32_t since) const { return written.epoch >= since || atomic.epoch >= since; }
+};
+
+enum class Kind { shared, dynamic, input, updated, output };
+
+class Region {
+public:
+    Region(std::string name, char* base, size_t bytes, size_t element, Kind kind = Kind::shared)
+        : base(base), bytes(bytes), kind(kind), element(element), name(std::move(name)) {
+        shift_ = element >= 4 ? 2 : element == 2 ? 1 : 0;
+    }
+    Region(const Region&) = delete;
+    Region& operator=(const Region&) = delete;
+    ~Region() {
+        if (cells_) munmap(cells_, cells_bytes());
+    }
+
+    // The cells of `size` bytes from `offset`, as first and number. Neighbouring halves of a float array may belong to
+    // different threads; the first access that is smaller than an element makes all cells finer.
+    std::pair<Cell*, size_t> cells(size_t offset, size_t size) {
+        if (!cells_ || size >> shift_ == 0) refine(size);
+        size_t first = offset >> shift_, last = (offset + size - 1) >> shift_;
+        return {cells_ + first, last - first + 1};
+    }
+    size_t granule() const { return size_t(1) << shift_; }
+    bool tensor() const { return kind >= Kind::input; }
+
+    void rename(const char* new_name, size_t new_element) {
+        name = new_name;
+        element = new_element;
+        while (granule() > element && !cells_) --shift_;
+    }
+
+    char* base;
+    size_t bytes;
+    Kind kind;
+    bool integers = false;   // int32 input: a block table, perhaps
+    bool traced = false;
+    int number = 0;          // in the order of registration
+    void* source = nullptr;  // a tensor's own memory; `base` is the copy that the kernel works on
+    size_t element;
+    std::string name;
+
+private:
+    size_t cells_bytes() const { return ((bytes >> shift_) + 1) * sizeof(Cell); }
+    [[gnu::noinline]] void refine(size_t size) {
+        Cell* coarse = std::exchange(cells_, nullptr);
+        size_t coarse_bytes = cells_bytes(), parts = granule();
+        if (size >> shift_ == 0) shift_ = 0;
+        cells_ = reinterpret_cast<Cell*>(map_memory(cells_bytes()));
+        if (!coarse) return;
+        for (size_t i = 0; i < bytes; ++i)
+            if (const Cell& old = coarse[i / parts]; old.used()) cells_[i] = old;
+        munmap(coarse, coarse_bytes);
+    }
+
+    Cell* cells_ = nullptr;
+    unsigned shift_ = 0;
+};
+
+}  // namespace cuda_on_cpu

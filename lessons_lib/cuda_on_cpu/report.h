@@ -1,0 +1,79 @@
+// What went wrong, as lines `key value`; Python makes sentences of them.
+#pragma once
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "launch.h"
+
+namespace cuda_on_cpu {
+
+class Report {
+public:
+    explicit Report(const char* kind) { add("kind", kind); }
+
+    template <class... Values>
+    Report& add(const char* key, const Values&... values) {
+        text_ << key;
+        ((text_ << ' ' << values), ...);
+        text_ << '\n';
+        return *this;
+    }
+    Report& index(const char* key, uint3 v) { return add(key, v.x, v.y, v.z); }
+    Report& place(const char* prefix, const char* file, int line) {
+        return add((prefix + std::string("line")).c_str(), line).add((prefix + std::string("file")).c_str(), file);
+    }
+    // A place in the machine code, as `addr2line` wants it. The debugger's tables turn it into a line.
+    Report& code(const char* key, const void* pc) {
+        Dl_info found;
+        if (!pc || !dladdr(pc, &found)) return *this;
+        char offset[32];
+        snprintf(offset, sizeof offset, "%#zx", size_t(static_cast<const char*>(pc) - static_cast<const char*>(found.dli_fbase)));
+        return add(key, offset, found.dli_fname);
+    }
+    std::string text() const { return text_.str(); }
+
+private:
+    std::ostringstream text_;
+};
+
+// The first thing that went wrong since the last `clear`. Of blocks that ran at the same time, the lowest counts.
+class Outcome {
+public:
+    void record(const std::string& report, cudaError_t code, size_t block) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (error_ != cudaSuccess && block >= block_) return;
+        report_ = report, error_ = last_ = code, block_ = block;
+    }
+    // A wish that was not granted. The launcher is told, and may do something else; it counts if the launcher returns it.
+    void refuse(const std::string& report, cudaError_t code) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        refusal_ = report, last_ = code;
+    }
+    bool failed_before(size_t block) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return error_ != cudaSuccess && block_ <= block;
+    }
+    void clear() {
+        std::lock_guard<std::mutex> lock(mutex_);
+        report_.clear(), refusal_.clear(), error_ = last_ = cudaSuccess, block_ = 0;
+    }
+    cudaError_t error() const { return error_; }
+    const std::string& report() const { return report_; }
+    const std::string& refusal() const { return refusal_; }
+    // As on a GPU, asking for the last error forgets it; the report stays.
+    cudaError_t last_error(bool forget) { return forget ? std::exchange(last_, cudaSuccess) : last_; }
+
+private:
+    std::mutex mutex_;
+    std::string report_, refusal_;
+    cudaError_t error_ = cudaSuccess, last_ = cudaSuccess;
+    size_t block_ = 0;
+};
+inline Outcome outcome;
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,170 @@
+"""What the runtime found wrong, in words: what happened, where, and what to look at. The answer stays the learner's."""
+
+import re
+from dataclasses import dataclass, field, replace
+
+from lessons_lib.cuda_on_cpu.elements import tensor_element, tensor_index
+from lessons_lib.cuda_on_cpu.source_lines import SourceLine, look_up, source_line
+
+_NUMBERS = ("linear", "byte", "size", "bytes", "element", "other_linear", "line", "other_line", "waiting", "returned",
+            "lane", "source", "missing", "launches", "steps", "shared_bytes", "shared_limit", "lanes_missing", "both_update")
+_TRIPLES = ("block", "thread", "other_thread", "other_block", "grid", "threads")
+
+
+class KernelError(Exception):
+    """A kernel, or its launch, went wrong.
+
+    Attributes: `kind` (such as "race" or "out-of-bounds"), `kernel`, `source` and `line` (the learner's text and its line,
+    from 1), `block` and `thread` (three numbers each), `name` (of the variable or tensor). What is not known is None.
+    """
+
+    def __init__(self, message, kind="", kernel=None, source=None, line=None, block=None, thread=None, name=None):
+        super().__init__(message)
+        self.kind, self.kernel, self.source, self.line = kind, kernel, source, line
+        self.block, self.thread, self.name = block, thread, name
+
+    def __reduce__(self):
+        return type(self), (str(self), self.kind, self.kernel, self.source, self.line, self.block, self.thread, self.name)
+
+    def _render_traceback_(self):
+        return [f"KernelError: {self}"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report of the runtime. `values` has its keys, numbers as numbers; `tables` the entries (byte, value, name) of int32
+    inputs that the thread read last, the latest first."""
+
+    kind: str
+    values: dict = field(default_factory=dict)
+    tables: tuple[tuple[int, int, str], ...] = ()
+    here: SourceLine | None = None
+    there: SourceLine | None = None
+
+    def __getattr__(self, key):
+        """A value of the report, or None where it says nothing."""
+        if key.startswith("__"):
+            raise AttributeError(key)
+        return self.values.get(key)
+
+
+def parse(text: str) -> Report:
+    """The report that the runtime writes as lines `key value`."""
+    values, tables = {}, []
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == "table":
+            byte, entry, name = value.split(" ", 2)
+            tables.append((int(byte), int(entry), name))
+        elif key in ("pc", "other_pc"):
+            offset, _, library = value.partition(" ")
+            values[key] = (int(offset, 16), library)
+        elif key in _NUMBERS:
+            values[key] = int(value)
+        elif key in _TRIPLES:
+            values[key] = tuple(map(int, value.split()))
+        elif key:
+            values[key] = value
+    return Report(values.pop("kind", "unknown"), values, tuple(tables))
+
+
+def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError:
+    """The error to raise. `texts`: the learner's, by name. `tensors`: those of the call, by the parameter's name."""
+    from lessons_lib.cuda_on_cpu.report_messages import message
+
+    report = refine(_with_lines(report, texts), tensors)
+    here = report.here
+    return KernelError(message(report, texts, tensors), report.kind, report.kernel, here and here.source,
+                       here and here.number, report.block, report.thread, report.name)
+
+
+def _with_lines(report: Report, texts: dict[str, str]) -> Report:
+    lines = {"here": source_line(texts, report.file, report.line),
+             "there": source_line(texts, report.other_file, report.other_line)}
+    for key, pc in (("here", report.pc), ("there", report.other_pc)):
+        if pc:
+            (lines[key],) = look_up(pc[1], [pc[0]], texts)
+    return replace(report, **lines)
+
+
+def refine(report: Report, tensors: dict) -> Report:
+    """The report with the kind that says most. The runtime sees accesses; which rule was broken follows from them."""
+    kind = report.kind
+    if kind == "race":
+        kind = _kind_of_race(report)
+    elif kind == "shared-out-of-bounds" and report.memory == "dynamic" and (report.byte or 0) >= 0:
+        kind = "dynamic-shared-too-small"
+    elif kind == "out-of-bounds" and block_entry(report, tensors):
+        kind = "block-table"
+    return replace(report, kind=kind)
+
+
+def _kind_of_race(report: Report) -> str:
+    if report.both_update and report.here and report.there and _one_update(report):
+        return "non-atomic-update"
+    if report.other_block is not None and report.other_block != report.block:
+        return "race-between-blocks"
+    if report.linear is not None and report.other_linear is not None and report.linear // 32 == report.other_linear // 32:
+        return "missing-syncwarp"
+    return "race"
+
+
+def _one_update(report: Report) -> bool:
+    """Whether the two lines are parts of one update: the same line, or one that reads and one just behind that writes."""
+    if report.here == report.there:
+        return updates_itself(report.here.text)
+    first, second = sorted((report.here, report.there), key=lambda line: line.number)
+    near = first.source == second.source and second.number - first.number <= 3
+    return near and updates_in_two_lines(first.text, second.text)
+
+
+def updates_in_two_lines(first: str, second: str) -> bool:
+    """`old = x;` with `x = old + 1;` behind it, or `if (v > x)` with `x = v;`."""
+    written = re.search(r"(?P<place>[*\w.\[\]>-]+)=(?!=)(?P<value>[^;]*)", re.sub(r"\s+", "", second.partition("//")[0]))
+    first = first.partition("//")[0]
+    if not written or written["place"] not in re.sub(r"\s+", "", first):
+        return False
+    loaded = re.search(r"(\w+)\s*=(?!=)", first)
+    if loaded:
+        return re.search(rf"\b{loaded[1]}\b", written["value"]) is not None
+    return re.search(r"\bif\b", first) is not None
+
+
+def updates_itself(line: str) -> bool:
+    """Whether a line of code makes a variable's new value from its old one: `x += v`, `x = max(x, v)`, `x++`.
+
+    `a[i] += a[i + s]` is not meant, the step of a reduction: there the other element is what needs a barrier.
+    """
+    plain = re.sub(r"\s+", "", line.partition("//")[0])
+    place = r"(?P<place>[A-Za-z_][\w.]*(?:->\w+)*(?:\[[^=]*?\])*)"
+    changed = re.search(place + r"(?:\+\+|--|(?P<sign>[-+*/%&|^]|<<|>>)?=(?!=))", plain)
+    if not changed:
+        return re.search(r"(?:\+\+|--)[*(]*" + place, plain) is not None
+    place, rest = changed["place"], plain[:changed.start()] + " " + plain[changed.end():]
+    base = re.match(r"\w+", place)[0]
+    own, others = rest.count(place), len(re.findall(rf"\b{base}\b", rest.replace(place, " ")))
+    plain_assignment = changed["sign"] is None and changed[0].endswith("=")
+    return others == 0 and (own > 0 or not plain_assignment)
+
+
+@dataclass(frozen=True)
+class BlockEntry:
+    """An entry of a block table, as `block_table[2, 5]`, whose value led out of a cache, and the byte that it led to."""
+
+    element: str
+    value: int
+    byte: int
+
+
+def block_entry(report: Report, tensors: dict) -> BlockEntry | None:
+    """The entry that the thread took for a block of the tensor that it then missed, if it was that."""
+    tensor = tensors.get(report.name)
+    if tensor is None or tensor.ndim == 0 or report.byte is None:
+        return None
+    wrapped = report.byte - tensor.element_size() * 2**32  # a negative index in an unsigned variable
+    for reached in (report.byte, wrapped):
+        index = tensor_index(tensor.shape, tensor.stride(), reached // tensor.element_size())
+        for byte, value, name in report.tables:
+            if index and name in tensors and value == index[0] and not 0 <= value < tensor.shape[0]:
+                return BlockEntry(tensor_element(name, tensors[name], byte), value, reached)
+    return None

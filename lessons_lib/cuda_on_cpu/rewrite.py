@@ -1,0 +1,126 @@
+"""Makes C++ of CUDA. Only two things in CUDA are no C++: launches with `<<< >>>`, and `__shared__` declarations.
+
+Everything else (`__global__`, `threadIdx`, `__syncthreads()`) is a macro, a variable or a function in our headers. What is
+rewritten stays on its own line, so that errors and reports have the learner's line numbers.
+"""
+
+import re
+from dataclasses import dataclass
+
+from lessons_lib.cuda_on_cpu.code_text import CodeText, line_ends, one_line
+from lessons_lib.cuda_on_cpu.shared_declarations import shared_declarations
+
+_KERNEL_NAME = re.compile(r"(?:::\s*)?\b[A-Za-z_]\w*(?:\s*(?:::|\.|->)\s*[A-Za-z_]\w*)*\s*\Z")
+
+
+def rewrite(text: str, source: str = "your code") -> str:
+    """`text` as C++ with the same lines. Raises CompileError, at its line in `source`, for what cannot be read."""
+    code = CodeText(text, source)
+    for start, end, replacement in sorted([*_launches(code), *shared_declarations(code)], reverse=True):
+        text = text[:start] + replacement + text[end:]
+    return text
+
+
+def kernels_launched(text: str) -> list[str]:
+    """The kernels that `text` launches, in order, as written: `copy<float, 4>`."""
+    return [launch.kernel for launch in _find_launches(CodeText(text, ""))]
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """`kernel<<<configuration>>>`: where it begins, where its `<<<` and `>>>` are, and the kernel's name."""
+
+    start: int
+    opening: int
+    closing: int
+    kernel: str
+
+
+def _launches(code: CodeText):
+    """Each launch as (start, end, replacement)."""
+    for launch in _find_launches(code):
+        name = launch.kernel.replace("\\", r"\\").replace('"', r"\"")
+        ends = line_ends(code.text[launch.start:launch.opening])
+        configuration = code.plain[launch.opening + 3:launch.closing]
+        yield launch.start, launch.closing + 3, (
+            f'cuda_on_cpu::launch(cuda_on_cpu::configure({ends}"{name}", {configuration}), '
+            f"[=](auto... arguments) {{ {launch.kernel}(arguments...); }})")
+
+
+def _find_launches(code: CodeText):
+    opening = code.bare.find("<<<")
+    while opening >= 0:
+        start = _kernel_start(code, opening)
+        closing = _launch_end(code, opening)
+        if closing < 0:
+            raise code.error(opening, "this <<< has no >>> that closes it")
+        if not code.bare[opening + 3:closing].strip():
+            raise code.error(opening, "a launch says how many blocks and how many threads: kernel<<<blocks, threads>>>(…)")
+        if not re.match(r"[\s\\]*\(", code.bare[closing + 3:]):
+            raise code.error(closing, "after >>> come the kernel's arguments in parentheses")
+        yield _Launch(start, opening, closing, one_line(code.plain[start:opening]))
+        opening = code.bare.find("<<<", closing + 3)
+
+
+def _kernel_start(code: CodeText, opening: int) -> int:
+    """Where the name before `<<<` begins: an identifier with its namespaces, template arguments or index; or (…)."""
+    end = len(code.bare[:opening].rstrip(" \t\n\\"))
+    last = code.bare[end - 1:end]
+    if last == ")":
+        return code.opening_bracket(end, "(", ")")
+    if last == "]":
+        end = code.opening_bracket(end, "[", "]")
+    elif last == ">":
+        end = _opening_angle(code, end)
+    name = _KERNEL_NAME.search(code.bare, max(0, end - 500), end)
+    if not name or name[0].strip() in ("return", "else", "do"):
+        raise code.error(opening, "before <<< stands the name of the kernel to launch")
+    return name.start()
+
+
+def _opening_angle(code: CodeText, end: int) -> int:
+    """Where the template arguments that close just before `end` begin. Comparisons in them stand in parentheses (C++ asks
+    for that), but `1 << 3` and `<=` need none."""
+    depth, position = 0, end - 1
+    while position >= 0:
+        character = code.bare[position]
+        if character == ")":
+            position = code.opening_bracket(position + 1, "(", ")")
+        elif character in ";{}":
+            break
+        elif code.bare.startswith("<<", position - 1):
+            position -= 1
+        elif character == ">":
+            depth += 1
+        elif character == "<" and code.bare[position + 1] != "=":
+            depth -= 1
+            if depth == 0:
+                return position
+        position -= 1
+    raise code.error(end - 1, "the template arguments before <<< cannot be read")
+
+
+def _launch_end(code: CodeText, opening: int) -> int:
+    """The position of the `>>>` that closes the launch, or -1.
+
+    `size<pair<A<int>>>()` among the values ends in `>>>` too. So each `<` behind a name is first taken for a template's;
+    where that leads to no end, they were comparisons.
+    """
+    for templates in (True, False):
+        open_angles = 0
+
+        def closes(position):
+            nonlocal open_angles
+            character = code.bare[position]
+            if templates and character == "<" and re.match(r"\w", code.bare[position - 1]):
+                open_angles += 1
+            elif open_angles and character == ">":
+                open_angles -= 1
+            elif code.bare.startswith(">>>", position):
+                return True
+            return False
+
+        closing = code.find_outside_brackets(opening + 3, closes)
+        if closing >= 0:
+            return closing
+    return -1

@@ -1,0 +1,79 @@
+// The runtime that kernels on the CPU link to, compiled once with CHECKED=0 and once with CHECKED=1. Read README.md first.
+#define CUDA_ON_CPU_RUNTIME
+#define CUDA_ON_CPU_CHECKED CHECKED
+#pragma GCC visibility push(default)
+#include "intrinsics.h"
+#pragma GCC visibility pop
+
+// The libraries' headers first: what follows is hidden from other libraries, which also makes it a little quicker.
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#pragma GCC visibility push(hidden)
+#include "fiber.h"
+#include "report.h"
+#include "region.h"
+#include "shared_memory.h"
+#include "block.h"
+#include "clock.h"
+#include "warp.h"
+#include "scheduler.h"
+#include "tensors.h"
+#include "watch.h"
+#include "atomics.h"
+#include "grid.h"
+#pragma GCC visibility pop
+#include "hooks.h"
+
+extern "C" {
+CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx, blockDim, gridDim;
+}
+
+cudaError_t cudaGetLastError() { return cuda_on_cpu::outcome.last_error(true); }
+cudaError_t cudaPeekAtLastError() { return cuda_on_cpu::outcome.last_error(false); }
+const char* cudaGetErrorString(cudaError_t error) {
+    return error == cudaSuccess ? "no error" : error == cudaErrorInvalidValue ? "invalid argument"
+         : error == cudaErrorInvalidConfiguration ? "invalid configuration argument" : "unspecified launch failure";
+}
+
+// What Python calls (lessons_lib/cuda.py).
+extern "C" {
+
+void cuda_on_cpu_options(int seed, int os_threads, long long step_limit) {
+    cuda_on_cpu::seed = seed, cuda_on_cpu::os_threads = os_threads, cuda_on_cpu::step_limit = step_limit;
+}
+void cuda_on_cpu_clear() { cuda_on_cpu::outcome.clear(); }
+int cuda_on_cpu_last_error() { return cuda_on_cpu::outcome.error(); }
+const char* cuda_on_cpu_report() { return cuda_on_cpu::outcome.report().c_str(); }
+
+
+#if CHECKED
+// kind: 0 input, 1 updated, 2 output; 8 more for int32. Returns null where there is no room.
+void* cuda_on_cpu_tensor(const char* name, void* data, size_t bytes, int element_size, int kind) {
+    const cuda_on_cpu::Kind kinds[] = {cuda_on_cpu::Kind::input, cuda_on_cpu::Kind::updated, cuda_on_cpu::Kind::output};
+    return cuda_on_cpu::tensors.add(name, data, bytes, element_size, kinds[kind % 8], kind >= 8);
+}
+void cuda_on_cpu_finish() {
+    if (cuda_on_cpu::outcome.error() == cudaSuccess) cuda_on_cpu::tensors.look_for_unwritten();
+}
+void cuda_on_cpu_release(int copy_back) { cuda_on_cpu::tensors.release(copy_back); }
+void cuda_on_cpu_trace(const char* names) { cuda_on_cpu::tensors.trace(names); }
+size_t cuda_on_cpu_traced(TracedAccess* to, size_t count) {
+    auto& accesses = cuda_on_cpu::tensors.accesses;
+    std::copy_n(accesses.begin(), std::min(count, accesses.size()), to);
+    return accesses.size();
+}
+#endif
+
+}  // extern "C"

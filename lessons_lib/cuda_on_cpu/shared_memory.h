@@ -1,0 +1,101 @@
+// Shared memory: one set of variables for each block. In checked mode each variable lies far from the others, so that an
+// index that runs out of one cannot end in another.
+#pragma once
+#include <algorithm>
+#include <deque>
+
+#include "fiber.h"
+#include "region.h"
+#include "report.h"
+
+namespace cuda_on_cpu {
+
+constexpr size_t shared_slot = 1 << 20;  // address space of a variable in checked mode; the variable lies in its middle
+constexpr size_t shared_slots = 64;
+constexpr size_t arena_bytes = CHECKED ? shared_slots * shared_slot : 256 * 1024;
+
+class SharedMemory {
+public:
+    // Forgets the variables of the launch before.
+    void begin_launch(size_t dynamic_bytes, size_t dynamic_limit) {
+        if (!arena_) arena_ = map_memory(arena_bytes);
+        variables_.clear();
+        std::fill(regions_, regions_ + shared_slots, nullptr);
+        used_ = static_bytes_ = 0;
+        limit_ = dynamic_limit > shared_bytes_by_default ? shared_bytes_at_most : shared_bytes_by_default;
+        add(nullptr, "dynamic shared memory", dynamic_bytes, 256, 4, Kind::dynamic);
+    }
+
+    // What the block before left is gone. All bits set make a NaN of a float, so that reading it shows in the result.
+    void begin_block() {
+        for (Variable& variable : variables_) variable.made = false;
+        make(variables_[0]);
+    }
+
+    // Returns null where the block has more shared memory than there is; `why` then says so.
+    void* variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element, const char*& why) {
+        for (Variable& variable : variables_)
+            if (variable.identity == identity) return make(variable);
+        static_bytes_ += bytes;
+        if (static_bytes_ > shared_bytes_by_default) return why = "more than 48 KiB of shared arrays; nvcc refuses that", nullptr;
+        if (static_bytes_ + variables_[0].region.bytes > limit_)
+            return why = limit_ == shared_bytes_at_most
+                ? "shared arrays and dynamic shared memory are more than 227 KiB together"
+                : "shared arrays and dynamic shared memory are more than 48 KiB together, which cudaFuncSetAttribute must allow first",
+                nullptr;
+        if (variables_.size() == shared_slots) return why = "more than 63 shared variables", nullptr;
+        return make(add(identity, name, bytes, std::max<size_t>(alignment, 16), element, Kind::shared));
+    }
+
+    void* dynamic(const char* name, size_t element) {
+        Region& region = variables_[0].region;
+        if (region.name != name) region.rename(name, element);
+        return region.base;
+    }
+
+#if CHECKED
+    // The variable in whose part of the address space this lies, or null.
+    Region* region_at(const char* address) {
+        size_t slot = size_t(address - arena_) / shared_slot;
+        return slot < shared_slots ? regions_[slot] : nullptr;
+    }
+#endif
+
+private:
+    struct Variable {
+        Variable(const void* identity, const char* name, char* base, size_t bytes, size_t element, Kind kind)
+            : identity(identity), region(name, base, bytes, element, kind) {}
+        const void* identity;
+        bool made = false;  // in this block
+        Region region;
+    };
+
+    Variable& add(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element, Kind kind) {
+        char* base = place(bytes, alignment);
+        Variable& added = variables_.emplace_back(identity, name, base, bytes, element, kind);
+        regions_[variables_.size() - 1] = &added.region;
+        return added;
+    }
+
+    char* place(size_t bytes, size_t alignment) {
+#if CHECKED
+        return arena_ + variables_.size() * shared_slot + shared_slot / 2;
+#endif
+        used_ = (used_ + alignment - 1) / alignment * alignment;
+        char* base = arena_ + used_;
+        used_ += bytes;
+        return base;
+    }
+    void* make(Variable& variable) {
+        if (!variable.made) memset(variable.region.base, 0xff, variable.region.bytes);
+        variable.made = true;
+        return variable.region.base;
+    }
+
+    char* arena_ = nullptr;
+    size_t used_ = 0, static_bytes_ = 0, limit_ = 0;
+    std::deque<Variable> variables_;  // each stays where it is
+    Region* regions_[shared_slots] = {};
+};
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,95 @@
+"""From a place in machine code to the learner's line: the debugger's tables know it, and addr2line reads them."""
+
+import ctypes
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of one of the texts: the text's name, the line from 1, and what stands there."""
+
+    source: str
+    number: int
+    text: str
+
+    def __str__(self):
+        return f"{self.source}, line {self.number}: {self.text}".rstrip(": ")
+
+
+def source_line(texts: dict[str, str], file: str | None, number: int | None) -> SourceLine | None:
+    """The line of `texts` that a compiler calls `file`, line `number`; None if that is no line of ours."""
+    names = [name for name in texts if file and (file == name or file.endswith("/" + name))]
+    if not names or not number:
+        return None
+    name = max(names, key=len)
+    lines = texts[name].split("\n")
+    return SourceLine(name, number, lines[number - 1].strip() if number <= len(lines) else "")
+
+
+def look_up(library: str, offsets: list[int], texts: dict[str, str]) -> list[SourceLine | None]:
+    """For each offset in `library`, just behind an instruction: its line in `texts`, or None.
+
+    Code that was inlined has several lines, from the innermost function outwards; the first that is ours counts.
+    """
+    found = []
+    for frames in _frames(library, [offset - 1 for offset in offsets]):
+        lines = (source_line(texts, file, number) for file, number in frames)
+        found.append(next((line for line in lines if line), None))
+    return found
+
+
+def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
+    """For each address its (file, line)s, the innermost first."""
+    hexadecimal = [f"{address:#x}" for address in addresses]
+    if shutil.which("addr2line"):
+        command = ["addr2line", "-i", "-a", "-e", library, *hexadecimal]
+    elif shutil.which("llvm-symbolizer"):
+        command = ["llvm-symbolizer", "--output-style=GNU", "--functions=none", "--inlines", "-a", f"--obj={library}",
+                   *hexadecimal]
+    elif shutil.which("atos"):
+        return [_read(_run(["atos", "-i", "-o", library, address])) for address in hexadecimal]
+    else:
+        return [[] for _ in addresses]
+    answers = []
+    for line in _run(command):
+        if line.startswith("0x"):  # -a: the address comes before its lines
+            answers.append([])
+        elif answers:
+            answers[-1] += _read([line])
+    return answers if len(answers) == len(addresses) else [[] for _ in addresses]
+
+
+def _run(command: list[str]) -> list[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+
+
+def _read(lines: list[str]) -> list[tuple[str, int]]:
+    """`/folder/your code:12 (discriminator 3)` and atos's `kernel (in library.so) (your code:12)`."""
+    frames = []
+    for line in lines:
+        if line.endswith(")") and " (in " in line:
+            line = line.rpartition("(")[2].rstrip(")")
+        file, _, number = line.partition(" (discriminator")[0].rpartition(":")
+        if number.isdigit():
+            frames.append((file, int(number)))
+    return frames
+
+
+class _Found(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("symbol", ctypes.c_char_p),
+                ("address", ctypes.c_void_p)]
+
+
+def offset_in_library(address: int) -> tuple[str, int] | None:
+    """The library that an address of this process lies in, and how far from its beginning."""
+    found = _Found()
+    dladdr = ctypes.CDLL(None).dladdr
+    dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Found)]
+    if not dladdr(address, ctypes.byref(found)):
+        return None
+    return found.file.decode(errors="replace"), address - found.base

@@ -1,0 +1,294 @@
+"""The paged kernel against dense attention in float64, on the CPU and on a GPU; bad input refused by name."""
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from lessons_lib import decode
+from lessons_lib.cuda import KernelError
+from lessons_lib.kv_cache import PagedAttentionManager
+from lessons_lib.metadata import BatchMetadata, attn_paged_torch, build_metadata, cumulative_lengths
+from lessons_lib.paged_kernel import SHARED_BYTES_FOR_SCORES, attn_paged_cuda, paged_attention_library
+from lessons_lib.slots import slot_mapping, write_kv
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+TARGETS = ["fast", "checked", pytest.param("gpu", marks=needs_gpu)]
+on_each_target = pytest.mark.parametrize("target", TARGETS)
+few = settings(max_examples=50, deadline=None, derandomize=True)
+# The kernel computes in float32. What it gives is rounded once more, to 11 bits in float16 and to 8 in bfloat16.
+CLOSE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float16: {"rtol": 1e-3, "atol": 1e-4},
+         torch.bfloat16: {"rtol": 8e-3, "atol": 1e-4}}
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """These tensors are small: more threads only wait for each other."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The sizes of a batch of decodes. gap: numbers between the query rows of two sequences. garbage: what stands in the
+    table behind the blocks of a context."""
+
+    context_lens: tuple[int, ...]
+    num_q_heads: int = 2
+    num_kv_heads: int = 1
+    head_size: int = 64
+    block_size: int = 16
+    dtype: torch.dtype = torch.float32
+    gap: int = 0
+    garbage: int = -1
+    seed: int = 0
+
+    def tensors(self, target: str = "fast") -> dict[str, Tensor]:
+        """The arguments of attn_paged_cuda: blocks in any order, NaN in every slot that holds no token."""
+        generator = torch.Generator().manual_seed(self.seed)
+        num_needed = [-(-context_len // self.block_size) for context_len in self.context_lens]
+        num_blocks = sum(num_needed) + 2
+        caches = torch.full((2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), NAN)
+        table = torch.full((len(num_needed), max(num_needed) + 1), self.garbage, dtype=torch.int32)
+        ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
+        ends = list(accumulate(num_needed))
+        for row, (count, end, length) in enumerate(zip(num_needed, ends, self.context_lens, strict=True)):
+            table[row, :count] = ids[end - count : end]
+            if length:
+                slots = slot_mapping(table[row], torch.arange(length), self.block_size)
+                write_kv(*caches, slots, *torch.randn(2, length, *caches.shape[3:], generator=generator))
+        row_length = self.num_q_heads * self.head_size
+        q = torch.randn(len(num_needed), row_length + self.gap, generator=generator).to(self.dtype)
+        q = q.to(device_of(target))[:, :row_length].unflatten(1, (self.num_q_heads, self.head_size))
+        k_cache, v_cache = caches.to(self.dtype)
+        others = {"k_cache": k_cache, "v_cache": v_cache, "block_table": table,
+                  "context_lens": torch.tensor(self.context_lens, dtype=torch.int32)}
+        return {"q": q} | {name: tensor.to(device_of(target)) for name, tensor in others.items()}
+
+
+def device_of(target):
+    return "cuda" if target == "gpu" else "cpu"
+
+
+def dense_attention(q, k_cache, v_cache, block_table, context_lens):
+    """Each sequence by PyTorch's own attention, in float64; zeros for an empty context."""
+    out = torch.zeros(q.shape, dtype=torch.float64)
+    for seq, context_len in enumerate(context_lens.tolist()):
+        if context_len:
+            blocks = block_table[seq, : -(-context_len // k_cache.shape[1])].long()
+            heads_first = [x.cpu().double().transpose(0, 1) for x in (
+                q[seq, None], *(cache[blocks].flatten(0, 1)[:context_len] for cache in (k_cache, v_cache)))]
+            out[seq] = scaled_dot_product_attention(*heads_first, enable_gqa=True)[:, 0]
+    return out
+
+
+def assert_right(out, tensors):
+    assert (out.dtype, out.shape, out.device) == (tensors["q"].dtype, tensors["q"].shape, tensors["q"].device)
+    torch.testing.assert_close(out.cpu().double(), dense_attention(**tensors), **CLOSE[out.dtype])
+
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1, 0, 1])), min_size=1, max_size=4)
+
+
+@on_each_target
+@few
+@given(lengths=LENGTHS, block_size=st.sampled_from([1, 8, 16, 17]), ratio=st.sampled_from([1, 2, 3, 7]),
+       num_kv_heads=st.integers(1, 2), head_size=st.sampled_from([1, 64, 80, 128, 256]), dtype=st.sampled_from(list(CLOSE)),
+       gap=st.sampled_from([0, 5]), garbage=st.sampled_from([-1, 12_345]), seed=st.integers(0, 10**6))
+def test_any_batch_is_dense_attention(target, lengths, block_size, ratio, num_kv_heads, head_size, dtype, gap, garbage,
+                                      seed):
+    contexts = tuple(max(0, blocks * block_size + past) for blocks, past in lengths)
+    batch = Batch(contexts, ratio * num_kv_heads, num_kv_heads, head_size, block_size, dtype, gap, garbage, seed)
+    tensors, library = batch.tensors(target), paged_attention_library(target)
+    if target != "gpu":
+        library.options(seed=seed % 4)
+    assert_right(attn_paged_cuda(**tensors, library=library), tensors)
+
+
+@on_each_target
+@pytest.mark.parametrize("context_len", [127, 128, 129, 700])
+def test_contexts_around_the_number_of_threads(target, context_len):
+    tensors = Batch((context_len, context_len - 1), 6, 2, 80, dtype=torch.float16).tensors(target)
+    assert_right(attn_paged_cuda(**tensors, library=paged_attention_library(target)), tensors)
+
+
+class Recorder:
+    """A library that keeps what its paged_attention is given."""
+
+    def __init__(self, library=None):
+        self.library, self.fields = library, None
+
+    def paged_attention(self, **fields):
+        self.fields = fields
+        if self.library is not None:
+            self.library.paged_attention(**fields)
+
+
+@on_each_target
+@pytest.mark.parametrize("context_len, in_workspace", [
+    (SHARED_BYTES_FOR_SCORES // 4, False), (SHARED_BYTES_FOR_SCORES // 4 + 1, True), (20_000, True)])
+def test_a_context_may_be_of_any_length(target, context_len, in_workspace):
+    tensors = Batch((3, context_len), 1, 1, 64).tensors(target)
+    recorder = Recorder(paged_attention_library(target))
+    assert_right(attn_paged_cuda(**tensors, library=recorder), tensors)
+    assert (recorder.fields["scores"] is not None) == in_workspace
+
+
+@on_each_target
+def test_scores_that_expf_cannot_take(target):
+    tensors = Batch((40, 3), 3, 1, 64).tensors(target)
+    tensors["q"] *= 1_000
+    assert_right(attn_paged_cuda(**tensors, library=paged_attention_library(target)), tensors)
+
+
+@on_each_target
+def test_it_is_the_reference_of_lesson_05(target):
+    tensors = Batch((1, 16, 17, 70), 6, 2).tensors(target)
+    metadata = BatchMetadata(cumulative_lengths([1] * 4), tensors["context_lens"], tensors["block_table"], None)
+    expected = attn_paged_torch(tensors["q"], tensors["k_cache"], tensors["v_cache"], metadata)
+    out = attn_paged_cuda(**tensors, library=paged_attention_library(target))
+    torch.testing.assert_close(out, expected, **CLOSE[torch.float32])
+
+
+@on_each_target
+def test_a_batch_of_empty_contexts_gives_zeros(target):
+    tensors = Batch((0, 0), 3).tensors(target)
+    no_blocks = {name: tensors[name][:0] for name in ("k_cache", "v_cache")}
+    no_entries = {"block_table": tensors["block_table"][:, :0].contiguous()}
+    for without in ({}, no_blocks, no_entries):
+        out = attn_paged_cuda(**tensors | without, library=paged_attention_library(target))
+        assert torch.equal(out, torch.zeros_like(tensors["q"]))
+
+
+def test_one_query_may_stand_for_all_sequences():
+    tensors = Batch((9, 20, 4), 4, 2).tensors()
+    tensors["q"] = tensors["q"][:1].expand(3, -1, -1)
+    assert_right(attn_paged_cuda(**tensors), tensors)
+
+
+def test_another_scale():
+    tensors = Batch((9,)).tensors()
+    scaled = attn_paged_cuda(**tensors, scale=0.5)
+    expected = attn_paged_cuda(**tensors | {"q": tensors["q"] * 4})  # 4 / sqrt(64) is 0.5
+    torch.testing.assert_close(scaled, expected, **CLOSE[torch.float32])
+
+
+@on_each_target
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+def test_from_the_manager_to_the_output(target, dtype):
+    """The manager of lesson 02 fills the pool, the metadata of lesson 05 describe the batch; attention block by block, put
+    together with the combine of lesson 04, gives what the kernel gives."""
+    generator = torch.Generator().manual_seed(3)
+    manager = PagedAttentionManager(20, 16, 2, 64, 4, 6, dtype=dtype, device=device_of(target))
+    manager.kv_cache.fill_(NAN)
+    for seq_id, length in {"a": 40, "b": 15, "c": 16}.items():
+        manager.add_sequence(seq_id, length)
+    manager.fork_sequence("a", "d")
+    scheduled = [(seq_id, 1) for seq_id in reversed(list(manager.sequences))]
+    for seq_id, _ in scheduled:
+        length = manager.get(seq_id).length
+        positions = torch.arange(length, device=manager.kv_cache.device)
+        slots = slot_mapping(manager.get_block_table_for_seq(seq_id), positions, manager.block_size)
+        write_kv(*manager.kv_cache[0], slots, *torch.randn(2, length, 2, 64, generator=generator).to(manager.kv_cache))
+    manager.append_tokens(scheduled)
+    metadata = build_metadata(manager, scheduled)
+    new = torch.randn(2, len(scheduled), 2, 64, generator=generator).to(manager.kv_cache)
+    write_kv(*manager.kv_cache[0], metadata.slot_mapping, *new)
+    q = torch.randn(len(scheduled), 6, 64, generator=generator).to(manager.kv_cache)
+    k_cache, v_cache = manager.kv_cache[0]
+    out = attn_paged_cuda(q, k_cache, v_cache, metadata.block_table, metadata.seq_lens_kv, paged_attention_library(target))
+    assert_right(out, {"q": q, "k_cache": k_cache, "v_cache": v_cache, "block_table": metadata.block_table,
+                       "context_lens": metadata.seq_lens_kv})
+    for row, (seq_id, _) in enumerate(scheduled):
+        blocks, length = manager.blocks_of(seq_id), manager.get(seq_id).length
+        num_valid = torch.tensor([min(16, length - 16 * index) for index in range(len(blocks))], device=q.device)
+        parts = decode.block_attention(q[row].expand(len(blocks), -1, -1).double(), k_cache[blocks].double(),
+                                       v_cache[blocks].double(), num_valid)
+        torch.testing.assert_close(out[row].double(), decode.combine_result(*parts)[0], **CLOSE[dtype])
+
+
+def int32(*numbers):
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+def good_batch():
+    """q, caches, table and lengths that are right: contexts of 5 and 4 tokens in blocks of 4."""
+    return {"q": torch.ones(2, 6, 8), "k_cache": torch.ones(6, 4, 2, 8), "v_cache": torch.ones(6, 4, 2, 8),
+            "block_table": int32([3, 0, -1], [5, -1, 77]), "context_lens": int32(5, 4)}
+
+
+HEADS_LAST = torch.ones(2, 8, 6).transpose(1, 2)
+POOL = torch.ones(6, 4, 2, 8)
+BAD_BATCHES = {
+    "q as a list": ({"q": [[1.0]]}, TypeError, ["q", "tensor", "list"]),
+    "float64": ({name: good_batch()[name].double() for name in ("q", "k_cache", "v_cache")}, TypeError,
+                ["q", "bfloat16", "float64"]),
+    "integers": ({"q": torch.ones(2, 6, 8, dtype=torch.int32)}, TypeError, ["q", "float32", "int32"]),
+    "q of another dtype": ({"q": torch.ones(2, 6, 8).half()}, TypeError, ["k_cache", "float16", "float32"]),
+    "caches of two dtypes": ({"v_cache": POOL.half()}, TypeError, ["v_cache", "float32", "float16"]),
+    "int64 table": ({"block_table": torch.tensor([[3, 0], [5, -1]])}, TypeError, ["block_table", "int32", "int64"]),
+    "int64 lengths": ({"context_lens": torch.tensor([5, 4])}, TypeError, ["context_lens", "int32", "int64"]),
+    "q elsewhere": ({"q": torch.ones(2, 6, 8, device="meta")}, ValueError, ["k_cache", "q's device", "meta", "cpu"]),
+    "table elsewhere": ({"block_table": good_batch()["block_table"].to("meta")}, ValueError, ["block_table", "cpu", "meta"]),
+    "lengths elsewhere": ({"context_lens": int32(5, 4).to("meta")}, ValueError, ["context_lens", "cpu", "meta"]),
+    "q without heads": ({"q": torch.ones(2, 48)}, ValueError, ["q", "(num_seqs, num_q_heads, head_size)", "(2, 48)"]),
+    "several queries": ({"q": torch.ones(2, 1, 6, 8)}, ValueError, ["q", "(2, 1, 6, 8)"]),
+    "q of another head size": ({"q": torch.ones(2, 6, 4)}, ValueError, ["k_cache", "num_kv_heads, 4)", "(6, 4, 2, 8)"]),
+    "no sequence": ({"q": torch.ones(0, 6, 8), "block_table": int32().reshape(0, 3), "context_lens": int32()},
+                    ValueError, ["q is empty", "at least one sequence"]),
+    "no heads": ({"q": torch.ones(2, 0, 8)}, ValueError, ["q", "2 KV heads", "0 heads"]),
+    "heads that do not divide": ({"q": torch.ones(2, 5, 8)}, ValueError, ["q", "multiple", "2 KV heads", "5 heads"]),
+    "no KV heads": ({"k_cache": POOL[:, :, :0], "v_cache": POOL[:, :, :0]}, ValueError, ["k_cache", "(6, 4, 0, 8)"]),
+    "blocks of no token": ({"k_cache": POOL[:, :0], "v_cache": POOL[:, :0]}, ValueError, ["k_cache", "(6, 0, 2, 8)"]),
+    "large heads": ({"q": torch.ones(2, 6, 257), "k_cache": torch.ones(6, 4, 2, 257), "v_cache": torch.ones(6, 4, 2, 257)},
+                    ValueError, ["head_size", "1 to 256", "257"]),
+    "heads of no size": ({"q": torch.ones(2, 6, 0), "k_cache": POOL[..., :0], "v_cache": POOL[..., :0]},
+                         ValueError, ["head_size", "1 to 256", "not 0"]),
+    "flat cache": ({"k_cache": torch.ones(24, 2, 8)}, ValueError, ["k_cache", "num_blocks", "(24, 2, 8)"]),
+    "caches that disagree": ({"v_cache": torch.ones(6, 4, 1, 8)}, ValueError, ["v_cache", "(6, 4, 2, 8)", "(6, 4, 1, 8)"]),
+    "q with strides": ({"q": HEADS_LAST}, ValueError, ["q", "strides", "(48, 1, 6)", "q.contiguous()"]),
+    "k_cache with strides": ({"k_cache": POOL.transpose(1, 2).contiguous().transpose(1, 2)}, ValueError,
+                             ["k_cache", "contiguous", "(64, 8, 32, 1)", "k_cache.contiguous()"]),
+    "v_cache with strides": ({"v_cache": torch.ones(6, 4, 2, 16)[..., :8]}, ValueError, ["v_cache", "v_cache.contiguous()"]),
+    "table with strides": ({"block_table": torch.zeros(3, 2, dtype=torch.int32).T}, ValueError, ["block_table", "(1, 2)"]),
+    "lengths with strides": ({"context_lens": int32(5, 1, 4)[::2]}, ValueError, ["context_lens", "(2,)", "contiguous"]),
+    "table of other rows": ({"block_table": int32([3, 0])}, ValueError, ["block_table", "(2, max_blocks", "(1, 2)"]),
+    "lengths of others": ({"context_lens": int32(5)}, ValueError, ["context_lens", "(2,)", "(1,)"]),
+    "negative length": ({"context_lens": int32(5, -1)}, ValueError, ["context_lens", "-1", "sequence 1"]),
+    "context beyond the row": ({"context_lens": int32(5, 13)}, ValueError,
+                               ["context_lens", "13 tokens", "4 blocks", "3 entries"]),
+    "negative id": ({"block_table": int32([3, -1], [5, -1])}, ValueError, ["block_table, row 0", "-1", "0 to 5"]),
+    "id out of range": ({"block_table": int32([3, 0], [6, -1])}, ValueError, ["block_table, row 1", "6", "0 to 5"]),
+    "padding within": ({"context_lens": int32(5, 5)}, ValueError, ["block_table, row 1", "-1", "0 to 5"]),
+}
+
+
+@pytest.mark.parametrize("changes, error, words", BAD_BATCHES.values(), ids=BAD_BATCHES)
+def test_bad_input_is_refused_by_name_before_the_launch(changes, error, words):
+    batch, recorder = good_batch() | changes, Recorder()
+    before = {name: value.clone() for name, value in batch.items() if isinstance(value, Tensor) and not value.is_meta}
+    with pytest.raises(error) as caught:
+        attn_paged_cuda(**batch, library=recorder)
+    assert all(word in str(caught.value) for word in words), caught.value
+    assert recorder.fields is None
+    assert all(torch.equal(batch[name], copy) for name, copy in before.items())
+    assert torch.equal(attn_paged_cuda(**good_batch()), torch.ones(2, 6, 8))
+
+
+@on_each_target
+def test_a_launch_that_fails_is_reported_and_the_next_one_works(target):
+    """CUDA allows 65,535 blocks in a grid's second dimension, so as many heads."""
+    heads = Batch((1,), 65_536, 1, 1).tensors(target)
+    with pytest.raises(KernelError, match="paged_attention_kernel") as caught:
+        attn_paged_cuda(**heads, library=paged_attention_library(target))
+    assert caught.value.kind == "bad-launch"
+    tensors = Batch((5, 3)).tensors(target)
+    assert_right(attn_paged_cuda(**tensors, library=paged_attention_library(target)), tensors)
