@@ -57,6 +57,8 @@ class Exercise:
     chancy: Callable[[object], bool] = lambda case: False
     # The slug of a mistake that the text of an answer shows by itself, or None.
     recognise: Callable[[object], str | None] = lambda answer: None
+    # Whether a text is still the one that the learner was given, for an exercise that gives a whole text to repair.
+    is_given: Callable[[str], bool] = lambda answer: False
     language: str = "python"
     prepare: Callable[[object], object] = lambda answer: answer
     points: int = 1
@@ -170,6 +172,8 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
         ours = re.match(rf'\s*(throw|#error)\b.*"Exercise {re.escape(exercise.id)}\b', line)
         if ours or line.strip() == "raise NotImplementedError()":  # the latter is nbgrader's
             return result(NOT_ATTEMPTED, f"Line {number} of `{exercise.answer_name}` is still the stub: {line.strip()}")
+    if exercise.is_given(answer):
+        return result(NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the text that you were given.")
     if slug := exercise.recognise(answer):
         return result(slug, next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug))
     return None
@@ -300,7 +304,8 @@ def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
 def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:
     """Both results as text, the same at each run."""
     try:
-        return tuple(_cut(text, 300) for text in exercise.show(expected, actual))
+        length = 800 if isinstance(actual, Raised) else 300  # the message of an error is worth more room than numbers are
+        return tuple(_cut(text, length) for text in exercise.show(expected, actual))
     except BaseException:
         return _short(expected, 300), _short(actual, 300)
 

@@ -64,13 +64,17 @@ def doctor() -> Report:
         Finding("Python", _python(), True, "nothing runs", "Python 3.11 or newer, then make lab"),
         Finding("PyTorch", _version("torch"), True, "nothing runs", "make lab"),
         Finding("C++ compiler", _first_line(os.environ.get("CXX", "c++"), "--version"), True,
-                "lessons 01 and 02 cannot compile their C++", "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)"),
+                "lessons 01, 02 and 06 cannot compile their C++ and CUDA", "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)"),
         Finding("Python headers", _headers(), True, "C++ cannot be made into a Python module",
                 "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel)"),
         Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", "make lab"),
-        Finding("nvcc", _nvcc(), False, "nothing so far: lessons 00 to 05 compile no CUDA",
+        Finding("CUDA on the CPU", _cuda_on_cpu(), True, "lesson 06 needs a GPU here",
+                "Linux on x86-64 or arm64 (Windows: WSL), or macOS on arm64"),
+        Finding("addr2line", _first_line("addr2line", "--version"), False, "reports about kernels name no line of your code",
+                "sudo apt-get install binutils (Fedora: sudo dnf install binutils)"),
+        Finding("nvcc", _nvcc(), False, "kernels run on the CPU, also where there is a GPU",
                 "NVIDIA's CUDA toolkit, or conda env create -f environment.yml"),
-        Finding("GPU", _gpu(), False, "lesson 05 skips PyTorch's own paged call; all else runs",
+        Finding("GPU", _gpu(), False, "kernels run on the CPU; lesson 05 skips PyTorch's own paged call",
                 "a machine with an NVIDIA GPU and its driver"),
     ))
 
@@ -98,6 +102,18 @@ def _first_line(*command: str) -> str:
 def _headers() -> str:
     header = Path(sysconfig.get_path("include"), "Python.h")
     return header.name if header.is_file() else ""
+
+
+# What tests/test_platforms.py and the course's own tests show for each platform.
+_PLATFORMS = {
+    ("Linux", "x86_64"): "fast and checked, tested in full",
+    ("Linux", "aarch64"): "fast and checked, tested in an emulator",
+    ("Darwin", "arm64"): "fast and checked, compiled but never run; tell us how it goes",
+}
+
+
+def _cuda_on_cpu() -> str:
+    return _PLATFORMS.get((platform.system(), platform.machine()), "")
 
 
 def _ninja() -> str:

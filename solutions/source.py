@@ -5,14 +5,13 @@ It may name its exercise (`// BEGIN SOLUTION 1.4`; without a name it belongs to 
 there for the learner (`STUB: text`; without it, a line that fails and names the exercise). `// INCLUDE file` takes in a
 file of `kernels/`; `# INCLUDE lessons_lib/file.py name` takes in a function, a class or a method (see `solutions/include.py`).
 Of what is taken in, the regions of later exercises than the cell's are left out.
+An exercise cell with `faulty=true` gives the learner a text to repair: its stubs are faults and need not say that they are.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import jupytext
 
 from lessons_lib.paths import KERNELS
 from solutions.include import SourceError, python_definition
@@ -101,6 +100,8 @@ class Lesson:
 
 def read_lesson(path: Path) -> Lesson:
     """The lesson in a percent-format source. Raises SourceError naming what is wrong."""
+    import jupytext  # here: a learner's installation, whose checks use this file too, does not have it
+
     notebook = jupytext.read(path, fmt="py:percent")
     try:
         lesson = Lesson(path.stem, tuple(_read_cell(cell) for cell in notebook.cells))
@@ -144,9 +145,17 @@ def _read_cell(cell) -> Cell:
     kind = "exercise" if "exercise" in metadata else "check" if "check" in metadata else "code"
     result = Cell(kind, _expand_includes(cell.source), exercise, metadata.get("language", "c++"),
                   tuple(metadata.get("tags", ())))
-    if kind == "exercise" and not re.search(r"raise NotImplementedError|throw std::logic_error|#error", result.student()):
+    if metadata.get("faulty"):
+        if kind != "exercise" or not result.solution_lines():
+            raise SourceError(f"faulty=true is for an exercise cell with regions: {result.source[:60]!r}")
+    elif kind == "exercise" and not re.search(r"raise NotImplementedError|throw std::logic_error|#error", result.student()):
         raise SourceError(f"exercise {exercise}: nothing in the student's version would fail")
     return result
+
+
+def given_kernel(file_name: str, exercise: str) -> str:
+    """The text of a file of `kernels/` as the learner gets it in an exercise."""
+    return Cell("exercise", "\n".join(_included(file_name)), exercise, "cuda").student()
 
 
 def _expand_includes(source: str) -> str:

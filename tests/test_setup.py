@@ -30,7 +30,8 @@ def wanted() -> list[str]:
 
 
 def test_every_dependency_is_pinned():
-    assert {normal(re.split(r"[<>=]", requirement)[0]) for requirement in wanted()} <= set(PINS)
+    everything = [*PROJECT["dependencies"], *sum(PROJECT["optional-dependencies"].values(), [])]
+    assert {normal(re.split(r"[<>=]", requirement)[0]) for requirement in everything} <= set(PINS)
     assert PINS["torch"] == "2.13.0"
 
 
@@ -111,7 +112,7 @@ def test_doctor_finds_this_machine_ready():
     report = doctor.doctor()
     assert report.ready and report.summary.startswith("Ready")
     assert {finding.name for finding in report.findings} == {
-        "Python", "PyTorch", "C++ compiler", "Python headers", "ninja", "nvcc", "GPU"}
+        "Python", "PyTorch", "C++ compiler", "Python headers", "ninja", "CUDA on the CPU", "addr2line", "nvcc", "GPU"}
     assert "<table>" in report._repr_html_()
 
 
@@ -120,7 +121,7 @@ def test_doctor_says_what_a_missing_part_costs_and_how_to_get_it(monkeypatch, ca
     report = doctor.doctor()
     assert not report.ready
     assert "✗ C++ compiler    not found" in repr(report)
-    assert "without it: lessons 01 and 02 cannot compile" in repr(report) and "apt-get install g++" in repr(report)
+    assert "without it: lessons 01, 02 and 06 cannot compile" in repr(report) and "apt-get install g++" in repr(report)
     assert doctor.main() == 1 and "Not ready" in capsys.readouterr().out
 
 
@@ -129,3 +130,16 @@ def test_doctor_does_without_a_gpu_and_nvcc(monkeypatch):
     monkeypatch.setattr(doctor, "_nvcc", lambda: "")
     report = doctor.doctor()
     assert report.ready and "– GPU" in repr(report)
+
+
+@pytest.mark.parametrize("system, machine, words", [
+    ("Linux", "x86_64", "tested in full"),
+    ("Linux", "aarch64", "tested in an emulator"),
+    ("Darwin", "arm64", "compiled but never run"),
+    ("Windows", "AMD64", "not found"),
+])
+def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(monkeypatch, system, machine, words):
+    monkeypatch.setattr(doctor.platform, "system", lambda: system)
+    monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
+    (line,) = [line for line in repr(doctor.doctor()).split("\n") if "CUDA on the CPU" in line]
+    assert words in line

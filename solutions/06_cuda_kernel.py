@@ -1,0 +1,889 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 06 · The paged kernel
+#
+# **You build** a CUDA kernel that computes a decode step where the keys and values lie: it follows the block table itself
+# and gathers nothing. You start with one thread that adds two vectors, and each step on the way runs. At the end you find
+# the faults in a kernel that somebody else has written.
+#
+# **You need** lessons 02, 04 and 05, and C++ as in lesson 01. You do not need a GPU. **It takes** 60 to 90 minutes.
+
+# %%
+try:
+    import math
+
+    import torch
+    from torch import Tensor
+
+    from lessons_lib import KernelError, build_cuda, check, draw, draw_cuda, hint, progress_bar, solution
+    from lessons_lib.decode import block_attention, combine_result
+    from lessons_lib.kv_cache import PagedAttentionManager
+    from lessons_lib.metadata import attn_paged_torch, build_metadata
+    from lessons_lib.slots import write_kv
+    from lessons_lib.validate import check_range, check_tensor
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+
+progress_bar("06")
+
+# %% [markdown]
+# ## Where this goes
+#
+# Three sequences decode, with six query heads each. That is 18 small problems that have nothing to do with each other: one
+# query, its keys, its values. Each goes to a group of 128 threads of its own.
+
+# %%
+draw.show(draw_cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence B, head 4 "
+          "is orange. Middle, its 128 threads in four warps of 32, and the shared memory with the query and the scores. "
+          "Right, B's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
+
+# %% [markdown]
+# A GPU runs thousands of threads at once. They come in groups, and CUDA has a word for each:
+#
+# | word | what it is |
+# |---|---|
+# | **kernel** | a function for the GPU. Every thread runs the same code, and asks for its number to know its part |
+# | **warp** | 32 threads that go together. They can hand each other values without any memory |
+# | **block** of threads | up to 1,024 threads. They share a small, quick memory, and can wait for each other |
+# | **grid** | all blocks of threads of one launch. They cannot wait for each other |
+#
+# So CUDA says “block” as well. Its blocks have nothing to do with those of the pool; where it might be unclear, this lesson
+# says **thread block**.
+#
+# ## One thread
+#
+# Here is a kernel, and the function that launches it. `__global__` marks the kernel. Between `<<<` and `>>>` stand the
+# number of thread blocks, the threads of each, and two things for later. `extern "C"` makes the launcher callable from here.
+
+# %%
+one_thread = r"""
+#include <cuda_runtime.h>
+
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];
+}
+
+extern "C" int add(const float* a, const float* b, float* out, int n, cudaStream_t stream) {
+  add_kernel<<<1, 1, 0, stream>>>(a, b, out, n);
+  return cudaGetLastError();
+}
+"""
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+library = build_cuda(one_thread)
+device = "cuda" if library.target == "gpu" else "cpu"
+print("target:", library.target)
+assert library.target in ("gpu", "checked")
+
+# %% [markdown]
+# `build_cuda` makes the same text run in three ways. With target `gpu`, nvcc compiles it for your GPU. With target `fast`,
+# your C++ compiler does, for the CPU. With target `checked`, it runs on the CPU too, and every access to memory is watched.
+# Unless you say otherwise, it takes the GPU where there is one, and else checked mode.
+#
+# Checked mode is the instrument of this lesson, also for those who have a GPU: a GPU does not tell you that you have read a
+# number too early, and checked mode says in which line.
+
+# %%
+a, b = torch.arange(600.0, device=device), torch.ones(600, device=device)
+out = torch.empty_like(a)
+library.add(a, b, out, 600)
+print(out[:6].tolist(), "…", out[-1].item())
+assert torch.equal(out, a + b)
+
+# %% [markdown]
+# The tensors arrive as pointers. What they point to must be on the device where the kernel runs.
+#
+# ## One block of threads
+#
+# That was one thread for 600 elements. Give the work to the 256 threads of a block. Thread `t` takes the elements `t`,
+# `t + 256`, `t + 512`. It knows its number as `threadIdx.x`, and the number of threads as `blockDim.x`:
+
+# %%
+one_block = one_thread.replace("int i = 0; i < n; ++i", "int i = threadIdx.x; i < n; i += blockDim.x")
+one_block = one_block.replace("<<<1, 1,", "<<<1, 256,")
+build_cuda(one_block).add(a, b, out.zero_(), 600)
+assert torch.equal(out, a + b)
+print("the same sum, by 256 threads")
+
+# %% [markdown]
+# This loop is worth remembering. Threads share out any number of things in this way: nothing is done twice, and nothing is
+# left out.
+#
+# ## A grid
+#
+# One block of threads runs on one small part of the GPU, a *multiprocessor*. Of these there are more than a hundred, so a
+# launch should have many blocks. Then each thread can have an element to itself.
+#
+# ### Exercise 6.1: one thread for each element
+#
+# Write the kernel without a loop, and let the launcher start enough blocks. `blockIdx.x` is the number of the thread's
+# block. Blocks are all of the same size, so the last one may have threads to spare.
+
+# %% exercise="6.1" language="cuda"
+vector_add = r"""
+// INCLUDE vector_add.cu
+"""
+
+# %% check="6.1"
+check("6.1", vector_add)
+
+# %% [markdown]
+# Who did what? Checked mode can write down every access to a tensor. Here are the three launches, with each write to `out`:
+
+# %%
+def writes(source):
+    """Each thread's writes to `out` when 600 elements are added."""
+    library = build_cuda(source, target="checked")
+    with library.trace("out") as accesses:
+        library.add(torch.ones(600), torch.ones(600), torch.empty(600), 600)
+    return accesses
+
+
+draw.show(draw_cuda.writers([
+    ("One thread", writes(one_thread)),
+    ("One block of 256 threads", writes(one_block)),
+    ("A grid: yours", writes(vector_add)),
+]), alt="Thread number against element, in three panels. One thread writes all 600. In one block, threads 0 to 255 write "
+        "the first 256 elements, then the next 256, then the last 88. In a grid three blocks do so, each once.")
+
+# %% [markdown]
+# ## Threads that work together
+#
+# Vector elements have nothing to do with each other. In attention, threads need each other's results: a softmax needs the
+# sum over all scores. For that a block of threads has **shared memory**. Here each of 128 threads adds the number that
+# stands 32 places before its own. It puts its own number into shared memory, and takes the other one from there.
+
+# %%
+echo = r"""
+#include <cuda_runtime.h>
+
+__global__ void echo_kernel(const float* a, float* out) {
+  __shared__ float row[128];
+  int i = threadIdx.x;
+  row[i] = a[i];
+  out[i] = row[i] + (i >= 32 ? row[i - 32] : 0.0f);
+}
+
+extern "C" int echo(const float* a, float* out, cudaStream_t stream) {
+  echo_kernel<<<1, 128, 0, stream>>>(a, out);
+  return cudaGetLastError();
+}
+"""
+
+
+def attempt(call, *values, **named):
+    """Makes the call. If it goes wrong, prints the error."""
+    try:
+        call(*values, **named)
+    except (KernelError, TypeError, ValueError) as error:
+        print(f"{type(error).__name__}: {error}\n")
+
+
+def try_echo(source):
+    out = torch.zeros(128)
+    attempt(build_cuda(source, target="checked").echo, torch.arange(128.0), out)
+    print("elements 31, 32 and 33 of out:", out[31:34].tolist())
+
+
+try_echo(echo)
+
+# %% [markdown]
+# The warps are not in step. When a thread takes the other number, the thread that it belongs to may not have put it there
+# yet. That is a **race**. On a GPU it goes well many times, and then it does not; nothing tells you. Checked mode stops, and
+# `out` is as it was before the call.
+#
+# `__syncthreads()` is a **barrier**: nobody goes on before all threads of the block are there.
+
+# %%
+try_echo(echo.replace("row[i] = a[i];", "row[i] = a[i];\n  __syncthreads();"))
+
+# %% [markdown]
+# Two rules follow. A barrier between writing and reading, whenever one thread reads what another has written. And a barrier
+# that *all* threads reach: never inside an `if` that some of them do not enter.
+#
+# ## What the kernel is told
+#
+# Now to attention. The kernel gets seventeen things: where the tensors are, how large they are, how long a row is. As
+# seventeen arguments they would be easy to confuse, so they go into a struct. Python fills its fields by name.
+
+# %%
+paged_params = r"""
+// INCLUDE paged_params.cuh
+"""
+
+# %% [markdown]
+# `context_lens` is what the metadata of lesson 05 calls `seq_lens_kv`. In a decode step every sequence has one query, which
+# sees all of its keys; no mask is needed, and no `cu_seqlens_q`.
+#
+# A pool to work with. Its sequences grow side by side, as they do while they decode, so their blocks are scattered. All
+# slots hold numbers, also those that nobody uses; a kernel that reads one of them gets a wrong result.
+
+# %%
+def pool_with(lengths, block_size=4, num_kv_heads=2, head_size=8, dtype=torch.float32, on=None):
+    """A manager with a sequence of each length, named 0, 1, …, and random numbers in every slot. on: another device."""
+    needed = [-(-length // block_size) for length in lengths]
+    manager = PagedAttentionManager(sum(needed) + 1, block_size, num_kv_heads, head_size, max_num_seqs=len(lengths),
+                                    max_blocks_per_seq=max(needed) + 1, dtype=dtype, device=on or device)
+    for seq_id in range(len(lengths)):
+        manager.add_sequence(seq_id, 0)
+    for step in range(max(lengths)):
+        for seq_id, length in enumerate(lengths):
+            if step < length:
+                manager.append_token(seq_id)
+    numbers = torch.randn(manager.kv_cache.shape, generator=torch.Generator().manual_seed(6))
+    manager.kv_cache.copy_(numbers)
+    return manager
+
+
+manager = pool_with([6, 10, 3])
+context_lens = torch.tensor([6, 10, 3], dtype=torch.int32, device=device)
+block_table = torch.stack([manager.get_block_table_for_seq(seq_id) for seq_id in range(3)])
+print(block_table.tolist())
+
+# %% [markdown]
+# And a query of six heads for each sequence, and the struct's fields from tensors:
+
+# %%
+def fields(q, k_cache, v_cache, block_table, context_lens, out=None, scores=None):
+    """The fields of PagedAttentionParams, by name."""
+    (num_seqs, num_q_heads, head_size), block_size, num_kv_heads = q.shape, k_cache.shape[1], k_cache.shape[2]
+    return dict(
+        out=out, q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table, context_lens=context_lens, scores=scores,
+        q_stride=q.stride(0), num_seqs=num_seqs, num_q_heads=num_q_heads, num_kv_heads=num_kv_heads, head_size=head_size,
+        block_size=block_size, max_blocks_per_seq=block_table.shape[1], max_context_len=int(context_lens.max()),
+        dtype=[torch.float32, torch.float16, torch.bfloat16].index(q.dtype), scale=1 / math.sqrt(head_size))
+
+
+q = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(7)).to(device)
+k_cache, v_cache = manager.kv_cache[0]
+batch = (q, k_cache, v_cache, block_table, context_lens)
+
+# %% [markdown]
+# ## From a token to its address
+#
+# A key that lay in a row with its neighbours would be at a place that a multiplication finds. Here it takes two steps:
+#
+# 1. Token 9 of a sequence with blocks of 4 slots is in the sequence's block 9 / 4 = 2, at place 9 % 4 = 1. (In C++, `/` of
+#    two integers rounds down.)
+# 2. Which block of the pool that is, the sequence's row of the block table says, in its entry 2.
+#
+# Then the address is what it is for any contiguous tensor. `k_cache[block, place, head, 0]` stands so many numbers behind
+# the first one; how many, you can tell from the shape.
+#
+# ### Exercise 6.2: from a token to its address
+#
+# `__device__` marks a function that kernels call. A pool of 40 GB has more numbers than an `int` can count, and a product
+# of two `int`s is an `int`, whatever you assign it to.
+
+# %% exercise="6.2" language="cuda"
+paged_address = r"""
+// INCLUDE paged_address.cuh
+"""
+
+# %% check="6.2"
+check("6.2", paged_address)
+
+# %% [markdown]
+# With it, a kernel walks through a scattered sequence as if it lay in one piece. Here a block of threads for each token and
+# KV head copies the keys of sequence 1, a thread for each number. (`build_cuda` compiles several texts as one, in the order
+# given.)
+
+# %%
+copy_keys = r"""
+__global__ void copy_kernel(PagedAttentionParams params) {
+  const float* key = static_cast<const float*>(params.k_cache) + cache_offset(params, 1, blockIdx.x, blockIdx.y);
+  float* out = static_cast<float*>(params.out) + (blockIdx.x * params.num_kv_heads + blockIdx.y) * params.head_size;
+  out[threadIdx.x] = key[threadIdx.x];
+}
+
+extern "C" int copy_keys(PagedAttentionParams params, cudaStream_t stream) {
+  copy_kernel<<<dim3(params.max_context_len, params.num_kv_heads), params.head_size, 0, stream>>>(params);
+  return cudaGetLastError();
+}
+"""
+keys = torch.empty(10, 2, 8, device=device)
+build_cuda(paged_params, paged_address, copy_keys).copy_keys(**fields(*batch, out=keys))
+gathered = k_cache[block_table[1, :3]].flatten(0, 1)[:10]
+assert torch.equal(keys, gathered)
+print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the same as a gather")
+
+# %% [markdown]
+# (`dim3` gives the grid two dimensions. `blockIdx.x` and `blockIdx.y` are then the block's two numbers.)
+#
+# ## One result from many threads
+#
+# The softmax needs the largest of all scores, and later the sum of all exponentials. Each thread will have some scores of
+# its own. How do 128 threads find the largest number among them?
+#
+# The 32 threads of a warp, its **lanes**, can look at each other's variables, with a *shuffle*:
+#
+# ```cpp
+# float other = __shfl_xor_sync(0xffffffff, value, distance);
+# ```
+#
+# Every lane gets the `value` of the lane whose number differs from its own in the bit `distance`. The mask `0xffffffff` says
+# that all 32 lanes take part, and they all have to. With eight lanes it would go like this:
+
+# %%
+draw.show(draw_cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
+          "a shuffle with distance 4 two lanes know the largest, 9; after distance 2 four do; after distance 1 all eight.")
+
+# %% [markdown]
+# Each step doubles the number of lanes whose values a lane knows of. 32 lanes take five steps.
+#
+# Shuffles end at the warp. The results of the warps go through shared memory, and that means barriers. One of them is easy
+# to forget, because a single call is right without it: a thread block calls the function twice, and a quick thread is in
+# the second call while a slow one is still in the first.
+#
+# ### Exercise 6.3: maximum and sum over a block
+#
+# `Operation::of(a, b)` is the larger of two numbers, or their sum. Any way is fine if every thread gets the result. A block
+# has at most 1,024 threads, so at most 32 warps.
+
+# %% exercise="6.3" language="cuda"
+block_reduce = r"""
+// INCLUDE block_reduce.cuh
+"""
+
+# %% check="6.3"
+check("6.3", block_reduce)
+
+# %% [markdown]
+# So a thread block adds up as many numbers as you like: first each thread its own, then all threads together.
+
+# %%
+add_up = r"""
+__global__ void add_up_kernel(const float* numbers, float* out, int n) {
+  float mine = 0.0f;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) mine += numbers[i];
+  float all = block_sum(mine);
+  if (threadIdx.x == 0) out[0] = all;
+}
+
+extern "C" int add_up(const float* numbers, float* out, int n, cudaStream_t stream) {
+  add_up_kernel<<<1, 128, 0, stream>>>(numbers, out, n);
+  return cudaGetLastError();
+}
+"""
+total = torch.empty(1, device=device)
+build_cuda(block_reduce, add_up).add_up(torch.arange(1001.0, device=device), total, 1001)
+print("0 + 1 + … + 1000 =", total.item())
+
+# %% [markdown]
+# The barriers stand in a function that all threads call. The `if` behind it holds nothing but a write.
+#
+# ## Pass 1: the scores
+#
+# One more thing before attention: the formats. Caches are mostly kept in 16 bits, and kernels compute in 32. These functions
+# go from one to the other. `T` is `float`, `__half` or `__nv_bfloat16`; a **template** is written once for all three.
+
+# %%
+numbers = r"""
+// INCLUDE numbers.cuh
+"""
+
+# %% [markdown]
+# Now the first half of attention, for one thread block: `scores[token] = scale * (q · key)`, with a thread for each token,
+# and a second token for a thread when there are more than 128.
+#
+# All threads need the same query. So they bring it into shared memory once, together.
+#
+# And query heads share KV heads, as in lesson 03: with 6 query heads and 2 KV heads, the query heads 0, 1, 2 use KV head 0,
+# and 3, 4, 5 use KV head 1. What `repeat_interleave` did by copying, here is the question which head to read.
+#
+# ### Exercise 6.4: the scores
+
+# %% exercise="6.4" language="cuda"
+paged_scores = r"""
+// INCLUDE paged_scores.cuh
+"""
+
+# %% check="6.4"
+check("6.4", paged_scores)
+
+# %% [markdown]
+# Run it, with a row of scores in ordinary memory for each sequence and head. The judge is PyTorch, for sequence 1 and its
+# head 4:
+
+# %%
+only_scores = r"""
+__global__ void scores_kernel(PagedAttentionParams params) {
+  int row = blockIdx.x * params.num_q_heads + blockIdx.y;
+  paged_scores<float>(params, params.scores + row * params.max_context_len);
+}
+
+extern "C" int only_scores(PagedAttentionParams params, cudaStream_t stream) {
+  scores_kernel<<<dim3(params.num_seqs, params.num_q_heads), 128, 0, stream>>>(params);
+  return cudaGetLastError();
+}
+"""
+scores = torch.zeros(3, 6, 10, device=device)
+build_cuda(paged_params, paged_address, numbers, paged_scores, only_scores).only_scores(**fields(*batch, scores=scores))
+expected = gathered[:, 4 // 3] @ q[1, 4] / math.sqrt(8)
+assert torch.allclose(scores[1, 4], expected, atol=1e-5)
+print([f"{score:.3f}" for score in scores[1, 4].tolist()])
+
+# %% [markdown]
+# ## Softmax, and pass 2: the values
+#
+# The second half has two functions. `softmax` turns the row of scores into weights, in place: largest score, exponentials,
+# their sum, division. You did this in lesson 03. Here the row is shared out among the threads.
+#
+# `paged_values` then goes through the tokens a second time. Now a thread has an *element of the head*, not a token: thread 0
+# adds up the first number of all values, thread 1 the second. So a sum belongs to one thread from beginning to end, in a
+# variable of its own. Nobody else writes to it, and it takes no atomic addition.
+#
+# A sequence may have no token at all, for example when a scheduler pads a batch. Its output is zeros.
+#
+# ### Exercise 6.5: softmax and values
+
+# %% exercise="6.5" language="cuda"
+paged_values = r"""
+// INCLUDE paged_values.cuh
+"""
+
+# %% check="6.5"
+check("6.5", paged_values)
+
+# %% [markdown]
+# ## The launch
+#
+# The next cell begins with the kernel itself, put together from your functions. Look at where the scores stand: in
+# `extern __shared__` memory, which has no size in the text. It is given at the launch, in bytes, as the third number between
+# `<<<` and `>>>`. This is **dynamic** shared memory, and with it one kernel serves every context length, up to a limit:
+#
+# | scores | bytes | what it takes |
+# |---|---|---|
+# | up to about 12,000 | 48 KiB, with the `__shared__` variables | nothing |
+# | up to about 57,000 (on an H100) | 227 KiB | the kernel must be allowed more, with `cudaFuncSetAttribute` |
+# | more | | scores in ordinary memory, a **workspace**; then `params.scores` is not null |
+#
+# A launch returns nothing. It only puts the work on a **stream**, a queue of the GPU, and goes on. Whether the launch was
+# possible, `cudaGetLastError()` says. And the stream must be PyTorch's, or the kernel may start before the tensors are
+# ready.
+#
+# ### Exercise 6.6: the launcher
+#
+# `launch<T>` starts the kernel for one type. `paged_attention` chooses the type.
+
+# %% exercise="6.6" language="cuda"
+paged_attention = r"""
+// INCLUDE paged_attention.cu
+"""
+
+# %% check="6.6"
+check("6.6", paged_attention)
+
+# %% [markdown]
+# All of it together, beside the reference of lesson 05:
+
+# %%
+kernel = {"numbers": numbers, "paged_params": paged_params, "paged_address": paged_address, "block_reduce": block_reduce,
+          "paged_scores": paged_scores, "paged_values": paged_values, "paged_attention": paged_attention}
+library = build_cuda(*kernel.values(), names=tuple(kernel))
+out = torch.empty_like(q)
+library.paged_attention(**fields(*batch, out=out))
+decode = build_metadata(manager, [(seq_id, 1) for seq_id in range(3)])
+difference = (out - attn_paged_torch(q, k_cache, v_cache, decode)).abs().max().item()
+assert difference < 1e-5
+print("kernel and reference differ by less than 0.00001")
+
+# %% [markdown]
+# ## Who reads what
+#
+# Your kernel, as it was at work on sequence 1 and head 4. Every number in the picture is a thread that has read that number
+# of the cache. A smaller head makes it readable: four elements.
+
+# %%
+watched = build_cuda(*kernel.values(), names=tuple(kernel), target="checked")
+small = pool_with([6, 10, 3], head_size=4, on="cpu")
+table = torch.stack([small.get_block_table_for_seq(seq_id) for seq_id in range(3)])
+small_batch = (torch.ones(3, 6, 4), *small.kv_cache[0], table, context_lens.cpu())
+with watched.trace("k_cache", "v_cache") as accesses:
+    watched.paged_attention(**fields(*small_batch, out=torch.empty(3, 6, 4)))
+
+
+def reads_of(name):
+    """What sequence 1 and head 4 read of a cache."""
+    return [access for access in accesses if access.name == name and access.block == (1, 4, 0)]
+
+
+draw.show(draw_cuda.readers([
+    ("Pass 1, k_cache: a thread reads a whole key", reads_of("k_cache")),
+    ("Pass 2, v_cache: a thread reads one element of every value", reads_of("v_cache")),
+], small.kv_cache[0, 0].shape, kv_head=1), alt="The pool's blocks as tables of four slots and four elements. Of k_cache, "
+    "threads 0 to 9 each read one row in the three blocks of sequence 1. Of v_cache, threads 0 to 3 each read one column "
+    "of all ten rows. The other blocks are white: nobody reads them.")
+
+# %% [markdown]
+# The white slots are not read, though they hold numbers too. No mask keeps the kernel away from them: it has no way to get
+# there.
+#
+# The picture also shows why this kernel is not a fast one. Memory is fastest when neighbouring threads read neighbouring
+# addresses at the same moment. In pass 2 they do. In pass 1 each thread walks along its own row, and the 32 threads of a
+# warp read at 32 distant places at once. Lesson 07 begins there.
+#
+# ## What a build costs
+#
+# You may wonder why a launcher takes raw pointers. PyTorch's documentation shows another form, and it works as well:
+#
+# ```python
+# source = r'''
+# #include <torch/extension.h>
+# #include <c10/cuda/CUDAStream.h>
+#
+# void paged_attention(torch::Tensor out, torch::Tensor q, /* … */ double scale) {
+#   TORCH_CHECK(q.is_cuda(), "q must be on the GPU");
+#   paged_attention_kernel<<<grid, 128, bytes, c10::cuda::getCurrentCUDAStream()>>>(out.data_ptr<float>(), /* … */ scale);
+#   C10_CUDA_KERNEL_LAUNCH_CHECK();
+# }'''
+# declaration = "void paged_attention(torch::Tensor out, torch::Tensor q, /* … */ double scale);"
+# module = torch.utils.cpp_extension.load_inline("paged", declaration, source, functions=["paged_attention"])
+# ```
+#
+# There C++ sees tensors: it can ask for their shapes, and raise errors with `TORCH_CHECK`. The price is in the first line.
+# Before a compiler compiles, it collects all that is included into one text. Measure how long that text is:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+import os
+import subprocess
+import sysconfig
+import time
+
+from torch.utils.cpp_extension import include_paths
+
+from lessons_lib.paths import ROOT
+
+
+def collect(text, folders):
+    """The lines that the compiler has to read, and the seconds that collecting them takes."""
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-E", "-x", "c++", "-", *(f"-I{folder}" for folder in folders)]
+    started = time.perf_counter()
+    output = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return output.count("\n"), time.perf_counter() - started
+
+
+with_torch, seconds = collect("#include <torch/extension.h>", [*include_paths(), sysconfig.get_paths()["include"]])
+print(f"torch/extension.h: {with_torch:8,} lines, {seconds:.1f} s")
+ours, seconds = collect("\n".join(kernel.values()), [ROOT / "lessons_lib/cuda_on_cpu/include"])
+print(f"all of your kernel: {ours:7,} lines, {seconds:.1f} s")
+assert with_torch > 5 * ours
+
+# %% [markdown]
+# And that is only the collecting; compiling them takes several times longer, in each build. With nvcc it happens twice, for
+# the CPU and for the GPU. For a library that is built once, it does not matter. For a cell that you run twenty times in an
+# hour, it does. So here the launcher knows no tensor, and what `TORCH_CHECK` would look at, Python looks at before the call.
+#
+# %% [markdown]
+# ## Before the launch
+#
+# A kernel believes what it is told. A pointer has no shape and no dtype, and a number from the block table becomes an
+# address, whatever it is. Here is a table with an entry that is no block of the pool:
+
+# %%
+from lessons_lib.bug_hunt import HuntCase
+
+batch = HuntCase("5 tokens", (5,)).tensors()
+print("good table:", batch["block_table"].tolist(), "in a pool of", len(batch["k_cache"]), "blocks")
+broken = batch | {"block_table": torch.tensor([[1, 70_000]], dtype=torch.int32)}
+out, sizes = torch.empty(1, 1, 8), dict(num_seqs=1, num_q_heads=1, num_kv_heads=1, head_size=8, block_size=4)
+attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stride=8, max_blocks_per_seq=2,
+        max_context_len=5, dtype=0, scale=8**-0.5)
+
+# %% [markdown]
+# Checked mode stops it. A GPU would not: it reads whatever lies at that address. Then either the numbers are wrong and
+# nobody is told, or the address belongs to nobody, and every later call in the process fails with
+# `illegal memory access`, until Python is started anew.
+#
+# So everything that can be wrong is looked at in Python, before the launch:
+#
+# | what | why |
+# |---|---|
+# | dtype | the kernel takes the same bytes for numbers of another kind |
+# | device | a pointer into the CPU's memory means nothing on the GPU |
+# | shape | sizes are multiplied into addresses |
+# | strides | the kernel works out by itself where a row begins, and takes it that no other numbers lie between |
+# | head size | the query has 256 places in shared memory |
+# | block table and context lengths | their values become addresses |
+#
+# `lessons_lib/validate.py` does the first five, and each of its errors names the argument. The last one is yours.
+#
+# ### Exercise 6.7: refuse a bad block table
+#
+# The two given lines look at types and shapes. Look at the values, and raise a `ValueError` whose text has the name of the
+# argument that is wrong. Good tables must pass: behind the entries that a context needs, there may be anything; a context
+# may be empty; two sequences may share blocks.
+
+# %% exercise="6.7"
+# INCLUDE lessons_lib/validate.py check_block_table
+
+# %% check="6.7"
+check("6.7", check_block_table)
+
+# %% [markdown]
+# `attn_paged_cuda(q, k_cache, v_cache, block_table, context_lens)` in `lessons_lib/paged_kernel.py` puts it together: it
+# checks all arguments, makes room for the output, and launches. With `library=` it launches the kernel that you built.
+# A call that is refused has touched nothing:
+
+# %%
+from lessons_lib.paged_kernel import attn_paged_cuda
+
+for change in ({"q": batch["q"].double()}, {"v_cache": batch["v_cache"][:-1]},
+               {"k_cache": batch["k_cache"].transpose(0, 1).contiguous().transpose(0, 1)},
+               {"context_lens": torch.tensor([9], dtype=torch.int32)}, broken):
+    attempt(attn_paged_cuda, **batch | change, library=watched)
+
+# %% [markdown]
+# ## Formats
+#
+# Now the same kernel for other formats. The caches are rounded to 16 bits, the sums are not. The judge computes in 64 bits,
+# from the same rounded numbers:
+
+# %%
+def error_bound(lengths, dtype, head_size, num_q_heads=6, num_kv_heads=2):
+    """A power of ten that the largest error of the kernel stays below, from 0.00001 on."""
+    manager = pool_with(lengths, 16, num_kv_heads, head_size, dtype)
+    q = torch.randn(len(lengths), num_q_heads, head_size, generator=torch.Generator().manual_seed(8)).to(device, dtype)
+    decode = build_metadata(manager, [(seq_id, 1) for seq_id in range(len(lengths))])
+    k_cache, v_cache = manager.kv_cache[0]
+    out = attn_paged_cuda(q, k_cache, v_cache, decode.block_table, decode.seq_lens_kv, library=library)
+    exact = attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), decode)
+    return 10.0 ** math.ceil(math.log10(max(1e-5, (out - exact).abs().max().item())))
+
+
+for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    print(f"{str(dtype):15} error below {error_bound([100, 37], dtype, 64):g}")
+
+# %% [markdown]
+# The errors of float16 and bfloat16 are those of rounding the *output*: float16 keeps eleven binary digits, bfloat16 eight.
+# In between everything was `float`.
+#
+# ## Head sizes
+#
+# The head size is a number in the struct, so one build serves all of them, up to the 256 that the shared query has room for:
+
+# %%
+for head_size in (64, 80, 96, 128, 192, 256):
+    bound = error_bound([20, 33], torch.float32, head_size)
+    print(f"head size {head_size:3}: error below {bound:g}")
+    assert bound <= 1e-5
+
+# %% [markdown]
+# (Kernels that are made for speed have the head size as a template parameter, so that the compiler can unroll the loops.
+# Then each size is a build of its own. Lesson 07 does that.)
+#
+# ## Long contexts, and empty ones
+#
+# The scores of 70,000 tokens do not fit into the shared memory of an H100. Without a workspace the launch is refused, and
+# your launcher says so. With one it works.
+
+# %%
+long = PagedAttentionManager(4375, 16, num_kv_heads=1, head_size=4, max_num_seqs=1, max_blocks_per_seq=4375)
+long.add_sequence(0, 70_000)
+long.kv_cache.normal_(generator=torch.Generator().manual_seed(10))
+length = torch.tensor([70_000], dtype=torch.int32)
+inputs = (torch.ones(1, 1, 4), *long.kv_cache[0], long.block_table, length)
+attempt(watched.paged_attention, **fields(*inputs, out=torch.empty(1, 1, 4)))
+watched.paged_attention(**fields(*inputs, out=(out := torch.empty(1, 1, 4)), scores=torch.empty(1, 1, 70_000)))
+assert torch.allclose(out, attn_paged_torch(inputs[0], *long.kv_cache[0], build_metadata(long, [(0, 1)])), atol=1e-5)
+print("with a workspace: right")
+
+# %% [markdown]
+# `attn_paged_cuda` makes the choice for you. And a sequence without tokens:
+
+# %%
+none = torch.tensor([6, 0, 3], dtype=torch.int32, device=device)
+out = attn_paged_cuda(q, k_cache, v_cache, block_table, none, library=library)
+print("largest number of sequence 1's output:", out[1].abs().max().item())
+assert out.isfinite().all() and out[1].eq(0).all() and not out[0].eq(0).any()
+
+# %% [markdown]
+# ## From end to end
+#
+# Everything that you have built, in one decode step. The manager of lesson 02 makes room for a token of each sequence. The
+# metadata of lesson 05 describes the batch. The new keys and values are written where `slot_mapping` says. Then the kernel
+# attends, and two judges look at the result: the reference of lesson 05, and lesson 04's attention block by block, put
+# together by `combine_result`.
+
+# %%
+manager = pool_with([17, 40, 4, 31], block_size=8, num_kv_heads=2, head_size=16)
+scheduled = [(seq_id, 1) for seq_id in (2, 0, 3, 1)]  # in the order of the batch
+manager.append_tokens(scheduled)
+decode = build_metadata(manager, scheduled)
+generator = torch.Generator().manual_seed(9)
+q, k, v = (torch.randn(4, heads, 16, generator=generator).to(device) for heads in (6, 2, 2))
+k_cache, v_cache = manager.kv_cache[0]
+write_kv(k_cache, v_cache, decode.slot_mapping, k, v)
+out = attn_paged_cuda(q, k_cache, v_cache, decode.block_table, decode.seq_lens_kv, library=library)
+
+
+def block_by_block(s):
+    """Sequence s of the batch, with lesson 04's functions."""
+    length = int(decode.seq_lens_kv[s])
+    starts = torch.arange(0, length, 8, device=device)
+    block_ids = decode.block_table[s, : len(starts)]
+    num_valid = (length - starts).clamp(max=8)
+    parts = block_attention(q[s].expand(len(starts), -1, -1), k_cache[block_ids], v_cache[block_ids], num_valid)
+    return combine_result(*parts)[0]
+
+
+for name, expected in {"the reference of lesson 05": attn_paged_torch(q, k_cache, v_cache, decode),
+                       "combine_result of lesson 04": torch.stack([block_by_block(s) for s in range(4)])}.items():
+    assert torch.allclose(out, expected, atol=1e-5)
+    print(f"kernel and {name}: the same to within 0.00001")
+
+# %% [markdown]
+# ## A bug hunt
+#
+# Below is a paged kernel as somebody might write it who has read about PagedAttention and has no tests. It compiles. It has
+# eight faults, each of them seen in real code. Some stop it at once, some need a second sequence, one waits for a long
+# context. You repair it.
+#
+# Reading the whole text and looking for what is odd finds some of them, and puts in a ninth. Hunters who get through take
+# one fault at a time:
+#
+# 1. **Run** the smallest case that goes wrong.
+# 2. **Read** the report to its end: the line, the thread, the memory. Say in one sentence what happened.
+# 3. **Explain** it from the text, before you change anything. If your explanation does not predict the report, it is wrong.
+# 4. **Change** one thing, and run again. The case has to pass; another one may now fail.
+#
+# `hunt(text)` does the running. It builds the text in checked mode and goes through nine cases, each a little larger than
+# the one before. It stops at the first one that goes wrong, with the report of checked mode, or with what is wrong about the
+# numbers: which rows of the output, and which keys were read for the first of these.
+
+# %%
+from lessons_lib.bug_hunt import CASES, HuntCase, expected_output, hunt
+
+for number, case in enumerate(CASES, 1):
+    print(f"{number}. {case.title}")
+
+# %% [markdown]
+# ### Exercise 6.8: find and repair the faults
+#
+# Change the text here, run this cell and the next one, and read. The kernel takes float32 only, and one thread block does
+# one query head of one sequence, with 128 threads. The struct of the parameters is the one that you know.
+
+# %% exercise="6.8" language="cuda" faulty=true
+bug_hunt = r"""
+// INCLUDE bug_hunt.cu
+"""
+
+# %%
+hunt(bug_hunt)
+
+# %% check="6.8"
+check("6.8", bug_hunt)
+
+# %% [markdown]
+# What is left is not wrong, only slow. Every one of the 128 threads searches all of `largest` for the maximum, and
+# takes the exponential of every score, to add up the same sum as its neighbours; then it takes them all again for the
+# values. `block_reduce` does that work once. Another habit of first attempts is an `atomicAdd` where each thread has a
+# number for itself: right as well, and a wait in each step for nobody.
+#
+# Here is your repaired kernel on a batch that it has not seen, beside the reference of lesson 05:
+
+# %%
+repaired = build_cuda(paged_params, bug_hunt, names=("paged_params", "bug_hunt"))
+batch = HuntCase("a larger batch", (40, 0, 16, 129), 6, 2, 64, 16).tensors()
+batch = {name: tensor.to("cuda" if repaired.target == "gpu" else "cpu") for name, tensor in batch.items()}
+difference = attn_paged_cuda(**batch, library=repaired) - expected_output(**batch)
+print(f"largest difference: {difference.abs().max().item():.4f}")
+assert difference.abs().max() < 1e-4
+
+# %% [markdown]
+# ## What two passes cost
+#
+# Count what your kernel reads, for one sequence of 40 tokens and one head of 64 elements:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+from collections import Counter
+
+one = pool_with([40], block_size=16, num_kv_heads=1, head_size=64, on="cpu")
+inputs = (torch.ones(1, 1, 64), *one.kv_cache[0], one.block_table, torch.tensor([40], dtype=torch.int32))
+names = ("k_cache", "v_cache", "block_table", "scores")
+with watched.trace(*names) as accesses:
+    watched.paged_attention(**fields(*inputs, out=torch.empty(1, 1, 64), scores=torch.zeros(1, 1, 40)))
+count = Counter(access.name for access in accesses)
+for name in names:
+    print(f"{name:12} {count[name]:6,} accesses")
+assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] > 40
+
+# %% [markdown]
+# Keys and values are read once each, as they have to be. The rest is overhead. The block table is looked up for each token
+# in pass 1, and in pass 2 for each token *and each element*: 64 times as often. The scores are written and read several
+# times over, and between the passes everybody waits for everybody.
+#
+# The online softmax of lesson 03 needs no second pass: it can take in the values as it goes, in one walk through the blocks.
+# That is one of the steps of the next lesson, and not the first of them.
+#
+# ## What you built
+#
+# A kernel that reads keys and values where they lie, through the block table, for any batch of decodes, in three formats
+# and for any context length. A launcher without PyTorch's headers, so that a build takes a second or two. And the habit of
+# asking which thread reads what, and who waits for whom.
+#
+# ## Ask yourself
+#
+# <details><summary>Why does a sequence and head get a thread block of its own, and not a thread, or the whole grid?
+# </summary>
+#
+# Its threads have to work together: they share the query and the scores, and need one maximum and one sum. That takes shared
+# memory and barriers, which exist within a thread block only. One thread would have all the work alone.
+# </details>
+#
+# <details><summary>Where is the indirection of paging in the kernel, and what does it cost?</summary>
+#
+# In one line of cache_offset: the entry of the block table. It is one more read for each token, of 4 bytes, beside the key
+# and value of some hundreds of bytes each. The sum within the kernel stays the same.
+# </details>
+#
+# <details><summary>Why is the query in shared memory, and a key is not?</summary>
+#
+# All 128 threads use the query, for every token. A key is used by one thread, once: on the way through shared memory it
+# would only take longer.
+# </details>
+#
+# <details><summary>A colleague deletes the second barrier of block_reduce. All results stay right. Is it needed?</summary>
+#
+# Yes. Without it, a thread in the next call may overwrite the warps' results while another still reads those of this call.
+# That it did not happen so far is luck. Checked mode reports it in the first run.
+# </details>
+#
+# <details><summary>The launch asks for 60 KiB of dynamic shared memory, without cudaFuncSetAttribute. What happens, and who
+# notices?</summary>
+#
+# The kernel does not run at all, and the output holds what was there before. cudaGetLastError() returns an error code. If
+# the launcher drops it, nobody notices until the numbers look strange.
+# </details>
+#
+# <details><summary>Why must a launcher take PyTorch's current stream?</summary>
+#
+# What is on one stream runs in order. The tensors are being made by earlier work on PyTorch's stream; on another one the
+# kernel could start before that is done, and PyTorch could use the output too early.
+# </details>
+#
+# <details><summary>With fp16 caches, why add up in float?</summary>
+#
+# A float16 has 11 binary digits. A sum of a thousand products would lose the small ones. Reading 16 bits saves memory
+# traffic, which is what a decode waits for; the additions cost next to nothing.
+# </details>
+#
+# ## Sources
+#
+# - NVIDIA, *CUDA C++ Programming Guide*: “Programming Model” for grids, thread blocks and warps; “Synchronization Functions”
+#   and “Warp Shuffle Functions” in the chapter on C++ language extensions.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+#   section 5.1, kernels that read through the block table.
+# - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
+#
+# **Next:** the same kernel made fast, one idea at a time, each of them measured.

@@ -1,0 +1,208 @@
+"""Exercise 6.3: the maximum and the sum over a block of threads."""
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake
+from solutions.checks import tensors
+from solutions.checks.lesson_06.native import Found, build, result_of
+from solutions.checks.words import counted
+
+WARP = 32
+
+
+def to_all(reduced, values):
+    """The result of a block for each of its threads. values: (num_blocks, rounds, threads)."""
+    return reduced[..., None].expand_as(values).contiguous()
+
+
+def reduce(values):
+    return to_all(values.amax(-1), values), to_all(values.double().sum(-1).float(), values)
+
+
+def per_warp(values):
+    """(num_blocks, rounds, warps): the maximum and the sum of each warp."""
+    warps = values.unflatten(-1, (-1, WARP))
+    return warps.amax(-1), warps.sum(-1)
+
+
+def no_barrier(values):
+    raise Found("race")
+
+
+def no_barrier_but_in_one_warp(values):
+    if values.shape[-1] > WARP:
+        raise Found("race")
+    return reduce(values)
+
+
+def used_again_too_soon(values):
+    """One call is right. In the next one a thread may write before another has read."""
+    if values.shape[1] > 1:
+        raise Found("race")
+    return reduce(values)
+
+
+def used_again_too_soon_by_other_warps(values):
+    if values.shape[1] > 1 and values.shape[-1] > WARP:
+        raise Found("race")
+    return reduce(values)
+
+
+def each_warp_alone(values):
+    return tuple(part.repeat_interleave(WARP, -1) for part in per_warp(values))
+
+
+def known_to(count):
+    """Only the first `count` threads get the result; the rest keep their warp's."""
+    def wrong(values):
+        return tuple(torch.cat([whole[..., :count], own[..., count:]], -1)
+                     for whole, own in zip(reduce(values), each_warp_alone(values), strict=True))
+    return wrong
+
+
+def maximum_from_zero(values):
+    largest, total = reduce(values)
+    return largest.clamp(min=0.0), total
+
+
+def own_warp_twice(values):
+    largest, total = reduce(values)
+    return largest, total + each_warp_alone(values)[1]
+
+
+def four_warps(values):
+    """The results of four warps are read, whatever the block's size."""
+    if values.shape[-1] < 4 * WARP:
+        raise Found("shared-uninitialised")
+    largest, total = per_warp(values)
+    return to_all(largest[..., :4].amax(-1), values), to_all(total[..., :4].sum(-1), values)
+
+
+def halves(values):
+    """A tree that halves the number of threads, and loses one at each odd number."""
+    largest, total, count = values.clone(), values.clone(), values.shape[-1] // 2
+    while count:
+        largest[..., :count] = torch.maximum(largest[..., :count], largest[..., count : 2 * count])
+        total[..., :count] += total[..., count : 2 * count].clone()
+        count //= 2
+    return to_all(largest[..., 0], values), to_all(total[..., 0], values)
+
+
+def absent(values):
+    raise Found("absent-lane")
+
+
+def absent_in_the_second_step(values):
+    if values.shape[-1] < 1024:
+        raise Found("absent-lane")
+    return reduce(values)
+
+
+def prepare(answer):
+    library = build(answer, wrapper="reduce_check.cu")
+
+    def native(values):
+        out_max, out_sum = torch.empty_like(values), torch.empty_like(values)
+        library.reduce(values, out_max, out_sum, *values.shape)
+        return out_max, out_sum
+    return native
+
+
+def cases():
+    """(blocks, rounds, threads, shift): shift moves all values below or above 0."""
+    yield from ((1, 1, 32, 5.0), (1, 1, 64, 5.0), (1, 1, 128, 0.0), (1, 1, 32, -5.0), (1, 1, 96, 0.0), (1, 1, 128, -5.0),
+                (1, 2, 32, 0.0), (1, 2, 64, 0.0), (1, 3, 128, 5.0), (2, 2, 96, -5.0), (1, 1, 256, 0.0), (1, 2, 416, 0.0),
+                (1, 2, 1024, -5.0))
+
+
+def observe(subject, case):
+    blocks, rounds, threads, shift = case
+    generator = torch.Generator().manual_seed(threads + rounds)
+    values = torch.randn(blocks, rounds, threads, generator=generator).clamp(-4, 4) + shift
+    return result_of(lambda: subject(values), parts=("block_max()", "block_sum()"))
+
+
+def describe(case):
+    blocks, rounds, threads, shift = case
+    kind = "" if not shift else ", all values below 0" if shift < 0 else ", all values above 0"
+    calls = "" if rounds == 1 else f", each called {rounds} times in a row"
+    grid = "" if blocks == 1 else f"{counted(blocks, 'block')} of "
+    return f"{grid}{counted(threads, 'thread')}{kind}{calls}; the result for each (block, call, thread)"
+
+
+SHUFFLE = "value = Operation::of(value, __shfl_xor_sync(0xffffffff, value, distance));"
+WRITE = "if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;\n  __syncthreads();"
+READ = "value = of_warp[0];\n  for (int warp = 1; warp < blockDim.x / 32; ++warp) value"
+AGAIN = "  __syncthreads();  // the next call writes of_warp again: not before everybody has read it\n"
+
+EXERCISE = Exercise(
+    id="6.3",
+    title="maximum and sum over a block",
+    answer_name="block_reduce",
+    language="cuda",
+    reference=reduce,
+    prepare=prepare,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    points=2,
+    mistakes=(
+        Mistake("missing-barrier",
+                "A thread reads shared memory that another one writes, and nothing makes it wait until that is done. "
+                "__syncthreads() is the place where all threads of the block wait for each other.",
+                no_barrier, ((WRITE, WRITE.split("\n")[0]),), also=(no_barrier_but_in_one_warp,)),
+        Mistake("shared-memory-reused",
+                "One call is right, and the second goes wrong. A quick thread is in the next call already, and writes "
+                "into shared memory that a slow one has still to read. What has to happen between reading and the next "
+                "writing?",
+                used_again_too_soon, ((AGAIN, ""),), also=(used_again_too_soon_by_other_warps,)),
+        Mistake("each-warp-alone",
+                "Each warp gets the result of its own 32 threads. A shuffle does not reach beyond the warp; from warp to "
+                "warp the results have to go through shared memory.",
+                each_warp_alone, ((WRITE, WRITE.split("\n")[0]), (READ, "for (int warp = 0; warp < 0; ++warp) value"),
+                                  (AGAIN, ""))),
+        Mistake("result-in-some-threads",
+                "Some threads have the result, and others are left with a part of it. Every thread of the block needs it.",
+                known_to(WARP),
+                ((READ, "if (threadIdx.x < 32) value = of_warp[0];\n"
+                        "  for (int warp = 1; threadIdx.x < 32 && warp < blockDim.x / 32; ++warp) value"),),
+                also=(known_to(1),)),
+        Mistake("max-starts-at-zero",
+                "Where all values are negative, the maximum comes out as 0. A search for the largest value must not begin "
+                "with a value that nobody brought. What can it begin with?",
+                maximum_from_zero, (("value = of_warp[0];\n  for (int warp = 1;", "value = 0.0f;\n  for (int warp = 0;"),)),
+        Mistake("own-warp-twice",
+                "The sum holds the values of some warp twice. A thread that starts from its own warp's sum must not add "
+                "it once more.",
+                own_warp_twice, (("value = of_warp[0];\n  for (int warp = 1;", "for (int warp = 0;"),)),
+        Mistake("number-of-warps-fixed",
+                "It reads the results of four warps, whatever the size of the block. blockDim.x threads are blockDim.x / "
+                "32 warps.",
+                four_warps, (("warp < blockDim.x / 32", "warp < 4"),)),
+        Mistake("not-a-power-of-two",
+                "Values get lost where the number of threads is no power of two. When an odd number of partners is "
+                "halved, one of them has nobody to give its value to.",
+                halves,
+                (("__shared__ float of_warp[32];",
+                  "__shared__ float all[1024];\n  int i = threadIdx.x;\n  all[i] = value;\n  __syncthreads();"),
+                 ("for (int distance = 16; distance > 0; distance /= 2)", "for (int n = blockDim.x / 2; n > 0; n /= 2)"),
+                 (SHUFFLE, "if (i < n) all[i] = Operation::of(all[i], all[i + n]);\n    __syncthreads();"),
+                 (WRITE, ""), (READ, "value = all[0];\n  for (int warp = 0; warp < 0; ++warp) value"),
+                 ("Operation::of(value, of_warp[warp])", "0.0f"))),
+        Mistake("absent-lane",
+                "A shuffle waits for lanes that do not come: its mask names all 32, and some of them did not enter the "
+                "branch where it stands. All lanes of the mask have to reach the same shuffle.",
+                absent, ((SHUFFLE, f"if (threadIdx.x % 32 < distance) {SHUFFLE}"),), also=(absent_in_the_second_step,)),
+    ),
+    hints=(
+        "Two steps. First the 32 threads of each warp, with shuffles: after five of them every lane knows the result of its "
+        "warp. Then the warps among each other.",
+        "`__shfl_xor_sync(0xffffffff, value, distance)` gives the value of the lane whose number differs in one bit. With "
+        "the distances 16, 8, 4, 2 and 1, every lane has met all others.",
+        "One lane of each warp writes the warp's result to shared memory. When all have written, every thread can read "
+        "all of the results, at most 32, and combine them itself.",
+        "Think of the next call: who might still be reading what it writes?",
+    ),
+)

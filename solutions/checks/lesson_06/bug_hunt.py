@@ -1,0 +1,200 @@
+"""Exercise 6.8: a kernel with eight faults, to be found one at a time.
+
+Each fault has a case of its own in `lessons_lib.bug_hunt.CASES`, which shows it whether or not the faults of later cases
+are still there. So the first case that fails names the first fault that is left.
+"""
+
+import math
+
+import torch
+
+from lessons_lib.bug_hunt import CASES, build_hunted, expected_output
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.cuda_on_cpu.code_text import mask
+from lessons_lib.paged_kernel import attn_paged_cuda
+from solutions.checks import tensors
+from solutions.checks.lesson_06.native import Found, result_of
+from solutions.checks.words import counted
+from solutions.source import given_kernel
+
+ONE_TOKEN, TWO_HEADS, SHARED_HEADS, TWO_SEQUENCES, EMPTY, MANY_TOKENS, LARGE_HEAD, VERY_MANY_TOKENS, MIXED = CASES
+
+
+def hunted_attention(source: str):
+    """The learner's kernel as a function of tensors."""
+    library = build_hunted(source)
+    return lambda **inputs: attn_paged_cuda(**inputs, library=library)
+
+
+def observe(attend, case):
+    """The output, or what checked mode reports in its place."""
+    return result_of(lambda: attend(**case.tensors()))
+
+
+def describe(case):
+    return (f"case {CASES.index(case) + 1} of hunt(), {case.title}: {counted(case.num_q_heads, 'query head')} and "
+            f"{counted(case.num_kv_heads, 'KV head')} of size {case.head_size}, blocks of {case.block_size}")
+
+
+def reported(kind: str, *where):
+    """The model of a fault that checked mode reports in the cases `where`, and that no other case shows."""
+    def attend(**inputs):
+        if any(torch.equal(case.tensors()["q"], inputs["q"]) for case in where):
+            raise Found(kind)
+        return expected_output(**inputs)
+    return attend
+
+
+def nan_in(*where):
+    """The model of a fault that makes NaN of everything in the cases `where`."""
+    def attend(**inputs):
+        expected = expected_output(**inputs)
+        shown = any(torch.equal(case.tensors()["q"], inputs["q"]) for case in where)
+        return torch.full_like(expected, math.nan) if shown else expected
+    return attend
+
+
+def own_kv_head(head, num_q_heads, num_kv_heads):
+    return head // (num_q_heads // num_kv_heads)
+
+
+def declared_row(block_id, offset, kv_head, block_size, num_kv_heads):
+    return (block_id * block_size + offset) * num_kv_heads + kv_head
+
+
+def table_width(q, k_cache, block_table):
+    return block_table.shape[1]
+
+
+def addressed(kv_head_of=own_kv_head, row_of=declared_row, stride_of=table_width):
+    """The model of a kernel that reads keys and values at other addresses: their rows of head_size numbers, from 0."""
+    def attend(q, k_cache, v_cache, block_table, context_lens):
+        _, block_size, num_kv_heads, head_size = k_cache.shape
+        k_rows, v_rows = (cache.reshape(-1, head_size).double() for cache in (k_cache, v_cache))
+        table, stride = block_table.flatten().tolist(), stride_of(q, k_cache, block_table)
+        out = torch.zeros(q.shape, dtype=torch.float64)
+        for seq, context_len in enumerate(context_lens.tolist()):
+            for head in range(q.shape[1] if context_len else 0):
+                kv_head, rows = kv_head_of(head, q.shape[1], num_kv_heads), []
+                for token in range(context_len):
+                    entry = seq * stride + token // block_size
+                    if entry >= len(table):
+                        raise Found("out-of-bounds")
+                    rows.append(row_of(table[entry], token % block_size, kv_head, block_size, num_kv_heads))
+                if not 0 <= min(rows) <= max(rows) < len(k_rows):
+                    raise Found("block-table" if min(rows) < 0 else "out-of-bounds")
+                weights = torch.softmax(k_rows[rows] @ q[seq, head].double() / math.sqrt(head_size), dim=0)
+                out[seq, head] = weights @ v_rows[rows]
+        return out
+    return attend
+
+
+def is_given(answer: str) -> bool:
+    """Whether nothing but comments and spaces has been changed."""
+    return _code_of(answer) == _code_of(given_kernel("bug_hunt.cu", "6.8"))
+
+
+def _code_of(text: str) -> str:
+    return "".join(mask(text).split())
+
+
+LARGEST = "float* largest = query + p.head_size;    // one number for each thread"
+SCORES = "float* scores = largest + blockDim.x;    // one number for each token"
+TABLE = "p.block_table[int64_t(sequence) * p.max_blocks_per_seq + token / p.block_size]"
+ROW = "return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) * p.head_size;"
+KV_HEAD = "head / (p.num_q_heads / p.num_kv_heads);"
+EMPTY_OUT = "// Without a key, the loops over tokens have no turn, and out gets zeros."
+BARRIER = "__syncthreads();\n  // END SOLUTION\n  float max_score"
+MAXIMUM = "largest[threadIdx.x] = fmaxf(largest[threadIdx.x], scores[token]);"
+BYTES = "128, numbers * sizeof(float), stream"
+
+EXERCISE = Exercise(
+    id="6.8",
+    title="a bug hunt",
+    answer_name="bug_hunt",
+    language="cuda",
+    reference=expected_output,
+    prepare=hunted_attention,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    chancy=lambda case: True,  # the first case that fails names the fault; later cases show later faults as well
+    same=tensors.same,
+    show=tensors.show,
+    is_given=is_given,
+    points=3,
+    mistakes=(
+        Mistake("no-dynamic-smem",
+                "The kernel uses more dynamic shared memory than its launch asks for. How many numbers do the arrays "
+                "declared with `extern __shared__` need, and what does the third entry in <<<…>>> say?",
+                reported("dynamic-shared-too-small", *CASES), ((BYTES, "128, 0, stream"),)),
+        Mistake("missing-barrier",
+                "A thread reads what another one writes, and nothing makes it wait until that is written. The report names "
+                "both lines: where between them have all threads of the block to meet?",
+                reported("race", *CASES), ((BARRIER, BARRIER.replace("__syncthreads();", "")),),
+                also=(reported("race", *CASES[1:]),)),
+        Mistake("barrier-in-branch",
+                "Some threads of the block wait at a __syncthreads() that the others never reach. It must not stand in a "
+                "loop or a branch that the threads leave at different times.",
+                reported("divergent-barrier", *CASES),
+                ((MAXIMUM, f"{MAXIMUM} __syncthreads();"),)),
+        Mistake("shared-alias",
+                "The query is overwritten before it is used. Dynamic shared memory is one piece: every `extern __shared__` "
+                "array begins at its first byte, whatever it is called. How does the second array get a place behind "
+                "the first one, for every head_size?",
+                nan_in(*CASES), ((LARGEST, "extern __shared__ float largest[];"),),
+                also=(nan_in(LARGE_HEAD), reported("race", MIXED))),
+        Mistake("wrong-layout",
+                "Keys and values of the wrong places are read. The caches are (num_blocks, block_size, num_kv_heads, "
+                "head_size): of two tokens that stand one after the other in a block, how far apart are the keys?",
+                addressed(row_of=lambda block_id, offset, kv_head, block_size, num_kv_heads:
+                          (block_id * num_kv_heads + kv_head) * block_size + offset),
+                ((ROW, ROW.replace("block_size + token % p.block_size) * p.num_kv_heads + kv_head",
+                                   "num_kv_heads + kv_head) * p.block_size + token % p.block_size")),)),
+        Mistake("wrong-head-mapping",
+                "Query heads read the keys of a KV head that is not theirs. Several query heads, one after the other, share "
+                "a KV head. blockDim is the size of the block of threads: what does it know of heads?",
+                addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head),
+                ((KV_HEAD, "head / max(1, int(blockDim.y) / p.num_kv_heads);"),)),
+        Mistake("heads-taken-in-turn",
+                "The query heads take the KV heads in turn: 0, 1, 0, 1, … Neighbouring query heads share one: 0, 0, 0, 1, "
+                "1, 1, as in repeat_interleave.",
+                addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head % num_kv_heads),
+                ((KV_HEAD, "head % p.num_kv_heads;"),)),
+        Mistake("divided-by-kv-heads",
+                "The number of the query head is divided by the number of KV heads. How many query heads share one KV head?",
+                addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head // num_kv_heads),
+                ((KV_HEAD, "head / p.num_kv_heads;"),)),
+        Mistake("wrong-table-stride",
+                "The first sequence is right, and a later one reads table entries that are not its own. The table is "
+                "(num_seqs, max_blocks_per_seq): how many entries lie between the beginnings of two rows?",
+                addressed(stride_of=lambda q, k_cache, block_table: q.shape[1]),
+                ((TABLE, "p.block_table[sequence * p.num_q_heads + token / p.block_size]"),),
+                also=(addressed(stride_of=lambda q, k_cache, block_table: k_cache.shape[1]),
+                      addressed(stride_of=lambda q, k_cache, block_table: len(q)),
+                      addressed(stride_of=lambda q, k_cache, block_table: 0))),
+        Mistake("empty-context-unwritten",
+                "A sequence without a token leaves its output as it was: whatever lay in that memory before. The answer to "
+                "an empty context is zeros, and somebody has to write them.",
+                reported("output-unwritten", EMPTY, MIXED), ((EMPTY_OUT, "if (context_len == 0) return;"),)),
+        Mistake("fixed-score-buffer",
+                "The kernel has room for a fixed number of scores, and a context may be longer. The launcher knows the "
+                "longest context of the batch before it launches: where can as many scores find room?",
+                reported("shared-out-of-bounds", MANY_TOKENS, VERY_MANY_TOKENS),
+                ((SCORES, "__shared__ float scores[256];"),),
+                also=(reported("shared-out-of-bounds", VERY_MANY_TOKENS),
+                      reported("dynamic-shared-too-small", MANY_TOKENS, VERY_MANY_TOKENS),
+                      reported("dynamic-shared-too-small", VERY_MANY_TOKENS))),
+    ),
+    hints=(
+        "One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first that goes wrong. Repair that, "
+        "run the cell of the kernel again, and hunt again. Do not look for the next fault before the last one is gone.",
+        "Where there is a report, begin at the line that it names, and ask what that line takes for granted: that memory "
+        "is there, that somebody has written it, that an entry belongs to this sequence.",
+        "Where the numbers are wrong, hunt() tells which rows of the output, and which keys were read for the first of "
+        "them. Work out by hand which keys that head should read, from the block table that is shown. If they are the right "
+        "ones, the fault is in what is done with them.",
+        "The parameters' struct says of each tensor which sizes it has. Compare each index in the kernel with it, the "
+        "largest step first.",
+    ),
+)

@@ -1,0 +1,151 @@
+"""Exercise 6.6: the launcher."""
+
+import re
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.paged_kernel import KERNEL_FILES
+from solutions.checks import tensors
+from solutions.checks.lesson_06.native import Case, Found, batch_of, build, describe, result_of, same
+from solutions.checks.lesson_06.values import attention, native
+
+LARGEST = 48 * 1024  # bytes of dynamic shared memory that a kernel gets without asking, its static part included
+ALL = 227 * 1024  # what a kernel can get, as on an H100; static shared memory counts as well
+
+
+def needed(batch) -> int:
+    """Bytes of shared memory that the scores take."""
+    return 0 if batch.workspace else 4 * batch.max_context_len
+
+
+def giving(bytes_of, largest=LARGEST, found="bad-launch"):
+    """A launch with bytes_of(batch) of shared memory; more than `largest` is refused."""
+    def wrong(batch):
+        if bytes_of(batch) > largest:
+            raise Found(found)
+        if not batch.workspace and bytes_of(batch) < 4 * int(batch.context_lens.max()):
+            raise Found("dynamic-shared-too-small")
+        return attention()(batch)
+    return wrong
+
+
+def grid_swapped(batch):
+    """Where there are as many sequences as heads, nobody can tell. (The cases never have more sequences.)"""
+    num_seqs, num_q_heads, _ = batch.q.shape
+    if num_q_heads > num_seqs:
+        raise Found("out-of-bounds")
+    return attention()(batch)
+
+
+def one_head(batch):
+    if batch.q.shape[1] > 1:
+        raise Found("output-unwritten")
+    return attention()(batch)
+
+
+def always_float(batch):
+    if batch.q.element_size() < 4:
+        raise Found("out-of-bounds")
+    return attention()(batch)
+
+
+def prepare(answer):
+    return native(build(answer, *KERNEL_FILES[:-1]).paged_attention)
+
+
+def cases():
+    yield from (
+        Case((1,), 1, 1, 4, 4), Case((3,), 1, 1, 4, 4), Case((5,), 2, 2, 8, 4), Case((4, 5, 0), 4, 2, 8, 4),
+        Case((6, 4), 6, 2, 8, 4, dtype=1), Case((7, 4), 3, 1, 8, 3, dtype=2), Case((9, 30), 2, 2, 8, 4, workspace=True),
+        Case((20,), 1, 1, 4, 16, spare_context=100), Case((2049,), 1, 1, 1, 64), Case((11500,), 1, 1, 1, 256),
+        Case((12300,), 1, 1, 1, 256), Case((8, 3), 2, 1, 4, 16, spare_context=100_000, workspace=True))
+
+
+def observe(subject, case):
+    return result_of(lambda: subject(batch_of(case)))
+
+
+def recognise(source: str) -> str | None:
+    """What the check cannot see from outside: a stream that is not handed on, an error that is not asked for."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+    launches = re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL)
+    if launches and not all(re.search(r"\bstream\b", launch) for launch in launches):
+        return "stream-ignored"
+    if launches and not re.search(r"\bcuda(GetLastError|PeekAtLastError)\b", text):
+        return "error-not-returned"
+    return None
+
+
+ASKS = "  cudaError_t error =\n      cudaFuncSetAttribute(paged_attention_kernel<T>, " \
+       "cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);\n  if (error != cudaSuccess) return error;\n"
+LAUNCH = "<<<grid, 128, shared_bytes, stream>>>"
+
+EXERCISE = Exercise(
+    id="6.6",
+    title="the launcher",
+    answer_name="paged_attention",
+    language="cuda",
+    reference=attention(),
+    prepare=prepare,
+    cases=cases,
+    observe=observe,
+    describe=lambda case: f"{describe(case)}, max_context_len {max(1, max(case.context_lens) + case.spare_context)}",
+    recognise=recognise,
+    same=same,
+    show=tensors.show,
+    points=2,
+    mistakes=(
+        Mistake("no-dynamic-smem",
+                "The kernel finds less shared memory than its scores take. How much an `extern __shared__` array has is "
+                "decided at the launch: the third number between <<< and >>>, in bytes.",
+                giving(lambda batch: 0), ((LAUNCH, "<<<grid, 128, 0, stream>>>"),)),
+        Mistake("bytes-not-floats",
+                "The launch gives as many bytes as there are scores, and a score takes four of them.",
+                giving(lambda batch: 0 if batch.workspace else batch.max_context_len),
+                (("params.max_context_len * sizeof(float)", "params.max_context_len"),)),
+        Mistake("fixed-score-buffer",
+                "The shared memory is enough for some contexts and too small for long ones. Its size must come from "
+                "max_context_len, whatever that is.",
+                giving(lambda batch: 4 * 2048), (("params.scores ? 0 : params.max_context_len * sizeof(float)",
+                                                  "2048 * sizeof(float)"),),
+                also=(giving(lambda batch: 4 * 1024), giving(lambda batch: 4 * 4096), giving(lambda batch: 4 * 8192),
+                      giving(lambda batch: LARGEST))),
+        Mistake("large-memory-not-asked-for",
+                "Above 48 KiB a launch is refused, unless the kernel has been allowed more beforehand. "
+                "cudaFuncSetAttribute() is the call.",
+                giving(needed), ((ASKS, ""),)),
+        Mistake("memory-for-the-workspace-too",
+                "When the scores stand in the workspace, the launch asks for shared memory all the same, and for long "
+                "contexts it asks for more than there is. What says where the scores stand?",
+                giving(lambda batch: 4 * batch.max_context_len, ALL), (("params.scores ? 0 : params", "params"),),
+                also=(giving(lambda batch: 4 * batch.max_context_len, ALL, "output-unwritten"),)),
+        Mistake("grid-swapped",
+                "The kernel takes blockIdx.x for the sequence and blockIdx.y for the head. The grid has them the other way "
+                "round, so blocks look for sequences that do not exist.",
+                grid_swapped, (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_q_heads, params.num_seqs)"),)),
+        Mistake("heads-without-blocks",
+                "Only head 0 of each sequence is computed. Every pair of a sequence and a query head needs a block.",
+                one_head, (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_seqs)"),)),
+        Mistake("dtype-ignored",
+                "Numbers of 16 bits are read as if they had 32. Which type the kernel is launched for, params.dtype says.",
+                always_float,
+                (("launch<__half>", "launch<float>"), ("launch<__nv_bfloat16>", "launch<float>"))),
+        Mistake("stream-ignored",
+                "The launch does not name the stream, so the kernel goes to the default one. PyTorch may be working on "
+                "another, and the kernel would read tensors that are not ready. The stream is the fourth thing between "
+                "<<< and >>>.",
+                None, ((LAUNCH, "<<<grid, 128, shared_bytes>>>"),)),
+        Mistake("error-not-returned",
+                "When the launch fails, nobody learns of it. A launch itself returns nothing: ask with cudaGetLastError() "
+                "right after it, and return what it says.",
+                None, (("return cudaGetLastError();  // a launch itself returns nothing", "return 0;"),)),
+    ),
+    hints=(
+        "`kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T. The grid is a dim3 of two "
+        "numbers, sequences and heads.",
+        "The scores take max_context_len floats of shared memory, and none when params.scores is not null.",
+        "`cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)` allows a kernel more than "
+        "48 KiB. It returns an error when the GPU has not so much.",
+        "launch<T>() ends with the question how the launch went; paged_attention() chooses T by params.dtype and hands on "
+        "what launch<T>() returns.",
+    ),
+)

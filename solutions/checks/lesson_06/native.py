@@ -1,0 +1,185 @@
+"""The learner's CUDA texts as functions on tensors, for the checks: built for checked mode, whose findings are results.
+
+A model of a mistake is a Python function that returns the tensor which the faulty kernel gives, or raises `Found`.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lessons_lib.block_table import NO_BLOCK
+from lessons_lib.checks import Raised
+from lessons_lib.cuda import build_cuda
+from lessons_lib.cuda_on_cpu.reports import KernelError
+from lessons_lib.inline import read_kernel
+from solutions.checks import tensors
+from solutions.checks.words import counted, listed
+
+POISON = 1e4  # in every slot that holds no token
+ROUNDING = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of outputs in 16 bits, which two right answers may round apart
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # by the numbers of PagedAttentionParams::dtype
+# A missing barrier shows in one of these ways, as the threads happen to come.
+ORDER = {"race", "missing-syncwarp", "shared-uninitialised"}
+
+
+class Found(Exception):
+    """What the model of a mistake raises where checked mode finds a fault of this kind. name: the tensor, if it matters."""
+
+    def __init__(self, kind: str, name: str = ""):
+        super().__init__(kind, name)
+        self.kind, self.name = kind, name
+
+
+class Finding(Raised):
+    """A fault found by checked mode, as a result. Two are equal when kind and tensor are; the learner sees the message."""
+
+    def __new__(cls, error, names):
+        kind = "order" if error.kind in ORDER else error.kind
+        finding = super().__new__(cls, f"{kind} {error.name if error.name in names else ''}".strip())
+        finding.message = str(error)
+        return finding
+
+    def __repr__(self):
+        return self.message
+
+
+def result_of(call, names: tuple[str, ...] = (), parts: tuple[str, ...] = ()):
+    """What `call()` gives, for comparison: a tensor, a tuple of tensors named `parts`, or a Finding.
+
+    names: the tensors for which it matters that the fault is about them.
+    """
+    try:
+        return tensors.values(call(), *parts)
+    except (KernelError, Found) as error:
+        return Finding(error, names)
+
+
+def same(expected, actual) -> bool:
+    """As tensors.same(); outputs in 16 bits may differ by a rounding."""
+    if isinstance(expected, tensors.Values) and isinstance(actual, tensors.Values):
+        ours, theirs = expected.tensor, actual.tensor
+        if ours.dtype in ROUNDING and ours.dtype == theirs.dtype and ours.shape == theirs.shape:
+            tolerance = ROUNDING[ours.dtype]
+            return torch.allclose(theirs.double(), ours.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+    return tensors.same(expected, actual)
+
+
+def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = ""):
+    """The checked library of `answer`, with the files of kernels/ that stand before and after it and the check's own."""
+    texts = [*((name, read_kernel(name)) for name in given), ("your code", answer),
+             *((name, read_kernel(name)) for name in after)]
+    if wrapper:
+        texts.append(("the check", (Path(__file__).parent / wrapper).read_text(encoding="utf-8")))
+    names, sources = zip(*texts, strict=True)
+    return build_cuda(*sources, names=names, target="checked", name="check")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of decodes: what the paged kernel is given."""
+
+    q: Tensor  # (num_seqs, num_q_heads, head_size)
+    k_cache: Tensor
+    v_cache: Tensor
+    block_table: Tensor
+    context_lens: Tensor
+    max_context_len: int
+    workspace: bool  # scores in a workspace, not in shared memory
+    scale: float
+
+    def fields(self, **others) -> dict:
+        """The fields of PagedAttentionParams, by name; those not given in `others` are null."""
+        num_seqs, num_q_heads, head_size = self.q.shape
+        pointers = dict.fromkeys(("out", "scores"))
+        return pointers | dict(
+            q=self.q, k_cache=self.k_cache, v_cache=self.v_cache, block_table=self.block_table,
+            context_lens=self.context_lens, q_stride=self.q.stride(0), num_seqs=num_seqs, num_q_heads=num_q_heads,
+            num_kv_heads=self.k_cache.shape[2], head_size=head_size, block_size=self.k_cache.shape[1],
+            max_blocks_per_seq=self.block_table.shape[1], max_context_len=self.max_context_len,
+            dtype=DTYPES.index(self.q.dtype), scale=self.scale) | others
+
+    def new_scores(self) -> Tensor:
+        return torch.full((*self.q.shape[:2], self.max_context_len), -7777.0)
+
+    def double(self) -> "Batch":
+        q, k_cache, v_cache = (tensor.double() for tensor in (self.q, self.k_cache, self.v_cache))
+        return replace(self, q=q, k_cache=k_cache, v_cache=v_cache)
+
+
+@dataclass(frozen=True)
+class Case:
+    """The sizes of a batch. spread: what the queries are multiplied by. shift: a number that all scores are near."""
+
+    context_lens: tuple[int, ...]
+    num_q_heads: int
+    num_kv_heads: int
+    head_size: int
+    block_size: int
+    dtype: int = 0
+    spare_context: int = 0  # how much max_context_len is beyond the longest context
+    gap: int = 0  # elements between the query rows of two sequences
+    workspace: bool = False
+    spread: float = 1.0
+    shift: float = 0.0
+    seed: int = 0
+
+
+def batch_of(case: Case) -> Batch:
+    """A pool with shuffled blocks, poison in the slots that nobody has, and the batch of the case."""
+    generator = torch.Generator().manual_seed(case.seed)
+    num_seqs, dtype = len(case.context_lens), DTYPES[case.dtype]
+    longest = max(case.context_lens) + case.spare_context
+    needed = [-(-length // case.block_size) for length in case.context_lens]
+    num_blocks = sum(needed) + 2
+    ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
+    table = torch.full((num_seqs, max(-(-longest // case.block_size), 1) + 1), NO_BLOCK, dtype=torch.int32)
+    caches = torch.full((2, num_blocks, case.block_size, case.num_kv_heads, case.head_size), POISON)
+    start = 0
+    for row, (length, count) in enumerate(zip(case.context_lens, needed, strict=True)):
+        table[row, :count] = ids[start : start + count]
+        start += count
+        numbers = torch.randn(2, length, *caches.shape[3:], generator=generator)
+        if case.shift:
+            numbers[0, :, :, 0] = 1.0
+        caches.flatten(1, 2)[:, slots_of(table, row, length, case.block_size)] = numbers
+    row_length = case.num_q_heads * case.head_size
+    q = case.spread * torch.randn(num_seqs, row_length + case.gap, generator=generator)
+    q = q.to(dtype)[:, :row_length].unflatten(1, (case.num_q_heads, case.head_size))
+    if case.shift:
+        q[:, :, 0] = case.shift * math.sqrt(case.head_size)
+    return Batch(q, *caches.to(dtype), table, torch.tensor(case.context_lens, dtype=torch.int32), max(longest, 1),
+                 case.workspace, 1 / math.sqrt(case.head_size))
+
+
+def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
+    """int64 (length,): the slots of a sequence's tokens."""
+    token = torch.arange(length)
+    return table[row].long()[token // block_size] * block_size + token % block_size
+
+
+def rows_at(cache: Tensor, slots: Tensor, kv_head: int, name: str) -> Tensor:
+    """What a kernel reads for head kv_head in these slots, (len(slots), head_size), though there be no such head."""
+    num_kv_heads, head_size = cache.shape[2:]
+    first = (slots * num_kv_heads + kv_head) * head_size
+    if len(first) and int(first.max()) + head_size > cache.numel():
+        raise Found("out-of-bounds", name)
+    return cache.flatten()[first[:, None] + torch.arange(head_size)]
+
+
+def describe(case: Case) -> str:
+    contexts = f"a context of {counted(case.context_lens[0], 'token')}" if len(case.context_lens) == 1 \
+        else f"contexts of {listed(case.context_lens)} tokens"
+    more = [f"{('float', 'half', 'bfloat16')[case.dtype]}"]
+    if case.gap:
+        more.append(f"{case.gap} elements between two query rows")
+    if case.workspace:
+        more.append("scores in a workspace")
+    if case.spread != 1.0:
+        more.append(f"queries {case.spread:g} times as large as usual")
+    if case.shift:
+        more.append(f"all scores near {case.shift:g}")
+    heads = f"{counted(case.num_q_heads, 'query head')} and {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}"
+    return f"{contexts}, {heads}, blocks of {case.block_size}, {', '.join(more)}"

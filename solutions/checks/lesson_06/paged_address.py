@@ -1,0 +1,198 @@
+"""Exercise 6.2: from a token to its address, through the block table."""
+
+from dataclasses import dataclass
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake
+from solutions.checks import tensors
+from solutions.checks.lesson_06.native import Found, build, result_of
+from solutions.checks.words import counted
+
+
+@dataclass(frozen=True)
+class Sizes:
+    num_seqs: int
+    max_blocks_per_seq: int
+    block_size: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_size: int
+    num_blocks: int
+
+
+def offsets(block_id=lambda table, seq, index, sizes: table[seq, index],
+            slot=lambda block, offset, size: block * size + offset,
+            place=lambda slot, head, sizes: (slot * sizes.num_kv_heads + head) * sizes.head_size):
+    """cache_offset() for every sequence, token and head, with some of its parts replaced."""
+    def wrong(table, sizes):
+        table = table.long()
+        token = torch.arange(sizes.max_blocks_per_seq * sizes.block_size)
+        index, offset = token // sizes.block_size, token % sizes.block_size
+        head = torch.arange(sizes.num_kv_heads)
+        rows = [place(slot(block_id(table, seq, index, sizes), offset, sizes.block_size)[:, None], head, sizes)
+                for seq in range(sizes.num_seqs)]
+        return torch.stack(rows)
+    return wrong
+
+
+def stride_of(size):
+    """The table's rows are taken to be as long as another size."""
+    def block_id(table, seq, index, sizes):
+        places = seq * getattr(sizes, size) + index
+        if int(places.max()) >= table.numel():
+            raise Found("out-of-bounds", "block_table")
+        return table.flatten()[places]
+    return offsets(block_id)
+
+
+def heads_first(table, sizes):
+    """As if each block held its first head's rows, then its second head's."""
+    def place(pair, head, sizes):
+        block, offset = pair[..., 0], pair[..., 1]
+        return ((block * sizes.num_kv_heads + head) * sizes.block_size + offset) * sizes.head_size
+
+    def slot(block, offset, size):
+        return torch.stack([block, offset], -1)
+    return offsets(slot=slot, place=place)(table, sizes)
+
+
+def all_heads_first(table, sizes):
+    """As if the cache held all rows of one head, then those of the next."""
+    return offsets(place=lambda slot, head, sizes: (head * sizes.num_blocks * sizes.block_size + slot) * sizes.head_size)(
+        table, sizes)
+
+
+def in_32_bits(table, sizes):
+    return offsets()(table, sizes).int().long()
+
+
+def slot_in_32_bits(table, sizes):
+    return offsets(slot=lambda block, offset, size: (block * size + offset).int().long())(table, sizes)
+
+
+def swapped(table, sizes):
+    """Quotient and remainder exchanged: the remainder may be a place behind the table's row."""
+    token = torch.arange(sizes.max_blocks_per_seq * sizes.block_size)
+    index = (token % sizes.block_size)[None] + torch.arange(sizes.num_seqs)[:, None] * sizes.max_blocks_per_seq
+    if int(index.max()) >= table.numel():
+        raise Found("out-of-bounds", "block_table")
+    slots = table.flatten().long()[index] * sizes.block_size + token // sizes.block_size
+    return (slots[..., None] * sizes.num_kv_heads + torch.arange(sizes.num_kv_heads)) * sizes.head_size
+
+
+def prepare(answer):
+    library = build(answer, "paged_params.cuh", wrapper="address_check.cu")
+
+    def native(table, sizes):
+        num_tokens = sizes.max_blocks_per_seq * sizes.block_size
+        out = torch.empty(sizes.num_seqs, num_tokens, sizes.num_kv_heads, dtype=torch.int64)
+        pointers = dict.fromkeys(("q", "k_cache", "v_cache", "context_lens", "scores"))
+        library.offsets(
+            out=out, block_table=table, **pointers, q_stride=0, num_seqs=sizes.num_seqs, num_q_heads=sizes.num_q_heads,
+            num_kv_heads=sizes.num_kv_heads, head_size=sizes.head_size, block_size=sizes.block_size,
+            max_blocks_per_seq=sizes.max_blocks_per_seq, max_context_len=num_tokens, dtype=0, scale=1.0)
+        return out
+    return native
+
+
+def cases():
+    """(sizes, seed): a block, a row, rows; then other orders of the sizes, and a pool of more than 2^31 numbers."""
+    for seed, sizes in enumerate((
+            (1, 1, 1, 1, 1, 1, 4), (1, 1, 4, 1, 1, 1, 4), (1, 2, 4, 1, 1, 1, 5), (1, 3, 4, 1, 1, 8, 9),
+            (2, 3, 4, 1, 1, 8, 9), (3, 2, 4, 4, 2, 8, 9), (2, 5, 3, 7, 7, 6, 40),
+            (5, 2, 16, 6, 3, 64, 40), (4, 3, 5, 2, 1, 24, 30), (3, 4, 16, 14, 2, 128, 200),
+            (2, 2, 16, 32, 8, 128, 1_000_000), (1, 2, 16, 8, 8, 256, 2_000_000_000))):
+        yield Sizes(*sizes), seed
+
+
+def observe(subject, case):
+    sizes, seed = case
+    generator = torch.Generator().manual_seed(seed)
+    count = sizes.num_seqs * sizes.max_blocks_per_seq
+    if sizes.num_blocks < 1000:
+        ids = torch.randperm(sizes.num_blocks, generator=generator)[:count]
+    else:
+        ids = sizes.num_blocks - 1 - torch.randperm(1000, generator=generator)[:count]
+    table = ids.to(torch.int32).view(sizes.num_seqs, sizes.max_blocks_per_seq)
+    return result_of(lambda: subject(table, sizes), names=("block_table",))
+
+
+def describe(case):
+    sizes, _ = case
+    return f"a block table of {counted(sizes.num_seqs, 'row')} with {counted(sizes.max_blocks_per_seq, 'entry')} each, " \
+           f"{sizes.num_blocks:,} blocks of {sizes.block_size}, {counted(sizes.num_kv_heads, 'KV head')} of size " \
+           f"{sizes.head_size}; the result for each (sequence, token, KV head)".replace("entrys", "entries")
+
+
+ROW = "int64_t(seq) * params.max_blocks_per_seq"
+ENTRY = "row[token / params.block_size]"
+LAST_LINE = "return (slot * params.num_kv_heads + kv_head) * params.head_size;"
+
+EXERCISE = Exercise(
+    id="6.2",
+    title="from a token to its address",
+    answer_name="paged_address",
+    language="cuda",
+    reference=offsets(),
+    prepare=prepare,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=(
+        Mistake("block-table-unread",
+                "The token's block is taken to be block token / block_size of the pool. That is its number within the "
+                "sequence. Which block of the pool it is, the block table says.",
+                offsets(lambda table, seq, index, sizes: index), ((ENTRY, "token / params.block_size"),)),
+        Mistake("row-forgotten",
+                "Every sequence uses the first row of the block table. Row seq begins further on; how many entries does "
+                "each row before it have?",
+                offsets(lambda table, seq, index, sizes: table[0, index]), ((f" + {ROW}", ""),)),
+        Mistake("wrong-table-stride",
+                "The rows of the block table are longer or shorter than you take them to be, so from the second sequence "
+                "on you read a wrong entry. How many entries does a row have? The comments of the struct tell.",
+                stride_of("num_q_heads"), ((ROW, "int64_t(seq) * params.num_q_heads"),),
+                also=(stride_of("num_seqs"), stride_of("num_kv_heads"), stride_of("block_size"))),
+        Mistake("wrong-layout",
+                "The address would be right in a cache of another layout. The order of the dimensions is (num_blocks, "
+                "block_size, num_kv_heads, head_size): within a block all heads of one token stand together, then comes "
+                "the next token.",
+                heads_first,
+                ((LAST_LINE, "return ((int64_t(row[token / params.block_size]) * params.num_kv_heads + kv_head) * "
+                             "params.block_size + token % params.block_size) * params.head_size;"),),
+                also=(all_heads_first,)),
+        Mistake("offset-in-block-forgotten",
+                "All tokens of a block get the same address, that of the block's first token. A token's place within its "
+                "block is token % block_size.",
+                offsets(slot=lambda block, offset, size: block * size + 0 * offset),
+                ((" + token % params.block_size", ""),)),
+        Mistake("quotient-and-remainder-swapped",
+                "token / block_size says which block of the sequence it is, token % block_size which place in that block. "
+                "They have changed places.",
+                swapped,
+                ((ENTRY, "row[token % params.block_size]"), ("+ token % params.block_size", "+ token / params.block_size"))),
+        Mistake("kv-head-forgotten",
+                "All KV heads get the address of head 0.",
+                offsets(place=lambda slot, head, sizes: (slot * sizes.num_kv_heads + 0 * head) * sizes.head_size),
+                (("(slot * params.num_kv_heads + kv_head)", "(slot * params.num_kv_heads)"),)),
+        Mistake("head-size-forgotten",
+                "The result counts heads, and it should count numbers: each token has head_size numbers for each head.",
+                offsets(place=lambda slot, head, sizes: slot * sizes.num_kv_heads + head),
+                ((LAST_LINE, "return slot * params.num_kv_heads + kv_head;"),)),
+        Mistake("offset-overflows",
+                "In a large pool the offset passes 2^31, and an int cannot hold it. A product of two ints is an int, "
+                "whatever you assign it to: one factor has to be an int64_t before they are multiplied.",
+                in_32_bits,
+                (("int64_t slot = int64_t(row[token / params.block_size])", "int slot = row[token / params.block_size]"),),
+                also=(slot_in_32_bits,)),
+    ),
+    hints=(
+        "Three steps: which block of the sequence, which block of the pool, and where in it. You did this in lesson 02 with "
+        "tensors, as a slot.",
+        "The pointer params.block_table shows its first row. To get to row seq, add seq times the length of a row.",
+        "In a contiguous tensor the offset of [a, b, c, 0] is ((a * B + b) * C + c) * D, with the sizes A, B, C, D. Which "
+        "sizes are they here?",
+    ),
+)

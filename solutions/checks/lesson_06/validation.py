@@ -1,0 +1,310 @@
+"""Exercise 6.7: what a block table must be before a kernel may follow it."""
+
+from dataclasses import dataclass
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.validate import check_block_table, check_tensor
+
+NAMES = ("block_table", "context_lens")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table and lengths. `blame`: the arguments of which an error may name either; none where all is well."""
+
+    table: tuple[tuple[int, ...], ...]
+    context_lens: tuple[int, ...]
+    blame: tuple[str, ...] = ()
+    num_blocks: int = 6
+    block_size: int = 4
+    table_dtype: torch.dtype = torch.int32
+
+
+GOOD = [
+    Case(((2,),), (1,)),
+    Case(((5,),), (4,)),
+    Case(((2, 0),), (5,)),
+    Case(((2, 0),), (8,)),
+    Case(((2, -1, -1),), (4,)),
+    Case(((-1, -1),), (0,)),
+    Case(((3, 6, -7),), (3,)),
+    Case(((3, 1), (4, -1)), (6, 2)),
+    Case(((3, 1), (3, 0)), (7, 8)),
+    Case(((0, 1, 2), (-1, -1, -1), (4, 99, 5)), (9, 0, 4)),
+    Case(((5, 2, 0, -1),), (3,), block_size=1),
+    Case(((16, 3), (0, 9)), (33, 17), num_blocks=17, block_size=17),
+    Case(((), ()), (0, 0)),
+]
+BAD = [
+    Case(((-1,),), (1,), ("block_table",)),
+    Case(((6,),), (1,), ("block_table",)),
+    Case(((7,),), (3,), ("block_table",)),
+    Case(((-2,),), (2,), ("block_table",)),
+    Case(((2, -1),), (5,), ("block_table",)),
+    Case(((2, 24),), (8,), ("block_table",)),
+    Case(((2, 0), (6, 1)), (3, 5), ("block_table",)),
+    Case(((2, 0), (1, -1), (3, 4)), (5, 5, 2), ("block_table",)),
+    Case(((2,),), (-1,), ("context_lens",)),
+    Case(((2, 1), (3, 0)), (5, -4), ("context_lens",)),
+    Case(((2, 1), (3, 0)), (5, -3), ("context_lens",)),
+    Case(((2,),), (5,), NAMES),
+    Case(((2, 3), (1, 4)), (8, 9), NAMES),
+    Case(((),), (1,), NAMES),
+    Case(((2, 0), (1, -1)), (5,), NAMES),
+    Case(((2, 0),), (5,), ("block_table",), table_dtype=torch.int64),
+]
+
+
+def observe(answer, case):
+    """Whether it is taken or refused, and which argument an error names."""
+    width = len(case.table[0])
+    block_table = torch.tensor(case.table, dtype=case.table_dtype).reshape(len(case.table), width)
+    context_lens = torch.tensor(case.context_lens, dtype=torch.int32)
+    before = block_table.clone(), context_lens.clone()
+    try:
+        result = answer(block_table, context_lens, case.num_blocks, case.block_size)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        return Text(_refusal(error, case.blame))
+    for name, tensor, copy in zip(NAMES, (block_table, context_lens), before, strict=True):
+        if not torch.equal(tensor, copy):
+            return Text(f"no error, and {name} has been changed to {tensor.tolist()}")
+    return Text("no error, and returns False" if result is False else "no error")
+
+
+def _refusal(error, blame):
+    if not isinstance(error, ValueError | TypeError):
+        return type(error).__name__
+    named = [name for name in NAMES if name in str(error)]
+    right = [name for name in blame if name in named]
+    return f"an error that names {' or '.join(blame) if right else named[0] if named else 'no argument'}"
+
+
+def describe(case):
+    dtype = "" if case.table_dtype == torch.int32 else f" ({case.table_dtype})"
+    return (f"block_table {[list(row) for row in case.table]}{dtype}, context_lens {list(case.context_lens)}, in a pool of "
+            f"{case.num_blocks} blocks of {case.block_size}")
+
+
+def blocks_for(context_len, block_size):
+    return -(-context_len // block_size)
+
+
+def check_lengths(block_table, context_lens, block_size):
+    for context_len in context_lens.tolist():
+        if context_len < 0 or blocks_for(context_len, block_size) > block_table.shape[1]:
+            raise ValueError("context_lens")
+
+
+def with_tensors_checked(check):
+    """A model, with the lines that the learner is given in front of it."""
+    def model(block_table, context_lens, num_blocks, block_size):
+        check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+        check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+        return check(block_table, context_lens, num_blocks, block_size)
+    return model
+
+
+def entries(is_bad, needed=blocks_for, lengths=check_lengths):
+    """The model of an answer that looks at the first `needed` entries of each row for one that `is_bad`."""
+    def check(block_table, context_lens, num_blocks, block_size):
+        lengths(block_table, context_lens, block_size)
+        for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True):
+            if any(is_bad(entry, num_blocks) for entry in row[: max(needed(context_len, block_size), 0)]):
+                raise ValueError("block_table")
+    return with_tensors_checked(check)
+
+
+def outside(entry, num_blocks):
+    return not 0 <= entry < num_blocks
+
+
+def everything(context_len, block_size):
+    return 1 << 30
+
+
+def lengths_if(is_bad):
+    """The model of lengths that are refused where `is_bad(context_len, needed, width, block_size)`."""
+    def lengths(block_table, context_lens, block_size):
+        for context_len in context_lens.tolist():
+            if is_bad(context_len, blocks_for(context_len, block_size), block_table.shape[1], block_size):
+                raise ValueError("context_lens")
+    return entries(outside, lengths=lengths)
+
+
+@with_tensors_checked
+def up_to_minus_one(block_table, context_lens, num_blocks, block_size):
+    check_lengths(block_table, context_lens, block_size)
+    for row in block_table.tolist():
+        if any(outside(entry, num_blocks) for entry in (row[: row.index(-1)] if -1 in row else row)):
+            raise ValueError("block_table")
+
+
+@with_tensors_checked
+def longest_for_all(block_table, context_lens, num_blocks, block_size):
+    check_lengths(block_table, context_lens, block_size)
+    longest = blocks_for(int(context_lens.max()), block_size)
+    if any(outside(entry, num_blocks) for row in block_table[:, :longest].tolist() for entry in row):
+        raise ValueError("block_table")
+
+
+@with_tensors_checked
+def first_sequence_only(block_table, context_lens, num_blocks, block_size):
+    check_block_table(block_table[:1], context_lens[:1], num_blocks, block_size)
+
+
+@with_tensors_checked
+def no_block_twice(block_table, context_lens, num_blocks, block_size):
+    check_block_table(block_table, context_lens, num_blocks, block_size)
+    used = [entry for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True)
+            for entry in row[: blocks_for(context_len, block_size)]]
+    if len(set(used)) < len(used):
+        raise ValueError("block_table")
+
+
+@with_tensors_checked
+def garbage_refused(block_table, context_lens, num_blocks, block_size):
+    check_block_table(block_table, context_lens, num_blocks, block_size)
+    if any(not -1 <= entry < num_blocks for row in block_table.tolist() for entry in row):
+        raise ValueError("block_table")
+
+
+@with_tensors_checked
+def padding_overwritten(block_table, context_lens, num_blocks, block_size):
+    check_block_table(block_table, context_lens, num_blocks, block_size)
+    for seq, context_len in enumerate(context_lens.tolist()):
+        block_table[seq, blocks_for(context_len, block_size):] = 0
+
+
+def refusing_with(refuse):
+    """The model of an answer that knows what is wrong, and says it in another way."""
+    def check(block_table, context_lens, num_blocks, block_size):
+        try:
+            check_block_table(block_table, context_lens, num_blocks, block_size)
+        except ValueError:
+            return refuse()
+    return with_tensors_checked(check)
+
+
+def assertion():
+    raise AssertionError("block_table")
+
+
+def without_a_name():
+    raise ValueError("an entry is out of range")
+
+
+def without_the_given_lines(block_table, context_lens, num_blocks, block_size):
+    for seq, context_len in enumerate(context_lens.tolist()):
+        check_block_table(block_table[seq : seq + 1].int(), context_lens[seq : seq + 1], num_blocks, block_size)
+
+
+EXERCISE = Exercise(
+    id="6.7",
+    title="refuse a bad block table",
+    answer_name="check_block_table",
+    reference=check_block_table,
+    cases=lambda: GOOD + BAD,
+    observe=observe,
+    describe=describe,
+    points=1,
+    mistakes=(
+        Mistake("no-name-in-the-error",
+                "It refuses what is wrong, and the message does not say which argument that was. Whoever reads it has five "
+                "tensors to choose from: write block_table or context_lens into the text.",
+                refusing_with(without_a_name)),
+        Mistake("assert-in-place-of-raise",
+                "An assert refuses the input. Python leaves asserts out when it runs with -O, and whoever catches "
+                "ValueError does not catch them: raise a ValueError.",
+                refusing_with(assertion)),
+        Mistake("returns-a-verdict",
+                "It returns False where it should raise. A return value can be overlooked, and then the kernel is launched: "
+                "raise a ValueError.",
+                refusing_with(lambda: False)),
+        Mistake("refuses-padding",
+                "A good table is refused for the -1 behind a sequence's blocks. The kernel reads as many entries of a row "
+                "as the context has blocks; those behind are nobody's business.",
+                entries(outside, everything)),
+        Mistake("longest-context-for-all",
+                "A good table is refused: where one sequence is longer than another, the padding of the shorter one is "
+                "looked at. Each row has a context of its own.",
+                longest_for_all),
+        Mistake("minus-one-accepted",
+                "An entry that the context needs is -1, and it is taken. Behind the context -1 says that there is no block; "
+                "within it the kernel would read in front of the pool.",
+                entries(lambda entry, num_blocks: not -1 <= entry < num_blocks), also=(
+                    up_to_minus_one, entries(lambda entry, num_blocks: not -1 <= entry < num_blocks, everything))),
+        Mistake("garbage-behind-refused",
+                "A good table is refused for what stands behind a sequence's blocks, where any number may be left from "
+                "before. Look only at the entries that the context needs.",
+                garbage_refused, also=(entries(lambda entry, num_blocks: entry >= num_blocks, everything),)),
+        Mistake("table-not-checked",
+                "A table is taken whose entries are no blocks of the pool. Check those that the context needs.",
+                entries(lambda entry, num_blocks: False)),
+        Mistake("negative-ids-accepted",
+                "An id below 0 is taken. The kernel would multiply it by the size of a block and read in front of the pool.",
+                entries(lambda entry, num_blocks: entry >= num_blocks)),
+        Mistake("large-ids-accepted",
+                "An id that the pool does not have is taken. The kernel would read behind the pool.",
+                entries(lambda entry, num_blocks: entry < 0)),
+        Mistake("one-id-too-many",
+                "The id num_blocks is taken. Ids begin at 0: which is the last one?",
+                entries(lambda entry, num_blocks: not 0 <= entry <= num_blocks)),
+        Mistake("last-block-not-checked",
+                "The last block of a context is not looked at when it is not full. How many blocks do 5 tokens need, in "
+                "blocks of 4?",
+                entries(outside, lambda context_len, block_size: context_len // block_size)),
+        Mistake("one-block-too-many",
+                "One entry too many is looked at, or asked for, when the last block is exactly full. How many blocks do 4 "
+                "tokens need, in blocks of 4?",
+                entries(outside, lambda context_len, block_size: context_len // block_size + 1),
+                also=(lengths_if(lambda context_len, needed, width, block_size:
+                                 context_len < 0 or context_len // block_size + 1 > width),
+                      entries(outside, lambda context_len, block_size: context_len // block_size + 1,
+                              lambda block_table, context_lens, block_size: check_lengths(
+                                  block_table, context_lens + (context_lens % block_size == 0).int(), block_size)))),
+        Mistake("refuses-an-empty-context",
+                "A context of 0 tokens is refused. It needs no block, and the kernel's answer to it is zeros.",
+                lengths_if(lambda context_len, needed, width, block_size: context_len <= 0 or needed > width)),
+        Mistake("negative-context-accepted",
+                "A negative context length is taken. No sequence has fewer than 0 tokens.",
+                lengths_if(lambda context_len, needed, width, block_size: needed > width)),
+        Mistake("context-beyond-the-row",
+                "A context is taken that needs more blocks than its row has entries. The kernel would go on reading in the "
+                "next sequence's row. A slice in Python ends quietly where the row ends; it does not tell you.",
+                lengths_if(lambda context_len, needed, width, block_size: context_len < 0)),
+        Mistake("refuses-longer-rows",
+                "A good table is refused because its rows are longer than the context needs. The table is as wide as the "
+                "longest sequence that the manager allows.",
+                lengths_if(lambda context_len, needed, width, block_size: context_len < 0 or needed != width)),
+        Mistake("tokens-taken-for-blocks",
+                "A good context is refused: its tokens are compared with the number of entries in a row. An entry is a "
+                "block.",
+                lengths_if(lambda context_len, needed, width, block_size: context_len < 0 or context_len > width)),
+        Mistake("first-sequence-only",
+                "Only the first sequence is looked at. Each row has entries of its own.",
+                first_sequence_only),
+        Mistake("refuses-shared-blocks",
+                "A good table is refused because two sequences have the same block. Forked sequences share blocks; that is "
+                "what the reference counts are for.",
+                no_block_twice),
+        Mistake("padding-overwritten",
+                "The table has been changed. A check looks, and leaves everything as it was.",
+                padding_overwritten),
+        Mistake("given-lines-deleted",
+                "A table of another dtype, or for another number of sequences, is taken. The two lines with check_tensor, "
+                "which refuse it, have to stay.",
+                without_the_given_lines),
+    ),
+    hints=(
+        "Which entries of a row does the kernel read for a context of n tokens? You wrote the expression in exercise 6.2: "
+        "the last token is n - 1.",
+        "Three questions for each sequence: is its length possible, is its row long enough, and are the entries that it "
+        "needs blocks of the pool? Raise at the first no.",
+        "`context_lens.tolist()` gives Python numbers. For a row, a slice has the entries that count; `.tolist()` works "
+        "there too.",
+    ),
+)

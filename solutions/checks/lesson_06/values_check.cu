@@ -1,0 +1,19 @@
+// The two steps that follow the scores, in shared memory or in the workspace.
+template <typename T>
+__global__ void values_kernel(PagedAttentionParams params) {
+  extern __shared__ float shared_scores[];
+  int64_t row = int64_t(blockIdx.x) * params.num_q_heads + blockIdx.y;
+  float* scores = params.scores ? params.scores + row * params.max_context_len : shared_scores;
+  paged_scores<T>(params, scores);
+  softmax(scores, params.context_lens[blockIdx.x]);
+  paged_values<T>(params, scores);
+}
+
+extern "C" int values(PagedAttentionParams params, cudaStream_t stream) {
+  dim3 grid(params.num_seqs, params.num_q_heads);
+  size_t bytes = params.scores ? 0 : params.max_context_len * sizeof(float);
+  if (params.dtype == 0) values_kernel<float><<<grid, 128, bytes, stream>>>(params);
+  if (params.dtype == 1) values_kernel<__half><<<grid, 128, bytes, stream>>>(params);
+  if (params.dtype == 2) values_kernel<__nv_bfloat16><<<grid, 128, bytes, stream>>>(params);
+  return cudaGetLastError();
+}

@@ -1,0 +1,384 @@
+"""Lesson 06, exercises 6.1 to 6.6: kernels. (6.7 and 6.8 are in lesson_06_more.py.)"""
+
+from lessons_lib.inline import read_kernel
+
+# 6.1
+
+LAUNCH_ADD = """
+extern "C" int add(const float* a, const float* b, float* out, int n, cudaStream_t stream) {
+  BODY
+  return cudaGetLastError();
+}
+"""
+
+
+def _add(kernel: str, launch: str) -> str:
+    return f"#include <cuda_runtime.h>\n{kernel}\n{LAUNCH_ADD.replace('BODY', launch)}"
+
+
+GRID_STRIDE = _add("""
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = a[i] + b[i];
+}""", "add_kernel<<<3, 64, 0, stream>>>(a, b, out, n);")
+EARLY_RETURN = _add("""
+__global__ void sum_of(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ result, int size) {
+  const unsigned mine = threadIdx.x + blockDim.x * blockIdx.x;
+  if (mine >= size) return;
+  result[mine] = x[mine] + y[mine];
+}""", "dim3 threads(256), blocks((n - 1) / 256 + 1);\n  sum_of<<<blocks, threads, 0, stream>>>(a, b, out, n);")
+EVERY_OTHER_BLOCK = _add("""
+__device__ float plus(const float* a, const float* b, int i) { return *(a + i) + *(b + i); }
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  int i = threadIdx.x * gridDim.x + blockIdx.x;
+  if (!(i < n)) { return; } else { out[i] = plus(a, b, i); }
+}""", "int blocks = n / 128;\n  if (n % 128 != 0) blocks += 1;\n  add_kernel<<<blocks, 128, 0, stream>>>(a, b, out, n);")
+STARTS_AT_ONE = _add("""
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x + 1;
+  if (i > n) return;
+  out[i] = a[i] + b[i];
+}""", "add_kernel<<<(n + 255) / 256, 256, 0, stream>>>(a, b, out, n);")
+ROUNDS_DOWN = _add("""
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  const int i = threadIdx.x + blockIdx.x * 128;
+  if (i < n) out[i] = b[i] + a[i];
+}""", "const dim3 grid(n / 128);\n  add_kernel<<<grid, 128, 0, stream>>>(a, b, out, n);")
+GUARD_WITH_LESS_OR_EQUAL = _add("""
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i <= n) out[i] = a[i] + b[i];
+}""", "add_kernel<<<(n + 255) / 256, 256, 0, stream>>>(a, b, out, n);")
+TOO_FEW_STRIDES = _add("""
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  int i = blockIdx.x * gridDim.x + threadIdx.x;
+  if (i < n) out[i] = a[i] + b[i];
+}""", "int blocks = (n + 255) / 256;\n  add_kernel<<<blocks, 256, 0, stream>>>(a, b, out, n);")
+
+# 6.2
+
+
+def _offset(body: str) -> str:
+    head = "__device__ inline int64_t cache_offset(const PagedAttentionParams& params, int seq, int token, int kv_head)"
+    return f"#include <cstdint>\n{head} {{\n{body}\n}}\n"
+
+
+ONE_EXPRESSION = _offset("""
+  return ((static_cast<int64_t>(params.block_table[
+               static_cast<int64_t>(seq) * params.max_blocks_per_seq + token / params.block_size]) * params.block_size
+           + token % params.block_size) * params.num_kv_heads + kv_head) * params.head_size;""")
+BY_STRIDES = _offset("""
+  const int64_t of_head = params.head_size, of_token = of_head * params.num_kv_heads;
+  const auto of_block = of_token * params.block_size;
+  int logical = token / params.block_size, within = token - logical * params.block_size;
+  const int* entry = &params.block_table[logical];
+  entry += (long long)seq * params.max_blocks_per_seq;
+  return *entry * of_block + within * of_token + kv_head * of_head;""")
+BY_STEPS = _offset("""
+  long long where = params.block_table[seq * (long long)params.max_blocks_per_seq + token / params.block_size];
+  where *= params.block_size;
+  where += token % params.block_size;
+  where *= params.num_kv_heads;
+  where += kv_head;
+  where *= params.head_size;
+  return where;""")
+TABLE_BY_HEADS = _offset("""
+  int block_id = params.block_table[seq * params.num_q_heads + token / params.block_size];
+  int64_t slot = (int64_t)block_id * params.block_size + token % params.block_size;
+  return slot * params.num_kv_heads * params.head_size + kv_head * params.head_size;""")
+OVERFLOWS = _offset("""
+  int block_id = params.block_table[seq * params.max_blocks_per_seq + token / params.block_size];
+  int offset = (block_id * params.block_size + token % params.block_size) * params.num_kv_heads * params.head_size;
+  return offset + kv_head * params.head_size;""")
+HEADS_BEFORE_SLOTS = _offset("""
+  int64_t block_id = params.block_table[seq * params.max_blocks_per_seq + token / params.block_size];
+  int64_t row = block_id * params.num_kv_heads + kv_head;
+  return row * params.block_size * params.head_size + token % params.block_size * params.head_size;""")
+
+# 6.3
+
+OPERATIONS = """
+struct Larger { __device__ static float of(float a, float b) { return a > b ? a : b; } };
+struct Sum { __device__ static float of(float a, float b) { return a + b; } };
+"""
+
+
+def _reduce(body: str) -> str:
+    return f"{OPERATIONS}template <typename Operation>\n__device__ float block_reduce(float value) {{\n{body}\n}}\n" \
+           "__device__ float block_max(float value) { return block_reduce<Larger>(value); }\n" \
+           "__device__ float block_sum(float value) { return block_reduce<Sum>(value); }\n"
+
+
+TREE = _reduce("""
+  __shared__ float all[1024];
+  all[threadIdx.x] = value;
+  __syncthreads();
+  for (int count = blockDim.x; count > 1;) {
+    int half = (count + 1) / 2;
+    if (threadIdx.x + half < count) all[threadIdx.x] = Operation::of(all[threadIdx.x], all[threadIdx.x + half]);
+    count = half;
+    __syncthreads();
+  }
+  float result = all[0];
+  __syncthreads();
+  return result;""")
+FIRST_WARP_DECIDES = _reduce("""
+  __shared__ float parts[32];
+  __shared__ float result;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  for (int d = 1; d < 32; d *= 2) value = Operation::of(value, __shfl_xor_sync(~0u, value, d));
+  __syncthreads();  // the call before may still be reading
+  if (lane == 31) parts[warp] = value;
+  __syncthreads();
+  if (warp == 0) {
+    float part = parts[lane < warps ? lane : 0];
+    for (int d = 16; d >= 1; d /= 2) {
+      float other = __shfl_down_sync(~0u, part, d);
+      if (lane + d < warps) part = Operation::of(part, other);
+    }
+    if (lane == 0) result = part;
+  }
+  __syncthreads();
+  return result;""")
+ONE_THREAD_DOES_IT = _reduce("""
+  __shared__ float all[1024], result;
+  all[threadIdx.x] = value;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    result = all[0];
+    for (int i = 1; i < blockDim.x; i++) result = Operation::of(result, all[i]);
+  }
+  __syncthreads();
+  value = result;
+  __syncthreads();
+  return value;""")
+TWO_FUNCTIONS = """
+__device__ float block_max(float value) {
+  __shared__ float values[1024];
+  __syncthreads();
+  values[threadIdx.x] = value;
+  __syncthreads();
+  for (int other = 0; other < blockDim.x; ++other) value = fmaxf(value, values[other]);
+  return value;
+}
+__device__ float block_sum(float value) {
+  __shared__ float total;
+  if (threadIdx.x == 0) total = 0.0f;
+  __syncthreads();
+  atomicAdd(&total, value);
+  __syncthreads();
+  float result = total;
+  __syncthreads();
+  return result;
+}
+"""
+TREE_WITHOUT_BARRIER = TREE.replace("count = half;\n    __syncthreads();", "count = half;")
+TREE_WITHOUT_LAST_BARRIER = TREE.replace("float result = all[0];\n  __syncthreads();", "float result = all[0];")
+ATOMIC_MAX_FROM_ZERO = TWO_FUNCTIONS.replace("for (int other", "value = 0.0f;\n  for (int other")
+BUTTERFLY_ONLY = _reduce("""
+  for (int d = 1; d < 32; d *= 2) value = Operation::of(value, __shfl_xor_sync(~0u, value, d));
+  return value;""")
+
+# 6.4
+
+
+def _scores(body: str) -> str:
+    return """template <typename T>
+__device__ void paged_scores(const PagedAttentionParams& params, float* scores) {
+  int seq = blockIdx.x, head = blockIdx.y;
+  const T* q_row = static_cast<const T*>(params.q) + seq * params.q_stride + head * params.head_size;
+  const T* k_cache = static_cast<const T*>(params.k_cache);
+""" + body + "\n}\n"
+
+
+WARP_FOR_EACH_TOKEN = _scores("""
+  const int warps = blockDim.x / 32, lane = threadIdx.x % 32, group = params.num_q_heads / params.num_kv_heads;
+  for (int token = threadIdx.x / 32; token < params.context_lens[seq]; token += warps) {
+    const T* key = k_cache + cache_offset(params, seq, token, head / group);
+    float sum = 0.0f;
+    for (int i = lane; i < params.head_size; i += 32) sum += to_float(q_row[i]) * to_float(key[i]);
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_down_sync(0xffffffff, sum, d);
+    if (lane == 0) scores[token] = sum * params.scale;
+  }""")
+SCALED_QUERY = _scores("""
+  __shared__ float scaled[256];
+  for (int i = threadIdx.x; i < 256; i += blockDim.x) {
+    scaled[i] = i < params.head_size ? params.scale * to_float(q_row[i]) : 0.0f;
+  }
+  __syncthreads();
+  const int kv_head = head * params.num_kv_heads / params.num_q_heads;
+  int token = threadIdx.x;
+  while (token < params.context_lens[seq]) {
+    int64_t first = cache_offset(params, seq, token, kv_head);
+    scores[token] = 0.0f;
+    for (int i = 0; i < params.head_size; ++i) scores[token] += scaled[i] * to_float(k_cache[first + i]);
+    token += 128;
+  }""")
+NO_SHARED_MEMORY = _scores("""
+  for (int token = threadIdx.x; token < params.context_lens[seq]; token += blockDim.x) {
+    int64_t entry = int64_t(seq) * params.max_blocks_per_seq + token / params.block_size;
+    int64_t slot = int64_t(params.block_table[entry]) * params.block_size + token % params.block_size;
+    int64_t row = slot * params.num_kv_heads + head / (params.num_q_heads / params.num_kv_heads);
+    double product = 0;
+    for (int i = params.head_size - 1; i >= 0; --i)
+      product += double(to_float(q_row[i])) * to_float(k_cache[row * params.head_size + i]);
+    scores[token] = float(product) * params.scale;
+  }""")
+HEAD_MODULO = NO_SHARED_MEMORY.replace("head / (params.num_q_heads / params.num_kv_heads)", "head % params.num_kv_heads")
+SCALE_FORGOTTEN = SCALED_QUERY.replace("params.scale * to_float", "to_float")
+ONE_TOKEN = NO_SHARED_MEMORY.replace(
+    "for (int token = threadIdx.x; token < params.context_lens[seq]; token += blockDim.x) {",
+    "const int token = threadIdx.x;\n  if (token < params.context_lens[seq]) {")
+
+# 6.5
+
+
+def _values(softmax: str, values: str) -> str:
+    return f"__device__ inline void softmax(float* scores, int num_tokens) {{\n{softmax}\n}}\n" + """
+template <typename T>
+__device__ void paged_values(const PagedAttentionParams& params, const float* weights) {
+  int seq = blockIdx.x, head = blockIdx.y;
+  T* out_row = static_cast<T*>(params.out) + (int64_t(seq) * params.num_q_heads + head) * params.head_size;
+  const T* v_cache = static_cast<const T*>(params.v_cache);
+""" + values + "\n}\n"
+
+
+DIVIDED_AT_THE_END = _values("""
+  float m = -INFINITY;
+  for (int t = threadIdx.x; t < num_tokens; t += blockDim.x) m = max(m, scores[t]);
+  m = block_max(m);
+  for (int t = threadIdx.x; t < num_tokens; t += blockDim.x) scores[t] = __expf(scores[t] - m);
+  __syncthreads();""", """
+  const int length = params.context_lens[seq];
+  float l = 0.0f;
+  for (int t = 0; t < length; ++t) l += weights[t];
+  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {
+    float o = 0.0f;
+    for (int t = 0; t < length; ++t)
+      o += weights[t] * to_float(v_cache[cache_offset(params, seq, t, head * params.num_kv_heads / params.num_q_heads) + i]);
+    out_row[i] = from_float<T>(length == 0 ? 0.0f : o / l);
+  }""")
+THREAD_ZERO_AND_ATOMICS = _values("""
+  __syncthreads();
+  if (threadIdx.x == 0 && num_tokens > 0) {
+    float m = scores[0], l = 0.0f;
+    for (int t = 1; t < num_tokens; ++t) m = fmaxf(m, scores[t]);
+    for (int t = 0; t < num_tokens; ++t) l += scores[t] = expf(scores[t] - m);
+    for (int t = 0; t < num_tokens; ++t) scores[t] /= l;
+  }
+  __syncthreads();""", """
+  __shared__ float sum[256];
+  for (int i = threadIdx.x; i < 256; i += blockDim.x) sum[i] = 0.0f;
+  __syncthreads();
+  for (int t = threadIdx.x; t < params.context_lens[seq]; t += blockDim.x) {
+    const T* value = v_cache + cache_offset(params, seq, t, head / (params.num_q_heads / params.num_kv_heads));
+    for (int i = 0; i < params.head_size; ++i) atomicAdd(&sum[i], weights[t] * to_float(value[i]));
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) out_row[i] = from_float<T>(sum[i]);""")
+EMPTY_FIRST = _values("""
+  float largest = -3.0e38f, sum = 0.0f;
+  int t = threadIdx.x;
+  while (t < num_tokens) { if (scores[t] > largest) largest = scores[t]; t += blockDim.x; }
+  largest = block_max(largest);
+  for (t = threadIdx.x; t < num_tokens; t += blockDim.x) sum += expf(scores[t] - largest);
+  sum = block_sum(sum);
+  for (t = threadIdx.x; t < num_tokens; t += blockDim.x) scores[t] = expf(scores[t] - largest) / sum;
+  __syncthreads();""", """
+  if (params.context_lens[seq] == 0) {
+    for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) out_row[i] = from_float<T>(0.0f);
+    return;
+  }
+  const int group = params.num_q_heads / params.num_kv_heads;
+  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {
+    double sum = 0;
+    for (int token = params.context_lens[seq] - 1; token >= 0; --token)
+      sum += double(weights[token]) * to_float(v_cache[i + cache_offset(params, seq, token, head / group)]);
+    out_row[i] = from_float<T>(float(sum));
+  }""")
+RETURNS_EARLY = EMPTY_FIRST.replace("for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) out_row[i] = "
+                                    "from_float<T>(0.0f);\n    return;", "return;")
+NO_MAXIMUM = EMPTY_FIRST.replace("expf(scores[t] - largest)", "expf(scores[t])")
+BARRIER_FORGOTTEN = DIVIDED_AT_THE_END.replace("  __syncthreads();", "")
+
+# 6.6
+
+KERNEL = read_kernel("paged_attention.cu").split("// Launches")[0]
+
+
+def _launcher(launch: str, choose: str) -> str:
+    head = 'extern "C" int paged_attention(PagedAttentionParams params, cudaStream_t stream)'
+    return f"{KERNEL}\n{launch}\n{head} {{\n{choose}\n}}\n"
+
+
+ALWAYS_ASKS = _launcher("""
+template <typename T>
+int launch(PagedAttentionParams params, cudaStream_t stream) {
+  size_t bytes = sizeof(float) * params.max_context_len;
+  if (params.scores != nullptr) bytes = 0;
+  auto kernel = paged_attention_kernel<T>;
+  if (int error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)) return error;
+  kernel<<<dim3(params.num_seqs, params.num_q_heads, 1), dim3(128), bytes, stream>>>(params);
+  return cudaGetLastError();
+}""", """
+  switch (params.dtype) {
+    case 0: return launch<float>(params, stream);
+    case 1: return launch<__half>(params, stream);
+    case 2: return launch<__nv_bfloat16>(params, stream);
+    default: return cudaErrorInvalidValue;
+  }""")
+ONE_FUNCTION = _launcher("", """
+  const dim3 grid(params.num_seqs, params.num_q_heads);
+  const int bytes = params.scores ? 0 : 4 * params.max_context_len, limit = cudaFuncAttributeMaxDynamicSharedMemorySize;
+  const auto most = cudaFuncAttribute(limit);
+  if (params.dtype == 0) {
+    cudaFuncSetAttribute(paged_attention_kernel<float>, most, bytes);
+    paged_attention_kernel<float><<<grid, 256, bytes, stream>>>(params);
+  } else if (params.dtype == 1) {
+    cudaFuncSetAttribute(paged_attention_kernel<__half>, most, bytes);
+    paged_attention_kernel<__half><<<grid, 256, bytes, stream>>>(params);
+  } else {
+    cudaFuncSetAttribute(paged_attention_kernel<__nv_bfloat16>, most, bytes);
+    paged_attention_kernel<__nv_bfloat16><<<grid, 256, bytes, stream>>>(params);
+  }
+  return cudaPeekAtLastError();""")
+SMALL_BLOCKS = _launcher("""
+template <typename T>
+struct Launcher {
+  static int start(const PagedAttentionParams& p, cudaStream_t stream) {
+    dim3 grid;
+    grid.x = p.num_seqs;
+    grid.y = p.num_q_heads;
+    int floats = 0;
+    if (p.scores == nullptr) floats = p.max_context_len;
+    if (floats > 11000)
+      cudaFuncSetAttribute(paged_attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, floats * 4);
+    paged_attention_kernel<T><<<grid, 32, floats * 4, stream>>>(p);
+    return (int)cudaGetLastError();
+  }
+};""", """
+  using Start = int (*)(const PagedAttentionParams&, cudaStream_t);
+  const Start starts[] = {Launcher<float>::start, Launcher<__half>::start, Launcher<__nv_bfloat16>::start};
+  return params.dtype >= 0 && params.dtype < 3 ? starts[params.dtype](params, stream) : int(cudaErrorInvalidValue);""")
+NO_BYTES = ALWAYS_ASKS.replace("dim3(128), bytes, stream", "dim3(128), 0, stream")
+SWAPPED = SMALL_BLOCKS.replace("grid.x =", "grid.z =").replace("grid.y =", "grid.x =").replace("grid.z =", "grid.y =")
+FLOATS_NOT_BYTES = ALWAYS_ASKS.replace("sizeof(float) * params", "params")
+
+RIGHT_ANSWERS = {
+    "6.1": [GRID_STRIDE, EARLY_RETURN, EVERY_OTHER_BLOCK],
+    "6.2": [ONE_EXPRESSION, BY_STRIDES, BY_STEPS],
+    "6.3": [TREE, FIRST_WARP_DECIDES, ONE_THREAD_DOES_IT, TWO_FUNCTIONS],
+    "6.4": [WARP_FOR_EACH_TOKEN, SCALED_QUERY, NO_SHARED_MEMORY],
+    "6.5": [DIVIDED_AT_THE_END, THREAD_ZERO_AND_ATOMICS, EMPTY_FIRST],
+    "6.6": [ALWAYS_ASKS, ONE_FUNCTION, SMALL_BLOCKS],
+}
+WRONG_ANSWERS = {
+    "6.1": {"no-guard": [GUARD_WITH_LESS_OR_EQUAL], "rounded-down": [ROUNDS_DOWN], "blocks-overlap": [TOO_FEW_STRIDES]},
+    "6.2": {"wrong-table-stride": [TABLE_BY_HEADS], "offset-overflows": [OVERFLOWS], "wrong-layout": [HEADS_BEFORE_SLOTS]},
+    "6.3": {"missing-barrier": [TREE_WITHOUT_BARRIER], "shared-memory-reused": [TREE_WITHOUT_LAST_BARRIER],
+            "max-starts-at-zero": [ATOMIC_MAX_FROM_ZERO], "each-warp-alone": [BUTTERFLY_ONLY]},
+    "6.4": {"wrong-head-mapping": [HEAD_MODULO], "missing-scale": [SCALE_FORGOTTEN],
+            "one-token-for-each-thread": [ONE_TOKEN]},
+    "6.5": {"empty-context-unwritten": [RETURNS_EARLY], "max-not-subtracted": [NO_MAXIMUM],
+            "missing-barrier": [BARRIER_FORGOTTEN]},
+    "6.6": {"no-dynamic-smem": [NO_BYTES], "grid-swapped": [SWAPPED], "bytes-not-floats": [FLOATS_NOT_BYTES]},
+}
