@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow lessons check doctor bench-build screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -19,12 +19,19 @@ lab: $(READY)  ## open JupyterLab on lesson 00
 	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run every test, and compare each lesson's outputs
-	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone" --durations 5 \
+	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone and not platforms" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
 
 test-slow: $(READY)  ## run the tests that take minutes
 	$(PY) -m pytest -m slow $(ARGS)
+
+test-platforms: $(READY)  ## build kernels for other processors and systems (apt-get: g++-aarch64-linux-gnu qemu-user)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[platforms]'
+	$(PY) -m pytest -m platforms $(ARGS)
+
+test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
+	PYTHON=$(PY) bash tests/gpu.sh
 
 lessons: $(READY)  ## rebuild and execute all lessons
 	$(PY) solutions/build.py $(ARGS)
@@ -37,6 +44,9 @@ doctor: $(READY)  ## show what this machine can do
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
 	$(PY) tests/bench_build.py $(ARGS)
+
+bench-cuda: $(READY)  ## time kernels on the CPU: building and running
+	$(PY) tests/bench_cuda.py $(ARGS)
 
 screenshots: $(READY)  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)
