@@ -58,11 +58,16 @@ class CudaLibrary:
         functions = "".join(f"\n  {call}" for call in self._functions.values())
         return f"<CudaLibrary for target {self.target!r}:{functions}>"
 
-    def options(self, *, seed: int = 0, os_threads: int | None = None, step_limit: int = 100_000_000):
+    def options(self, *, seed: int = 0, os_threads: int | None = None, step_limit: int = 20_000_000):
         """For the CPU targets, from the next call on. `seed`: 0 lets threads take turns in order, another number shuffles
         them. `os_threads`: of the processor, for target "fast"; None takes all. `step_limit`: of each thread; target
         "checked" takes one that needs more for endless."""
-        self._cpu("options").settings = (seed, os_threads or processors(), step_limit)
+        run, threads = self._cpu("options"), processors() if os_threads is None else os_threads
+        for name, value, least, most in (("seed", seed, 0, 2**31 - 1), ("os_threads", threads, 1, 1024),
+                                         ("step_limit", step_limit, 1, 2**62)):
+            if not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"options: {name} is a whole number from {least} to {most}, not {value!r}")
+        run.settings = (seed, threads, step_limit)
 
     @contextmanager
     def trace(self, *names: str):

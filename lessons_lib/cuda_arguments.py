@@ -1,6 +1,7 @@
 """Python values for a CUDA function's parameters: matched by name, and checked before anything runs."""
 
 import ctypes
+import math
 import numbers
 import operator
 
@@ -64,6 +65,10 @@ def _check_tensor(argument: Parameter, value, where: str, device_type: str):
         built, remedy = ("the CPU", ".cpu()") if device_type == "cpu" else ("the GPU", ".cuda()")
         raise ValueError(f"{where} is on {value.device}, but this library was built for {built}: pass "
                          f"{argument.name}{remedy}, or build for another target")
+    expanded = any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride(), strict=True))
+    if expanded and not argument.const:
+        raise ValueError(f"{where} may be written, but some of its elements share memory (strides {value.stride()}); pass a "
+                         "tensor that was not expanded")
 
 
 def _number(argument: Parameter, value, where: str):
@@ -73,6 +78,12 @@ def _number(argument: Parameter, value, where: str):
     if argument.type in ("float", "double"):
         if not isinstance(value, numbers.Real):
             raise TypeError(f"{where} takes a number ({argument}), not {type(value).__name__}")
+        try:
+            number = ctype(value).value
+        except OverflowError:
+            number = math.inf
+        if math.isinf(number) and value not in (math.inf, -math.inf):
+            raise ValueError(f"{where} is {value}, which does not fit into {argument.type}")
         return float(value)
     try:
         number = operator.index(value)
@@ -98,6 +109,37 @@ def span_bytes(tensor: torch.Tensor) -> int:
 def has_gaps(tensor: torch.Tensor) -> bool:
     """Whether there is memory between its elements that is not its own, or elements share memory."""
     return span_bytes(tensor) != tensor.numel() * tensor.element_size()
+
+
+def same_memory(function: Function, values: dict[str, object]) -> dict[str, str]:
+    """Arguments that are the same memory as another one, which is written: the one's name to the other's.
+
+    Raises ValueError where memory is in part another argument's, and one of the two is written: as the kernel works on
+    copies, they would not see each other's writes.
+    """
+    tensors = [(argument, values[argument.name]) for argument in function.arguments
+               if isinstance(values[argument.name], torch.Tensor)]
+    same = {}
+    for written, target in tensors:
+        if written.const or written.name in same:
+            continue
+        for argument, tensor in tensors:
+            if argument is written or not _spans_meet(tensor, target):
+                continue
+            if _layout(tensor) == _layout(target):
+                same[argument.name] = written.name
+            elif not has_gaps(tensor) and not has_gaps(target):
+                raise ValueError(f"{function.name}: {argument.name} shares a part of its memory with {written.name}, which "
+                                 f"is written; pass {argument.name}.clone()")
+    return same
+
+
+def _spans_meet(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.data_ptr() < b.data_ptr() + span_bytes(b) and b.data_ptr() < a.data_ptr() + span_bytes(a)
+
+
+def _layout(tensor: torch.Tensor):
+    return tensor.data_ptr(), span_bytes(tensor), tensor.element_size(), has_gaps(tensor) and (tensor.shape, tensor.stride())
 
 
 def to_c(function: Function, values: dict[str, object], stream: int) -> list:

@@ -76,12 +76,13 @@ def _flags(target: str) -> tuple[str, ...]:
     native = "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
     # addr2line of binutils 2.40 calls our file by another name in DWARF 5. A thread's stack has 64 KiB (fiber.h).
     common = ("-std=c++17", native, "-gdwarf-4", "-fno-strict-aliasing", "-fno-exceptions", "-Wno-unknown-pragmas",
-              "-Werror=frame-larger-than=40000", "-include", "cuda_runtime.h", *_only_gcc("-fno-gnu-unique"))
+              "-Werror=frame-larger-than=40000", "-Werror=return-type", "-include", "cuda_runtime.h", *_only_gcc("-fno-gnu-unique"))
     if target == "fast":
         return (*common, "-O3", "-g1")
-    # Each access calls the runtime. A loop that was made of vectors would call it for several elements at once.
+    # Each access calls the runtime. A loop that was made of vectors would call it for several elements at once, a float4
+    # that was taken apart (tree-sra) for one after the other, and one that is not aligned would not show.
     return (*common, "-O1", "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc",
-            *_only_gcc("-fno-tree-vectorize", "--param=tsan-instrument-func-entry-exit=0"))
+            *_only_gcc("-fno-tree-vectorize", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"))
 
 
 def _only_gcc(*flags: str) -> tuple[str, ...]:

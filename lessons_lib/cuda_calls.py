@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from lessons_lib.cuda_arguments import has_gaps, span_bytes, to_c
+from lessons_lib.cuda_arguments import has_gaps, same_memory, span_bytes, to_c
 from lessons_lib.cuda_on_cpu import reports
 from lessons_lib.cuda_on_cpu.elements import tensor_index
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
@@ -60,7 +60,7 @@ class CallOnCpu:
     def __init__(self, library: ctypes.CDLL, runtime: Path, texts: dict[str, str], checked: bool):
         self.library, self.texts, self.checked = library, texts, checked
         self.kernels = {kernel for text in texts.values() for kernel in kernels_launched(text)}
-        self.settings = (0, processors(), 100_000_000)  # seed, threads of the processor, step limit
+        self.settings = (0, processors(), 20_000_000)  # seed, threads of the processor, step limit
         self.traced, self.accesses = (), []
         self.runtime = _load(runtime, _load_checked_runtime if checked else _load_runtime)
 
@@ -77,15 +77,17 @@ class CallOnCpu:
                 self._raise_error(function, code, tensors)
 
     def _call_watched(self, function: Function, values: dict):
-        watched, went_well = {}, False
+        watched, went_well, same = {}, False, same_memory(function, values)
         try:
             self.runtime.cuda_on_cpu_trace(",".join(self.traced).encode())
             addresses = {}
             for argument in function.arguments:
                 value = values[argument.name]
-                if isinstance(value, torch.Tensor):
+                if isinstance(value, torch.Tensor) and argument.name not in same:
                     watched[argument.name] = value, _separate(argument, value)
-                    addresses[argument.name] = self._watch(argument, watched[argument.name][1])
+                    in_place = argument.name in same.values()
+                    addresses[argument.name] = self._watch(argument, watched[argument.name][1], in_place)
+            addresses.update((name, addresses[other]) for name, other in same.items())
             code = _call(self.library, function, values | addresses, 0)
             if code == 0:
                 self.runtime.cuda_on_cpu_finish()
@@ -102,9 +104,9 @@ class CallOnCpu:
                 if separate is not tensor:
                     tensor.detach().copy_(separate)
 
-    def _watch(self, argument: Parameter, tensor: torch.Tensor) -> int:
+    def _watch(self, argument: Parameter, tensor: torch.Tensor, in_place: bool) -> int:
         # The runtime knows no strides: it would ask for the gaps of an output to be written too.
-        output = argument.name.startswith("out") and not has_gaps(tensor)
+        output = argument.name.startswith("out") and not has_gaps(tensor) and not in_place
         kind = _INPUT if argument.const else _OUTPUT if output else _UPDATED
         kind += _INTEGERS * (tensor.dtype == torch.int32)
         address = self.runtime.cuda_on_cpu_tensor(argument.name.encode(), tensor.data_ptr(), span_bytes(tensor),
@@ -116,7 +118,7 @@ class CallOnCpu:
 
     def _raise_error(self, function: Function, code: int, tensors: dict):
         code = code or self.runtime.cuda_on_cpu_last_error()
-        report = self.runtime.cuda_on_cpu_report().decode(errors="replace") if code else ""
+        report = self.runtime.cuda_on_cpu_report(code).decode(errors="replace") if code else ""
         if report:
             raise reports.explain(reports.parse(report), self.texts, tensors)
         if code:

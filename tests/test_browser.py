@@ -28,6 +28,7 @@ KEY_PICTURES = {
     "03_prefill": "Three plots of m, l and o",
     "04_decode": "Left, three bars",
     "05_batched_metadata": "Three sequences in one batch",
+    "06_cuda_kernel": "The pool's blocks as tables",
 }
 
 
@@ -108,7 +109,7 @@ def test_a_lesson_from_the_first_cell_to_the_last(lab, lesson):
     assert page.locator(".jp-OutputArea img").count() >= 2
     assert page.console_errors == []
     if words := KEY_PICTURES.get(lesson.name):
-        picture = page.locator(f".jp-OutputArea img[alt*='{words}']").first
+        picture = page.locator(f'.jp-OutputArea img[alt*="{words}"]').first
         picture.scroll_into_view_if_needed()
         page.wait_for_timeout(500)
         picture.screenshot(path=picture_folder() / f"{lesson.name}.png")

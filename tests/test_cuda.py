@@ -263,3 +263,38 @@ def test_importing_the_library_does_not_import_pytorch():
     program = ("import sys, lessons_lib; assert 'torch' not in sys.modules; lessons_lib.build_cuda; "
                "assert 'torch' in sys.modules")
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_a_kernel_that_the_processor_stops_is_an_error_in_both_targets(target):
+    text = """__global__ void stop_kernel(const int* x, int* out) { out[threadIdx.x] = 7 / x[threadIdx.x]; }
+extern "C" int stop(const int* x, int* out, cudaStream_t stream) {
+  stop_kernel<<<3, 4, 0, stream>>>(x, out);
+  return cudaGetLastError();
+}
+extern "C" int nested(int* out, cudaStream_t stream) {
+  auto inner = [] (const int* x, int* out) { stop_kernel<<<1, 1>>>(x, out); };
+  inner<<<1, 1, 0, stream>>>(out, out);
+  return cudaGetLastError();
+}"""
+    library, out = build_cuda(text, target=target), torch.zeros(4, dtype=torch.int)
+    with pytest.raises(KernelError, match="Thread 2 divides an integer by zero") as caught:
+        library.stop(torch.tensor([1, 7, 0, 2], dtype=torch.int32), out)
+    assert (caught.value.kind, caught.value.line, caught.value.block) == ("division-by-zero", 1, (0, 0, 0))
+    with pytest.raises(KernelError, match="a kernel cannot launch kernels here"):
+        library.nested(out)
+
+
+def test_a_tensor_given_twice_is_one_memory_and_a_part_of_it_is_refused():
+    library = build_cuda(ADD, target="checked")
+    library.add(a := torch.zeros(100), torch.ones(100), a, 100)
+    assert torch.equal(a, torch.ones(100))
+    with pytest.raises(ValueError, match=r"add: a shares a part of its memory with out, which is written; pass a.clone\(\)"):
+        library.add(a[:50], torch.ones(50), a[1:51], 50)
+    with pytest.raises(ValueError, match="out may be written, but some of its elements share"):
+        library.add(a, a, a[:1].expand(100), 100)
+
+
+def test_options_are_checked():
+    for name, value in (("seed", "a"), ("seed", 2**40), ("os_threads", 0), ("os_threads", -1), ("step_limit", 0)):
+        with pytest.raises(ValueError, match=f"options: {name} is a whole number from"):
+            build_cuda(ADD, target="fast").options(**{name: value})

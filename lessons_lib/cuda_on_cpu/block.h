@@ -15,7 +15,7 @@ extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx,
 
 namespace cuda_on_cpu {
 
-inline long long step_limit = 100'000'000;
+inline long long step_limit = 20'000'000;
 
 enum class State { ready, at_barrier, in_warp, returned };
 
@@ -63,7 +63,7 @@ public:
     void begin_launch(const Launch& launch, void (*body)(void*), void* arguments, size_t argument_bytes) {
         launch_ = &launch, body_ = body, arguments_ = arguments, argument_bytes_ = argument_bytes;
         threads.resize(size_t(launch.block.x) * launch.block.y * launch.block.z);
-        stacks_.reserve(threads.size());
+        stacks_.reserve(threads.size() + 1);
         turns_.resize(threads.size());
         for (size_t i = 0; i < turns_.size(); ++i) turns_[i] = i;
         shared.begin_launch(launch.shared_bytes, launch.shared_limit);
@@ -109,6 +109,7 @@ public:
     const Launch& launch() const { return *launch_; }
     bool is_argument(const char* address) const { return size_t(address - static_cast<char*>(arguments_)) < argument_bytes_; }
     char* own_stack() const { return stacks_.stack(self->number); }
+    char* spare_stack() const { return stacks_.stack(threads.size()); }
     unsigned count(State state) const {
         return std::count_if(threads.begin(), threads.end(), [=](const Thread& thread) { return thread.state == state; });
     }

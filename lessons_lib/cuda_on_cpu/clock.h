@@ -36,18 +36,20 @@ struct Epochs {
 inline Epochs epoch;
 
 inline void synchronise_lanes(std::vector<Thread>& threads, unsigned warp, unsigned lanes) {
-    uint32_t seen[32] = {};
+    uint32_t seen[32] = {}, latest = 0;
     auto each = [&](auto&& what) {
         for (unsigned lane = 0; lane < 32; ++lane)
             if (lanes >> lane & 1) what(lane, threads[warp * 32 + lane]);
     };
     each([&](unsigned lane, Thread& thread) {
         for (unsigned other = 0; other < 32; ++other) seen[other] = std::max(seen[other], thread.seen[other]);
-        seen[lane] = std::max(seen[lane], thread.clock);
+        latest = std::max(latest, thread.clock);
     });
+    // A record keeps one time for several lanes, the latest. So lanes that met go on from one time, the latest of theirs.
+    each([&](unsigned lane, Thread&) { seen[lane] = latest; });
     each([&](unsigned, Thread& thread) {
         std::copy(seen, seen + 32, thread.seen);
-        ++thread.clock;
+        thread.clock = latest + 1;
     });
 }
 

@@ -41,7 +41,8 @@ asm(".text\n.globl " CUDA_ON_CPU_SYMBOL "\n.p2align 2\n" CUDA_ON_CPU_SYMBOL ":\n
 
 namespace cuda_on_cpu {
 
-constexpr size_t stack_bytes = 64 * 1024;
+constexpr size_t stack_bytes = 128 * 1024;
+constexpr size_t guard_bytes = 48 * 1024;  // of these, at the lower end; more than a frame has, so that none steps over it
 
 // A stack that begins with `entry`: as if `entry` had been about to start when the fiber was left. Stacks begin at different
 // distances from their ends (`number`), or the processor's cache, which looks at an address's lower bits, would hold few.
@@ -72,7 +73,7 @@ inline char* map_memory(size_t bytes, int protection = PROT_READ | PROT_WRITE) {
     return static_cast<char*>(memory);
 }
 
-// Stacks for the threads of a block, each above a page that must not be touched.
+// Stacks for the threads of a block, each above pages that must not be touched.
 class Stacks {
 public:
     Stacks() = default;
@@ -85,8 +86,7 @@ public:
         release();
         memory_ = map_memory(count * stack_bytes);
         count_ = count;
-        constexpr size_t page = 16 * 1024;  // the largest page among our platforms
-        for (size_t i = 0; i < count; ++i) mprotect(memory_ + i * stack_bytes, page, PROT_NONE);
+        for (size_t i = 0; i < count; ++i) mprotect(memory_ + i * stack_bytes, guard_bytes, PROT_NONE);
     }
 
     char* stack(size_t i) const { return memory_ + i * stack_bytes; }

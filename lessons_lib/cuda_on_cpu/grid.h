@@ -6,10 +6,12 @@
 #include <thread>
 
 #include "scheduler.h"
+#include "traps.h"
 #include "watch.h"
 
 namespace cuda_on_cpu {
 
+constexpr size_t most_stacks = 8192;  // each is two mappings of memory, of which Linux gives a process 65530
 inline int os_threads = 1;
 inline unsigned long long seed = 0;
 
@@ -56,6 +58,7 @@ inline void run_blocks(const Launch& launch, void (*body)(void*), void* argument
     std::unique_ptr<Block> mine = pool.take();
     block = mine.get();
     block->begin_launch(launch, body, arguments, bytes);
+    TrapStack trap_stack(block->spare_stack());
     blockDim = {launch.block.x, launch.block.y, launch.block.z};
     gridDim = {grid.x, grid.y, grid.z};
     for (size_t i; (i = next++) < count && !outcome.failed_before(i);)
@@ -66,6 +69,10 @@ inline void run_blocks(const Launch& launch, void (*body)(void*), void* argument
 
 void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t bytes) {
     if (outcome.error() != cudaSuccess) return;
+    if (self) {
+        Report report("bad-launch");
+        block->fail(report.place("", launch.file, launch.line).add("text", "a kernel cannot launch kernels here"));
+    }
     cudaError_t code;
     if (const char* reason = refusal(launch, code)) {
         Report report("bad-launch");
@@ -80,12 +87,14 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
     epoch.begin_launch();
     ++tensors.launches;
 #endif
+    TrapHandlers trap_handlers;
     std::atomic<size_t> next{0};
     auto work = [&] { run_blocks(launch, body, arguments, bytes, next); };
     const size_t blocks = size_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+    const size_t threads = size_t(launch.block.x) * launch.block.y * launch.block.z;
     std::vector<std::thread> helpers;
     if (!CHECKED)
-        while (helpers.size() + 1 < std::min<size_t>(os_threads, blocks)) helpers.emplace_back(work);
+        while (helpers.size() + 1 < std::min({size_t(os_threads), blocks, most_stacks / threads})) helpers.emplace_back(work);
     work();
     for (std::thread& helper : helpers) helper.join();
     fflush(stdout);  // what kernels printed
@@ -104,14 +113,17 @@ cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line) {
     return cudaErrorInvalidValue;
 }
 
-void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element) {
+void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
+                      const unsigned char* padding) {
     const char* why = nullptr;
-    void* memory = block->shared.variable(identity, name, bytes, alignment, element, why);
+    void* memory = block->shared.variable(identity, name, bytes, alignment, element, padding, why);
     if (memory) return memory;
     Report report("bad-launch");
     block->fail(report.add("text", why).add("name", name), cudaErrorInvalidValue);
 }
 
-void* dynamic_shared(const char* name, size_t element) { return block->shared.dynamic(name, element); }
+void* dynamic_shared(const char* name, size_t element, const unsigned char* padding) {
+    return block->shared.dynamic(name, element, padding);
+}
 
 }  // namespace cuda_on_cpu

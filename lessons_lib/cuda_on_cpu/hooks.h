@@ -10,13 +10,13 @@
 
 extern "C" {
 
-#define DEFINE_HOOKS(bytes)                                                                                               \
-    void __tsan_read##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }                   \
-    void __tsan_write##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }                 \
-    void __tsan_unaligned_read##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }         \
-    void __tsan_unaligned_write##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }       \
-    void __tsan_volatile_read##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }          \
-    void __tsan_volatile_write##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }
+#define DEFINE_HOOKS(bytes)                                                                                             \
+    void __tsan_read##bytes(void* p) { cuda_on_cpu::watch_aligned(p, bytes, cuda_on_cpu::Access::read, HERE); }         \
+    void __tsan_write##bytes(void* p) { cuda_on_cpu::watch_aligned(p, bytes, cuda_on_cpu::Access::write, HERE); }       \
+    void __tsan_unaligned_read##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }       \
+    void __tsan_unaligned_write##bytes(void* p) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }     \
+    void __tsan_volatile_read##bytes(void* p) { cuda_on_cpu::watch_aligned(p, bytes, cuda_on_cpu::Access::read, HERE); }\
+    void __tsan_volatile_write##bytes(void* p) { cuda_on_cpu::watch_aligned(p, bytes, cuda_on_cpu::Access::write, HERE); }
 DEFINE_HOOKS(1)
 DEFINE_HOOKS(2)
 DEFINE_HOOKS(4)

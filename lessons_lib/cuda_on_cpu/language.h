@@ -20,6 +20,15 @@
 #define CUDA_ON_CPU_CHECKED 0
 #endif
 
+// GCC would call the C library's functions, which nobody watches; Clang calls these by itself.
+#if CUDA_ON_CPU_CHECKED && !defined(CUDA_ON_CPU_RUNTIME) && !defined(__clang__)
+extern "C" {
+void* memcpy(void*, const void*, size_t) noexcept __asm__("__tsan_memcpy");
+void* memmove(void*, const void*, size_t) noexcept __asm__("__tsan_memmove");
+void* memset(void*, int, size_t) noexcept __asm__("__tsan_memset");
+}
+#endif
+
 // On the CPU every function runs where it is called.
 #define __global__
 #define __device__

@@ -2,6 +2,7 @@
 // functions of CUDA's runtime that launchers call.
 #pragma once
 #include <tuple>
+#include <type_traits>
 
 #include "language.h"
 
@@ -29,8 +30,9 @@ struct Launch {
 
 // Runs `body(arguments)` once for each thread of the grid. Errors become cudaGetLastError(), never exceptions.
 void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t size);
-void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element);
-void* dynamic_shared(const char* name, size_t element);
+void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
+                      const unsigned char* padding);
+void* dynamic_shared(const char* name, size_t element, const unsigned char* padding);
 cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line);
 
 // One for each library: what cudaFuncSetAttribute allowed.
@@ -52,6 +54,22 @@ auto launch(Launch launch, Body body) {
     };
 }
 
+// For each byte of a T, zero if it only fills up: copying a struct reads such bytes, which nobody writes. Null: T has none.
+template <class T>
+const unsigned char* padding() {
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_clear_padding)
+    if constexpr (std::is_class_v<T> && std::is_trivially_copyable_v<T> && !std::has_unique_object_representations_v<T>) {
+        alignas(T) static unsigned char used[sizeof(T)];
+        memset(used, 0xff, sizeof used);
+        __builtin_clear_padding(reinterpret_cast<std::remove_cv_t<T>*>(used));
+        return used;
+    }
+#endif
+#endif
+    return nullptr;
+}
+
 // `void(T)` carries a type with commas through a macro.
 template <class> struct argument;
 template <class T> struct argument<void(T)> { using type = T; };
@@ -62,9 +80,11 @@ template <class T> struct argument<void(T)> { using type = T; };
 #define CUDA_SHARED_ALIGNED(alignment, T, name, dimensions)                                                             \
     static char name##_identity;                                                                                        \
     T(&name) dimensions = *static_cast<T(*) dimensions>(                                                                \
-        cuda_on_cpu::shared_variable(&name##_identity, #name, sizeof(T dimensions), alignment, sizeof(T)))
+        cuda_on_cpu::shared_variable(&name##_identity, #name, sizeof(T dimensions), alignment, sizeof(T),                  \
+                                     cuda_on_cpu::padding<T>()))
 #define CUDA_SHARED(T, name, dimensions) CUDA_SHARED_ALIGNED(alignof(T), T, name, dimensions)
-#define CUDA_DYNAMIC_SHARED(T, name) T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, sizeof(T)))
+#define CUDA_DYNAMIC_SHARED(T, name) \
+    T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, sizeof(T), cuda_on_cpu::padding<T>()))
 
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();

@@ -60,10 +60,16 @@ public:
     }
     size_t granule() const { return size_t(1) << shift_; }
     bool tensor() const { return kind >= Kind::input; }
+    // Whether the cell at `offset` only fills up a struct (launch.h).
+    bool is_padding(size_t offset) const {
+        if (!padding) return false;
+        for (size_t byte = offset; byte < offset + granule(); ++byte)
+            if (padding[byte % element]) return false;
+        return true;
+    }
 
-    void rename(const char* new_name, size_t new_element) {
-        name = new_name;
-        element = new_element;
+    void rename(const char* new_name, size_t new_element, const unsigned char* new_padding) {
+        name = new_name, element = new_element, padding = new_padding;
         while (granule() > element && !cells_) --shift_;
     }
 
@@ -75,6 +81,7 @@ public:
     int number = 0;          // in the order of registration
     void* source = nullptr;  // a tensor's own memory; `base` is the copy that the kernel works on
     size_t element;
+    const unsigned char* padding = nullptr;
     std::string name;
 
 private:

@@ -63,8 +63,10 @@ public:
         report_.clear(), refusal_.clear(), error_ = last_ = cudaSuccess, block_ = 0;
     }
     cudaError_t error() const { return error_; }
-    const std::string& report() const { return report_; }
-    const std::string& refusal() const { return refusal_; }
+    // `returned`: by the launcher.
+    const std::string& report(int returned) const {
+        return error_ == cudaSuccess && returned == cudaErrorInvalidValue ? refusal_ : report_;
+    }
     // As on a GPU, asking for the last error forgets it; the report stays.
     cudaError_t last_error(bool forget) { return forget ? std::exchange(last_, cudaSuccess) : last_; }
 

@@ -107,11 +107,18 @@ def _race_between_blocks(scene):
             "Blocks run in any order, and __syncthreads() holds for one block only. Which block is this element's?")
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _divergent_barrier(scene):
     report = scene.report
     if report.returned:
-        what = (f"{report.waiting} threads wait at __syncthreads(), {scene.thread} among them, and {report.returned} have "
-                f"returned from the kernel, {scene.other} among them.")
+        wait = f"{report.waiting} threads wait at __syncthreads(), {scene.thread} among them" if report.waiting != 1 \
+            else f"{scene.Thread} waits at __syncthreads()"
+        gone = f"{report.returned} have returned from the kernel, {scene.other} among them" if report.returned != 1 \
+            else f"{scene.other} has returned from the kernel"
+        what = f"{wait}, and {gone}."
     else:
         what = f"{scene.Thread} waits at one __syncthreads() and {scene.other} at another."
     return what, ("Every thread of a block must come to the same __syncthreads(). Look at the conditions, loops and returns "
@@ -146,7 +153,7 @@ def _shared_out_of_bounds(scene):
 
 def _dynamic_too_small(scene):
     report = scene.report
-    gave = f"gave {report.bytes} bytes" if report.bytes else "gave none"
+    gave = f"gave {_counted(report.bytes, 'byte')}" if report.bytes else "gave none"
     return (f"{scene.Thread} {scene.does}, which ends at byte {report.byte + report.size} of the dynamic shared memory, "
             f"but the launch {gave}.",
             "The third value between <<< and >>> is its length in bytes. Compare it with all that the kernel keeps there.")
@@ -190,6 +197,9 @@ def _output_read(scene):
 
 
 def _no_address(scene):
+    if scene.report.address is None:
+        return (f"{scene.Thread} uses memory at an address that cannot be right.",
+                "It is far from all memory, or no multiple of the size that is read or written at once.")
     address = int((scene.report.address or "0").replace("(nil)", "0"), 16)
     does = f"{scene.Thread} {_PRESENT.get(scene.report.access, 'uses')} memory through"
     if address < 1 << 20:
@@ -200,9 +210,31 @@ def _no_address(scene):
             "Where does the pointer come from? A kernel cannot reach variables of the function that launches it.")
 
 
+def _misaligned(scene):
+    size = scene.report.size
+    return (f"{scene.Thread} {scene.does} and what follows as {size} bytes at once, but their address is no multiple of {size}.",
+            "A GPU refuses that. Is the index, or the offset of the tensor, a multiple of the vector's length?")
+
+
+def _host_access(scene):
+    return (f"The launcher itself {scene.does}, in code that runs on the host.",
+            "On a GPU the tensors lie in the GPU's memory, which only kernels reach. Pass numbers that the host needs as numbers.")
+
+
 def _no_end(scene):
-    return (f"{scene.Thread} was still running after {scene.report.steps} steps.",
+    steps = f"was still running after {scene.report.steps} steps" if scene.report.steps else "runs in a loop that does nothing"
+    return (f"{scene.Thread} {steps}.",
             "Which condition ends this loop, and who makes it true?")
+
+
+def _division_by_zero(scene):
+    return (f"{scene.Thread} divides an integer by zero (or the smallest integer by -1).",
+            "A GPU does not stop there: it goes on with a number that means nothing. Where does the divisor come from?")
+
+
+def _stack_overflow(scene):
+    return (f"The stack of {scene.thread} is full.",
+            "Which function calls itself, and what ends that? Else its arrays are too large.")
 
 
 def _assertion(scene):
@@ -212,8 +244,9 @@ def _assertion(scene):
 def _bad_launch(scene):
     report = scene.report
     if not report.grid:
-        return f"The launch of {report.kernel} failed: {report.text}." if report.kernel else f"{report.text}.", ""
-    shared = f" and {report.shared_bytes} bytes of dynamic shared memory" if report.shared_bytes else ""
+        asked = f"It was asked for {_counted(report.shared_bytes, 'byte')}." if report.shared_bytes else ""
+        return f"The launch of {report.kernel} failed: {report.text}." if report.kernel else f"{report.text}.", asked
+    shared = f" and {_counted(report.shared_bytes, 'byte')} of dynamic shared memory" if report.shared_bytes else ""
     return (f"{report.kernel} cannot be launched: {report.text}.",
             f"The launch asks for {report.grid} blocks of {report.threads} threads{shared}.")
 
@@ -228,5 +261,6 @@ _SENTENCES = {
     "shared-out-of-bounds": _shared_out_of_bounds, "dynamic-shared-too-small": _dynamic_too_small,
     "shared-uninitialised": _shared_uninitialised, "block-table": _block_table, "out-of-bounds": _out_of_bounds,
     "write-to-input": _write_to_input, "output-unwritten": _output_unwritten, "output-read": _output_read,
-    "no-address": _no_address, "no-end": _no_end, "assertion": _assertion, "bad-launch": _bad_launch,
+    "no-address": _no_address, "division-by-zero": _division_by_zero,
+    "stack-overflow": _stack_overflow, "misaligned": _misaligned, "host-access": _host_access, "no-end": _no_end, "assertion": _assertion, "bad-launch": _bad_launch,
 }

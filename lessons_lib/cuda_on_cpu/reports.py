@@ -165,6 +165,7 @@ def block_entry(report: Report, tensors: dict) -> BlockEntry | None:
     for reached in (report.byte, wrapped):
         index = tensor_index(tensor.shape, tensor.stride(), reached // tensor.element_size())
         for byte, value, name in report.tables:
-            if index and name in tensors and value == index[0] and not 0 <= value < tensor.shape[0]:
+            a_table = name in tensors and tensors[name].ndim == 2  # and no list of lengths
+            if index and a_table and value == index[0] and not 0 <= value < tensor.shape[0]:
                 return BlockEntry(tensor_element(name, tensors[name], byte), value, reached)
     return None

@@ -6,8 +6,12 @@
 #pragma GCC visibility pop
 
 // The libraries' headers first: what follows is hidden from other libraries, which also makes it a little quicker.
+#include <csignal>
+#include <ctime>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -27,6 +31,7 @@
 #include "shared_memory.h"
 #include "block.h"
 #include "clock.h"
+#include "traps.h"
 #include "warp.h"
 #include "scheduler.h"
 #include "tensors.h"
@@ -55,8 +60,7 @@ void cuda_on_cpu_options(int seed, int os_threads, long long step_limit) {
 }
 void cuda_on_cpu_clear() { cuda_on_cpu::outcome.clear(); }
 int cuda_on_cpu_last_error() { return cuda_on_cpu::outcome.error(); }
-const char* cuda_on_cpu_report() { return cuda_on_cpu::outcome.report().c_str(); }
-
+const char* cuda_on_cpu_report(int returned) { return cuda_on_cpu::outcome.report(returned).c_str(); }
 
 #if CHECKED
 // kind: 0 input, 1 updated, 2 output; 8 more for int32. Returns null where there is no room.

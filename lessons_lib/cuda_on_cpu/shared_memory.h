@@ -33,7 +33,8 @@ public:
     }
 
     // Returns null where the block has more shared memory than there is; `why` then says so.
-    void* variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element, const char*& why) {
+    void* variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
+                   const unsigned char* padding, const char*& why) {
         for (Variable& variable : variables_)
             if (variable.identity == identity) return make(variable);
         static_bytes_ += bytes;
@@ -44,12 +45,14 @@ public:
                 : "shared arrays and dynamic shared memory are more than 48 KiB together, which cudaFuncSetAttribute must allow first",
                 nullptr;
         if (variables_.size() == shared_slots) return why = "more than 63 shared variables", nullptr;
-        return make(add(identity, name, bytes, std::max<size_t>(alignment, 16), element, Kind::shared));
+        Variable& added = add(identity, name, bytes, std::max<size_t>(alignment, 16), element, Kind::shared);
+        added.region.padding = padding;
+        return make(added);
     }
 
-    void* dynamic(const char* name, size_t element) {
+    void* dynamic(const char* name, size_t element, const unsigned char* padding) {
         Region& region = variables_[0].region;
-        if (region.name != name) region.rename(name, element);
+        if (region.name != name) region.rename(name, element, padding);
         return region.base;
     }
 

@@ -128,4 +128,5 @@ unsigned __ballot_sync(unsigned mask, int predicate, const char* file, int line)
     return votes;
 }
 
-unsigned __activemask() { return cuda_on_cpu::block->present[cuda_on_cpu::self->warp]; }
+// Which lanes happen to run together is chance; CUDA promises no more than that the caller is one of them.
+unsigned __activemask() { return cuda_on_cpu::bit(cuda_on_cpu::self->lane); }

@@ -129,6 +129,7 @@ inline void race(const Region& region, const char* address, size_t size, Access 
     for (size_t count = found.second; count; --count, ++cell, address += region.granule()) {
         bool unwritten = !cell->has_value(tensor ? tensors.epoch_of_call : epoch.block_began) && region.kind != Kind::updated;
         if (access != Access::write && unwritten && block->suspicion.weight < Suspicion::unwritten) {
+            if (region.is_padding(address - region.base)) continue;
             const char* kind = tensor ? "output-read" : "shared-uninitialised";
             Report report = access_report(kind, region, address, size, access, code);
             block->suspect(Suspicion::unwritten, report);
@@ -170,8 +171,15 @@ inline void forgive_read(const void* where, size_t size) {
     }
 }
 
+// The launcher's own code runs on the host, from where a GPU's memory is out of reach.
+inline void watch_host(const char* address, size_t size, Access access, const void* code) {
+    Region* region = tensors.region_at(address);
+    if (!region) return;
+    outcome.record(access_report("host-access", *region, address, size, access, code).text(), cudaErrorLaunchFailure, 0);
+}
+
 inline void watch(const void* where, size_t size, Access access, const void* code) {
-    if (!self) return;  // the launcher's own code
+    if (!self) return watch_host(static_cast<const char*>(where), size, access, code);
     const char* address = static_cast<const char*>(where);
     Region* region = block->shared.region_at(address);
     if (!region) region = tensors.region_at(address);
@@ -189,6 +197,19 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
     }
     if (access == Access::atomic && region->tensor()) epoch.atomic();
     touch(*region, address, size, access, code);
+}
+
+// A GPU takes an access at a multiple of its size only. The compiler calls this for types that are aligned to their size;
+// of 16 bytes some are not (two doubles), so there the tensors count.
+inline void watch_aligned(const void* where, size_t size, Access access, const void* code) {
+    if (reinterpret_cast<uintptr_t>(where) % size && self) {
+        const char* address = static_cast<const char*>(where);
+        Region* region = tensors.region_at(address);
+        bool two_halves = size == 16 && reinterpret_cast<uintptr_t>(where) % 8 == 0 && !(region && region->element <= 4);
+        if (!region) region = block->shared.region_at(address);
+        if (region && !two_halves) block->fail(access_report("misaligned", *region, address, size, access, code));
+    }
+    watch(where, size, access, code);
 }
 
 #else

@@ -93,6 +93,7 @@ _BARRIERS_AND_LANES = [
 
 _SHARED = [
     Faulty("shared_bounds_long", "shared-out-of-bounds", _pair(64), thread=(0, 0, 0), name="tile"),
+    Faulty("shared_bounds_memset", "shared-out-of-bounds", lambda: {"out": blank(64, dtype=_INT), "n": 64}, name="counters"),
     Faulty("shared_bounds_negative", "shared-out-of-bounds", _pair(64), thread=(0, 0, 0), name="tile"),
     Faulty("shared_bounds_row", "shared-out-of-bounds", _pair(64), thread=(7, 7, 0), name="tile"),
     Faulty("shared_bounds_next_array", "shared-out-of-bounds", _pair(16, 17), thread=(16, 0, 0), name="weights"),
@@ -136,6 +137,8 @@ _TENSORS = [
     Faulty("output_read_sum", "output-read", _pair(150, 50, n=50), name="out"),
     Faulty("output_read_atomic", "output-read",
            lambda: {"x": numbers(50, dtype=_INT), "out": blank(8, dtype=_INT), "n": 50}, name="out"),
+    Faulty("misaligned_float4", "misaligned", lambda: {"x": numbers(24), "sums": torch.zeros(16), "row_length": 6}, name="x"),
+    Faulty("host_access_length", "host-access", lambda: {"x": numbers(64), "length": integers(64), "out": blank(64)}, name="length"),
     Faulty("no_address_null", "no-address", _pair(50, bias=None, n=50)),
     Faulty("no_address_host", "no-address", _pair(64, n=64)),
 ]
@@ -146,6 +149,12 @@ _ENDS_AND_LAUNCHES = [
     Faulty("no_end_barriers", "no-end", _pair(64)),
     Faulty("no_end_step", "no-end", _pair(50, 32, n=50, step=0)),
     Faulty("no_end_wait", "no-end", _pair(64), thread=(0, 0, 0)),
+    Faulty("no_end_empty", "no-end", _pair(64)),
+    Faulty("division_by_zero", "division-by-zero",
+           lambda: {"sums": integers(6, 0, 5), "counts": integers(2, 0, 1), "out": blank(3, dtype=_INT), "n": 3},
+           thread=(1, 0, 0)),
+    Faulty("stack_overflow", "stack-overflow", lambda: {"next": integers(0, 0, 3, 2), "out": blank(4, dtype=_INT), "n": 3},
+           thread=(2, 0, 0)),
     Faulty("assertion_slot", "assertion", _slots, block=(2, 0, 0)),
     Faulty("assertion_helper", "assertion", lambda: {"x": torch.tensor([1.0, 4.0, -1.0]), "out": blank(3), "n": 3},
            thread=(2, 0, 0)),
@@ -153,6 +162,7 @@ _ENDS_AND_LAUNCHES = [
     Faulty("bad_launch_no_blocks", "bad-launch", _pair(100, n=100)),
     Faulty("bad_launch_too_much", "bad-launch", _pair(64, n=64)),
     Faulty("bad_launch_attribute", "bad-launch", _pair(15000, n=15000)),
+    Faulty("bad_launch_refused", "bad-launch", _pair(80000, n=80000)),
     Faulty("bad_launch_swallowed", "bad-launch", lambda: {"x": numbers(1025), "y": numbers(1025), "n": 1025}),
 ]
 

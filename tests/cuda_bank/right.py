@@ -77,6 +77,11 @@ def _smooth(x):
     return torch.nn.functional.conv1d(x[None, None], torch.tensor([[[0.25, 0.5, 0.25]]]), padding=1)[0, 0]
 
 
+def _of_half_warps(given):
+    lower, upper = given["x"].split(16)
+    return {"out": 6 * torch.cat([lower.flip(0), upper.sum().expand(16)])}
+
+
 def _largest(given):
     x = given["x"]
     return {"largest": x.max()[None], "last_positive": (x > 0).nonzero().max()[None].int()}
@@ -201,6 +206,12 @@ RIGHT = [
     Right("right_fallback", _pair(80000, n=80000), lambda given: {"out": given["x"].flip(0)}),
     Right("right_last_block", _pair(4, 64, out=(1,), parts=blank(4), finished=integers(0), blocks=4),
           lambda given: {"parts": given["x"].sum(1), "finished": integers(4), "out": given["x"].sum()[None]}),
+    Right("right_half_warps", _pair(32), _of_half_warps),
+    Right("right_padded_struct", lambda: {"x": numbers(128), "out": blank(1, dtype=_INT)}, lambda given: {"out": given["x"].argmax()[None].int()}),
+    Right("right_memory_functions", _pair(40, out=(64,), n=40),
+          lambda given: {"out": torch.cat([given["x"], torch.zeros(24)]).flip(0)}),
+    Right("right_active_mask", lambda: {"x": numbers(64), "count": integers(0)},
+          lambda given: {"count": (given["x"] > 0).sum(dtype=_INT)[None]}),
     Right("right_stencil", _pair(150, n=150), _stencil),
     Right("right_atomics", lambda: {"x": numbers(96, dtype=_INT), "out": blank(7, dtype=_INT),
                                     "sum": torch.zeros(1, dtype=torch.float64)}, _atomics),
