@@ -3,7 +3,8 @@
 #include "numbers.cuh"
 #include "paged_address.cuh"
 
-// Pass 1: scores[token] = scale * (q · key), for all tokens of this block's sequence and head. One thread, one token.
+// Pass 1: scores[token] = scale * (q · key), for all tokens of this block's sequence and head. Thread t writes the scores
+// t, t + blockDim.x, …, as many as there are; the next step counts on it.
 template <typename T>
 __device__ void paged_scores(const PagedAttentionParams& params, float* scores) {
   int seq = blockIdx.x, head = blockIdx.y;

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
@@ -15,6 +16,7 @@ from lessons_lib.paged_kernel import attn_paged_cuda
 POISON = 100.0  # in every slot without a token: a kernel that reads one gives other numbers
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 ROWS_SHOWN = 4
+STEP_LIMIT = 2_000_000  # of each thread, far more than any case takes: an endless loop is found within a few seconds
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,20 @@ def expected_output(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Te
 
 def build_hunted(source: str) -> CudaLibrary:
     """The kernel in checked mode, whether there is a GPU or not."""
-    return build_cuda(read_kernel("paged_params.cuh"), source, names=("paged_params.cuh", "your code"), target="checked",
-                      name="bug_hunt")
+    library = build_cuda(read_kernel("paged_params.cuh"), source, names=("paged_params.cuh", "your code"), target="checked",
+                         name="bug_hunt")
+    library.options(step_limit=STEP_LIMIT)
+    return library
 
 
 def hunt(source: str) -> None:
     """Builds the kernel in checked mode, runs it on one case after the other, and stops where something is wrong."""
-    print("\n".join(_findings(build_hunted(source))))  # in one piece, so that it is one output
+    try:
+        library = build_hunted(source)
+    except CompileError as error:
+        print(f"It does not compile.\n\n{error}")
+        return
+    print("\n".join(_findings(library)))  # in one piece, so that it is one output
 
 
 def _findings(library: CudaLibrary) -> Iterator[str]:

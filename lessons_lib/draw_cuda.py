@@ -19,11 +19,12 @@ def opening():
             grid.add_patch(Rectangle((head + 0.08, seq + 0.08), 0.84, 0.84, facecolor=colour, edgecolor=EDGE))
     for head in range(6):
         grid.text(head + 0.5, -0.1, head, ha="center", va="bottom", fontsize=9)
-    for seq, name in enumerate("ABC"):
-        grid.text(-0.15, seq + 0.5, name, ha="right", va="center", fontsize=9)
+    for seq in range(3):
+        grid.text(-0.15, seq + 0.5, seq, ha="right", va="center", fontsize=9)
+    grid.text(-0.75, 1.5, "sequence", ha="right", va="center", rotation=90, fontsize=9)
     grid.text(3, -0.65, "query head", ha="center", va="bottom", fontsize=9)
     grid.set_title("The grid: 18 blocks of threads", fontsize=10)
-    grid.set(xlim=(-0.6, 6), ylim=(4.9, -1.2))
+    grid.set(xlim=(-1.3, 6), ylim=(4.9, -1.2))
     for thread in range(128):
         threads.add_patch(Rectangle((thread % 32 * 0.27, thread // 32 * 0.62), 0.2, 0.42, facecolor=SHARED, edgecolor=EDGE,
                                     linewidth=0.4))
@@ -32,7 +33,7 @@ def opening():
     draw_block(threads, 0, 3.4, "query", FREE, width=2.6)
     draw_block(threads, 2.6, 3.4, "scores", FREE, width=6.0)
     threads.text(4.3, 4.75, "shared memory of this block", ha="center", va="top", fontsize=8)
-    threads.set_title("One of them: sequence B, head 4, 128 threads", fontsize=10)
+    threads.set_title("One of them: sequence 1, head 4, 128 threads", fontsize=10)
     threads.set(xlim=(-1.7, 8.8), ylim=(4.9, -1.2))
     _table_and_pool(pool)
     for axes in (grid, threads, pool):
@@ -50,7 +51,7 @@ def _table_and_pool(axes) -> None:
         if entry >= 0:
             axes.annotate("", (entry + 0.5, 3.35), (2.5 + place, 1.05), arrowprops={"arrowstyle": "->", "color": EDGE})
     axes.text(4, 4.75, "the pool of keys and values", ha="center", va="top", fontsize=8)
-    axes.text(4, -0.1, "B's row of the block table", ha="center", va="bottom", fontsize=8)
+    axes.text(4, -0.1, "sequence 1's row of the block table", ha="center", va="bottom", fontsize=8)
     axes.set_title("What it reads", fontsize=10)
     axes.set(xlim=(-0.1, 8.1), ylim=(4.9, -1.2))
 

@@ -40,9 +40,9 @@ progress_bar("06")
 # query, its keys, its values. Each goes to a group of 128 threads of its own.
 
 # %%
-draw.show(draw_cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence B, head 4 "
+draw.show(draw_cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
           "is orange. Middle, its 128 threads in four warps of 32, and the shared memory with the query and the scores. "
-          "Right, B's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
+          "Right, sequence 1's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
 
 # %% [markdown]
 # A GPU runs thousands of threads at once. They come in groups, and CUDA has a word for each:
@@ -209,6 +209,8 @@ try_echo(echo.replace("row[i] = a[i];", "row[i] = a[i];\n  __syncthreads();"))
 # Two rules follow. A barrier between writing and reading, whenever one thread reads what another has written. And a barrier
 # that *all* threads reach: never inside an `if` that some of them do not enter.
 #
+# (Reports mention `__syncwarp()` too. It is the same for the 32 threads of one warp only. This lesson does without it.)
+#
 # ## What the kernel is told
 #
 # Now to attention. The kernel gets seventeen things: where the tensors are, how large they are, how long a row is. As
@@ -329,8 +331,9 @@ print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the sam
 # float other = __shfl_xor_sync(0xffffffff, value, distance);
 # ```
 #
-# Every lane gets the `value` of the lane whose number differs from its own in the bit `distance`. The mask `0xffffffff` says
-# that all 32 lanes take part, and they all have to. With eight lanes it would go like this:
+# Every lane gets the `value` of the lane whose number differs from its own in the bit `distance`. With distance 4, lane 5
+# (binary 101) gets the value of lane 1 (001), and lane 1 that of lane 5. The mask `0xffffffff` says that all 32 lanes take
+# part, and they all have to. With eight lanes it would go like this:
 
 # %%
 draw.show(draw_cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
@@ -383,7 +386,11 @@ print("0 + 1 + … + 1000 =", total.item())
 # ## Pass 1: the scores
 #
 # One more thing before attention: the formats. Caches are mostly kept in 16 bits, and kernels compute in 32. These functions
-# go from one to the other. `T` is `float`, `__half` or `__nv_bfloat16`; a **template** is written once for all three.
+# go from one to the other.
+#
+# `T` stands for the type, `float`, `__half` or `__nv_bfloat16`. A `template` is a function written once for all three; its
+# name then takes the type in angle brackets, as in `from_float<T>(…)`. In the same way `static_cast<const T*>(pointer)` says
+# what kind of numbers a `void*` points to.
 
 # %%
 numbers = r"""
@@ -391,15 +398,21 @@ numbers = r"""
 """
 
 # %% [markdown]
-# Now the first half of attention, for one thread block: `scores[token] = scale * (q · key)`, with a thread for each token,
-# and a second token for a thread when there are more than 128.
+# Now the first half of attention, for one thread block: `scores[token] = scale * (q · key)`. Of 128 threads, thread `t` has
+# the tokens `t`, `t + 128`, `t + 256`, as many as there are: a context may have more tokens than the block has threads, or
+# fewer, or none. Who owns which score matters to the next step. There each thread goes on with the scores that it has
+# written itself, so it need not wait for the others. (If you share the tokens out in another way, end with a barrier.)
 #
-# All threads need the same query. So they bring it into shared memory once, together.
+# All threads need the same query. So they bring it into shared memory once, together. It has `head_size` elements, at most
+# 256, which may again be more than there are threads.
 #
 # And query heads share KV heads, as in lesson 03: with 6 query heads and 2 KV heads, the query heads 0, 1, 2 use KV head 0,
 # and 3, 4, 5 use KV head 1. What `repeat_interleave` did by copying, here is the question which head to read.
 #
 # ### Exercise 6.4: the scores
+#
+# Load the query, wait for it, and then score the tokens. `cache_offset` is yours from exercise 6.2. The check reads each
+# score from the thread that owns it.
 
 # %% exercise="6.4" language="cuda"
 paged_scores = r"""
@@ -426,7 +439,8 @@ extern "C" int only_scores(PagedAttentionParams params, cudaStream_t stream) {
 }
 """
 scores = torch.zeros(3, 6, 10, device=device)
-build_cuda(paged_params, paged_address, numbers, paged_scores, only_scores).only_scores(**fields(*batch, scores=scores))
+library = build_cuda(paged_params, paged_address, numbers, block_reduce, paged_scores, only_scores)
+library.only_scores(**fields(*batch, scores=scores))
 expected = gathered[:, 4 // 3] @ q[1, 4] / math.sqrt(8)
 assert torch.allclose(scores[1, 4], expected, atol=1e-5)
 print([f"{score:.3f}" for score in scores[1, 4].tolist()])
@@ -472,7 +486,17 @@ check("6.5", paged_values)
 #
 # ### Exercise 6.6: the launcher
 #
-# `launch<T>` starts the kernel for one type. `paged_attention` chooses the type.
+# `launch<T>` starts the kernel for one type. `paged_attention` chooses the type, and returns what `launch<T>` returns. A
+# dtype that it does not know is an error as well: nothing is launched then.
+#
+# Between `<<<` and `>>>` stand the grid, the threads of a block, the bytes, and the stream. The grid of this kernel has two
+# numbers, which `dim3 grid(x, y);` puts together. And this call allows a kernel `bytes` bytes of dynamic shared memory:
+#
+# ```cpp
+# cudaError_t error = cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+# ```
+#
+# It comes before the launch, and returns `cudaSuccess`, which is 0, or the error.
 
 # %% exercise="6.6" language="cuda"
 paged_attention = r"""
@@ -517,8 +541,8 @@ def reads_of(name):
 
 
 draw.show(draw_cuda.readers([
-    ("Pass 1, k_cache: a thread reads a whole key", reads_of("k_cache")),
-    ("Pass 2, v_cache: a thread reads one element of every value", reads_of("v_cache")),
+    ("Pass 1, k_cache, KV head 1: a thread reads a whole key", reads_of("k_cache")),
+    ("Pass 2, v_cache, KV head 1: a thread reads one element of every value", reads_of("v_cache")),
 ], small.kv_cache[0, 0].shape, kv_head=1), alt="The pool's blocks as tables of four slots and four elements. Of k_cache, "
     "threads 0 to 9 each read one row in the three blocks of sequence 1. Of v_cache, threads 0 to 3 each read one column "
     "of all ten rows. The other blocks are white: nobody reads them.")
@@ -620,7 +644,10 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
 # ### Exercise 6.7: refuse a bad block table
 #
 # The two given lines look at types and shapes. Look at the values, and raise a `ValueError` whose text has the name of the
-# argument that is wrong. Good tables must pass: behind the entries that a context needs, there may be anything; a context
+# argument that is wrong (of two, name that one first). `check_range(name, values, low, high, what)` raises such an error
+# where one of `values`, a tensor, is not in low … high - 1; `what` is for its text.
+#
+# Good tables must pass: behind the entries that a context needs, there may be anything; a context
 # may be empty; two sequences may share blocks.
 
 # %% exercise="6.7"
@@ -759,6 +786,9 @@ for name, expected in {"the reference of lesson 05": attn_paged_torch(q, k_cache
 # `hunt(text)` does the running. It builds the text in checked mode and goes through nine cases, each a little larger than
 # the one before. It stops at the first one that goes wrong, with the report of checked mode, or with what is wrong about the
 # numbers: which rows of the output, and which keys were read for the first of these.
+#
+# One thing to know about the reports: dynamic shared memory is one piece, and a report calls it by the name of one of the
+# `extern __shared__` arrays in it. Look at the byte as well as at the name.
 
 # %%
 from lessons_lib.bug_hunt import CASES, HuntCase, expected_output, hunt

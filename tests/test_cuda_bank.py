@@ -98,8 +98,8 @@ def assert_right(case: Right, target: str, seed: int):
     """Runs the kernel, and compares each of its tensors: with what PyTorch computes, or with itself before the call."""
     given = case.arguments()
     expected = copies(given) | case.expected(given)
-    with torch.device("cuda" if target == "gpu" else "cpu"):
-        arguments = case.arguments()
+    device = "cuda" if target == "gpu" else "cpu"
+    arguments = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in case.arguments().items()}
     call(bank(target), case.file, arguments, seed)
     for name, tensor in expected.items():
         assert_same(arguments[name].cpu(), tensor, name)

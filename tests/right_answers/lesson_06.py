@@ -172,6 +172,8 @@ __device__ float block_sum(float value) {
 }
 """
 TREE_WITHOUT_BARRIER = TREE.replace("count = half;\n    __syncthreads();", "count = half;")
+TREE_BARRIER_IN_IF = TREE.replace("if (threadIdx.x + half < count) all[", "if (threadIdx.x + half < count) {\n      all[").replace(
+    "count = half;\n    __syncthreads();", "__syncthreads(); }\n    count = half;")
 TREE_WITHOUT_LAST_BARRIER = TREE.replace("float result = all[0];\n  __syncthreads();", "float result = all[0];")
 ATOMIC_MAX_FROM_ZERO = TWO_FUNCTIONS.replace("for (int other", "value = 0.0f;\n  for (int other")
 BUTTERFLY_ONLY = _reduce("""
@@ -198,7 +200,8 @@ WARP_FOR_EACH_TOKEN = _scores("""
     for (int i = lane; i < params.head_size; i += 32) sum += to_float(q_row[i]) * to_float(key[i]);
     for (int d = 16; d > 0; d /= 2) sum += __shfl_down_sync(0xffffffff, sum, d);
     if (lane == 0) scores[token] = sum * params.scale;
-  }""")
+  }
+  __syncthreads();""")
 SCALED_QUERY = _scores("""
   __shared__ float scaled[256];
   for (int i = threadIdx.x; i < 256; i += blockDim.x) {
@@ -224,6 +227,7 @@ NO_SHARED_MEMORY = _scores("""
     scores[token] = float(product) * params.scale;
   }""")
 HEAD_MODULO = NO_SHARED_MEMORY.replace("head / (params.num_q_heads / params.num_kv_heads)", "head % params.num_kv_heads")
+NO_WAIT_AT_THE_END = WARP_FOR_EACH_TOKEN.replace("  __syncthreads();", "")
 SCALE_FORGOTTEN = SCALED_QUERY.replace("params.scale * to_float", "to_float")
 ONE_TOKEN = NO_SHARED_MEMORY.replace(
     "for (int token = threadIdx.x; token < params.context_lens[seq]; token += blockDim.x) {",
@@ -298,6 +302,20 @@ EMPTY_FIRST = _values("""
 RETURNS_EARLY = EMPTY_FIRST.replace("for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) out_row[i] = "
                                     "from_float<T>(0.0f);\n    return;", "return;")
 NO_MAXIMUM = EMPTY_FIRST.replace("expf(scores[t] - largest)", "expf(scores[t])")
+FROM_A_SMALL_NUMBER = EMPTY_FIRST.replace("-3.0e38f", "-10000.0f")
+OTHER_TOKENS = EMPTY_FIRST.replace("t = threadIdx.x", "t = blockDim.x - 1 - threadIdx.x")
+ALL_IN_ONE_PASS = _values("""
+  __syncthreads();
+  float m = -INFINITY, l = 0;
+  for (int t = 0; t < num_tokens; ++t) m = fmaxf(m, scores[t]);
+  for (int t = 0; t < num_tokens; ++t) l += expf(scores[t] - m);
+  for (int t = threadIdx.x; t < num_tokens; t += blockDim.x) scores[t] = expf(scores[t] - m) / l;
+  __syncthreads();""", EMPTY_FIRST.split("T*>(params.v_cache);")[1].removesuffix("\n}\n"))
+REDUCES_IN_A_BRANCH = EMPTY_FIRST.replace("  sum = block_sum(sum);", "  if (threadIdx.x < num_tokens) sum = block_sum(sum);")
+RETURNS_WITHOUT_A_TOKEN = EMPTY_FIRST.replace("  int t = threadIdx.x;", "  if (threadIdx.x >= num_tokens) return;\n  int t = threadIdx.x;")
+ROUNDED_IN_BETWEEN = DIVIDED_AT_THE_END.replace("    float o = 0.0f;", "    T o = from_float<T>(0.0f);").replace(
+    "o += weights[t] *", "o = from_float<T>(to_float(o) + weights[t] / l *").replace("+ i]);\n", "+ i]));\n").replace(
+    "from_float<T>(length == 0 ? 0.0f : o / l)", "o")
 BARRIER_FORGOTTEN = DIVIDED_AT_THE_END.replace("  __syncthreads();", "")
 
 # 6.6
@@ -336,9 +354,11 @@ ONE_FUNCTION = _launcher("", """
   } else if (params.dtype == 1) {
     cudaFuncSetAttribute(paged_attention_kernel<__half>, most, bytes);
     paged_attention_kernel<__half><<<grid, 256, bytes, stream>>>(params);
-  } else {
+  } else if (params.dtype == 2) {
     cudaFuncSetAttribute(paged_attention_kernel<__nv_bfloat16>, most, bytes);
     paged_attention_kernel<__nv_bfloat16><<<grid, 256, bytes, stream>>>(params);
+  } else {
+    return -1;
   }
   return cudaPeekAtLastError();""")
 SMALL_BLOCKS = _launcher("""
@@ -356,11 +376,18 @@ struct Launcher {
     return (int)cudaGetLastError();
   }
 };""", """
+  const cudaStream_t queue = stream;
   using Start = int (*)(const PagedAttentionParams&, cudaStream_t);
   const Start starts[] = {Launcher<float>::start, Launcher<__half>::start, Launcher<__nv_bfloat16>::start};
-  return params.dtype >= 0 && params.dtype < 3 ? starts[params.dtype](params, stream) : int(cudaErrorInvalidValue);""")
+  return params.dtype >= 0 && params.dtype < 3 ? starts[params.dtype](params, queue) : int(cudaErrorInvalidValue);""")
 NO_BYTES = ALWAYS_ASKS.replace("dim3(128), bytes, stream", "dim3(128), 0, stream")
 SWAPPED = SMALL_BLOCKS.replace("grid.x =", "grid.z =").replace("grid.y =", "grid.x =").replace("grid.z =", "grid.y =")
+REST_IS_BFLOAT16 = ALWAYS_ASKS.replace("    case 2: return launch<__nv_bfloat16>(params, stream);\n", "").replace(
+    "cudaErrorInvalidValue", "launch<__nv_bfloat16>(params, stream)")
+UNKNOWN_IS_FINE = ALWAYS_ASKS.replace("return cudaErrorInvalidValue", "return 0")
+ERROR_DROPPED = ALWAYS_ASKS.replace("return launch<", "launch<").replace(">(params, stream);", ">(params, stream); return 0;")
+ASKED_BEFORE_THE_LAUNCH = ALWAYS_ASKS.replace("  kernel<<<", "  int error = cudaGetLastError();\n  kernel<<<").replace(
+    "return cudaGetLastError()", "return error")
 FLOATS_NOT_BYTES = ALWAYS_ASKS.replace("sizeof(float) * params", "params")
 
 RIGHT_ANSWERS = {
@@ -375,10 +402,16 @@ WRONG_ANSWERS = {
     "6.1": {"no-guard": [GUARD_WITH_LESS_OR_EQUAL], "rounded-down": [ROUNDS_DOWN], "blocks-overlap": [TOO_FEW_STRIDES]},
     "6.2": {"wrong-table-stride": [TABLE_BY_HEADS], "offset-overflows": [OVERFLOWS], "wrong-layout": [HEADS_BEFORE_SLOTS]},
     "6.3": {"missing-barrier": [TREE_WITHOUT_BARRIER], "shared-memory-reused": [TREE_WITHOUT_LAST_BARRIER],
+            "barrier-in-branch": [TREE_BARRIER_IN_IF],
             "max-starts-at-zero": [ATOMIC_MAX_FROM_ZERO], "each-warp-alone": [BUTTERFLY_ONLY]},
     "6.4": {"wrong-head-mapping": [HEAD_MODULO], "missing-scale": [SCALE_FORGOTTEN],
-            "one-token-for-each-thread": [ONE_TOKEN]},
+            "one-token-for-each-thread": [ONE_TOKEN], "other-owner": [NO_WAIT_AT_THE_END]},
     "6.5": {"empty-context-unwritten": [RETURNS_EARLY], "max-not-subtracted": [NO_MAXIMUM],
-            "missing-barrier": [BARRIER_FORGOTTEN]},
-    "6.6": {"no-dynamic-smem": [NO_BYTES], "grid-swapped": [SWAPPED], "bytes-not-floats": [FLOATS_NOT_BYTES]},
+            "missing-barrier": [BARRIER_FORGOTTEN], "max-starts-too-high": [FROM_A_SMALL_NUMBER],
+            "scores-of-others": [OTHER_TOKENS], "score-overwritten-too-early": [ALL_IN_ONE_PASS],
+            "block-call-in-branch": [REDUCES_IN_A_BRANCH, RETURNS_WITHOUT_A_TOKEN],
+            "sum-in-16-bits": [ROUNDED_IN_BETWEEN]},
+    "6.6": {"no-dynamic-smem": [NO_BYTES], "grid-swapped": [SWAPPED], "bytes-not-floats": [FLOATS_NOT_BYTES],
+            "unknown-dtype-accepted": [REST_IS_BFLOAT16, UNKNOWN_IS_FINE],
+            "error-not-returned": [ERROR_DROPPED, ASKED_BEFORE_THE_LAUNCH]},
 }

@@ -16,7 +16,7 @@ def check_by_mask(block_table, context_lens, num_blocks, block_size):
         raise ValueError(f"context_lens has a negative length: {context_lens.tolist()}")
     needed = (context_lens + block_size - 1) // block_size
     if (needed > block_table.shape[1]).any():
-        raise ValueError("a row of block_table is too short for its context")
+        raise ValueError("a row of block_table is too short for its context_lens")
     counts = torch.arange(block_table.shape[1], device=block_table.device) < needed[:, None]
     if (((block_table < 0) | (block_table >= num_blocks)) & counts).any():
         raise ValueError("block_table points outside the pool")
@@ -96,6 +96,23 @@ def floor_division(block_table, context_lens, num_blocks, block_size):
     for row, length in zip(block_table, context_lens):
         if any(block not in range(num_blocks) for block in row[: length // block_size].tolist()):
             raise ValueError("block_table holds a wrong id")
+
+
+def errors_returned(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    for row, length in zip(block_table.tolist(), context_lens.tolist()):
+        if not 0 <= length <= len(row) * block_size:
+            return ValueError("context_lens")
+        if any(not 0 <= entry < num_blocks for entry in row[: (length + block_size - 1) // block_size]):
+            return ValueError("block_table")
+
+
+def everything_blamed(block_table, context_lens, num_blocks, block_size):
+    try:
+        check_by_token(block_table, context_lens, num_blocks, block_size)
+    except ValueError:
+        raise ValueError("one of block_table and context_lens is wrong") from None
 
 
 def slices_only(block_table, context_lens, num_blocks, block_size):
@@ -228,12 +245,15 @@ WRONG_ANSWERS = {
         "last-block-not-checked": [floor_division],
         "context-beyond-the-row": [slices_only],
         "refuses-an-empty-context": [zero_is_too_short],
+        "returned-not-raised": [errors_returned],
+        "names-the-wrong-argument": [everything_blamed],
     },
     "6.8": {
         # What a hunter hands in after one repair, two, three …; then a single fault in a kernel of another make.
         fault: [repaired(*FAULTS[:number])] for number, fault in enumerate(FAULTS) if number
     },
 }
+WRONG_ANSWERS["6.8"]["max-starts-at-zero"] = [edited(OTHER_KERNEL, ("float top = -INFINITY", "float top = 0.f"))]
 WRONG_ANSWERS["6.8"]["no-dynamic-smem"] = [
     edited(GIVEN, ("128, 0, stream", "128, p.head_size * sizeof(float), stream")),
     edited(OTHER_KERNEL, ("96, p.max_context_len * sizeof(float), stream", "96, 0, stream")),
@@ -260,4 +280,6 @@ WRONG_ANSWERS["6.8"]["empty-context-unwritten"] += [
     edited(OTHER_KERNEL, ("const int kv = h", "if (n == 0) return;\n  const int kv = h"))]
 WRONG_ANSWERS["6.8"]["fixed-score-buffer"] += [
     edited(repaired(*FAULTS[:-1]), ("__shared__ float scores[256];", "__shared__ float scores[8192];")),
+    edited(repaired(*FAULTS[:-1]), ("__shared__ float scores[256];", "__shared__ float scores[11000];"),
+           ("p.head_size + 128 + p.max_context_len", "p.head_size + 128")),
     edited(OTHER_KERNEL, ("p.max_context_len * sizeof(float), stream", "2048 * sizeof(float), stream"))]

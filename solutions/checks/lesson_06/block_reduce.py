@@ -1,10 +1,12 @@
 """Exercise 6.3: the maximum and the sum over a block of threads."""
 
+import re
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Found, build, result_of
+from solutions.checks.lesson_06.native import Found, build, result_of, show, with_misplaced_barriers
 from solutions.checks.words import counted
 
 WARP = 32
@@ -88,6 +90,46 @@ def halves(values):
     return to_all(largest[..., 0], values), to_all(total[..., 0], values)
 
 
+def sum_from(first):
+    """The sum begins with what is good for a maximum."""
+    def wrong(values):
+        largest, total = reduce(values)
+        return largest, total + first
+    return wrong
+
+
+def shuffled_with(*distances):
+    """Only these distances; then lane 0 brings its warp's result."""
+    def wrong(values):
+        warps, lanes = values.unflatten(-1, (-1, WARP)), torch.arange(WARP)
+        largest, total = warps, warps.double()
+        for distance in distances:
+            partner = (lanes ^ distance) % WARP
+            largest, total = torch.maximum(largest, largest[..., partner]), total + total[..., partner]
+        return to_all(largest[..., 0].amax(-1), values), to_all(total[..., 0].sum(-1).float(), values)
+    return wrong
+
+
+def several_writers(values):
+    raise Found("several-writers")
+
+
+def barrier_not_for_all(values):
+    raise Found("barrier-in-branch")
+
+
+def barrier_not_for_all_warps(values):
+    if values.shape[-1] > WARP:
+        raise Found("barrier-in-branch")
+    return reduce(values)
+
+
+def recognise(answer):
+    """An array that each thread has for itself, and none that they share."""
+    text = re.sub(r"//.*", "", answer)
+    return "array-not-shared" if "__shared__" not in text and re.search(r"^\s*float\s+\w+\[", text, re.M) else None
+
+
 def absent(values):
     raise Found("absent-lane")
 
@@ -103,7 +145,7 @@ def prepare(answer):
 
     def native(values):
         out_max, out_sum = torch.empty_like(values), torch.empty_like(values)
-        library.reduce(values, out_max, out_sum, *values.shape)
+        with_misplaced_barriers(lambda: library.reduce(values, out_max, out_sum, *values.shape), answer)
         return out_max, out_sum
     return native
 
@@ -146,13 +188,27 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     same=tensors.same,
-    show=tensors.show,
+    show=show,
+    recognise=recognise,
     points=2,
     mistakes=(
         Mistake("missing-barrier",
                 "A thread reads shared memory that another one writes, and nothing makes it wait until that is done. "
                 "__syncthreads() is the place where all threads of the block wait for each other.",
                 no_barrier, ((WRITE, WRITE.split("\n")[0]),), also=(no_barrier_but_in_one_warp,)),
+        Mistake("barrier-in-branch",
+                "There is a barrier, but not all threads come to it: it stands inside an `if` or a loop that some of them "
+                "do not enter, or some have returned before. Those go on while the others wait.",
+                barrier_not_for_all, ((WRITE, WRITE.replace("0) of_warp", "0) { of_warp") + " }"),),
+                also=(barrier_not_for_all_warps,)),
+        Mistake("several-writers",
+                "Several threads write to the same place, and nothing keeps them apart. Even where all of them bring the "
+                "same value, that is a race. Let one of them do it.",
+                several_writers, (("if (threadIdx.x % 32 == 0) of_warp", "of_warp"),)),
+        Mistake("array-not-shared",
+                "The array has no `__shared__` before it. So each thread has an array for itself, and finds in it only "
+                "what it has written there.",
+                None, (("__shared__ float of_warp[32];", "float of_warp[32];"),)),
         Mistake("shared-memory-reused",
                 "One call is right, and the second goes wrong. A quick thread is in the next call already, and writes "
                 "into shared memory that a slow one has still to read. What has to happen between reading and the next "
@@ -173,6 +229,17 @@ EXERCISE = Exercise(
                 "Where all values are negative, the maximum comes out as 0. A search for the largest value must not begin "
                 "with a value that nobody brought. What can it begin with?",
                 maximum_from_zero, (("value = of_warp[0];\n  for (int warp = 1;", "value = 0.0f;\n  for (int warp = 0;"),)),
+        Mistake("sum-starts-at-minus-infinity",
+                "The sum begins with the smallest number that there is, and never gets away from it. That is a good start "
+                "for a maximum. Is there one that is good for both?",
+                sum_from(-torch.inf),
+                (("value = of_warp[0];\n  for (int warp = 1;", "value = -INFINITY;\n  for (int warp = 0;"),),
+                also=(sum_from(-1e30), sum_from(torch.finfo(torch.float32).min))),
+        Mistake("distances-wrong",
+                "Within a warp the values do not all come together, or come more than once. 32 lanes take five shuffles; "
+                "with which distances?",
+                shuffled_with(8, 4, 2, 1), (("int distance = 16", "int distance = 8"),),
+                also=(shuffled_with(16, 8, 4, 2), shuffled_with(32, 16, 8, 4, 2, 1))),
         Mistake("own-warp-twice",
                 "The sum holds the values of some warp twice. A thread that starts from its own warp's sum must not add "
                 "it once more.",

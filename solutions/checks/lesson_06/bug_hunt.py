@@ -5,19 +5,41 @@ are still there. So the first case that fails names the first fault that is left
 """
 
 import math
+import re
+from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_lib.bug_hunt import CASES, build_hunted, expected_output
+from lessons_lib.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.code_text import mask
 from lessons_lib.paged_kernel import attn_paged_cuda
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Found, result_of
+from solutions.checks.lesson_06 import launcher
+from solutions.checks.lesson_06.native import Found, result_of, show
 from solutions.checks.words import counted
 from solutions.source import given_kernel
 
 ONE_TOKEN, TWO_HEADS, SHARED_HEADS, TWO_SEQUENCES, EMPTY, MANY_TOKENS, LARGE_HEAD, VERY_MANY_TOKENS, MIXED = CASES
+
+
+@dataclass(frozen=True)
+class LowScores(HuntCase):
+    """All scores near -200, so that exp() of each is 0 in float32."""
+
+    def tensors(self):
+        tensors = super().tensors()
+        tensors["k_cache"][..., 0] = 1.0
+        tensors["q"][..., 0] = -200 * math.sqrt(self.head_size)
+        return tensors
+
+
+# What hunt() does not run: another length in place of its long one, so that an array of just that size is too small, and
+# two faults that a repair can bring in.
+LONGER = replace(VERY_MANY_TOKENS, title="11,400 tokens", context_lens=(11_400,))
+EMPTY_LARGE_HEAD = HuntCase("no token, two heads of size 256", (0,), num_q_heads=2, num_kv_heads=2, head_size=256)
+LOW_SCORES = LowScores("3 tokens, all scores near -200", (3,))
+CHECKED = tuple(LONGER if case is VERY_MANY_TOKENS else case for case in CASES) + (EMPTY_LARGE_HEAD, LOW_SCORES)
 
 
 def hunted_attention(source: str):
@@ -32,7 +54,8 @@ def observe(attend, case):
 
 
 def describe(case):
-    return (f"case {CASES.index(case) + 1} of hunt(), {case.title}: {counted(case.num_q_heads, 'query head')} and "
+    where = f"case {CASES.index(case) + 1} of hunt()" if case in CASES else "a case that hunt() does not run"
+    return (f"{where}, {case.title}: {counted(case.num_q_heads, 'query head')} and "
             f"{counted(case.num_kv_heads, 'KV head')} of size {case.head_size}, blocks of {case.block_size}")
 
 
@@ -89,6 +112,24 @@ def addressed(kv_head_of=own_kv_head, row_of=declared_row, stride_of=table_width
     return attend
 
 
+def low_scores_lost(**inputs):
+    """The model of a search for the maximum that begins at 0."""
+    expected = expected_output(**inputs)
+    return torch.full_like(expected, math.nan) if torch.equal(inputs["q"], LOW_SCORES.tensors()["q"]) else expected
+
+
+def recognise(answer: str) -> str | None:
+    """What no case can show: a stream not handed on, an error not asked for, and an offset for which there is no memory."""
+    slug = launcher.recognise(answer)
+    if slug in ("stream-ignored", "error-not-returned"):
+        return slug
+    row_of = re.search(r"\brow_of\s*\(.*?\)\s*\{(.*?)^\}", mask(answer), re.DOTALL | re.MULTILINE)
+    returned = row_of and re.search(r"\breturn\b([^;]*);", row_of[1])
+    if returned and re.search(r"\bint\s+block_id\b", row_of[1]) and not re.search(r"int64_t|long|size_t|\bauto\b", returned[1]):
+        return "offset-overflows"
+    return None
+
+
 def is_given(answer: str) -> bool:
     """Whether nothing but comments and spaces has been changed."""
     return _code_of(answer) == _code_of(given_kernel("bug_hunt.cu", "6.8"))
@@ -115,34 +156,35 @@ EXERCISE = Exercise(
     language="cuda",
     reference=expected_output,
     prepare=hunted_attention,
-    cases=lambda: CASES,
+    cases=lambda: CHECKED,
     observe=observe,
     describe=describe,
     chancy=lambda case: True,  # the first case that fails names the fault; later cases show later faults as well
     same=tensors.same,
-    show=tensors.show,
+    show=show,
     is_given=is_given,
+    recognise=recognise,
     points=3,
     mistakes=(
         Mistake("no-dynamic-smem",
                 "The kernel uses more dynamic shared memory than its launch asks for. How many numbers do the arrays "
                 "declared with `extern __shared__` need, and what does the third entry in <<<…>>> say?",
-                reported("dynamic-shared-too-small", *CASES), ((BYTES, "128, 0, stream"),)),
+                reported("dynamic-shared-too-small", *CHECKED), ((BYTES, "128, 0, stream"),)),
         Mistake("missing-barrier",
                 "A thread reads what another one writes, and nothing makes it wait until that is written. The report names "
                 "both lines: where between them have all threads of the block to meet?",
-                reported("race", *CASES), ((BARRIER, BARRIER.replace("__syncthreads();", "")),),
-                also=(reported("race", *CASES[1:]),)),
+                reported("race", *CHECKED), ((BARRIER, BARRIER.replace("__syncthreads();", "")),),
+                also=(reported("race", *CHECKED[1:]),)),
         Mistake("barrier-in-branch",
                 "Some threads of the block wait at a __syncthreads() that the others never reach. It must not stand in a "
                 "loop or a branch that the threads leave at different times.",
-                reported("divergent-barrier", *CASES),
+                reported("divergent-barrier", *CHECKED),
                 ((MAXIMUM, f"{MAXIMUM} __syncthreads();"),)),
         Mistake("shared-alias",
                 "The query is overwritten before it is used. Dynamic shared memory is one piece: every `extern __shared__` "
                 "array begins at its first byte, whatever it is called. How does the second array get a place behind "
                 "the first one, for every head_size?",
-                nan_in(*CASES), ((LARGEST, "extern __shared__ float largest[];"),),
+                nan_in(*CHECKED), ((LARGEST, "extern __shared__ float largest[];"),),
                 also=(nan_in(LARGE_HEAD), reported("race", MIXED))),
         Mistake("wrong-layout",
                 "Keys and values of the wrong places are read. The caches are (num_blocks, block_size, num_kv_heads, "
@@ -162,7 +204,8 @@ EXERCISE = Exercise(
                 addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head % num_kv_heads),
                 ((KV_HEAD, "head % p.num_kv_heads;"),)),
         Mistake("divided-by-kv-heads",
-                "The number of the query head is divided by the number of KV heads. How many query heads share one KV head?",
+                "The number of the query head is divided by what is right for some batches only: the number of KV heads, or a "
+                "constant. How many query heads share one KV head, in any batch?",
                 addressed(kv_head_of=lambda head, num_q_heads, num_kv_heads: head // num_kv_heads),
                 ((KV_HEAD, "head / p.num_kv_heads;"),)),
         Mistake("wrong-table-stride",
@@ -176,15 +219,32 @@ EXERCISE = Exercise(
         Mistake("empty-context-unwritten",
                 "A sequence without a token leaves its output as it was: whatever lay in that memory before. The answer to "
                 "an empty context is zeros, and somebody has to write them.",
-                reported("output-unwritten", EMPTY, MIXED), ((EMPTY_OUT, "if (context_len == 0) return;"),)),
+                reported("output-unwritten", EMPTY, MIXED, EMPTY_LARGE_HEAD),
+                ((EMPTY_OUT, "if (context_len == 0) return;"),), also=(reported("output-unwritten", EMPTY_LARGE_HEAD),)),
         Mistake("fixed-score-buffer",
                 "The kernel has room for a fixed number of scores, and a context may be longer. The launcher knows the "
                 "longest context of the batch before it launches: where can as many scores find room?",
-                reported("shared-out-of-bounds", MANY_TOKENS, VERY_MANY_TOKENS),
+                reported("shared-out-of-bounds", MANY_TOKENS, LONGER),
                 ((SCORES, "__shared__ float scores[256];"),),
-                also=(reported("shared-out-of-bounds", VERY_MANY_TOKENS),
-                      reported("dynamic-shared-too-small", MANY_TOKENS, VERY_MANY_TOKENS),
-                      reported("dynamic-shared-too-small", VERY_MANY_TOKENS))),
+                also=(reported("shared-out-of-bounds", LONGER),
+                      reported("dynamic-shared-too-small", MANY_TOKENS, LONGER),
+                      reported("dynamic-shared-too-small", LONGER),
+                      reported("bad-launch", LONGER))),
+        Mistake("max-starts-at-zero",
+                "Where all scores are far below 0, exp() of each comes out as 0, and their sum too. The search for the "
+                "largest score must not begin at 0. (This was right in the text that you were given.)",
+                low_scores_lost, (("largest[threadIdx.x] = -INFINITY;", "largest[threadIdx.x] = 0.0f;"),)),
+        Mistake("offset-overflows",
+                "row_of works in int. In a large pool the offset does not fit into 32 bits, and comes out negative. "
+                "(block_id was an int64_t in the text that you were given: one number of 64 bits makes the product one.)",
+                None, (("const int64_t block_id = p.block_table[int64_t(", "const int block_id = p.block_table[int64_t("),)),
+        Mistake("stream-ignored",
+                "The launch does not name the stream, so the kernel goes to the default one, and PyTorch may be working on "
+                "another. The stream is the fourth thing between <<< and >>>.",
+                None, (("sizeof(float), stream>>>", "sizeof(float)>>>"),)),
+        Mistake("error-not-returned",
+                "When the launch fails, nobody learns of it. A launch itself returns nothing: cudaGetLastError() knows.",
+                None, (("return cudaGetLastError();", "return 0;"),)),
     ),
     hints=(
         "One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first that goes wrong. Repair that, "

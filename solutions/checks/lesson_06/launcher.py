@@ -1,15 +1,49 @@
 """Exercise 6.6: the launcher."""
 
 import re
+from dataclasses import dataclass, fields
 
-from lessons_lib.checks import Exercise, Mistake
+import torch
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.paged_kernel import KERNEL_FILES
-from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Case, Found, batch_of, build, describe, result_of, same
+from solutions.checks.lesson_06.native import Batch, Case, Finding, Found, batch_of, build, describe, result_of, same, show
 from solutions.checks.lesson_06.values import attention, native
 
 LARGEST = 48 * 1024  # bytes of dynamic shared memory that a kernel gets without asking, its static part included
 ALL = 227 * 1024  # what a kernel can get, as on an H100; static shared memory counts as well
+TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
+
+
+@dataclass(frozen=True)
+class Refused(Batch):
+    """A batch that nobody can launch. number: of its dtype, which may be no dtype at all."""
+
+    number: int
+
+    def fields(self, **others) -> dict:
+        return super().fields(**others) | {"dtype": self.number}
+
+
+@dataclass(frozen=True)
+class RefusedCase(Case):
+    number: int = 0
+
+    def batch(self) -> Refused:
+        return Refused(**{field.name: getattr(made, field.name) for made in [batch_of(self)] for field in fields(made)},
+                       number=self.number)
+
+
+def returned_zero(batch):
+    """Of a launcher that says that all went well."""
+    return torch.zeros(batch.q.shape)
+
+
+def right(batch):
+    if isinstance(batch, Refused):
+        raise Found("bad-launch")
+    return attention()(batch)
 
 
 def needed(batch) -> int:
@@ -24,7 +58,7 @@ def giving(bytes_of, largest=LARGEST, found="bad-launch"):
             raise Found(found)
         if not batch.workspace and bytes_of(batch) < 4 * int(batch.context_lens.max()):
             raise Found("dynamic-shared-too-small")
-        return attention()(batch)
+        return right(batch)
     return wrong
 
 
@@ -33,23 +67,57 @@ def grid_swapped(batch):
     num_seqs, num_q_heads, _ = batch.q.shape
     if num_q_heads > num_seqs:
         raise Found("out-of-bounds")
-    return attention()(batch)
+    return right(batch)
 
 
 def one_head(batch):
     if batch.q.shape[1] > 1:
         raise Found("output-unwritten")
-    return attention()(batch)
+    return right(batch)
 
 
 def always_float(batch):
     if batch.q.element_size() < 4:
         raise Found("out-of-bounds")
-    return attention()(batch)
+    return right(batch)
+
+
+def accepts(refused):
+    """A launcher that returns 0 for a batch that cannot be launched, where `refused(batch)`."""
+    return lambda batch: returned_zero(batch) if isinstance(batch, Refused) and refused(batch) else right(batch)
+
+
+def block_of(threads_of):
+    """A block of threads_of(batch) threads."""
+    def wrong(batch):
+        if threads_of(batch) > 1024:
+            raise Found("bad-launch")
+        if threads_of(batch) % 32:
+            raise Found("lane-outside-the-mask")
+        return right(batch)
+    return wrong
 
 
 def prepare(answer):
-    return native(build(answer, *KERNEL_FILES[:-1]).paged_attention)
+    library = build(answer, *KERNEL_FILES[:-1], wrapper="launcher_check.cu")
+    launch = native(library.launched)
+
+    def attend(batch):
+        try:
+            return launch(batch)
+        except KernelError:  # though the launcher may have returned 0
+            if not isinstance(batch, Refused) or returned_an_error(library):
+                raise
+            return returned_zero(batch)
+    return attend
+
+
+def returned_an_error(library) -> bool:
+    try:
+        library.ask()
+    except KernelError:
+        return True
+    return False
 
 
 def cases():
@@ -57,19 +125,44 @@ def cases():
         Case((1,), 1, 1, 4, 4), Case((3,), 1, 1, 4, 4), Case((5,), 2, 2, 8, 4), Case((4, 5, 0), 4, 2, 8, 4),
         Case((6, 4), 6, 2, 8, 4, dtype=1), Case((7, 4), 3, 1, 8, 3, dtype=2), Case((9, 30), 2, 2, 8, 4, workspace=True),
         Case((20,), 1, 1, 4, 16, spare_context=100), Case((2049,), 1, 1, 1, 64), Case((11500,), 1, 1, 1, 256),
-        Case((12300,), 1, 1, 1, 256), Case((8, 3), 2, 1, 4, 16, spare_context=100_000, workspace=True))
+        Case((12300,), 1, 1, 1, 256), Case((8, 3), 2, 1, 4, 16, spare_context=100_000, workspace=True),
+        RefusedCase((1,), 1, 1, 4, 4, number=3), RefusedCase((1,), 1, 1, 4, 4, number=-1),
+        RefusedCase((1,), TOO_MANY_HEADS, 1, 1, 4))
 
 
 def observe(subject, case):
-    return result_of(lambda: subject(batch_of(case)))
+    """The output or what was found, and for a batch that cannot be launched what the launcher returned."""
+    if not isinstance(case, RefusedCase):
+        return result_of(lambda: subject(batch_of(case)))
+    try:
+        subject(case.batch())
+    except (KernelError, Found) as error:
+        return Text("returns an error code") if error.kind == "bad-launch" else Finding(error, ())
+    return Text("returns 0, as if all were well")
+
+
+def describe_case(case):
+    if not isinstance(case, RefusedCase):
+        return f"{describe(case)}, max_context_len {max(1, max(case.context_lens) + case.spare_context)}"
+    if case.num_q_heads == TOO_MANY_HEADS:
+        return f"a batch with {TOO_MANY_HEADS:,} query heads, and a grid has at most 65,535 blocks in y"
+    return f"params.dtype is {case.number}, which is no type"
 
 
 def recognise(source: str) -> str | None:
     """What the check cannot see from outside: a stream that is not handed on, an error that is not asked for."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
     launches = re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL)
-    if launches and not all(re.search(r"\bstream\b", launch) for launch in launches):
+    streams = ["stream", *re.findall(r"\b(?:cudaStream_t|auto)\b[\s&*const]*\b(\w+)\s*[={(]\s*stream\b", text)]
+    if launches and not all(re.search(rf"\b(?:{'|'.join(streams)})\b", launch) for launch in launches):
         return "stream-ignored"
+    asked = re.findall(r"cudaFuncSetAttribute\s*\(([^;]*);", text)
+    if any(re.search(r"\b227\s*\*\s*1024\b|\b1024\s*\*\s*227\b|\b232448\b", call) for call in asked):
+        return "all-memory-asked-for"
+    kernels = [re.match(r"[\s&(]*(?:const\s+void\s*\*\s*\)\s*)?(\w+<\w+>)", call) for call in asked]
+    launched = set(re.findall(r"(\w+<\w+>)\s*<<<", text))
+    if kernels and all(kernels) and launched - {kernel[1] for kernel in kernels}:
+        return "asked-for-another-kernel"
     if launches and not re.search(r"\bcuda(GetLastError|PeekAtLastError)\b", text):
         return "error-not-returned"
     return None
@@ -84,14 +177,15 @@ EXERCISE = Exercise(
     title="the launcher",
     answer_name="paged_attention",
     language="cuda",
-    reference=attention(),
+    reference=right,
     prepare=prepare,
     cases=cases,
     observe=observe,
-    describe=lambda case: f"{describe(case)}, max_context_len {max(1, max(case.context_lens) + case.spare_context)}",
+    describe=describe_case,
+    chancy=lambda case: isinstance(case, RefusedCase),  # the mistakes that other cases find do as they like here
     recognise=recognise,
     same=same,
-    show=tensors.show,
+    show=show,
     points=2,
     mistakes=(
         Mistake("no-dynamic-smem",
@@ -110,9 +204,23 @@ EXERCISE = Exercise(
                 also=(giving(lambda batch: 4 * 1024), giving(lambda batch: 4 * 4096), giving(lambda batch: 4 * 8192),
                       giving(lambda batch: LARGEST))),
         Mistake("large-memory-not-asked-for",
-                "Above 48 KiB a launch is refused, unless the kernel has been allowed more beforehand. "
-                "cudaFuncSetAttribute() is the call.",
+                "Above 48 KiB a launch is refused, unless the kernel has been allowed as much beforehand. "
+                "cudaFuncSetAttribute() is the call: does it come before the launch, and does it name as many bytes?",
                 giving(needed), ((ASKS, ""),)),
+        Mistake("all-memory-asked-for",
+                "cudaFuncSetAttribute() is asked for all of 227 KiB, whatever the launch needs. The `__shared__` variables "
+                "count as well, and for both together there is not enough: on a GPU the call fails. Ask for the bytes of "
+                "this launch.",
+                None, ((ASKS, ASKS.replace("shared_bytes", "227 * 1024")),)),
+        Mistake("asked-for-another-kernel",
+                "cudaFuncSetAttribute() allows more memory for one kernel, and another is launched. For CUDA, "
+                "paged_attention_kernel<float> and paged_attention_kernel<__half> are two kernels.",
+                None, ((ASKS, ASKS.replace("<T>", "<float>")),)),
+        Mistake("block-below-a-warp",
+                "The last warp of the block is not full. block_reduce exchanges numbers among all 32 lanes of a warp: the "
+                "number of threads must be a multiple of 32, whatever the sizes of the batch are.",
+                block_of(lambda batch: batch.q.shape[1]), (("<<<grid, 128,", "<<<grid, params.num_q_heads,"),),
+                also=(block_of(lambda batch: batch.max_context_len),)),
         Mistake("memory-for-the-workspace-too",
                 "When the scores stand in the workspace, the launch asks for shared memory all the same, and for long "
                 "contexts it asks for more than there is. What says where the scores stand?",
@@ -129,6 +237,12 @@ EXERCISE = Exercise(
                 "Numbers of 16 bits are read as if they had 32. Which type the kernel is launched for, params.dtype says.",
                 always_float,
                 (("launch<__half>", "launch<float>"), ("launch<__nv_bfloat16>", "launch<float>"))),
+        Mistake("unknown-dtype-accepted",
+                "params.dtype is a number that stands for no type, and the launcher says that all went well. It must "
+                "launch nothing then, and return an error: cudaErrorInvalidValue is the one for it.",
+                accepts(lambda batch: batch.number not in (0, 1, 2)),
+                (("  return cudaErrorInvalidValue;", "  return launch<__nv_bfloat16>(params, stream);"),),
+                also=(accepts(lambda batch: batch.number > 2), accepts(lambda batch: batch.number < 0))),
         Mistake("stream-ignored",
                 "The launch does not name the stream, so the kernel goes to the default one. PyTorch may be working on "
                 "another, and the kernel would read tensors that are not ready. The stream is the fourth thing between "
@@ -136,8 +250,9 @@ EXERCISE = Exercise(
                 None, ((LAUNCH, "<<<grid, 128, shared_bytes>>>"),)),
         Mistake("error-not-returned",
                 "When the launch fails, nobody learns of it. A launch itself returns nothing: ask with cudaGetLastError() "
-                "right after it, and return what it says.",
-                None, (("return cudaGetLastError();  // a launch itself returns nothing", "return 0;"),)),
+                "right after it, and return what it says, through both functions.",
+                accepts(lambda batch: batch.q.shape[1] == TOO_MANY_HEADS),
+                (("return cudaGetLastError();  // a launch itself returns nothing", "cudaGetLastError();\n  return 0;"),)),
     ),
     hints=(
         "`kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T. The grid is a dim3 of two "

@@ -4,6 +4,7 @@ A model of a mistake is a Python function that returns the tensor which the faul
 """
 
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from lessons_lib.block_table import NO_BLOCK
-from lessons_lib.checks import Raised
+from lessons_lib.bug_hunt import STEP_LIMIT
+from lessons_lib.checks import Raised, Text
 from lessons_lib.cuda import build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
@@ -23,21 +25,36 @@ ROUNDING = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # of outputs in 16 bit
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # by the numbers of PagedAttentionParams::dtype
 # A missing barrier shows in one of these ways, as the threads happen to come.
 ORDER = {"race", "missing-syncwarp", "shared-uninitialised"}
+OUTSIDE = {"out-of-bounds", "block-table"}  # which of the two it is called depends on what the thread has read before
+NO_FAULT = Text("a result, and no fault on the way")
 
 
 class Found(Exception):
-    """What the model of a mistake raises where checked mode finds a fault of this kind. name: the tensor, if it matters."""
+    """What the model of a mistake raises where checked mode finds a fault of this kind. name: the tensor, if it matters.
+
+    Kinds are those of KernelError, and some that say more: see `kind_of`.
+    """
 
     def __init__(self, kind: str, name: str = ""):
         super().__init__(kind, name)
         self.kind, self.name = kind, name
 
 
+def kind_of(error: KernelError | Found) -> str:
+    """The kind of a fault, as far as it tells one mistake from another."""
+    what = str(error).partition("\n")[0]
+    if error.kind == "race" or error.kind == "missing-syncwarp":
+        return "several-writers" if re.search(r" writes .*, which .* wrote", what) else "order"
+    if error.kind == "absent-lane" and "which does not take part" in what:
+        return "lane-outside-the-mask"
+    return "order" if error.kind in ORDER else "outside" if error.kind in OUTSIDE else error.kind
+
+
 class Finding(Raised):
     """A fault found by checked mode, as a result. Two are equal when kind and tensor are; the learner sees the message."""
 
     def __new__(cls, error, names):
-        kind = "order" if error.kind in ORDER else error.kind
+        kind = kind_of(error)
         finding = super().__new__(cls, f"{kind} {error.name if error.name in names else ''}".strip())
         finding.message = str(error)
         return finding
@@ -67,6 +84,53 @@ def same(expected, actual) -> bool:
     return tensors.same(expected, actual)
 
 
+def with_misplaced_barriers(call, answer: str):
+    """`call()`, whose KernelError is of the kind "barrier-in-branch" where a barrier is there, but not for all threads."""
+    try:
+        return call()
+    except KernelError as error:
+        if error.kind == "divergent-barrier" or kind_of(error) == "order" and barrier_in_branch(answer):
+            error.kind = "barrier-in-branch"
+        raise
+
+
+def barrier_in_branch(text: str) -> bool:
+    """Whether a __syncthreads() stands in a branch or loop that not all threads take alike, or behind a return in one.
+
+    Read from the text: a condition depends on the thread if it names threadIdx, or a variable that was made from it.
+    """
+    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", text)
+    own = {"threadIdx"}
+    for _ in range(3):
+        own |= {name for name, value in re.findall(r"(\w+)\s*=(?!=)([^;,]*)", text) if own & set(re.findall(r"\w+", value))}
+    for branch in re.finditer(r"\b(if|for|while)\s*\(", text):
+        body = _end(text, branch.end() - 1, ")")
+        if not own & set(re.findall(r"\w+", text[branch.end() : body])):
+            continue
+        end = _end(text, body)
+        if otherwise := re.match(r"\s*else\b", text[end:]):
+            end = _end(text, end + otherwise.end())
+        behind = text[end : end + max(text[end:].find("\n}"), 0)]
+        if "__syncthreads" in text[body:end] or "return" in text[body:end] and "__syncthreads" in behind:
+            return True
+    return False
+
+
+def _end(text: str, start: int, closing: str = ";}") -> int:
+    """Where the statement, or the bracket, that begins at `start` has come to its end."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] in "({[") - (text[place] in ")}]")
+        if depth <= 0 and text[place] in closing:
+            return place + 1
+    return len(text)
+
+
+def show(expected, actual) -> tuple[str, str]:
+    """As tensors.show(); where a fault was found, its report is what matters."""
+    return (NO_FAULT, repr(actual)) if isinstance(actual, Finding) else tensors.show(expected, actual)
+
+
 def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = ""):
     """The checked library of `answer`, with the files of kernels/ that stand before and after it and the check's own."""
     texts = [*((name, read_kernel(name)) for name in given), ("your code", answer),
@@ -74,7 +138,9 @@ def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = 
     if wrapper:
         texts.append(("the check", (Path(__file__).parent / wrapper).read_text(encoding="utf-8")))
     names, sources = zip(*texts, strict=True)
-    return build_cuda(*sources, names=names, target="checked", name="check")
+    library = build_cuda(*sources, names=names, target="checked", name="check")
+    library.options(step_limit=STEP_LIMIT)
+    return library
 
 
 @dataclass(frozen=True)
@@ -164,7 +230,7 @@ def rows_at(cache: Tensor, slots: Tensor, kv_head: int, name: str) -> Tensor:
     """What a kernel reads for head kv_head in these slots, (len(slots), head_size), though there be no such head."""
     num_kv_heads, head_size = cache.shape[2:]
     first = (slots * num_kv_heads + kv_head) * head_size
-    if len(first) and int(first.max()) + head_size > cache.numel():
+    if len(first) and (int(first.min()) < 0 or int(first.max()) + head_size > cache.numel()):
         raise Found("out-of-bounds", name)
     return cache.flatten()[first[:, None] + torch.arange(head_size)]
 

@@ -6,7 +6,7 @@ import torch
 
 from lessons_lib.checks import Exercise, Mistake
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Found, build, result_of
+from solutions.checks.lesson_06.native import Found, build, result_of, show
 from solutions.checks.words import counted
 
 
@@ -67,6 +67,10 @@ def in_32_bits(table, sizes):
     return offsets()(table, sizes).int().long()
 
 
+def in_32_bits_without_sign(table, sizes):
+    return offsets()(table, sizes) & 0xFFFFFFFF
+
+
 def slot_in_32_bits(table, sizes):
     return offsets(slot=lambda block, offset, size: (block * size + offset).int().long())(table, sizes)
 
@@ -120,7 +124,8 @@ def observe(subject, case):
 
 def describe(case):
     sizes, _ = case
-    return f"a block table of {counted(sizes.num_seqs, 'row')} with {counted(sizes.max_blocks_per_seq, 'entry')} each, " \
+    return f"a block table of {counted(sizes.num_seqs, 'row')} with {counted(sizes.max_blocks_per_seq, 'entry')}" \
+           f"{' each' if sizes.num_seqs > 1 else ''}, " \
            f"{sizes.num_blocks:,} blocks of {sizes.block_size}, {counted(sizes.num_kv_heads, 'KV head')} of size " \
            f"{sizes.head_size}; the result for each (sequence, token, KV head)".replace("entrys", "entries")
 
@@ -140,7 +145,7 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     same=tensors.same,
-    show=tensors.show,
+    show=show,
     mistakes=(
         Mistake("block-table-unread",
                 "The token's block is taken to be block token / block_size of the pool. That is its number within the "
@@ -186,7 +191,18 @@ EXERCISE = Exercise(
                 "whatever you assign it to: one factor has to be an int64_t before they are multiplied.",
                 in_32_bits,
                 (("int64_t slot = int64_t(row[token / params.block_size])", "int slot = row[token / params.block_size]"),),
-                also=(slot_in_32_bits,)),
+                also=(slot_in_32_bits, in_32_bits_without_sign)),
+        Mistake("bytes-in-place-of-elements",
+                "The result counts bytes. A pointer to float goes on by one whole float when you add 1 to it, and one to "
+                "half by a half: count numbers, whatever their size.",
+                offsets(place=lambda slot, head, sizes: 4 * ((slot * sizes.num_kv_heads + head) * sizes.head_size)),
+                ((LAST_LINE, LAST_LINE.replace("return", "return sizeof(float) *")),),
+                also=(offsets(place=lambda slot, head, sizes: 2 * ((slot * sizes.num_kv_heads + head) * sizes.head_size)),)),
+        Mistake("query-heads-for-kv-heads",
+                "A slot of the cache has a row for each KV head, and you step over one for each query head. Of these there "
+                "may be more. The comment beside k_cache tells its dimensions.",
+                offsets(place=lambda slot, head, sizes: (slot * sizes.num_q_heads + head) * sizes.head_size),
+                ((LAST_LINE, LAST_LINE.replace("num_kv_heads", "num_q_heads")),)),
     ),
     hints=(
         "Three steps: which block of the sequence, which block of the pool, and where in it. You did this in lesson 02 with "

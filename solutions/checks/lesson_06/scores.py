@@ -2,9 +2,20 @@
 
 import torch
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Case, Found, batch_of, build, describe, result_of, rows_at, slots_of
+from solutions.checks.lesson_06.native import (
+    Case,
+    Found,
+    batch_of,
+    build,
+    describe,
+    result_of,
+    rows_at,
+    show,
+    slots_of,
+    with_misplaced_barriers,
+)
 
 THREADS = 128
 NOT_WRITTEN = -7777.0  # what new_scores() holds
@@ -14,16 +25,17 @@ def right_head(head, batch):
     return head // (batch.q.shape[1] // batch.k_cache.shape[2])
 
 
-def scores(kv_head=right_head, scale=lambda batch: batch.scale, query=lambda row: row, tokens=lambda length, batch: length):
+def scores(kv_head=right_head, scale=lambda batch: batch.scale, tokens=lambda length, batch: length,
+           products=lambda keys, query, dtype: keys @ query):
     """paged_scores() for every sequence and head, with some of its parts replaced. Accumulates in float64."""
     def wrong(batch):
-        result, batch = batch.new_scores(), batch.double()
+        result, dtype, batch = batch.new_scores(), batch.q.dtype, batch.double()
         num_seqs, num_q_heads, _ = batch.q.shape
         for seq, length in enumerate(batch.context_lens.tolist()):
-            slots = slots_of(batch.block_table, seq, length, batch.k_cache.shape[1])[: tokens(length, batch)]
+            slots = slots_of(batch.block_table, seq, tokens(length, batch), batch.k_cache.shape[1])
             for head in range(num_q_heads):
                 keys = rows_at(batch.k_cache, slots, kv_head(head, batch), "k_cache")
-                result[seq, head, : len(slots)] = (keys @ query(batch.q[seq, head]) * scale(batch)).float()
+                result[seq, head, : len(slots)] = (products(keys, batch.q[seq, head], dtype) * scale(batch)).float()
         return result
     return wrong
 
@@ -47,8 +59,38 @@ def first_elements_loaded(batch):
 
 def each_thread_scores_all(batch):
     if int(batch.context_lens.max()) > 0:
-        raise Found("race")
+        raise Found("several-writers", "scores")
     return scores()(batch)
+
+
+def by_other_threads_than_asked(least):
+    """From a context of so many tokens on, some scores are written by a thread that does not own them."""
+    def wrong(batch):
+        if int(batch.context_lens.max()) >= least:
+            raise Found("race", "scores")
+        return scores()(batch)
+    return wrong
+
+
+def a_token_for_every_thread(batch):
+    """128 threads, no matter how many tokens there are: the first block of threads meets the end of something."""
+    length, block_size = int(batch.context_lens[0]), batch.k_cache.shape[1]
+    behind = -(-length // block_size) * block_size  # in the table's first entry of -1
+    if length < THREADS:
+        room = batch.new_scores().numel()
+        if min(behind, room) < THREADS:
+            raise Found("out-of-bounds", "k_cache" if behind <= room else "scores")
+    return scores(tokens=each_of_these)(batch)
+
+
+def summed_in_16_bits(product=lambda number, dtype: number):
+    """Each step of the sum is rounded to the caches' type; product: what becomes of a product before."""
+    def products(keys, query, dtype):
+        total = torch.zeros(len(keys), dtype=dtype)
+        for key, number in zip(keys.float().T, query.float(), strict=True):
+            total = (total.float() + product(key * number, dtype).float()).to(dtype)
+        return total.float()
+    return scores(products=products)
 
 
 def whole_row(batch):
@@ -61,11 +103,13 @@ def whole_row(batch):
 
 
 def prepare(answer):
-    library = build(answer, "numbers.cuh", "paged_params.cuh", "paged_address.cuh", wrapper="scores_check.cu")
+    given = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "block_reduce.cuh")
+    library = build(answer, *given, wrapper="scores_check.cu")
 
     def native(batch):
         result = batch.new_scores()
-        library.scores(**batch.fields(scores=result))
+        fields = batch.fields(scores=batch.new_scores(), out=result)
+        with_misplaced_barriers(lambda: library.scores(**fields), answer)
         return result
     return native
 
@@ -87,7 +131,12 @@ def observe(subject, case):
         result = subject(batch)
         behind = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
         return result.masked_fill(behind, 0.0)
-    return result_of(run, names=("k_cache",))
+    return result_of(run, names=("k_cache", "scores"))
+
+
+def show_scores(expected, actual):
+    return tuple(text if isinstance(text, Text) else text.replace(f"{NOT_WRITTEN:g}", "never written")
+                 for text in show(expected, actual))
 
 
 LOAD = "for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) q[i] = to_float(q_row[i]);"
@@ -105,7 +154,7 @@ EXERCISE = Exercise(
     observe=observe,
     describe=lambda case: f"{describe(case)}; the scores for each (sequence, head, token)",
     same=tensors.same,
-    show=tensors.show,
+    show=show_scores,
     points=2,
     mistakes=(
         Mistake("wrong-head-mapping",
@@ -122,6 +171,13 @@ EXERCISE = Exercise(
                 "A thread reads the query from shared memory before all of it is there: the other threads are still "
                 "loading. What makes all threads of a block wait for each other?",
                 no_barrier, (("  __syncthreads();\n", ""),)),
+        Mistake("other-owner",
+                "A score was written by another thread than the one that goes on with it. The next step counts on thread t to "
+                "have written the scores t, t + blockDim.x, …, and waits for nobody. Share the tokens out so, or make all "
+                "threads wait at the end.",
+                by_other_threads_than_asked(2),
+                ((TOKENS, "for (int token = num_tokens - 1 - int(threadIdx.x); token >= 0; token -= blockDim.x) {"),),
+                also=(by_other_threads_than_asked(THREADS + 1),)),
         Mistake("query-loaded-in-part",
                 "A head may have more elements than the block has threads. With one element for each thread, the rest of "
                 "the query is never loaded.",
@@ -132,13 +188,31 @@ EXERCISE = Exercise(
                 "When a thread is done with its token, there may be another one for it.",
                 scores(tokens=each_of_these),
                 ((TOKENS, "if (int token = threadIdx.x; token < num_tokens) {"),)),
+        Mistake("no-guard",
+                "Threads for which there is no token work too: a context may be shorter than the block has threads. They "
+                "read behind the sequence's last block, or write behind its scores.",
+                a_token_for_every_thread, ((TOKENS, "{ int token = threadIdx.x;"),)),
         Mistake("each-thread-scores-all",
-                "Several threads write the same score. The tokens are to be shared out: each one belongs to one thread.",
+                "Several threads write the same score. Each score belongs to one thread, and if several have worked on it "
+                "together, one of them writes it.",
                 each_thread_scores_all, ((TOKENS, "for (int token = 0; token < num_tokens; ++token) {"),)),
         Mistake("behind-the-context",
                 "The loop goes on behind the sequence's last token, where the block table says -1, which is no block. How "
                 "many tokens this sequence has, context_lens says; max_context_len is the longest of them all.",
                 whole_row, (("num_tokens = params.context_lens[seq]", "num_tokens = params.max_context_len"),)),
+        Mistake("first-context-for-all",
+                "Every sequence is taken to be as long as the first one. context_lens has a number for each sequence.",
+                scores(tokens=lambda length, batch: int(batch.context_lens[0])),
+                (("num_tokens = params.context_lens[seq]", "num_tokens = params.context_lens[0]"),)),
+        Mistake("summed-in-16-bits",
+                "The scores are right in float and a little off in half and bfloat16: the sum is rounded to 16 bits at "
+                "each step. Whatever is stored, compute in float.",
+                summed_in_16_bits(),
+                (("float product = 0.0f;", "T product = from_float<T>(0.0f);"),
+                 ("product += q[i] * to_float(key[i])",
+                  "product = from_float<T>(to_float(product) + q[i] * to_float(key[i]))"),
+                 ("params.scale * product", "params.scale * to_float(product)")),
+                also=(summed_in_16_bits(lambda number, dtype: number.to(dtype)),)),
     ),
     hints=(
         "First bring the query into q, all threads together: thread 0 takes the elements 0, blockDim.x, 2 * blockDim.x, …, "

@@ -8,11 +8,13 @@ from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.validate import check_block_table, check_tensor
 
 NAMES = ("block_table", "context_lens")
+TOO_LONG = ("context_lens", "block_table")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A table and lengths. `blame`: the arguments of which an error may name either; none where all is well."""
+    """A table and lengths. `blame`: the argument that an error must name, and others that it may name before that one; none
+    where all is well."""
 
     table: tuple[tuple[int, ...], ...]
     context_lens: tuple[int, ...]
@@ -49,9 +51,9 @@ BAD = [
     Case(((2,),), (-1,), ("context_lens",)),
     Case(((2, 1), (3, 0)), (5, -4), ("context_lens",)),
     Case(((2, 1), (3, 0)), (5, -3), ("context_lens",)),
-    Case(((2,),), (5,), NAMES),
-    Case(((2, 3), (1, 4)), (8, 9), NAMES),
-    Case(((),), (1,), NAMES),
+    Case(((2,),), (5,), TOO_LONG),
+    Case(((2, 3), (1, 4)), (8, 9), TOO_LONG),
+    Case(((),), (1,), TOO_LONG),
     Case(((2, 0), (1, -1)), (5,), NAMES),
     Case(((2, 0),), (5,), ("block_table",), table_dtype=torch.int64),
 ]
@@ -68,19 +70,41 @@ def observe(answer, case):
     except NotImplementedError:
         raise
     except Exception as error:
-        return Text(_refusal(error, case.blame))
+        return Refusal(error, case.blame)
     for name, tensor, copy in zip(NAMES, (block_table, context_lens), before, strict=True):
         if not torch.equal(tensor, copy):
             return Text(f"no error, and {name} has been changed to {tensor.tolist()}")
+    if isinstance(result, Exception) or isinstance(result, type) and issubclass(result, Exception):
+        return Text("no error: it returns one, and does not raise it")
     return Text("no error, and returns False" if result is False else "no error")
+
+
+class Refusal(Text):
+    """An error as a result. Two are equal when they name the same argument first; the learner sees what it says."""
+
+    def __new__(cls, error, blame):
+        refusal = super().__new__(cls, _refusal(error, blame))
+        last = error.__traceback__
+        while last.tb_next and last.tb_next.tb_frame.f_code.co_filename == last.tb_frame.f_code.co_filename or \
+                last.tb_frame.f_code.co_filename == __file__ and last.tb_next:
+            last = last.tb_next
+        refusal.message = f"{type(error).__name__}: {error}".rstrip(": ") + f" (line {last.tb_lineno})"
+        return refusal
+
+    def __repr__(self):
+        if not self.startswith("an error"):
+            return self.message
+        return f"{self}: {self.message}" if self.endswith("no argument") else str(self)
 
 
 def _refusal(error, blame):
     if not isinstance(error, ValueError | TypeError):
         return type(error).__name__
-    named = [name for name in NAMES if name in str(error)]
-    right = [name for name in blame if name in named]
-    return f"an error that names {' or '.join(blame) if right else named[0] if named else 'no argument'}"
+    named = sorted((name for name in NAMES if name in str(error)), key=str(error).index)
+    if not named:
+        return "an error that names no argument"
+    right = named[0] in blame and blame[0] in named
+    return f"an error that names {blame[0]}" if right else f"an error that names {named[0]} first"
 
 
 def describe(case):
@@ -189,6 +213,26 @@ def refusing_with(refuse):
     return with_tensors_checked(check)
 
 
+def lengths_rounded_down(block_table, context_lens, block_size):
+    for context_len in context_lens.tolist():
+        if context_len < 0 or context_len // block_size > block_table.shape[1]:
+            raise ValueError("context_lens")
+
+
+def short_rows_blamed(block_table, context_lens, block_size):
+    for context_len in context_lens.tolist():
+        if context_len < 0:
+            raise ValueError("context_lens")
+        if blocks_for(context_len, block_size) > block_table.shape[1]:
+            raise ValueError("block_table")
+
+
+def blaming(text):
+    def refuse():
+        raise ValueError(text)
+    return refusing_with(refuse)
+
+
 def assertion():
     raise AssertionError("block_table")
 
@@ -224,6 +268,16 @@ EXERCISE = Exercise(
                 "It returns False where it should raise. A return value can be overlooked, and then the kernel is launched: "
                 "raise a ValueError.",
                 refusing_with(lambda: False)),
+        Mistake("returned-not-raised",
+                "The error is made, and returned to a caller who does not look at it. An error has to be raised.",
+                refusing_with(lambda: ValueError("block_table"))),
+        Mistake("names-the-wrong-argument",
+                "The error names an argument that is not at fault, or names both whatever the fault is. context_lens is at "
+                "fault where a length is negative or needs more blocks than a row has entries, block_table where an entry is "
+                "no block of the pool.",
+                blaming("block_table"), also=(blaming("context_lens"), blaming("block_table or context_lens"),
+                                              blaming("context_lens or block_table"),
+                                              entries(outside, lengths=short_rows_blamed))),
         Mistake("refuses-padding",
                 "A good table is refused for the -1 behind a sequence's blocks. The kernel reads as many entries of a row "
                 "as the context has blocks; those behind are nobody's business.",
@@ -256,7 +310,8 @@ EXERCISE = Exercise(
         Mistake("last-block-not-checked",
                 "The last block of a context is not looked at when it is not full. How many blocks do 5 tokens need, in "
                 "blocks of 4?",
-                entries(outside, lambda context_len, block_size: context_len // block_size)),
+                entries(outside, lambda context_len, block_size: context_len // block_size),
+                also=(entries(outside, lambda context_len, block_size: context_len // block_size, lengths_rounded_down),)),
         Mistake("one-block-too-many",
                 "One entry too many is looked at, or asked for, when the last block is exactly full. How many blocks do 4 "
                 "tokens need, in blocks of 4?",

@@ -1,13 +1,36 @@
 """Exercise 6.5: the softmax over a block's threads, and the weighted values."""
 
+import re
+from dataclasses import dataclass, replace
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
-from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Case, Found, batch_of, build, describe, result_of, rows_at, same, slots_of
+from lessons_lib.cuda_on_cpu.reports import KernelError
+from solutions.checks.lesson_06.native import Case, Found, batch_of, build, describe, result_of, rows_at, same, show, slots_of
 from solutions.checks.lesson_06.scores import right_head
 
 THREADS = 128
+# Kinds of faults, as `refined` has them.
+BLOCK_CALL, PASS_2_AND_SOFTMAX = "within a block_ function", "order: pass 2 and softmax"
+SCORES_AND_SOFTMAX, SOFTMAX_ALONE = "order: paged_scores.cuh and softmax", "order: softmax and softmax"
+
+
+@dataclass(frozen=True)
+class SimilarValues(Case):
+    """All values near 1, and all scores the same: a long sum of numbers of one size."""
+
+
+def made(case):
+    batch = batch_of(case)
+    if not isinstance(case, SimilarValues):
+        return batch
+    return replace(batch, q=torch.zeros_like(batch.q), v_cache=batch.v_cache / 8 + 1)
+
+
+def describe_case(case):
+    more = ", all values near 1 and all scores 0" if isinstance(case, SimilarValues) else ""
+    return f"{describe(replace(case, spread=case.spread or 1.0))}{more}; the output for each (sequence, head, element)"
 
 
 def softmax(scores):
@@ -24,16 +47,37 @@ def without_maximum(scores):
     return weights / weights.sum(-1, keepdim=True)
 
 
-def maximum_from_zero(scores):
-    weights = torch.exp(scores - scores.amax(-1, keepdim=True).clamp(min=0.0))
+def maximum_from(start):
+    def weights_of(scores):
+        weights = torch.exp(scores - scores.amax(-1, keepdim=True).clamp(min=start))
+        return weights / weights.sum(-1, keepdim=True)
+    return attention(in_float(weights_of))
+
+
+def own_maximum(scores):
+    """Each thread subtracts the largest score of its own tokens."""
+    largest = torch.stack([scores[thread % THREADS :: THREADS].amax() for thread in range(len(scores))])
+    weights = torch.exp(scores - largest)
     return weights / weights.sum(-1, keepdim=True)
+
+
+def in_order(weights, rows, dtype):
+    return weights @ rows
+
+
+def rounded_each_time(weights, rows, dtype):
+    """The weighted sum in the format of the output."""
+    total = torch.zeros(rows.shape[1], dtype=dtype)
+    for weight, row in zip(weights.float(), rows.float(), strict=True):
+        total = (total.float() + weight * row).to(dtype)
+    return total.double()
 
 
 def not_normalised(scores):
     return torch.exp(scores - scores.amax(-1, keepdim=True))
 
 
-def attention(weights_of=softmax, kv_head=right_head, values="v_cache"):
+def attention(weights_of=softmax, kv_head=right_head, values="v_cache", weighted_sum=in_order):
     """What the kernel gives, with some of its parts replaced. Accumulates in float64."""
     def wrong(batch):
         dtype, batch = batch.q.dtype, batch.double()
@@ -43,22 +87,47 @@ def attention(weights_of=softmax, kv_head=right_head, values="v_cache"):
             for head in range(batch.q.shape[1] if length else 0):
                 keys = rows_at(batch.k_cache, slots, right_head(head, batch), "k_cache")
                 rows = rows_at(getattr(batch, values), slots, kv_head(head, batch), values)
-                out[seq, head] = weights_of(keys @ batch.q[seq, head] * batch.scale) @ rows
+                weights = weights_of(keys @ batch.q[seq, head] * batch.scale)
+                out[seq, head] = weighted_sum(weights, rows, dtype)
         return out.to(dtype)
     return wrong
 
 
-def no_barrier(batch):
+def found(kind, shows):
+    """The model of a fault that checked mode reports where `shows(batch)`."""
+    def wrong(batch):
+        if shows(batch):
+            raise Found(kind)
+        return attention()(batch)
+    return wrong
+
+
+def any_token(batch):
+    return int(batch.context_lens.max()) > 0
+
+
+def two_tokens(batch):
+    return int(batch.context_lens.max()) > 1
+
+
+def two_threads(batch):
     """What one thread has written another reads, as soon as there are two elements or tokens."""
-    if int(batch.context_lens.max()) > 1 or (int(batch.context_lens.max()) == 1 and batch.q.shape[2] > 1):
-        raise Found("race")
-    return attention()(batch)
+    return two_tokens(batch) or any_token(batch) and batch.q.shape[2] > 1
 
 
-def no_barrier_at_all(batch):
-    """All threads read all weights."""
-    if int(batch.context_lens.max()) > 0:
-        raise Found("race")
+def fewer_tokens_than_threads(batch):
+    return any(0 < length < THREADS for length in batch.context_lens.tolist())
+
+
+def threads_differ(batch):
+    """Not all threads have the same number of tokens."""
+    return any(length % THREADS for length in batch.context_lens.tolist())
+
+
+def some_leave_early(batch):
+    """The threads without a token return from softmax, and meet those of pass 1 in pass 2, if they have an element."""
+    if any_token(batch):
+        raise Found(BLOCK_CALL if batch.q.shape[2] == 1 else "order: paged_scores.cuh and pass 2")
     return attention()(batch)
 
 
@@ -91,7 +160,27 @@ def sum_of_own_tokens(scores):
 def prepare(answer):
     library = build(answer, "numbers.cuh", "paged_params.cuh", "paged_address.cuh", "paged_scores.cuh", "block_reduce.cuh",
                     wrapper="values_check.cu")
-    return native(library.values)
+    first_of_pass_2 = 1 + answer[: max(answer.find("paged_values"), 0)].count("\n")
+    launch = native(library.values)
+
+    def attend(batch):
+        try:
+            return launch(batch)
+        except KernelError as error:
+            error.kind = refined(error, first_of_pass_2)
+            raise
+    return attend
+
+
+def refined(error, first_of_pass_2):
+    """The kind of an error, and for one of order between which parts of the kernel: "order: pass 2 and softmax"."""
+    places = re.findall(r"^    ([^,\n]+), line (\d+): ", str(error), re.MULTILINE)
+    if any(source == "block_reduce.cuh" for source, _ in places):
+        return BLOCK_CALL
+    if error.kind not in ("race", "missing-syncwarp") or len(places) != 2:
+        return error.kind
+    return "order: " + " and ".join(sorted(
+        source if source != "your code" else "pass 2" if int(line) >= first_of_pass_2 else "softmax" for source, line in places))
 
 
 def native(launch):
@@ -107,16 +196,16 @@ def cases():
     yield from (
         Case((1,), 1, 1, 1, 4), Case((1,), 1, 1, 4, 4), Case((3,), 1, 1, 4, 4), Case((4, 5), 2, 2, 8, 4),
         Case((0,), 1, 1, 8, 4), Case((0, 3, 9), 6, 2, 8, 4), Case((6,), 1, 1, 8, 4, shift=200.0),
-        Case((6,), 1, 1, 8, 4, shift=-200.0), Case((8, 2), 7, 1, 12, 4, workspace=True),
+        Case((6,), 1, 1, 8, 4, shift=-200.0), Case((6,), 1, 1, 8, 4, shift=-20_000.0, spread=0.0),
+        Case((8, 2), 7, 1, 12, 4, workspace=True),
         Case((2, 17, 16), 4, 4, 16, 16, dtype=1), Case((7, 4), 6, 3, 8, 3, seed=1, dtype=2), Case((128, 127), 2, 1, 8, 16),
         Case((129, 300), 2, 2, 8, 16, spread=3.0, workspace=True), Case((20, 6), 3, 1, 200, 8),
-        Case((2,), 2, 2, 256, 4, dtype=1), Case((11, 140), 6, 2, 8, 16, spare_context=30))
+        Case((2,), 2, 2, 256, 4, dtype=1), Case((11, 140), 6, 2, 8, 16, spare_context=30),
+        SimilarValues((600,), 1, 1, 2, 16, dtype=2))
 
 
 def observe(subject, case):
-    return result_of(lambda: subject(batch_of(case)), names=("out", "v_cache"))
-
-
+    return result_of(lambda: subject(made(case)), names=("out", "v_cache"))
 
 
 HEAD = "head / (params.num_q_heads / params.num_kv_heads)"
@@ -131,15 +220,44 @@ EXERCISE = Exercise(
     prepare=prepare,
     cases=cases,
     observe=observe,
-    describe=lambda case: f"{describe(case)}; the output for each (sequence, head, element)",
+    describe=describe_case,
+    # With so many tokens or elements all threads may have something to do, and a call in a branch happens to be right.
+    chancy=lambda case: max(case.context_lens) >= THREADS or case.head_size > THREADS,
     same=same,
-    show=tensors.show,
+    show=show,
     points=2,
     mistakes=(
         Mistake("missing-barrier",
                 "Pass 2 reads the weights of all tokens, and some thread is still writing its own. Where do all threads "
                 "have to wait for each other?",
-                no_barrier, (("/= sum;\n  __syncthreads();", "/= sum;"),), also=(no_barrier_at_all,)),
+                found(PASS_2_AND_SOFTMAX, two_threads), (("/= sum;\n  __syncthreads();", "/= sum;"),),
+                also=(found(PASS_2_AND_SOFTMAX, any_token),)),
+        Mistake("scores-of-others",
+                "softmax touches a score that another thread wrote in pass 1, and nothing has made it wait for that. Thread "
+                "t wrote the scores t, t + blockDim.x, …: these it may use at once, all others after a barrier.",
+                found(SCORES_AND_SOFTMAX, any_token),
+                (("token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
+                  "token = 0; token < num_tokens; ++token) largest"),),
+                also=(found(SCORES_AND_SOFTMAX, two_tokens),)),
+        Mistake("score-overwritten-too-early",
+                "In softmax one thread overwrites a score that another has still to read, or reads what another has still to "
+                "write. The report names both lines: what has to lie between them?",
+                found(SOFTMAX_ALONE, any_token),
+                (("float largest = -INFINITY, sum = 0.0f;", "float largest = -INFINITY, sum = 0.0f;\n  __syncthreads();"),
+                 ("token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
+                  "token = 0; token < num_tokens; ++token) largest"),
+                 ("  largest = block_max(largest);\n", "")),
+                also=(found(SOFTMAX_ALONE, two_tokens),)),
+        Mistake("block-call-in-branch",
+                "Some threads call block_max() or block_sum(), and others do not come to that call, or come to it more often. "
+                "In these functions all threads of the block wait for each other. Is the call in a loop or a branch that "
+                "depends on the thread?",
+                found(BLOCK_CALL, threads_differ),
+                (("largest = fmaxf(largest, scores[token]);\n  largest = block_max(largest);",
+                  "largest = block_max(fmaxf(largest, scores[token]));"),),
+                also=(found(BLOCK_CALL, any_token), found(BLOCK_CALL, fewer_tokens_than_threads),
+                      found(BLOCK_CALL, lambda batch: batch.q.shape[2] % THREADS),
+                      found(BLOCK_CALL, lambda batch: True), some_leave_early)),
         Mistake("max-not-subtracted",
                 "Large scores give inf or NaN: exp() of a score above 88 does not fit into a float. Subtract the largest "
                 "score first; the weights stay the same.",
@@ -147,7 +265,25 @@ EXERCISE = Exercise(
         Mistake("max-starts-at-zero",
                 "Where all scores are far below 0, exp() of each comes out as 0, and their sum too. The search for the "
                 "largest score must not begin at 0.",
-                attention(in_float(maximum_from_zero)), (("largest = -INFINITY", "largest = 0.0f"),)),
+                maximum_from(0.0), (("largest = -INFINITY", "largest = 0.0f"),)),
+        Mistake("max-starts-too-high",
+                "All scores may be below the number at which the search for the largest one begins. Then exp() of each comes "
+                "out as 0, and their sum too. Which number is below all others?",
+                maximum_from(-1000.0), (("largest = -INFINITY", "largest = -1000.0f"),),
+                also=(maximum_from(-10_000.0),)),
+        Mistake("own-maximum",
+                "Each thread subtracts the largest score of its own tokens. Weights can be compared only when the same number "
+                "has been subtracted from all scores of the sequence: the threads have to put their maxima together.",
+                attention(own_maximum), (("  largest = block_max(largest);\n", ""),)),
+        Mistake("sum-in-16-bits",
+                "The sum is rounded to the 16 bits of the output after each token. In a long sum many small numbers are lost "
+                "in that way: add up in a float, and convert at the end.",
+                attention(weighted_sum=rounded_each_time),
+                (("float result = 0.0f;", "T result = from_float<T>(0.0f);"),
+                 ("result += weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);",
+                  "result = from_float<T>(to_float(result) + weights[token] *\n"
+                  "        to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]));"),
+                 ("from_float<T>(result);", "result;"))),
         Mistake("not-normalised",
                 "The weights do not add up to 1. What is exp(score - largest) to be divided by?",
                 attention(not_normalised), ((NORMALISE, ""),)),

@@ -1,13 +1,18 @@
 """Exercise 6.1: one thread for each element."""
 
+import contextlib
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Found, build, result_of
+from solutions.checks.lesson_06.native import Found, build, result_of, show
 from solutions.checks.words import counted
 
 OTHER_SIZES = (32, 64, 128, 512, 1024)  # of a block, should the learner have changed it
+MOST_THREADS = 1024  # in a block
+TRACED = 3000  # elements; to write down who wrote more of them would take too long
 
 
 def add(a, b):
@@ -25,32 +30,60 @@ def fails(kind, when):
     return model(256), tuple(map(model, OTHER_SIZES))
 
 
+def unwritten_by(num_written):
+    """The kind of finding when the first num_written(n, threads) elements are written, and others are not."""
+    def kind(n, threads):
+        written = num_written(n, threads)
+        return "unwritten-by-one-block" if n <= TRACED and 0 < written <= threads else "output-unwritten"
+    return kind
+
+
+def rounded_down_to(n, threads):
+    return "bad-launch" if n < threads else unwritten_by(lambda n, threads: n // threads * threads)(n, threads)
+
+
 without_guard, without_guard_in_others = fails("out-of-bounds", lambda n, threads: n % threads)
-one_block, one_block_of_others = fails("output-unwritten", lambda n, threads: n > threads)
-rounded_down, rounded_down_in_others = fails(
-    lambda n, threads: "bad-launch" if n < threads else "output-unwritten", lambda n, threads: n % threads)
+one_block, one_block_of_others = fails(unwritten_by(lambda n, threads: threads), lambda n, threads: n > threads)
+rounded_down, rounded_down_in_others = fails(rounded_down_to, lambda n, threads: n % threads)
 blocks_overlap, blocks_overlap_in_others = fails("race-between-blocks", lambda n, threads: n > threads)
+last_left_out, last_left_out_in_others = fails(unwritten_by(lambda n, threads: n - 1), lambda n, threads: True)
+numbers_swapped, numbers_swapped_in_others = fails("bad-launch", lambda n, threads: n > threads * MOST_THREADS)
 
 
-def each_thread_does_all(a, b):
-    raise Found("race")
+def several_threads_for_one(a, b):
+    raise Found("several-writers")
 
 
-def last_left_out(a, b):
-    raise Found("output-unwritten")
+def nothing_launched(a, b):
+    raise Found("nothing-launched")
 
 
 def prepare(answer):
     library = build(answer)
 
     def native(a, b):
-        library.add(a, b, out := torch.empty_like(a), len(a))
+        try:
+            library.add(a, b, out := torch.empty_like(a), len(a))
+        except KernelError as error:
+            if error.kind == "output-unwritten" and len(a) <= TRACED:
+                error.kind = why_unwritten(error, library, a, b)
+            raise
         return out
     return native
 
 
+def why_unwritten(error, library, a, b):
+    """A more exact kind for elements that were not written: nobody was there to do it, or a single block only."""
+    if "launched no kernel" in str(error):
+        return "nothing-launched"
+    with library.trace("out") as accesses, contextlib.suppress(KernelError):
+        library.add(a, b, torch.empty_like(a), len(a))
+    return "unwritten-by-one-block" if len({access.block for access in accesses}) == 1 else error.kind
+
+
 def cases():
-    yield from ((n, seed) for seed, n in enumerate((1, 2, 255, 256, 257, 512, 513, 3000)))
+    """The last is so long that 256 blocks cannot do it, whatever the number of their threads."""
+    yield from ((n, seed) for seed, n in enumerate((1, 2, 255, 256, 257, 512, 513, 3000, 256 * MOST_THREADS + 1)))
 
 
 def observe(subject, case):
@@ -71,9 +104,10 @@ EXERCISE = Exercise(
     prepare=prepare,
     cases=cases,
     observe=observe,
+    chancy=lambda case: case[0] > TRACED,  # the longest is for one mistake; others look different there
     describe=lambda case: f"vectors of {counted(case[0], 'element')}",
     same=tensors.same,
-    show=tensors.show,
+    show=show,
     mistakes=(
         Mistake("no-guard",
                 "Threads behind the end of the vectors work too. Blocks are all of the same size, so the last one has "
@@ -93,13 +127,22 @@ EXERCISE = Exercise(
                 "number of a thread in the whole grid takes blockIdx.x, blockDim.x and threadIdx.x.",
                 blocks_overlap, (("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),),
                 also=blocks_overlap_in_others),
-        Mistake("each-thread-does-all",
-                "Every thread writes every element: the work is done thousands of times, and all of them write to the "
-                "same places. Each thread has one element, and needs no loop.",
-                each_thread_does_all, ((KERNEL, "for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];"),)),
+        Mistake("same-element-in-many-threads",
+                "Several threads of a block write the same element. The elements are to be shared out: each thread has one "
+                "of its own, and blockIdx.x, blockDim.x and threadIdx.x together say which.",
+                several_threads_for_one, ((KERNEL, "for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];"),)),
         Mistake("last-left-out",
                 "The last element is not written. The indices of n elements go from 0 to n - 1.",
-                last_left_out, (("i < n)", "i < n - 1)"),)),
+                last_left_out, (("i < n)", "i < n - 1)"),), also=last_left_out_in_others),
+        Mistake("launch-numbers-swapped",
+                "The number of blocks and the number of threads in a block have changed places. As long as both are small "
+                "it goes well; a block can have 1,024 threads, and a long vector asks for more. Which of the two numbers "
+                "may grow?",
+                numbers_swapped, (("<<<blocks, threads,", "<<<threads, blocks,"),), also=numbers_swapped_in_others[:3]),
+        Mistake("nothing-launched",
+                "No kernel is started, so nothing is written. What starts one is its name with <<<blocks, threads, 0, "
+                "stream>>> behind it, and then the arguments.",
+                nothing_launched, (("  add_kernel<<<blocks, threads, 0, stream>>>(a, b, out, n);\n", ""),)),
     ),
     hints=(
         "Number the threads of the whole grid from 0. The first block has the numbers 0 to blockDim.x - 1. Where does the "
