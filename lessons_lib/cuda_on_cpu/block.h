@@ -28,7 +28,6 @@ struct Thread {
     const char *what = "", *file = "";
     int line = 0;
     // What it brings to a meeting of its warp and where the answer goes (warp.h).
-    unsigned mask = 0;
     const void* value = nullptr;
     void* result = nullptr;
     size_t bytes = 0;

@@ -79,7 +79,7 @@ inline void close_meetings(unsigned warp) {
 inline void meet(Meet kind, unsigned mask, const void* value, void* result, size_t bytes, int source, const char* what,
                  const char* file, int line) {
     if (!(mask & bit(self->lane))) report_stranger(mask, what, file, line);
-    self->mask = mask, self->value = value, self->result = result, self->bytes = bytes, self->source = source;
+    self->value = value, self->result = result, self->bytes = bytes, self->source = source;
     self->what = what, self->file = file, self->line = line;
     Meeting* meeting = nullptr;
     for (Meeting& open : block->meetings)

@@ -1,0 +1,58 @@
+"""The conversions of 16-bit floats on the CPU give what PyTorch gives: with the compiler's half type and without one."""
+
+import ctypes
+
+import pytest
+import torch
+
+from lessons_lib.cuda_builds import CUDA_ON_CPU
+from lessons_lib.inline import Recipe, _compile
+
+CONVERSIONS = """
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+
+extern "C" void half_to_float(const __half* from, float* to, int n) { for (int i = 0; i < n; ++i) to[i] = __half2float(from[i]); }
+extern "C" void float_to_half(const float* from, __half* to, int n) { for (int i = 0; i < n; ++i) to[i] = __float2half(from[i]); }
+extern "C" void bfloat16_to_float(const __nv_bfloat16* from, float* to, int n) {
+    for (int i = 0; i < n; ++i) to[i] = __bfloat162float(from[i]);
+}
+extern "C" void float_to_bfloat16(const float* from, __nv_bfloat16* to, int n) {
+    for (int i = 0; i < n; ++i) to[i] = __float2bfloat16(from[i]);
+}
+"""
+
+
+@pytest.fixture(scope="module", params=[(), ("-DCUDA_ON_CPU_PORTABLE_HALF",)], ids=["own half type", "no half type"])
+def conversions(request):
+    recipe = Recipe(("-std=c++17", "-O2", *request.param), include=(CUDA_ON_CPU / "include",))
+    return ctypes.CDLL(_compile({"conversions": CONVERSIONS}, "conversions", recipe))
+
+
+def converted(function, numbers, dtype):
+    to = torch.empty(len(numbers), dtype=dtype)
+    function(ctypes.c_void_p(numbers.data_ptr()), ctypes.c_void_p(to.data_ptr()), len(numbers))
+    return to
+
+
+def assert_equal(actual, expected):
+    assert torch.equal(actual.isnan(), expected.isnan())
+    bits = torch.int32 if expected.dtype == torch.float32 else torch.int16  # so that -0 is not 0
+    assert torch.equal(actual[~actual.isnan()].view(bits), expected[~expected.isnan()].view(bits))
+
+
+@pytest.mark.parametrize("name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)])
+def test_every_number_of_16_bits_becomes_the_float_that_it_is(conversions, name, dtype):
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    assert_equal(converted(getattr(conversions, f"{name}_to_float"), every, torch.float32), every.float())
+
+
+@pytest.mark.parametrize("name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)])
+def test_floats_round_to_the_nearest_and_ties_to_even(conversions, name, dtype):
+    """Every number of 16 bits, what lies in the middle of each two, the floats beside that, and floats of any bits."""
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype).float()
+    middle = (every[:-1].double() + every[1:].double()).div(2).float()
+    beside = [torch.nextafter(middle, torch.full_like(middle, end)) for end in (-torch.inf, torch.inf)]
+    any_bits = torch.randint(-(2**31), 2**31, (200_000,), generator=torch.Generator().manual_seed(0)).to(torch.int32)
+    floats = torch.cat([every, middle, *beside, any_bits.view(torch.float32)])
+    assert_equal(converted(getattr(conversions, f"float_to_{name}"), floats, dtype), floats.to(dtype))
