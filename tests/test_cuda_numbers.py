@@ -25,7 +25,8 @@ extern "C" void float_to_bfloat16(const float* from, __nv_bfloat16* to, int n) {
 
 @pytest.fixture(scope="module", params=[(), ("-DCUDA_ON_CPU_PORTABLE_HALF",)], ids=["own half type", "no half type"])
 def conversions(request):
-    recipe = Recipe(("-std=c++17", "-O2", *request.param), include=(CUDA_ON_CPU / "include",))
+    headers = "".join(path.read_text() for path in sorted(CUDA_ON_CPU.glob("*.h")))  # a change of theirs is a new build
+    recipe = Recipe(("-std=c++17", "-O2", *request.param), include=(CUDA_ON_CPU / "include",), also=headers)
     return ctypes.CDLL(_compile({"conversions": CONVERSIONS}, "conversions", recipe))
 
 
