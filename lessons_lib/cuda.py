@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from lessons_lib import cuda_arguments, cuda_builds, cuda_signatures
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_calls import Access, CallOnCpu, CallOnGpu, processors
+from lessons_lib.cuda_counts import Counts
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import _check_sources
 
-__all__ = ["Access", "CudaLibrary", "KernelError", "build_cuda"]
+__all__ = ["Access", "Counts", "CudaLibrary", "KernelError", "build_cuda"]
 
 
 def build_cuda(*sources: str, names: tuple[str, ...] = (), target: str | None = None, name: str = "cuda") -> "CudaLibrary":
@@ -73,20 +74,37 @@ class CudaLibrary:
     def trace(self, *names: str):
         """Target "checked" only: `with library.trace("k_cache") as accesses:` fills the list with each Access of the calls
         inside to these tensors, in the order in which they happened."""
-        run = self._cpu("trace")
-        if not run.checked:
-            raise RuntimeError('Accesses can be traced with target="checked" only.')
-        arguments = [argument for call in self._functions.values() for argument in call.function.arguments]
-        known = {argument.name for argument in arguments if argument.pointer}
-        unknown = [name for name in names if name not in known]
-        if unknown or not names:
-            raise ValueError(f"trace takes names of tensors, {', '.join(sorted(known))}; not {', '.join(unknown) or 'none'}")
+        run = self._watched("trace", names)
         before = run.traced, run.accesses
         run.traced, run.accesses = names, []
         try:
             yield run.accesses
         finally:
             run.traced, run.accesses = before
+
+    @contextmanager
+    def count(self, *names: str):
+        """Target "checked" only: `with library.count("k_cache") as counts:` adds up what the calls inside do, and what they
+        read of these tensors, in a Counts."""
+        run = self._watched("count", names)
+        before = run.counted, run.counts
+        run.counted, run.counts = names, Counts()
+        try:
+            yield run.counts
+        finally:
+            run.counted, run.counts = before
+
+    def _watched(self, what: str, names: tuple[str, ...]) -> CallOnCpu:
+        """For `trace` and `count`, which take names of tensors."""
+        run = self._cpu(what)
+        if not run.checked:
+            raise RuntimeError(f'{what} works with target="checked" only.')
+        arguments = [argument for call in self._functions.values() for argument in call.function.arguments]
+        known = {argument.name for argument in arguments if argument.pointer}
+        unknown = ", ".join(name for name in names if name not in known)
+        if unknown or not names:
+            raise ValueError(f"{what} takes names of tensors, {', '.join(sorted(known))}; not {unknown or 'none'}")
+        return run
 
     def _cpu(self, what: str) -> CallOnCpu:
         if self.target == "gpu":

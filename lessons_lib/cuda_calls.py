@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from lessons_lib.cuda_arguments import has_gaps, same_memory, span_bytes, to_c
+from lessons_lib.cuda_counts import CountsOfCall
 from lessons_lib.cuda_on_cpu import reports
 from lessons_lib.cuda_on_cpu.elements import tensor_index
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
@@ -62,6 +63,7 @@ class CallOnCpu:
         self.kernels = {kernel for text in texts.values() for kernel in kernels_launched(text)}
         self.settings = (0, processors(), 20_000_000)  # seed, threads of the processor, step limit
         self.traced, self.accesses = (), []
+        self.counted, self.counts = (), None
         self.runtime = _load(runtime, _load_checked_runtime if checked else _load_runtime)
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
@@ -80,6 +82,7 @@ class CallOnCpu:
         watched, went_well, same = {}, False, same_memory(function, values)
         try:
             self.runtime.cuda_on_cpu_trace(",".join(self.traced).encode())
+            self.runtime.cuda_on_cpu_count(",".join(self.counted).encode())
             addresses = {}
             for argument in function.arguments:
                 value = values[argument.name]
@@ -93,6 +96,7 @@ class CallOnCpu:
                 self.runtime.cuda_on_cpu_finish()
             tensors = {name: tensor for name, (tensor, _) in watched.items()}
             self._collect_accesses(tensors)
+            self._add_counts()
             self._raise_error(function, code, tensors)
             went_well = True
         finally:
@@ -140,6 +144,13 @@ class CallOnCpu:
                 self.accesses.append(Access(tuple(access.block), tuple(access.thread), names[access.tensor],
                                             (element,) if index is None else index,
                                             ("read", "write", "atomic")[access.kind], lines[access.pc]))
+
+    def _add_counts(self):
+        if self.counts is None:
+            return
+        counts = CountsOfCall()
+        self.runtime.cuda_on_cpu_counted(ctypes.byref(counts))
+        self.counts.add(counts)
 
     def _lines(self, addresses: set[int]) -> dict[int, int | None]:
         by_library, lines = {}, dict.fromkeys(addresses)

@@ -176,14 +176,16 @@ KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # in the order o
 LARGEST_HEAD_SIZE = 256
 
 
-def check_paged_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor) -> None:
-    """What `attn_paged_cuda` takes. Reads the table and the lengths, so on a GPU it waits for them."""
+def check_paged_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor,
+                       kv_dtype: torch.dtype | None = None) -> None:
+    """What `attn_paged_cuda` takes. Reads the table and the lengths, so on a GPU it waits for them. kv_dtype: of the caches;
+    None is q's."""
     check_tensor("q", q, ("num_seqs", "num_q_heads", "head_size"))
     if q.dtype not in KERNEL_DTYPES:
         raise TypeError(f"q must be torch.float32, torch.float16 or torch.bfloat16, not {q.dtype}")
     num_seqs, num_q_heads, head_size = q.shape
-    check_tensor("k_cache", k_cache, ("num_blocks", "block_size", "num_kv_heads", head_size), q.dtype)
-    check_tensor("v_cache", v_cache, tuple(k_cache.shape), q.dtype)
+    check_tensor("k_cache", k_cache, ("num_blocks", "block_size", "num_kv_heads", head_size), kv_dtype or q.dtype)
+    check_tensor("v_cache", v_cache, tuple(k_cache.shape), k_cache.dtype)
     num_blocks, block_size, num_kv_heads, _ = k_cache.shape
     if num_seqs == 0:
         raise ValueError("q is empty; a batch holds at least one sequence")

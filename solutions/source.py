@@ -18,7 +18,7 @@ from solutions.include import SourceError, python_definition
 
 _BEGIN = re.compile(r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB: (?P<stub>.*))?$")
 _END = re.compile(r"^\s*(#|//) END SOLUTION$")
-_INCLUDE = re.compile(r"^// INCLUDE (?P<file>[\w.]+)$")
+_INCLUDE = re.compile(r"^// INCLUDE (?P<file>[\w./]+)$")
 _INCLUDE_PYTHON = re.compile(r"^# INCLUDE (?P<file>[\w/]+\.py) (?P<name>[\w.]+)(?: without (?P<without>[\w, ]+))?$")
 
 

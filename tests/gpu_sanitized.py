@@ -6,28 +6,61 @@ import torch
 
 from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import read_kernel
+from lessons_lib.ladder import FP8, RUNGS, PagedDecode
 from lessons_lib.paged_kernel import attn_paged_cuda, paged_attention_library
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))
+
+
+def batch(head_size, context_lens, dtype, num_q_heads=6):
+    """The tensors of a decode of three sequences; NaN in the block that nobody has."""
+    k_cache, v_cache = (torch.rand(40, 16, 2, head_size, device="cuda").to(dtype) for _ in range(2))
+    blocks = torch.randperm(40, device="cuda")
+    k_cache[blocks[39]] = v_cache[blocks[39]] = float("nan")
+    lens = torch.tensor(context_lens, dtype=torch.int32, device="cuda")
+    q = torch.rand(3, num_q_heads, head_size, device="cuda").to(dtype)
+    return q, k_cache, v_cache, blocks[:39].view(3, 13).int(), lens
+
+
+def rungs():
+    """Each rung with each dtype that it takes, and what divides its work so that blocks meet."""
+    for number in range(len(RUNGS)):
+        dtypes = DTYPES if number <= 3 else DTYPES[1:] if number <= 7 else (torch.float16,)
+        for dtype, (head_size, context_lens) in zip(dtypes, CONTEXTS[::-1], strict=False):
+            how = {"num_splits": 3} if number == 6 else {"num_blocks": 5} if number >= 7 else {}
+            yield number, dtype, head_size, context_lens, how
+
+
+def launch_rung(number, dtype, head_size, context_lens, how, launch=True):
+    q, k_cache, v_cache, block_table, lens = batch(head_size, context_lens, dtype)
+    scales = ()
+    if number == 8:
+        k_cache, v_cache = k_cache.to(FP8), v_cache.to(FP8)
+        scales = torch.ones(2, device="cuda"), torch.ones(2, device="cuda")
+    decode = PagedDecode(number, lens, num_q_heads=6, num_kv_heads=2, head_size=head_size, block_size=16, dtype=dtype,
+                         kv_dtype=k_cache.dtype, **how)
+    if launch:
+        assert decode(q, k_cache, v_cache, block_table, *scales).isfinite().all()
 
 
 def main(build_only: bool = False):
     library, vector_add = paged_attention_library("gpu"), build_cuda(read_kernel("vector_add.cu"), target="gpu")
+    torch.manual_seed(0)
+    for rung in rungs():
+        launch_rung(*rung, launch=not build_only)
     if build_only:
         return
-    torch.manual_seed(0)
     a, b = torch.rand(1000, device="cuda"), torch.rand(1000, device="cuda")
     out = torch.zeros(1000, device="cuda")
     vector_add.add(a, b, out, 1000)
     assert torch.equal(out, a + b)
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        for head_size, context_lens in ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0])):
-            k_cache, v_cache = (torch.rand(40, 16, 2, head_size, device="cuda").to(dtype) for _ in range(2))
-            block_table = torch.randperm(40, device="cuda")[:39].view(3, 13).int()
-            q = torch.rand(3, 6, head_size, device="cuda").to(dtype)
-            lens = torch.tensor(context_lens, dtype=torch.int32, device="cuda")
-            result = attn_paged_cuda(q, k_cache, v_cache, block_table, lens, library=library)
+    for dtype in DTYPES:
+        for head_size, context_lens in CONTEXTS:
+            result = attn_paged_cuda(*batch(head_size, context_lens, dtype), library=library)
             assert result.isfinite().all()
     torch.cuda.synchronize()
-    print("10 launches")
+    print(f"{10 + len(list(rungs()))} launches")
 
 
 if __name__ == "__main__":

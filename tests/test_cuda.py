@@ -152,6 +152,25 @@ def test_wrong_arguments_are_named_before_anything_runs(target):
             library.add(*arguments)
 
 
+def test_bytes_are_picked_from_two_numbers(target):
+    text = """__global__ void pick_kernel(const int* a, const int* b, const int* selectors, int* out) {
+  int i = threadIdx.x;
+  out[i] = __byte_perm(a[i], b[i], selectors[i]);
+}
+extern "C" int pick(const int* a, const int* b, const int* selectors, int* out, int n, cudaStream_t stream) {
+  pick_kernel<<<1, n, 0, stream>>>(a, b, selectors, out);
+  return cudaGetLastError();
+}"""
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.randint(-(2**31), 2**31, (2, 256), generator=generator).int()
+    digits = torch.randint(0, 8, (256, 4), generator=generator)
+    selectors = (digits << torch.tensor([0, 4, 8, 12])).sum(1).int()
+    out = torch.zeros(256, dtype=torch.int32)
+    build_cuda(text, target=target).pick(a, b, selectors, out, 256)
+    both = torch.stack([a, b], 1).view(torch.uint8)  # (256, 8), the lowest byte of a first
+    assert torch.equal(out, both.gather(1, digits).view(torch.int32).flatten())
+
+
 def test_a_null_pointer_is_reported():
     with pytest.raises(KernelError, match="through a null pointer") as caught:
         build_cuda(ADD, target="checked").add(None, *numbers(4)[1:], 4)

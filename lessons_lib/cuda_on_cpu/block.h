@@ -35,6 +35,7 @@ struct Thread {
 #if CHECKED
     uint32_t clock = 1, seen[32] = {};      // its time (clock.h)
     long long steps = step_limit;           // that it may still take
+    long long waited = 0;                   // of those that it took, for waiting
     const void* table_reads[4] = {};        // the block table's entries that it read last
 #endif
 };
@@ -75,7 +76,8 @@ public:
         Thread& mine = *self;
         mine.state = state;
 #if CHECKED
-        mine.steps -= state == State::at_barrier ? 1000 : 100;  // waiting takes long: a loop with it is soon called endless
+        long long steps = state == State::at_barrier ? 1000 : 100;  // so that a loop that waits is soon called endless
+        mine.steps -= steps, mine.waited += steps;
 #endif
         hand_over(&mine.stack);
     }

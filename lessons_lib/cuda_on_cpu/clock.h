@@ -14,24 +14,35 @@
 #if CHECKED
 namespace cuda_on_cpu {
 
+// What a block has handed over: all before the epoch of its last atomic operation, and of that epoch what warps did that
+// made such an operation in it. (What the others did, no barrier orders before it.)
+struct Published {
+    uint32_t time = 0, warps = 0;
+};
+
 struct Epochs {
     uint32_t now = 1, block_began = 1, launch_began = 1;
-    std::vector<uint32_t> began, published;  // of each block of the launch
+    std::vector<uint32_t> began;       // of each block of the launch
+    std::vector<Published> published;
     bool fenced = false, acquired = false;   // by the block that runs
 
     void begin_launch() { launch_began = block_began = ++now, began.clear(), published.clear(); }
     void begin_block() {
         block_began = ++now;
-        began.push_back(now), published.push_back(0);
+        began.push_back(now), published.push_back({});
         fenced = acquired = false;
     }
     void atomic() {
-        if (fenced) published.back() = now;
+        if (fenced && published.back().time != now) published.back() = {now, 0};
+        if (fenced) published.back().warps |= 1u << self->warp;
         acquired = true;
     }
     // Blocks run one after the other, so an epoch tells the block.
     size_t block_of(uint32_t time) const { return std::upper_bound(began.begin(), began.end(), time) - began.begin() - 1; }
-    bool handed_over(uint32_t time) const { return acquired && published[block_of(time)] >= time; }
+    bool handed_over(uint32_t time, uint32_t warps) const {
+        const Published& last = published[block_of(time)];
+        return acquired && (last.time > time || (last.time == time && last.warps & warps));
+    }
 };
 inline Epochs epoch;
 

@@ -93,6 +93,13 @@ inline unsigned __float_as_uint(float a) { return cuda_on_cpu_bits<unsigned>(a);
 inline int __popc(unsigned a) { return __builtin_popcount(a); }
 inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
 inline int __ffs(int a) { return __builtin_ffs(a); }
+// Four of the eight bytes of b:a; each hexadecimal digit of the selector says which. (The digit's eighth is not supported.)
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+    unsigned long long bytes = a | (unsigned long long)(b) << 32;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) result |= unsigned(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return result;
+}
 inline int __clz(int a) { return a ? __builtin_clz(unsigned(a)) : 32; }
 
 template <class A, class B> constexpr std::common_type_t<A, B> min(A a, B b) { return b < a ? b : a; }

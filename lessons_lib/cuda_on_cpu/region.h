@@ -77,7 +77,7 @@ public:
     size_t bytes;
     Kind kind;
     bool integers = false;   // int32 input: a block table, perhaps
-    bool traced = false;
+    bool traced = false, counted = false;
     int number = 0;          // in the order of registration
     void* source = nullptr;  // a tensor's own memory; `base` is the copy that the kernel works on
     size_t element;

@@ -31,6 +31,7 @@
 #include "shared_memory.h"
 #include "block.h"
 #include "clock.h"
+#include "counts.h"
 #include "traps.h"
 #include "warp.h"
 #include "scheduler.h"
@@ -78,6 +79,8 @@ size_t cuda_on_cpu_traced(TracedAccess* to, size_t count) {
     std::copy_n(accesses.begin(), std::min(count, accesses.size()), to);
     return accesses.size();
 }
+void cuda_on_cpu_count(const char* names) { cuda_on_cpu::tensors.count(names), cuda_on_cpu::counts = {}; }
+void cuda_on_cpu_counted(CudaOnCpuCounts* to) { *to = cuda_on_cpu::counts; }
 #endif
 
 }  // extern "C"

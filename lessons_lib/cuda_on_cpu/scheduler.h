@@ -6,6 +6,9 @@ namespace cuda_on_cpu {
 
 inline void enter_thread() {
     block->call_kernel();
+#if CHECKED
+    counts.steps += step_limit - self->steps - self->waited;
+#endif
     block->present[self->warp] &= ~bit(self->lane);
     if (!block->meetings.empty()) close_meetings(self->warp);
     block->wait(State::returned);
@@ -33,6 +36,7 @@ inline void Block::run(uint3 index, size_t number, unsigned long long seed) {
     blockIdx = index;
 #if CHECKED
     epoch.begin_block();
+    loads.begin_block(threads.size());
 #endif
     start_threads();
     suspicion = {};
@@ -96,6 +100,7 @@ inline void Block::open_barrier() {
     vote_round ^= 1, votes[vote_round] = 0;
 #if CHECKED
     ++epoch.now;
+    ++counts.barriers;
 #endif
 }
 

@@ -38,7 +38,7 @@ public:
         memcpy(base, data, bytes);
         auto region = std::make_unique<Region>(name, base, bytes, element, kind);
         region->integers = integers, region->source = data, region->number = regions_.size();
-        region->traced = !traced_.empty() && ("," + traced_ + ",").find("," + region->name + ",") != std::string::npos;
+        region->traced = is_among(traced_, region->name), region->counted = is_among(counted_, region->name);
         at_[regions_.size()] = region.get();
         regions_.push_back(std::move(region));
         return base;
@@ -80,6 +80,7 @@ public:
     }
 
     void trace(const char* names) { traced_ = names, accesses.clear(); }
+    void count(const char* names) { counted_ = names; }
     void record(const Region& region, size_t offset, size_t size, Access access, const void* code) {
         accesses.push_back({{blockIdx.x, blockIdx.y, blockIdx.z}, {threadIdx.x, threadIdx.y, threadIdx.z}, region.number,
                             int(access), offset, size, reinterpret_cast<size_t>(code)});
@@ -109,12 +110,16 @@ private:
         }
     }
 
+    static bool is_among(const std::string& names, const std::string& name) {
+        return !names.empty() && ("," + names + ",").find("," + name + ",") != std::string::npos;
+    }
+
     size_t slot_bytes() const { return size_t(1) << slot_bits_; }
 
     char* space_ = nullptr;
     unsigned slot_bits_ = CUDA_ON_CPU_SLOT_BITS;
     Region* at_[slots] = {};
-    std::string traced_;
+    std::string traced_, counted_;  // names, with commas between them
     std::vector<std::unique_ptr<Region>> regions_;
 };
 inline Tensors tensors;

@@ -2,6 +2,7 @@
 #pragma once
 #include "block.h"
 #include "clock.h"
+#include "counts.h"
 
 namespace cuda_on_cpu {
 
@@ -51,6 +52,7 @@ inline void exchange(const Meeting& meeting) {
         each([&](Thread& thread) { memcpy(thread.result, &votes, sizeof votes); });
     }
 #if CHECKED
+    ++counts.warp_meetings;
     if (meeting.kind == Meet::barrier) synchronise_lanes(block->threads, meeting.warp, meeting.arrived);
 #endif
     each([](Thread& thread) { thread.state = State::ready; });

@@ -2,6 +2,7 @@
 // be written, and is it ordered after what other threads did there?
 #pragma once
 #include "clock.h"
+#include "counts.h"
 #include "tensors.h"
 
 namespace cuda_on_cpu {
@@ -48,8 +49,10 @@ inline bool clashes_in_block(const Record& record) {
 
 // The time of an access to a tensor by another block of this launch that did not hand the result over, or 0.
 inline uint32_t clash_between_blocks(const Record& record) {
-    uint32_t when = record.epoch < epoch.block_began ? record.epoch : record.other_block;
-    return when >= epoch.launch_began && !epoch.handed_over(when) ? when : 0;
+    bool latest = record.epoch < epoch.block_began;  // of what was before, only the time is kept
+    uint32_t when = latest ? record.epoch : record.other_block;
+    uint32_t warps = latest && record.warp != several ? 1u << record.warp : ~0u;
+    return when >= epoch.launch_began && !epoch.handed_over(when, warps) ? when : 0;
 }
 
 inline bool clashes(const Record& record, bool tensor) {
@@ -187,6 +190,7 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
     size_t offset = address - region->base;
     if (offset >= region->bytes || size > region->bytes - offset) report_outside(*region, address, size, access, code);
     if (region->traced) tensors.record(*region, offset, size, access, code);
+    if (region->counted && access == Access::read) loads.add(self->number, reinterpret_cast<uintptr_t>(address), size, code);
     if (region->kind == Kind::input) {
         if (access != Access::read) block->fail(access_report("write-to-input", *region, address, size, access, code));
         if (region->integers && self->table_reads[0] != where) {

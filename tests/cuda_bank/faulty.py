@@ -73,6 +73,9 @@ _RACES = [
     Faulty("between_blocks_halo", "race-between-blocks", _pair(150, n=150), name="out"),
     Faulty("between_blocks_relay", "race-between-blocks",
            lambda: {"x": numbers(96), "sums": torch.zeros(3), "out": blank(3), "blocks": 3}, name="sums"),
+    Faulty("between_blocks_no_barrier", "race-between-blocks",
+           lambda: {"x": numbers(4 * 64), "parts": blank(4), "finished": integers(0), "out": blank(1), "blocks": 4},
+           name="parts"),
     Faulty("between_blocks_in_place", "race-between-blocks", lambda: {"x": numbers(128), "n": 128}, name="x"),
 ]
 

@@ -1,0 +1,171 @@
+// Rung 7: no more blocks than run at once, each with about the same number of tiles, whoever's they are. Loads go on from a
+// sequence to the next. The last of a sequence's blocks to finish combines the parts, so there is one launch.
+#include <cuda_runtime.h>
+
+#include "tile_copy.cuh"
+#include "tile_state.cuh"
+
+constexpr int num_warps = tile_chunks > 16 ? 4 : 8;
+constexpr int stage_bytes = num_warps * tile_chunks * 32 * sizeof(uint4);
+constexpr int states_bytes = (num_warps - 1) * state_numbers * sizeof(float4);
+constexpr int stages_with_room = (shared_bytes - states_bytes - 16) / stage_bytes;
+// On their way at once: enough for the card's latency. With more, each load only waits longer for those before it.
+constexpr int enough_stages = 96 * 1024 / stage_bytes < 2 ? 2 : 96 * 1024 / stage_bytes;
+constexpr int num_stages = stages_with_room < enough_stages ? stages_with_room : enough_stages;
+static_assert(num_stages >= 1, "this card has too little shared memory for these heads");
+constexpr int lookups_ahead = 2;
+
+// One block's share of a sequence, for heads_at_once KV heads. Made by lessons_lib/work_plan.py.
+struct alignas(16) WorkItem {
+  int seq, kv_head;           // the first head
+  int begin, end;             // tokens
+  int part;                   // where its result goes among the parts, or -1: nobody shares the sequence
+  int first_part, num_parts;  // of the sequence
+  int next;                   // item of this block, or -1; its first one has the block's number
+};
+
+struct Work {
+  const WorkItem* items;
+  float4* parts;
+  int* arrived;
+  const float *k_scales, *v_scales;  // of each KV head, for caches of 8 bits; null for 1
+  int heads_at_once;  // the warps of a block take different heads; where there are more warps, different tiles
+};
+
+struct Shared {
+  uint4 stages[num_warps][num_stages][tile_chunks * 32];
+  float4 states[num_warps - 1][state_numbers];  // of all warps but the first
+  int is_last;
+};
+
+__device__ inline int num_tiles(const WorkItem& item) { return (item.end - item.begin + tile_size - 1) / tile_size; }
+
+// Where a tile lies. The block is read from memory: whoever multiplies it waits for it.
+struct Lookup {
+  int tokens;               // of the tile, or less than 1: there is none
+  int block, row_in_block;  // of token lane % 16
+};
+
+// A warp's place in the block's work: which tile it loads next. Tiles are dealt in turn, across the items' borders.
+struct Cursor {
+  const PagedAttentionParams& params;
+  const WorkItem* items;
+  WorkItem item;
+  int head, tile, step;
+  bool done;
+
+  __device__ Cursor(const PagedAttentionParams& params, const Work& work, int head, int tile, int step)
+      : params(params), items(work.items), item(items[blockIdx.x]), head(head), tile(tile), step(step), done(false) {
+    enter();
+  }
+  __device__ void enter() {  // brings near what will be needed soon
+    if (item.next >= 0) prefetch(items + item.next + 1);
+    if (threadIdx.x % 32 * 64 < queries_per_kv_head * head_size)
+      prefetch(query_row(params, item.seq, item.kv_head + head) + threadIdx.x % 32 * 64);
+  }
+  // Looks the next tile up, and moves on.
+  __device__ Lookup next() {
+    while (!done && tile >= num_tiles(item)) {
+      tile -= num_tiles(item);
+      done = item.next < 0;
+      if (!done) item = items[item.next], enter();
+    }
+    Lookup found{0, 0, 0};
+    if (done) return found;
+    int first = item.begin + tile * tile_size, token = min(first + int(threadIdx.x) % tile_size, item.end - 1);
+    found.tokens = item.end - first;
+    const int* table = params.block_table + int64_t(item.seq) * params.max_blocks_per_seq;
+    if (found.tokens > 0) found.block = table[token / block_size];
+    found.row_in_block = token % block_size * params.num_kv_heads + item.kv_head + head;
+    tile += step;
+    return found;
+  }
+};
+
+// Puts the block's states among the parts. The block that comes last for a sequence gets all of them merged, and true.
+__device__ inline bool merge_parts(TileState& state, Shared& shared, const Work& work, const WorkItem& item) {
+  int warp = threadIdx.x / 32, head = warp % work.heads_at_once;
+  auto part = [&](int number) { return work.parts + (int64_t(number) * work.heads_at_once + head) * state_numbers; };
+  if (warp < work.heads_at_once) store(state, part(item.part));
+  __threadfence();  // the parts first, then the count
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    shared.is_last = atomicAdd(&work.arrived[item.first_part], 1) == item.num_parts - 1;
+    if (shared.is_last) work.arrived[item.first_part] = 0;  // for the next launch
+  }
+  __syncthreads();
+  if (!shared.is_last) return false;
+  __threadfence();
+  init(state);
+  for (int number = warp / work.heads_at_once; number < item.num_parts; number += num_warps / work.heads_at_once)
+    merge(state, part(item.first_part + number));
+  merge_warps(state, shared.states, work.heads_at_once);
+  return true;
+}
+
+__global__ void __launch_bounds__(num_warps * 32, 1) balanced_kernel(PagedAttentionParams params, Work work) {
+  extern __shared__ char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  int table_numbers = (blockIdx.x * blockDim.x + threadIdx.x) * 32;
+  if (table_numbers < params.num_seqs * params.max_blocks_per_seq) prefetch(params.block_table + table_numbers);
+  int warp = threadIdx.x / 32, head = warp % work.heads_at_once;
+  int phase = warp / work.heads_at_once, num_phases = num_warps / work.heads_at_once;
+  AsyncCopies copies;
+  TileCopier copier(params);
+  Cursor cursor(params, work, head, phase, num_phases);
+  Lookup ahead[lookups_ahead];
+  for (Lookup& lookup : ahead) lookup = cursor.next();
+  int block_rows = block_size * params.num_kv_heads;
+  auto load_next = [&](int stage) {
+    Lookup first = ahead[0];
+    int row = first.block * block_rows + first.row_in_block;
+    if (first.tokens > 0) copier.copy(copies, shared.stages[warp][stage], row, first.tokens);
+    copies.close_group();
+    for (int i = 1; i < lookups_ahead; ++i) ahead[i - 1] = ahead[i];
+    ahead[lookups_ahead - 1] = cursor.next();
+  };
+  for (int stage = 0; stage < num_stages; ++stage) load_next(stage);
+
+  int stage = 0, tile = phase;
+  WorkItem item = work.items[blockIdx.x];
+  TileQueries queries = load_queries(query_row(params, item.seq, item.kv_head + head));
+  auto scale_of = [&](const float* scales) { return scales ? scales[item.kv_head + head] : 1.0f; };
+  while (true) {
+    TileState state;
+    init(state);
+    float scale = params.scale * scale_of(work.k_scales);
+    for (; tile < num_tiles(item); tile += num_phases) {
+      copies.wait<num_stages - 1>();
+      __syncwarp();  // every lane's copies are there, not just this one's
+      update(state, queries, StagedChunks{shared.stages[warp][stage]}, item.end - item.begin - tile * tile_size, scale);
+      __syncwarp();  // every lane has read
+      load_next(stage);
+      stage = stage + 1 == num_stages ? 0 : stage + 1;
+    }
+    tile -= num_tiles(item);
+    WorkItem next = item;
+    if (item.next >= 0) {
+      next = work.items[item.next];
+      queries = load_queries(query_row(params, next.seq, next.kv_head + head));
+    }
+    merge_warps(state, shared.states, work.heads_at_once);
+    bool complete = item.part < 0 || merge_parts(state, shared, work, item);
+    if (complete && phase == 0) write_out(state, out_row(params, item.seq, item.kv_head + head), scale_of(work.v_scales));
+    if (item.next < 0) break;
+    item = next;
+  }
+}
+
+inline int launch(const PagedAttentionParams& params, const Work& work, int num_blocks, cudaStream_t stream) {
+  cudaError_t error = cudaFuncSetAttribute(balanced_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared));
+  if (error != cudaSuccess) return error;
+  balanced_kernel<<<num_blocks, num_warps * 32, sizeof(Shared), stream>>>(params, work);
+  return cudaGetLastError();
+}
+
+// items: a WorkItem each. parts: room for the states of all parts. arrived: zeros, and zeros again afterwards.
+extern "C" int paged_attention(PagedAttentionParams params, const int* items, void* parts, int* arrived, int num_blocks,
+                               int heads_at_once, cudaStream_t stream) {
+  return launch(params, {reinterpret_cast<const WorkItem*>(items), static_cast<float4*>(parts), arrived, nullptr, nullptr,
+                         heads_at_once}, num_blocks, stream);
+}

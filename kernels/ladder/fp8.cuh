@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "matrix.cuh"
+
+// Two of them as two 16-bit floats. Each has a 16-bit float of exactly its value.
+__device__ inline uint32_t widen_pair(uint16_t both) {
+#ifdef __CUDACC__
+  uint32_t wide;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(wide) : "h"(both));
+  return wide;
+#else
+  // The bits fit a 16-bit float's, seven places further left; its exponent is counted from 15, not from 7: a factor 2^8.
+  auto one = [](uint32_t bits) {
+    uint16_t moved = (bits & 0x80) << 8 | (bits & 0x7f) << 7;
+    return (bits & 0x7f) == 0x7f ? NAN : 256.0f * unpack<__half>(moved).x;
+  };
+  return pack<__half>(one(both & 0xff), one(both >> 8));
+#endif
+}
+
+__device__ inline uint4 widen_half(uint32_t low, uint32_t high) {
+  return make_uint4(widen_pair(low & 0xffff), widen_pair(low >> 16), widen_pair(high & 0xffff), widen_pair(high >> 16));
+}

@@ -1,0 +1,54 @@
+// Checked mode: what kernels did, in numbers, for those who have no GPU with a profiler.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+// As Python reads it (lessons_lib/cuda_counts.py). Visible, since a function with hidden types is hidden too.
+struct __attribute__((visibility("default"))) CudaOnCpuCounts {
+    long long bytes_read, load_instructions, sectors;   // of the tensors that are counted
+    long long barriers, warp_meetings, steps;           // of all threads
+};
+
+#if CHECKED
+namespace cuda_on_cpu {
+
+inline CudaOnCpuCounts counts{};
+
+// The loads of a block. On a GPU the lanes of a warp load together, here one after the other. So what the lanes of a warp
+// do with the same instruction, each for the n-th time, is taken for one load.
+class Loads {
+public:
+    void begin_block(size_t threads) {
+        times_.assign(threads, {});
+        sectors_.assign((threads + 31) / 32, {});
+    }
+    void add(unsigned thread, uintptr_t address, size_t size, const void* code) {
+        counts.bytes_read += size;
+        std::vector<std::vector<uintptr_t>>& loads = sectors_[thread / 32][code];
+        for (uintptr_t end = address + size; address < end; address += most_bytes) {
+            unsigned number = times_[thread][code]++;
+            if (number == loads.size()) loads.emplace_back(), ++counts.load_instructions;
+            uintptr_t last = std::min(address + most_bytes, end) - 1;
+            for (uintptr_t sector = address / 32; sector <= last / 32; ++sector) add_sector(loads[number], sector);
+        }
+    }
+
+private:
+    static constexpr size_t most_bytes = 16;  // that a lane gets from one load
+
+    static void add_sector(std::vector<uintptr_t>& sectors, uintptr_t sector) {
+        if (std::find(sectors.rbegin(), sectors.rend(), sector) != sectors.rend()) return;
+        sectors.push_back(sector);
+        ++counts.sectors;
+    }
+
+    using Code = const void*;  // where in the library's code
+    std::vector<std::unordered_map<Code, unsigned>> times_;                               // of each thread
+    std::vector<std::unordered_map<Code, std::vector<std::vector<uintptr_t>>>> sectors_;  // of each warp: of each load
+};
+inline Loads loads;
+
+}  // namespace cuda_on_cpu
+#endif

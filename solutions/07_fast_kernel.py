@@ -1,0 +1,1095 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 07 · A fast kernel
+#
+# **You build** the kernel of lesson 06 anew, one idea at a time, until it runs as fast as the memory can deliver. Before
+# each step you say what it should bring. Then you see what it did bring, and why the two differ.
+#
+# **You need** lesson 06, and the online softmax of lessons 03 and 04. You do not need a GPU: where there is none, the times
+# are recorded ones. **It takes** 90 minutes to two hours.
+
+# %%
+try:
+    import math
+    from collections import Counter
+
+    import torch
+
+    from lessons_lib import bench, build_cuda, check, draw, draw_ladder, draw_loads, draw_tiles, hint, progress_bar, solution
+    from lessons_lib.bench_backends import make_batch, reference
+    from lessons_lib.bench_workloads import WORKLOADS, Workload
+    from lessons_lib.cuda_builds import choose_target
+    from lessons_lib.inline import read_kernel
+    from lessons_lib.ladder import PagedDecode, Shape, rung_texts
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+
+progress_bar("07")
+
+# %% [markdown]
+# ## Where this goes
+#
+# The dashed line is how fast one graphics card can read its memory. The bar is how fast a first kernel reads keys and values
+# on it. The rest of the lesson is the white space between them.
+
+# %%
+WORKLOAD = "gqa_b64_c1024"  # 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
+run = bench.recorded()[0]
+draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=0, others=False),
+          alt="A single short bar, rung 0, one thread's softmax. A dashed line far to its right is the limit of the card.")
+
+# %% [markdown]
+# Each kernel in this lesson is a **rung** of a ladder, and has one idea more than the one below it. All of them compute the
+# same numbers, by the same tests. This notebook goes through the first four. The files are in `kernels/ladder`.
+#
+# ## Recorded, and counted
+#
+# A time says how fast a kernel is on one card. It does not say why. So each rung is looked at twice:
+#
+# - **Measured.** The times below were recorded by `python -m lessons_lib.bench` on the card that each line names. If this
+#   machine has a GPU, its own times stand beside them; if not, you cannot repeat them here.
+# - **Counted.** How many bytes a kernel asks for, how often threads wait for each other: that is the same on every machine,
+#   and checked mode counts it for you, here and now.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+library_target = choose_target(None)  # "gpu" where this machine has a GPU and nvcc
+
+
+def measured(number):
+    """The time of a rung: as recorded, and where there is a GPU, from here too."""
+    runs = [run]
+    if library_target == "gpu":
+        runs.append(bench.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
+    for one in runs:
+        row = one.row(WORKLOAD, f"rung {number}")
+        assert 0 < row.share_of_limit < 1.2
+        print(f"{one.card}, {one.date}: {row.milliseconds:.3f} ms, {row.gb_per_s:,.0f} GB/s, "
+              f"{row.share_of_limit:.1%} of the limit")
+
+
+def times_faster(number):
+    """How many times as fast a rung is as the one below it, by the record."""
+    return run.milliseconds(WORKLOAD, f"rung {number - 1}") / run.milliseconds(WORKLOAD, f"rung {number}")
+
+
+print(f"Recorded on one {run.card} on {run.date}.",
+      "This machine has a GPU too." if library_target == "gpu" else "There is no GPU here that kernels can be built for.")
+
+# %% [markdown]
+# ## The limit
+#
+# What is the least time that a decode step can take? It has to read every key and every value of every sequence. Nothing can
+# be left out, for each of them has a part in the result. So there is a number of bytes, and a card has a rate at which it
+# reads, and the one divided by the other is a time that no kernel can beat.
+#
+# ### Exercise 7.1: the bytes that must be read
+#
+# Everything else is small beside the keys and values: the queries, the outputs, the block table. Leave them out. And leave
+# out whatever a kernel might read twice: this is about the fewest bytes, of one layer.
+
+# %% exercise="7.1"
+# INCLUDE lessons_lib/traffic.py kv_bytes
+
+# %% check="7.1"
+check("7.1", kv_bytes)
+
+# %% [markdown]
+# For the workload of this lesson:
+
+# %%
+must_read = kv_bytes([1024] * 64, num_kv_heads=8, head_size=128, bytes_per_number=2)
+print(f"{must_read:,} bytes, {must_read / 1e6:.0f} MB")
+assert must_read == 268_435_456
+
+# %% [markdown]
+# And the rate? A data sheet names one that no program reaches. Better to measure it: a sum over 4 GiB of numbers reads each
+# byte once and does almost nothing else.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
+if library_target == "gpu":
+    limits[f"{torch.cuda.get_device_name()} (here)"] = bench.read_limit()
+for card, limit in limits.items():
+    print(f"{card}: {limit:,.0f} GB/s, so the step takes {must_read / limit / 1e3:.0f} microseconds or more")
+assert min(limits.values()) > 0
+
+# %% [markdown]
+# Is it really the reading, and not the arithmetic? Each number of a key is multiplied and added once for each query head
+# that shares it: here four heads, eight operations, for two bytes. That is four operations for a byte. By its data sheet an
+# H200 does 67 TFLOPS in plain float arithmetic and reads 4.8 TB/s: it has time for 14 operations while it reads a byte. So a
+# decode step waits for memory, and a good kernel is one that keeps the memory busy all the time.
+#
+# (In prefill, hundreds of queries share each key, and it is the other way round. That is another kernel, with other rungs.)
+#
+# ## A judge and a counter
+#
+# Two things for all rungs. The judge runs a rung on a small batch in checked mode, and compares it with float64. Blocks are
+# shuffled, and slots that hold no token hold numbers all the same, so whoever reads them is wrong.
+#
+# The rung is built from the texts that you see in this notebook, yours among them. Kernels of the ladder are made for one
+# model each: the head size, the block size and the number format stand in the text as constants, written anew for each
+# model. So the compiler knows how often a loop runs, and can keep small arrays in registers.
+
+# %%
+ladder_texts = {}  # files of kernels/ that stand in this notebook: their names and texts
+
+
+def small_batch(*context_lens, num_q_heads=8, num_kv_heads=2):
+    """Sequences of these lengths, with heads of size 128, in float16."""
+    return make_batch(Workload("small", "", num_q_heads, num_kv_heads, 128, context_lens), 1, "cpu")
+
+
+def ready(number, batch):
+    """A rung in checked mode, ready for a small batch. What is not in `ladder_texts` comes from kernels/."""
+    heads = batch.workload.num_q_heads, batch.workload.num_kv_heads
+    files = rung_texts(number, Shape(torch.float16, 128, heads[0] // heads[1], 16))
+    files |= {name: text for name, text in ladder_texts.items() if name in files}
+    library = build_cuda(*files.values(), names=tuple(files), target="checked")
+    return PagedDecode(number, batch.context_lens, num_q_heads=heads[0], num_kv_heads=heads[1], head_size=128,
+                       block_size=16, dtype=torch.float16, library=library)
+
+
+def judge(number):
+    """Runs a rung on four sequences, one of them empty, and compares it with float64."""
+    batch = small_batch(40, 0, 300, 17)
+    out = ready(number, batch)(batch.q, *batch.caches[0], batch.block_table)
+    assert (out - reference(batch)).abs().max() < 0.002  # a NaN is not
+    print(f"rung {number}: no fault found, and less than 0.002 from float64")
+
+
+# %% [markdown]
+# The counter prints what a rung does for two sequences of 256 tokens, with 8 query heads and 2 KV heads:
+
+# %%
+def count(*numbers):
+    batch = small_batch(256, 256)
+    least = kv_bytes([256, 256], 2, 128, 2)
+    print(f"{least:,} bytes of keys and values\nrung  asked for  brought  loads of warps  lookups  barriers of a block")
+    for number in numbers:
+        decode = ready(number, batch)
+        with decode.library.count("k_cache", "v_cache") as counts:
+            decode(batch.q, *batch.caches[0], batch.block_table)
+        with decode.library.count("block_table") as table:
+            decode(batch.q, *batch.caches[0], batch.block_table)
+        print(f"{number:4} {counts.bytes_read / least:6.1f} times {counts.sectors * 32 / least:3.0f} times "
+              f"{counts.load_instructions:15,} {table.bytes_read // 4:8,} {counts.barriers // (2 * 8):20}")
+
+
+# %% [markdown]
+# *Asked for* are the bytes that all threads ask for. They are compared with the bytes that have to be read. But a GPU's
+# memory answers in **sectors** of 32 bytes: if a warp asks for 2 bytes, it gets 32. So *brought* counts the sectors that the
+# loads of all warps touch. *Lookups* are reads of the block table.
+#
+# ## Rung 0: one thread's softmax
+#
+# The first kernels for paged attention looked like this: scores by all threads, then a softmax by one of them, then values
+# by all threads again. The functions `paged_scores` and `paged_values` are those of lesson 06; `launch` and `scores_of` do
+# what its launcher did.
+
+# %%
+ladder_texts["ladder/0_serial_softmax.cu"] = r"""
+// INCLUDE ladder/0_serial_softmax.cu
+"""
+judge(0)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+measured(0)
+
+# %% [markdown]
+# That is where the ladder begins. How much of it is the fault of that one thread? Count how often each thread touches a
+# score, for one head and a context of 128 tokens:
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+def touches(number):
+    """How often each thread reads or writes a score, for a context of 128 tokens and one query head."""
+    batch = small_batch(128, num_q_heads=4, num_kv_heads=1)
+    decode = ready(number, batch)
+    decode.scores = torch.zeros(1, 4, 128)  # in a workspace, where they can be watched
+    with decode.library.trace("scores") as accesses:
+        decode(batch.q, *batch.caches[0], batch.block_table)
+    return Counter(access.thread[0] for access in accesses if access.block == (0, 0, 0))
+
+
+of_thread = touches(0)
+print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: {of_thread[127]:,}")
+assert of_thread[0] > 4 * of_thread[1]
+
+# %% [markdown]
+# Five touches for each token, all by thread 0, while 127 threads stand at a barrier.
+#
+# ## Rung 1: a parallel softmax
+#
+# The next rung is lesson 06's kernel as you left it: each thread takes its own scores, and shuffles put the maxima and the
+# sums together.
+#
+# **Predict.** The softmax gets 128 threads in place of one. How many times as fast will a step be? Say a number before you
+# go on. What you need for a guess: with 1,024 tokens, each thread reads 1,024 numbers of keys in pass 1, and 1,024 numbers
+# of values in pass 2.
+#
+# <details><summary>A way to reckon</summary>
+#
+# In rung 0, thread 0 reads 2,048 numbers of keys and values, touches 1,024 weights, and has about 5,000 touches of the
+# softmax on top, one after the other. In rung 1 those 5,000 become 40. If every touch took equally long, rung 1 would be
+# about two and a half times as fast.
+#
+# But touches do not take equally long: a score stands in shared memory, a key does not. And a multiprocessor has about a
+# dozen of these thread blocks at a time. While one of them waits for its thread 0, the others read. So it will be less.
+# </details>
+
+# %%
+ladder_texts["ladder/1_parallel_softmax.cu"] = r"""
+// INCLUDE ladder/1_parallel_softmax.cu
+"""
+judge(1)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+of_thread = touches(1)
+print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: {of_thread[127]:,}")
+assert max(of_thread.values()) - min(of_thread.values()) < 100
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+measured(1)
+print(f"By the record, {times_faster(1):.2f} times as fast as rung 0.")
+
+# %% [markdown]
+# **Why they differ.** What a step saves is at most the share of the time that it had. Compare your number with the one
+# above: the difference is time in which other thread blocks of the same multiprocessor had something to do. A GPU hides
+# waiting in this way all the time, so a count of what one thread does is an upper bound for what can be won, and no more.
+#
+# Now look at what both rungs ask of the memory:
+
+# %%
+count(0, 1)
+
+# %% [markdown]
+# The keys and values are asked for four times, for there are four query heads to a KV head, and each comes by itself. We get
+# to this in rung 4. But what is brought is more than thirty times the bytes that have to be read. That is the next thing to
+# mend.
+#
+# ## Rung 2: wide loads
+#
+# In pass 1, lane 0 of a warp reads the first number of token 0's key while lane 1 reads the first number of token 1's. Two
+# bytes here, two bytes there, and each of them brings 32.
+#
+# Let neighbouring lanes read neighbouring bytes instead. And let each of them read 16, the most that one load can bring. A
+# key of 128 numbers in 16 bits has 256 bytes; so 16 lanes read it together, and a warp reads two keys in one load.
+
+# %%
+def first_load(number):
+    """Where the first load of each lane of a warp begins in k_cache: (token, byte of its key)."""
+    batch = small_batch(32, num_q_heads=4, num_kv_heads=1)
+    decode = ready(number, batch)
+    with decode.library.trace("k_cache") as accesses:
+        decode(batch.q, *batch.caches[0], batch.block_table)
+    first = {access.thread[0]: access.index for access in reversed(accesses) if access.block == (0, 0, 0)}
+    blocks = batch.block_table[0].tolist()
+    return [(16 * blocks.index(block) + offset, 2 * element)
+            for thread, (block, offset, _, element) in first.items() if thread < 32]
+
+
+draw.show(draw_loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
+                            ("Rung 2: 16 lanes share a token", [(lane // 16, lane % 16 * 16) for lane in range(32)], 16)],
+                           num_tokens=32, row_bytes=256),
+          alt="Two panels, each with 32 keys of 256 bytes in sectors of 32 bytes. Left, rung 1: the first sector of each "
+              "key is brought, and only its first two bytes are asked for. Right, rung 2: keys 0 and 1 are brought in full, "
+              "and every byte of them is asked for.")
+
+# %% [markdown]
+# Now a key belongs to a **group** of lanes. Each lane has a part of it, and of the query the same part. It can do its part
+# of the dot product alone; then the group puts the parts together, with shuffles, as a warp did in lesson 06. How many lanes
+# a group has depends on the model, so the text has names for it:
+
+# %%
+ladder_texts["ladder/wide_row.cuh"] = r"""
+// INCLUDE ladder/wide_row.cuh
+"""
+
+# %% [markdown]
+# ### Exercise 7.2: wide loads
+#
+# Two functions. `load_row` brings the lane's part of a row: a `uint4` is 16 bytes, and
+# `reinterpret_cast<const uint4*>(pointer)` looks at what lies behind a pointer as a row of these. `wide_score` makes a score
+# of it, which every lane of the group gets. All 32 lanes of a warp call it together, also those of groups that have run out
+# of tokens: so the shuffles can name all 32 lanes in their mask, though none of them may look beyond its group.
+#
+# `number(part, i)` and `place(i)` in the cell above are what you need to take a part to pieces.
+
+# %% exercise="7.2" language="cuda"
+wide_score = r"""
+// INCLUDE ladder/wide_score.cuh
+"""
+
+# %% check="7.2"
+check("7.2", wide_score)
+
+# %% [markdown]
+# One more idea goes with it. Memory answers after several hundred nanoseconds, whatever you ask for. A lane that asks for a
+# key, waits, uses it, and asks for the next, waits most of the time. So a group asks for four rows, and only then uses the
+# first:
+
+# %%
+ladder_texts["ladder/wide_score.cuh"] = wide_score
+ladder_texts["ladder/next_rows.cuh"] = r"""
+// INCLUDE ladder/next_rows.cuh
+"""
+
+# %% [markdown]
+# Pass 2 goes in the same way. A lane no longer has an element of the head for all tokens, but eight elements for some of the
+# tokens, and in the end the groups add up what they have:
+
+# %%
+ladder_texts["ladder/wide_values.cuh"] = r"""
+// INCLUDE ladder/wide_values.cuh
+"""
+
+# %% [markdown]
+# **Predict.** In the table above, rungs 0 and 1 take 32,768 loads of warps, and what is brought is 34 times the bytes of
+# keys and values. What will the two numbers be now? And how many times as fast will a step be?
+#
+# <details><summary>A way to reckon</summary>
+#
+# A load of a warp now asks for 512 bytes, where it was 64. So it takes an eighth of the loads: 4,096. Nothing is brought
+# that is not asked for, and everything is still asked for four times: four times the bytes, in place of 34. If the time went
+# with what is brought, the step would be eight and a half times as fast.
+# </details>
+
+# %%
+ladder_texts["ladder/2_wide_loads.cu"] = r"""
+// INCLUDE ladder/2_wide_loads.cu
+"""
+judge(2)
+count(1, 2)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+measured(2)
+print(f"By the record, {times_faster(2):.2f} times as fast as rung 1.")
+
+# %% [markdown]
+# **Why they differ.** The count is of what warps ask for, and between them and the memory there are caches. In rung 1 a lane
+# read two bytes of a sector, and in its next step the next two: if the sector was still in the cache, it was not brought
+# again. So part of the 34 times never reached the memory, and there was less to win than it seems. On the other side, wide
+# loads also save work that this column does not show: an eighth of the load instructions, a quarter of the lookups, and a
+# lane that waits once for four rows.
+
+# %%
+draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=2, others=False),
+          alt="Bars for rungs 0, 1 and 2 beside the dashed line of the card's limit. Each bar has its time and its share of "
+              "the limit written to it; rung 2's is the longest.")
+
+# %% [markdown]
+# ## Rung 3: one pass
+#
+# The kernel still goes over the context twice, and writes down every score in between. At the end of each pass everybody
+# waits for everybody: a softmax needs all the scores before the first weight is known.
+#
+# Does it? In lesson 03 you built a softmax that does not: it keeps a state of three things, `m`, `l` and `acc`, and takes in
+# keys and values as they come. When a larger score comes, what was summed so far is rescaled. Here each group of lanes has a
+# state of its own.
+#
+# ### Exercise 7.3: the online softmax, token by token
+#
+# Write `take_in`, which takes in the four tokens that a group has read: their scores, and of their values the lane's parts.
+# Each lane has eight numbers of `acc`, say, and all lanes of the group come to the same `m` and `l`.
+#
+# Near the end of a context there may be fewer than four tokens, or none at all; and a group may not have had any token
+# before. A score of `-INFINITY` says that there is no token. `__expf` is a quick `expf`.
+
+# %% exercise="7.3" language="cuda"
+softmax_state = r"""
+// INCLUDE ladder/softmax_state.cuh
+"""
+
+# %% check="7.3"
+check("7.3", softmax_state)
+
+# %% [markdown]
+# At the end there are as many states as groups, and they are merged into one: `SoftmaxState.merge` of lesson 03, which is
+# also what `combine_result` of lesson 04 does. States do not mind in which order.
+
+# %%
+ladder_texts["ladder/softmax_state.cuh"] = softmax_state
+ladder_texts["ladder/merge_states.cuh"] = r"""
+// INCLUDE ladder/merge_states.cuh
+"""
+
+# %% [markdown]
+# **Predict.** Which columns of the table will change, and which will not? Will the step be twice as fast, as there is one
+# pass in place of two?
+#
+# <details><summary>A way to reckon</summary>
+#
+# One pass or two: each key and each value is read as often as before, so what is asked for and what is brought stay the
+# same. The block of a token is looked up once, not once for its key and once for its value: half the lookups. The barriers
+# of the softmax go; one is left, for the merging. And a group has eight rows on their way, four keys and four values, where
+# it had four.
+#
+# So nothing is won in bytes. What is won is waiting: between the passes, and for the memory. That is worth something, but
+# hardly a factor of two.
+# </details>
+
+# %%
+ladder_texts["ladder/3_one_pass.cu"] = r"""
+// INCLUDE ladder/3_one_pass.cu
+"""
+judge(3)
+count(2, 3)
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+measured(3)
+print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
+
+# %% [markdown]
+# **Why they differ.** Waiting is hard to predict from a count: how much of it was hidden already, because other warps of the
+# multiprocessor had something to do, depends on how many of them there are. One pass gives some of that away again. A lane
+# now keeps a state and eight rows in registers, so fewer thread blocks fit on a multiprocessor at the same time.
+#
+# The rung has another merit that no time shows: there is no row of scores any more, so no context is too long for it, and no
+# workspace is needed.
+
+# %%
+draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=3, others=False),
+          alt="Bars for rungs 0 to 3 beside the dashed line of the card's limit, each with its time and its share of the "
+              "limit written to it.")
+
+# %% [markdown]
+# One number in the table has stood still since rung 0: everything is asked for four times. Each of the four query heads that
+# share a KV head comes with a thread block of its own, and each of these reads all the keys and values of that head.
+# %% [markdown]
+# ## Rung 4: query heads packed, on tensor cores
+#
+# So let one thread block have all query heads that share a KV head.
+#
+# **Predict.** What will stand in the first two columns of the table? And how many times as fast will a step be?
+#
+# <details><summary>A way to reckon</summary>
+#
+# Each byte is asked for once, and brought once: at the limit of what can be left out. That is a quarter of before, so a step
+# could be four times as fast. At best, because the four reads were not alike. The first one went to memory. If the other
+# three came soon after it, they found the bytes in the cache that all multiprocessors share, and cost no memory time.
+# </details>
+
+# %%
+count(3, 4)
+judge(4)
+
+# %% [markdown]
+# The counts are as good as they can be. Now to how it is done.
+#
+# ### One instruction, 2,048 multiplications
+#
+# For one query and one key, the work was a dot product. For the queries of four heads and the keys of 16 tokens, it is a
+# matrix product: (16 tokens × head_size) times (head_size × queries). For matrix products a GPU has units of its own, the
+# **tensor cores**. One instruction, `mma`, multiplies a 16 × 16 matrix by a 16 × 8 matrix and adds the result to a 16 × 8
+# matrix. The 32 lanes of a warp execute it together, and none of them has a whole matrix: each lane holds some numbers of
+# each, in its registers, two 16-bit numbers to a register. This picture says
+# which; the numbers in it are lanes. (Those of c have 32 bits and a register each. There a colour stands for two registers.)
+
+# %%
+draw.show(draw_tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
+          "tokens by 8 queries. Lane 9 is marked. In a it has rows 2 and 10, columns 2, 3, 10 and 11; in b column 2, rows "
+          "2, 3, 10 and 11; in c rows 2 and 10, columns 2 and 3.")
+
+# %% [markdown]
+# Write r for lane / 4 and s for lane % 4; lane 9 has r = 2 and s = 1. Then it is always the same pattern: rows r and r +
+# 8, columns 2s, 2s + 1, 2s + 8 and 2s + 9. (`b` has it turned: column r.)
+#
+# A tile of the kernel is 16 tokens. Eight queries fit beside it. When four heads share a KV head, the other four queries
+# are zeros, and half of the multiplications are for nothing. That is no loss: the tensor cores wait for memory most of the
+# time anyway.
+#
+# ### Any order of dims
+#
+# There is a difficulty. The picture gives lane 9 the dims 2 and 3 of a key: four bytes. Then the dims 10 and 11: four
+# bytes somewhere else. But you know from rung 2 that a load should take 16 bytes. Here is the way out. A dot product adds
+# up over the dims, and a sum may be taken in any order:
+
+# %%
+generator = torch.Generator().manual_seed(4)
+keys, queries = torch.randn(16, 64, generator=generator), torch.randn(64, 8, generator=generator)
+order = torch.randperm(64, generator=generator)
+assert torch.allclose(keys @ queries, keys[:, order] @ queries[order], atol=1e-5)
+print("the same scores, with the dims of keys and queries shuffled alike")
+
+# %% [markdown]
+# So the instruction need not know which dims it gets, as long as keys and queries come in the same order. A lane loads the
+# 16 bytes that are convenient, eight dims in a row, and hands them to two products, as if they were the columns 2s, 2s +
+# 1, 2s + 8 and 2s + 9 of each. The lane's part of the queries is loaded in the same way.
+#
+# ### From scores to output
+#
+# Here is what a lane does with a tile, from top to bottom. It is the function `update` in `tile.cuh`.
+#
+# | step | what a lane has then | how |
+# |---|---|---|
+# | scores, by a product | those of tokens r and r + 8, for queries 2s and 2s + 1 | it has loaded keys of two tokens |
+# | largest score | of all 16 tokens, for its two queries | shuffles among the lanes with the same s |
+# | weights | `m`, `l` and the weights, as in rung 3 | by itself |
+# | weights, turned | those of tokens 2s, 2s + 1, 2s + 8, 2s + 9, for query r | `transpose`: two shuffles |
+# | output, by a product | some dims, for queries 2s and 2s + 1 | it has loaded values of four tokens |
+#
+# The second product is (dims × 16 tokens) times (16 tokens × queries), so that a lane needs weights in another pattern than
+# the first product has left them. That is what the turning is for: rows and columns change places.
+#
+# Only the scores are handed around, 16 for each query. Keys and values, which are many, go from memory to the lane that
+# multiplies them, and to no other.
+#
+# What is lost? The weights are rounded to 16 bits for the second product. They are at most 1, and the sums are kept in 32
+# bits, so the error is that of rounding the output.
+#
+# ### Without a tensor core
+#
+# A CPU does not have this instruction. So `matrix.cuh` has it twice: as one line for nvcc, and for the CPU as a function
+# that spells the same product out. There each lane asks the others for the rows and columns that it needs:
+
+# %%
+def show_lines(file, first, last):
+    """Prints a part of a file in kernels/: from the line that has the text `first` up to the one that has `last`."""
+    lines = read_kernel(file).split("\n")
+    begin = next(number for number, line in enumerate(lines) if first in line)
+    end = next(number for number, line in enumerate(lines) if last in line and number > begin)
+    print("\n".join(lines[begin : end + 1]))
+
+
+show_lines("ladder/matrix.cuh", "// On the CPU: the same product", "#endif")
+
+# %% [markdown]
+# With that, the kernel of rung 4 runs here as well, and in checked mode every access is watched. Its loop is short, since
+# `update` does the work. The four warps of a block take the tiles in turn, each with a state of its own, as the groups of
+# lanes did in rung 3; at the end the states are merged.
+
+# %%
+show_lines("ladder/4_tensor_cores.cu", "for (int first = warp * tile_size", "merge_warps")
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+measured(4)
+print(f"By the record, {times_faster(4):.2f} times as fast as rung 3.")
+
+# %%
+draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars for rungs 0 to 4 on a batch of 64 "
+          "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
+
+# %% [markdown]
+# **Why they differ.** Where rung 3 asked four times and was brought the bytes once or twice, there was less to win than the
+# count says. And something is lost again: a block with four query heads is four times as much work, so there are a quarter
+# as many blocks, and at the end of the launch more multiprocessors stand idle. What remains to be won now is not in the
+# bytes. It is in the time during which nobody asks for any.
+#
+# ## Rung 5: copies in stages
+#
+# In rung 4 a warp loads a tile into its registers, waits, multiplies, and loads the next one.
+#
+# **Predict.** While a warp multiplies, how many bytes of that warp are on their way from memory? What would keep the
+# memory busy all the time?
+#
+# <details><summary>A way to reckon</summary>
+#
+# None, or few: a load is issued when its registers are free, and they are in use. Other warps may be waiting for their
+# loads at that time, and that is what keeps the memory busy, by chance. To be sure, each warp would have to ask for the
+# next tiles long before it needs them. Then they need a place to wait in.
+# </details>
+#
+# How many bytes have to be on their way? Think of a motorway. If 4 cars pass each second, and each is on the road for 60
+# seconds, there are 240 cars on it. For memory:
+#
+# *bytes on their way = bytes per second × seconds that each is on its way.*
+#
+# (It is known as Little's law.) From the question to the answer, memory takes about a microsecond when it is busy. The
+# recorded card has 132 multiprocessors:
+
+# %%
+under_way = run.read_limit_gb_per_s * 1e9 * 1e-6
+print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB for each multiprocessor")
+
+# %% [markdown]
+# A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KB. So four tiles have to be on their way for each
+# multiprocessor, at every moment, also while other tiles are being multiplied. Below that, memory has idle moments,
+# however fast everything else is.
+#
+# Shared memory is the place to wait in: 227 KB for each multiprocessor. And there is an instruction for it, `cp.async`: it
+# copies 16 bytes from memory into shared memory, and the thread goes on at once. No register is needed. `async_copy.cuh`
+# wraps it in three calls:
+#
+# | call | what it does |
+# |---|---|
+# | `copies.copy(to, from, there)` | asks for a copy of 16 bytes, or of zeros if not `there` |
+# | `copies.close_group()` | what this thread has asked for since the last call is now a group; it may be empty |
+# | `copies.wait<n>()` | waits until all of this thread's groups have arrived, except for the latest n |
+#
+# A warp has several **stages**, each with room for a tile. While one is used, the others are on their way:
+
+# %%
+draw.show(draw_tiles.stages(4, 9), alt="Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In "
+          "turn 0 stage 0 is used, then tile 4 is on its way into it for three turns, while stages 1, 2 and 3 are used one "
+          "after the other. In each turn one stage is used and three tiles are on their way or have arrived.")
+
+# %% [markdown]
+# ### Exercise 7.4: tiles on their way
+#
+# A small problem with the same loop: a warp adds up the columns of a matrix. Its tiles are 8 rows of 32 floats; lane i has
+# column i. This much is given:
+
+# %%
+staged_tile = r"""
+// INCLUDE ladder/staged_tile.cuh
+"""
+
+# %% [markdown]
+# Write the loop. Each turn waits for its tile, adds it up, and starts the copies of a later tile into the stage that has
+# become free. As many tiles as possible should be on their way while one is added up. Mind that
+#
+# - a lane waits for its own copies, and then reads what other lanes have copied;
+# - a stage is filled again while other lanes may not have read it yet;
+# - `wait` counts groups: which are the latest n, when there is nothing left to load?
+#
+# The check makes each copy as late as it may be made, and then, in a second run, as early. (A GPU does something in
+# between, and not always the same.)
+
+# %% exercise="7.4" language="cuda"
+staged_sum = r"""
+// INCLUDE ladder/staged_sum.cuh
+"""
+
+# %% check="7.4"
+check("7.4", staged_sum)
+
+# %% [markdown]
+# And run it, with two warps that have different numbers of tiles:
+
+# %%
+add_up_tiles = r"""
+__global__ void add_up_kernel(const float* tiles, const int* first_tiles, float* out) {
+  __shared__ Stage stages[2][num_stages];
+  int warp = threadIdx.x / 32, first = first_tiles[warp], num_tiles = first_tiles[warp + 1] - first;
+  out[threadIdx.x] = staged_sum(stages[warp], tiles + first * tile_floats, num_tiles);
+}
+
+extern "C" int add_up_tiles(const float* tiles, const int* first_tiles, float* out, cudaStream_t stream) {
+  add_up_kernel<<<1, 64, 0, stream>>>(tiles, first_tiles, out);
+  return cudaGetLastError();
+}
+"""
+tiles, sums = torch.arange(12 * 256.0).reshape(12, 8, 32), torch.empty(2, 32)
+build_cuda(read_kernel("ladder/async_copy.cuh"), staged_tile, staged_sum, add_up_tiles, target="checked").add_up_tiles(
+    tiles, torch.tensor([0, 9, 12], dtype=torch.int32), sums)
+assert torch.equal(sums, torch.stack([tiles[:9].sum((0, 1)), tiles[9:].sum((0, 1))]))
+print("nine tiles and three: both sums are right")
+
+# %% [markdown]
+# Rung 5 has your loop. `update` takes the place of `add_up`:
+
+# %%
+show_lines("ladder/attend_staged.cuh", "for (int tile = begin + warp;", "merge_warps")
+judge(5)
+
+# %% [markdown]
+# ### Two lanes, one bank
+#
+# Shared memory has a rule of its own. It consists of 32 **banks**: the first four bytes belong to bank 0, the next four to
+# bank 1, and after bank 31 it begins again. Each bank gives four bytes at a time. With 16 bytes for each lane, eight lanes
+# are served in one round, if no two of them want the same banks; if they do, it takes more rounds.
+#
+# A tile arrives row by row: eight neighbouring lanes write eight neighbouring chunks of one token. It is used in the
+# pattern of the matrix product: the lanes 0 to 3 want the same chunk of four different tokens. If the tile lay in shared
+# memory as it comes, these would be exactly one row apart, and a row is a multiple of 128 bytes: always the same banks. So
+# the chunks of each token are shifted, by an *exclusive or* of the chunk's number with a number made from the token's.
+# That is called a **swizzle**. It costs one instruction. Here for the values (`value_place` in `tile.cuh`), when eight
+# lanes read:
+
+# %%
+r, s = [lane // 4 for lane in range(8)], [lane % 4 for lane in range(8)]
+as_it_comes = [8 * token + chunk for chunk, token in zip(r, s)]
+swizzled = [8 * token + (chunk ^ 2 * token) for chunk, token in zip(r, s)]
+draw.show(draw_tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]), alt="Two grids of eight lanes by eight "
+          "groups of banks. As it comes, lanes 0 to 3 all want group 0 and lanes 4 to 7 group 1: four rounds. Swizzled, "
+          "every lane has a group to itself: one round.")
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+measured(5)
+print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
+
+# %%
+draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=5, others=False), alt="Bars for rungs 0 to 5 on a batch of 64 "
+          "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
+
+# %% [markdown]
+# ## Rung 6: split KV
+#
+# Now another batch: one sequence of 32,768 tokens, with 8 KV heads.
+#
+# **Predict.** Rung 5 starts a block for each sequence and KV head. What share of a card with 132 multiprocessors does that
+# keep busy? Of what length would the sequence have to be, so that it is more?
+#
+# <details><summary>A way to reckon</summary>
+#
+# Eight blocks on eight multiprocessors: 6 %. No length helps. A longer sequence makes the eight blocks work longer, and
+# the other 124 multiprocessors wait longer.
+# </details>
+#
+# So the context is split: several blocks share a sequence and a KV head, and each takes a stretch of the tokens. What they
+# find are parts of one attention, (o, m, l), as in lesson 04. They go to memory, and a second kernel combines them.
+# Written out, the parts of four splits are four times as many numbers as the output, and still few beside the keys and
+# values.
+#
+# This is what a block of the first kernel does. It differs from rung 5 in where it begins and ends, and in what it leaves:
+
+# %%
+show_lines("ladder/6_split_kv.cu", "int seq = blockIdx.x", "  });")
+
+# %% [markdown]
+# ### Exercise 7.5: the parts put together
+#
+# The second kernel is `combine_result` of lesson 04. A block of threads has one row: one query head of one sequence. Each
+# thread has one number of its output. A split may have no token at all, when a context has fewer tiles than there are
+# splits, or none; then m is -INFINITY. (`__expf(x)` is e to the x, a little less exact than `expf` and much quicker.)
+
+# %% exercise="7.5" language="cuda"
+combine_parts = r"""
+// INCLUDE ladder/combine_parts.cuh
+"""
+
+# %% check="7.5"
+check("7.5", combine_parts)
+
+# %% [markdown]
+# Rung 6 with your kernel in it, and every context cut into three:
+
+# %%
+ladder_texts["ladder/combine_parts.cuh"] = combine_parts
+
+
+def judge_planned(number, **options):
+    """As judge(), with options for the plan of a batch."""
+    batch = small_batch(40, 0, 300, 17)
+    decode = PagedDecode(number, batch.context_lens, num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16,
+                         dtype=torch.float16, library=ready(number, batch).library, **options)
+    out = decode(batch.q, *batch.caches[0], batch.block_table)
+    assert (out - reference(batch)).abs().max() < 0.002
+    print(f"rung {number}, {options}: no fault found, and less than 0.002 from float64")
+
+
+judge_planned(6, num_splits=3)
+
+# %% [markdown]
+# ### How many splits?
+#
+# More splits keep more multiprocessors busy. But each split costs something of its own: it loads the queries, waits for
+# its first tiles, writes its part. And blocks run in **waves**. Suppose that each multiprocessor takes one block at a
+# time. With 132 multiprocessors, 140 blocks take as long as 264: the first 132 run, then the other 8, while 124
+# multiprocessors have nothing to do. Here with 8 multiprocessors and 5 rows of 24 tiles:
+
+# %%
+draw.show(draw_ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
+          "blocks in one wave, three multiprocessors idle. Two splits: ten blocks in two waves, six idle in the second. "
+          "Three splits: fifteen blocks in two shorter waves, one idle in the second.")
+
+# %% [markdown]
+# Two splits take longer than one: the second wave is nearly empty, and it takes as long as the first. Three take less.
+#
+# ### Exercise 7.6: how many splits
+#
+# Find the number of splits that takes the least time. A block with t tiles takes t + SPLIT_COST units; a wave takes as
+# long as its longest block. Count each wave as if it had one of the longest.
+
+# %% exercise="7.6"
+# INCLUDE lessons_lib/splits.py SPLIT_COST
+
+
+# INCLUDE lessons_lib/splits.py choose_num_splits
+
+# %% check="7.6"
+check("7.6", choose_num_splits)
+
+# %% [markdown]
+# For the batches that are measured in this lesson:
+
+# %%
+for workload in WORKLOADS:
+    tiles = -(-max(workload.context_lens) // 16)
+    rows = len(workload.context_lens) * workload.num_kv_heads
+    print(f"{workload.title:52} {rows:4} rows of up to {tiles:4} tiles, splits: {choose_num_splits(rows, tiles, 132)}")
+
+# %%
+def compare(workload, number):
+    """What the record says about a rung and the one before."""
+    before, now = (run.milliseconds(workload, f"rung {n}") for n in (number - 1, number))
+    share = run.row(workload, f"rung {number}").share_of_limit
+    print(f"{workload}: rung {number} is {before / now:.2f} times as fast as rung {number - 1}, {share:.0%} of the limit")
+
+
+compare("gqa_b1_c32768", 6)
+draw.show(draw_ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="Bars for rungs 0 to 6 on one sequence "
+          "of 32,768 tokens, each with its time, and the card's limit as a line.")
+
+# %% [markdown]
+# On a batch with many sequences the split changes little, for better or worse: there were enough blocks before.
+
+# %%
+compare(WORKLOAD, 6)
+
+# %% [markdown]
+# ## Rung 7: equal shares, one launch
+#
+# Sequences of a real batch differ in length. Here are six rows on eight multiprocessors, one of them long:
+
+# %%
+lengths = [12, 60, 9, 21, 14, 28]
+draw.show(draw_ladder.balanced(lengths, 8), alt="Eight blocks, one on each of eight multiprocessors, all of the same "
+          "length. The long row 1 is spread over several of them, and most blocks have pieces of two rows.")
+
+# %% [markdown]
+# **Predict.** Rung 6 cuts every row into the same number of splits. With two splits for each of these rows, how long would
+# the longest block be, and how long would a block be if all were equal?
+#
+# <details><summary>A way to reckon</summary>
+#
+# Half of the longest row, 30 tiles. All rows together have 144 tiles; eight equal shares have 18. With more splits the
+# longest block gets shorter, and the short rows fall into pieces that cost more than they hold.
+# </details>
+#
+# Up to now the work was cut as the batch suggests, and the card distributed the pieces. Rung 7 begins at the other end.
+# There are as many blocks as the card has multiprocessors, and the work is cut to fit: all tiles of all rows are laid end
+# to end, and the line is cut into equal shares. There is one wave, and it ends for all at the same time.
+#
+# ### Exercise 7.7: equal shares
+#
+# A share may begin and end within a row. Cut the line as the picture above shows it.
+
+# %% exercise="7.7"
+# INCLUDE lessons_lib/splits.py cut_evenly
+
+# %% check="7.7"
+check("7.7", cut_evenly)
+
+# %%
+for block, pieces in enumerate(cut_evenly(lengths, 8)):
+    print(f"block {block}:", ", ".join(f"tiles {first} to {end - 1} of row {row}" for row, first, end in pieces))
+
+# %% [markdown]
+# ### Who combines?
+#
+# A row that is cut has parts again, two or more. Rung 6 starts a second kernel for them, and a start takes some
+# microseconds: for a small batch that is as long as the attention itself. Here the blocks do it themselves, without
+# waiting for each other. For each cut row there is a counter in memory. A block that has stored its part adds 1. The block
+# that finds all others counted was the last, and it combines them all:
+
+# %%
+show_lines("ladder/7_balanced.cu", "if (warp < work.heads_at_once) store", "merge_warps")
+
+# %% [markdown]
+# Two things make it safe. `atomicAdd` adds and returns the old number in one step, so that exactly one block is the last.
+# And `__threadfence()` makes what the thread has written visible to the other multiprocessors before anything that it
+# writes afterwards. Without it the count might be seen before the part is. At the end the last block sets the counter back
+# to zero, for the next launch.
+#
+# ### Heads side by side
+#
+# One more thing is in this kernel. In the cache the KV heads of a token lie side by side. A block that has one head reads
+# 256 bytes of each token, and skips the other heads' 1,792. So a row of rung 7 may be a sequence and several of its KV
+# heads: with `heads_at_once = 8`, eight warps read eight heads, 2 KB in a row. Memory answers long stretches a little
+# faster than scattered pieces. And a row with eight heads is eight times as much work, so that fewer rows have to be cut.
+# With few sequences it is the other way round: one head, and all warps of the block share its tiles.
+
+# %%
+for heads_at_once in (1, 2):
+    judge_planned(7, heads_at_once=heads_at_once)
+
+# %%
+compare("gqa_b256_ragged", 7)
+draw.show(draw_ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt="Bars for rungs 0 to 7 on 256 "
+          "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line.")
+
+# %% [markdown]
+# ## Rung 8: half the bytes
+#
+# The kernel is near the limit: bytes over bandwidth. The bandwidth is the card's. What is left are the bytes.
+#
+# **Predict.** With keys and values in 8 bits, how much faster can it be? And what does it do to the result?
+#
+# <details><summary>A way to reckon</summary>
+#
+# Twice as fast at most, since it reads half. It gets a little less than that: whatever does not depend on the bytes, such
+# as the start of a launch, stays. The result changes in about the second digit: a number of 8 bits has few digits to
+# offer.
+# </details>
+#
+# The format is called e4m3: one bit for the sign, four for an exponent, three for the digits behind the leading one.
+# Between 1 and 2 there are eight numbers, between 2 and 4 eight more, and the largest is 448. So a number is rounded by at
+# most one part in 16. To use the range well, the keys of each KV head are divided by a **scale** before they are rounded,
+# and the values by another. In the kernel they cost nothing: the scores are multiplied by a scale anyway, and the output
+# is divided by `l` anyway.
+#
+# Tensor cores have no instruction that takes 8-bit keys and 16-bit queries. So each pair is widened to 16 bits just before
+# the product, in registers. What comes from memory stays half as much:
+
+# %%
+batch = small_batch(40, 0, 300, 17)
+before_rounding = reference(batch)
+scales = [cache.float().abs().amax((0, 1, 3)) / 448 for cache in batch.caches[0]]  # float32 (num_kv_heads,), of K and of V
+rounded = [(cache / scale[:, None]).to(torch.float8_e4m3fn) for cache, scale in zip(batch.caches[0], scales)]
+decode = PagedDecode(8, batch.context_lens, num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16,
+                     dtype=torch.float16, kv_dtype=torch.float8_e4m3fn, target="checked")
+out = decode(batch.q, *rounded, batch.block_table, *scales)
+batch.caches, batch.k_scales, batch.v_scales = [rounded], *scales
+by_kernel = (out - reference(batch)).abs().max().item()
+by_rounding = (reference(batch) - before_rounding).abs().max().item()
+print(f"the kernel, beside float64 from the same 8-bit numbers: an error below {math.ceil(1000 * by_kernel) / 1000}")
+print(f"rounding the cache to 8 bits: an error below {math.ceil(100 * by_rounding) / 100}")
+assert by_kernel < 0.002 < by_rounding < 0.2
+
+# %% [markdown]
+# The kernel adds next to nothing; the rounding of the cache does. The outputs here are averages of random numbers, where
+# errors partly cancel each other. Whether a model can live with it, only the model can tell: compare its answers, not its
+# tensors. That is why rung 8 stands beside rung 7 and does not replace it.
+
+# %%
+compare(WORKLOAD, 8)
+draw.show(draw_ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0 to 8 on a batch of 64 sequences of "
+          "1,024 tokens, each with its time, and the card's limit as a line.")
+
+# %% [markdown]
+# (Rung 8's bytes are counted as they are, half of rung 7's. So its bar says how near it is to its own limit, and its time
+# says how fast it is.)
+#
+# ## The whole ladder
+#
+# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use; PyTorch's
+# own attention through a block table; and what one does without a paged kernel, a gather and PyTorch's attention. They all
+# had the same batch, in the same run.
+
+# %%
+draw.show(draw_ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
+          "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
+
+# %%
+draw.show(draw_ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the faster of FlashInfer's two "
+          "kernels, beside the card's limit.")
+
+# %%
+print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}, "
+      f"FlashInfer {run.flashinfer or 'not installed'}")
+for workload, ratio in run.ratios().items():
+    title = next(known.title for known in WORKLOADS if known.name == workload)
+    word = "ahead" if ratio > 1.02 else "level" if ratio > 0.98 else "behind"
+    print(f"{title:52} FlashInfer's time over rung 7's: {ratio:.2f}, {word}")
+
+# %% [markdown]
+# Here “level” is anything within two per cent, which is about as much as two measurements of the same kernel may differ.
+# Mind what is compared: decode, in these shapes, on this card. FlashInfer does more than that, for more shapes, and it
+# plans each batch on the way; our rungs were compiled for one shape each. A measurement is a fact about what was measured.
+#
+# ## On your card
+#
+# With a GPU, and nvcc, the next cell measures three rungs here. Building them takes a while. The whole ladder, with a
+# table and a plot, is one command in a terminal: `python -m lessons_lib.bench`.
+
+# %%
+# NBVAL_IGNORE_OUTPUT
+if library_target == "gpu":
+    here = bench.measure(["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True)
+    print(bench.table(here))
+    assert all(row.share_of_limit < 1.1 for row in here.rungs("gqa_b256_ragged"))
+else:
+    print("There is no GPU here that kernels can be built for. What you have seen was measured on one", run.card)
+
+# %% [markdown]
+# Which rung brings most depends on the card. One with less bandwidth, or fewer multiprocessors, is at its limit earlier,
+# and there the last rungs change little. If a rung is slower on your card than the one before, you have found something
+# that this lesson does not know; Little's law and the waves are good places to begin looking.
+#
+# ## What would change for chunked prefill
+#
+# All of this was decode: one query for each sequence. In a prefill chunk a sequence has many queries at once. The parts
+# would be the same, and three things would change.
+#
+# - **More rows for the tile.** The queries of 64 tokens and four heads are 256 columns, not 4. Then each key is used 256
+#   times when it has been loaded, and memory is no longer what limits: the tensor cores are. One reaches for other
+#   instructions, which multiply larger tiles straight from shared memory (`wgmma` on an H100), and lets some warps load
+#   while others multiply.
+# - **The causal mask.** A query sees the keys up to its own place. Tiles that lie before the chunk need no mask, tiles
+#   behind the query are skipped, and only those on the diagonal need a mask inside, as in lesson 03.
+# - **Shares.** The work of a row is no longer its number of tiles, but tiles times queries, so that is what is laid on the
+#   line.
+#
+# ## What you built
+#
+# - The count of bytes below which no decode step can stay, and with it a limit to hold every kernel against.
+# - Wide loads, and an online softmax in one pass: the kernel of lesson 06, without its waiting.
+# - A loop that keeps several tiles on their way, safe however fast or slow the copies are.
+# - The combination of parts as a kernel, and two ways to share a batch out: splits chosen by counting waves, and equal
+#   shares.
+#
+# ## Ask yourself
+#
+# <details><summary>A kernel reaches 40 % of the memory limit. What do you look at first?</summary>
+#
+# At the bytes. Does it read more than it must, because several blocks read the same keys, or because loads touch sectors
+# that they use in part? Both can be counted without a GPU. If not, at how many bytes are on their way (Little's law), and
+# at whether all multiprocessors have something to do until the end.
+# </details>
+#
+# <details><summary>Decode is limited by memory. Why use tensor cores at all?</summary>
+#
+# Not for their speed. Packing the query heads makes several dot products out of each key that is loaded, four here. With
+# ordinary instructions these would take so many of them that the instructions become the limit. One `mma` does them in a
+# moment, and the warp can go back to asking for memory.
+# </details>
+#
+# <details><summary>The dims of keys and queries may come in any order. And those of the values?</summary>
+#
+# A score is a sum over dims, so their order does not matter as long as both sides have the same. The output is not summed
+# over dims: each dim of the values becomes a dim of the output. The kernel may hold them in any order too, but it has to
+# know the order, so that at the end it writes each one to its own place.
+# </details>
+#
+# <details><summary>A loop with stages gives right results on your card. Is it right?</summary>
+#
+# Not necessarily. A missing wait does not show when copies are quick, and a missing `__syncwarp()` before a stage is
+# filled again does not show when they are slow. It is right when no order of events that the rules allow can break it.
+# That is why the check tried both extremes.
+# </details>
+#
+# <details><summary>Why do the splits not change the result, though the softmax is over all tokens?</summary>
+#
+# A softmax needs the largest score and the sum of the exponentials. Both can be put together from parts: the largest of
+# the maxima, and the sums, each brought to the common maximum by a factor exp(m - m_all). The outputs are weighted by the
+# same. Only the order of the additions is different, so the last bits may differ.
+# </details>
+#
+# <details><summary>In rung 7, why does the last block combine, and not block 0?</summary>
+#
+# Block 0 would have to wait for the others. Blocks cannot count on running at the same time: if one waits for another that
+# has not been started because the waiting one has its place, nobody ever goes on. The last block has nobody to wait for.
+# </details>
+#
+# ## Sources
+#
+# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023,
+#   [arXiv:2307.08691](https://arxiv.org/abs/2307.08691).
+# - T. Dao, D. Haziza, F. Massa, G. Sizov, *Flash-Decoding for long-context inference*, 2023,
+#   [the post](https://crfm.stanford.edu/2023/10/12/flashdecoding.html): splitting the context.
+# - Z. Ye and others, *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference Serving*, 2025,
+#   [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): compiling for a shape, and planning a batch's shares.
+# - W. Kwon and others, *Efficient Memory Management for Large Language Model Serving with PagedAttention*, 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180).
+# - M. Osama, D. Merrill, C. Cecka, M. Garland, J. D. Owens, *Stream-K: Work-centric Parallel Decomposition for Dense
+#   Matrix-Matrix Multiplication on the GPU*, 2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
+# - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for m16n8k16, and `cp.async`.
+#
+# **Next:** lesson 08 puts this kernel into an engine that serves a model.

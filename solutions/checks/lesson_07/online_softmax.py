@@ -1,0 +1,230 @@
+"""Exercise 7.3: the state of the online softmax takes in more tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.ladder import Shape
+from solutions.checks import tensors
+from solutions.checks.lesson_06.native import result_of, show
+from solutions.checks.lesson_07.native import SHAPES, build, group_lanes
+from solutions.checks.words import counted
+
+NEVER = float("-inf")
+ROWS = 4  # that a group takes in at once
+
+
+@dataclass(frozen=True)
+class Case:
+    """there: how many of its tokens each round has, for group 0; the other groups have one less. level, rise: what the
+    scores are near in the first round, and how much higher in each further one."""
+
+    shape: str
+    there: tuple[int, ...]
+    level: float = 0.0
+    rise: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Rounds:
+    shape: Shape
+    scores: Tensor  # (rounds, groups, ROWS), -inf for a token that does not exist
+    values: Tensor  # (rounds, groups, ROWS, head_size), zeros for such a token
+
+
+def made(case: Case) -> Rounds:
+    shape, generator = SHAPES[case.shape], torch.Generator().manual_seed(case.seed)
+    rounds, groups = len(case.there), 32 // group_lanes(shape)
+    scores = torch.randn(rounds, groups, ROWS, generator=generator) + case.level
+    scores += case.rise * torch.arange(rounds)[:, None, None]
+    values = torch.randn(rounds, groups, ROWS, shape.head_size, generator=generator).to(shape.dtype)
+    for number, there in enumerate(case.there):
+        for group in range(groups):
+            missing = slice(max(0, there - (group > 0)), ROWS)
+            scores[number, group, missing], values[number, group, missing] = NEVER, 0
+    return Rounds(shape, scores, values)
+
+
+def greatest(m, scores):
+    return torch.maximum(m, scores.amax(-1))
+
+
+def weights_of(scores, old, m):
+    return torch.exp(scores - m[:, None])
+
+
+def rescale_of(old, m):
+    return torch.exp(old - m)
+
+
+def states(m_of=greatest, weights=weights_of, rescale=rescale_of,
+           l_of=lambda l, factor, weights: factor * l + weights.sum(-1), acc_of=lambda acc, factor, sums: factor * acc + sums,
+           new_m=lambda m, old: m, guarded=True, sums_of=lambda weights, values: (weights[:, None] @ values)[:, 0]):
+    """(m, l, acc) after all rounds, with some parts replaced. guarded: while no token is there, nothing is done."""
+    def wrong(rounds: Rounds):
+        groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
+        m = torch.full((groups,), NEVER, dtype=torch.float64)
+        l, acc = torch.zeros(groups, dtype=torch.float64), torch.zeros(groups, head_size, dtype=torch.float64)
+        for scores, values in zip(rounds.scores.double(), rounds.values.double(), strict=True):
+            largest = m_of(m, scores)
+            p, factor = weights(scores, m, largest), rescale(m, largest)
+            new_l, new_acc = l_of(l, factor, p), acc_of(acc, factor[:, None], sums_of(p, values))
+            some = (largest != NEVER) | (not guarded)
+            m = torch.where(some, new_m(largest, m), m)
+            l, acc = torch.where(some, new_l, l), torch.where(some[:, None], new_acc, acc)
+        lanes = group_lanes(rounds.shape)
+        return tuple(part.float() for part in (m[:, None].expand(-1, lanes), l[:, None].expand(-1, lanes), acc))
+    return wrong
+
+
+def in_float(function):
+    """Where it matters that exp() of a large number does not fit into a float."""
+    return lambda *numbers: function(*(number.float() for number in numbers)).double()
+
+
+def rescaled_each_time(scores, old, m):
+    """A token's weight after the factor has gone over it once for each token behind it."""
+    return weights_of(scores, old, m) * rescale_of(old, m)[:, None] ** torch.arange(ROWS - 1, -1, -1)
+
+
+def unweighted(weights, values):
+    return values.sum(-2)
+
+
+def prepare(answer):
+    before = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "ladder/shape.cuh", "ladder/launch.cuh",
+              "ladder/wide_row.cuh", "ladder/wide_score.cuh")
+    libraries = {shape: build(answer, shape, before, "online_softmax_check.cu") for shape in SHAPES.values()}
+
+    def native(rounds: Rounds):
+        groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
+        lanes = group_lanes(rounds.shape)
+        out_m, out_l, out_acc = torch.empty(groups, lanes), torch.empty(groups, lanes), torch.empty(groups, head_size)
+        libraries[rounds.shape].take_in_all(rounds.scores, rounds.values, out_m, out_l, out_acc, len(rounds.scores))
+        return out_m, out_l, out_acc
+    return native
+
+
+def cases():
+    yield from (
+        Case("half", (1,)), Case("half", (4,)), Case("half", (3, 2), seed=1), Case("half", (4, 4), rise=-2.0, seed=2),
+        Case("half", (4, 4, 4), rise=1.5, seed=3), Case("half", (4,), level=-60.0, seed=4),
+        Case("half", (4, 3), level=150.0, rise=2.0, seed=5), Case("half", (0,)), Case("half", (0, 4, 0), seed=6),
+        Case("half", (1, 0), level=-300.0, seed=7), Case("bfloat16", (4, 4, 1, 4), rise=0.5, seed=8),
+        Case("float", (4, 2, 4), rise=-1.0, seed=9), Case("float", (4, 4, 4), level=-200.0, rise=150.0, seed=10))
+
+
+def observe(subject, case):
+    return result_of(lambda: subject(made(case)), (), ("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)"))
+
+
+def describe(case):
+    shape = SHAPES[case.shape]
+    numbers = " and then ".join(map(str, case.there))
+    more = f", scores near {case.level:g}" if case.level else ""
+    if case.rise:
+        more += f", from one round to the next about {abs(case.rise):g} {'higher' if case.rise > 0 else 'lower'}"
+    return f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: {numbers}), {shape.head_size} dims, " \
+           f"{32 // group_lanes(shape)} groups of lanes in the warp{more}"
+
+
+GUARD = "  if (m == -INFINITY) return;\n"
+RESCALE_ACC, RESCALE_L = "  for (float& sum : state.acc) sum *= rescale;\n", "  state.l *= rescale;\n"
+RESCALE = "float rescale = __expf(state.m - m);"
+WEIGHT = "float weight = __expf(scores[token] - m);"
+ADD = "state.acc[i] += weight * number(values[token], i);"
+
+EXERCISE = Exercise(
+    id="7.3",
+    title="the online softmax, token by token",
+    answer_name="softmax_state",
+    language="cuda",
+    reference=states(),
+    prepare=prepare,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=show,
+    points=2,
+    mistakes=(
+        Mistake("acc-not-rescaled",
+                "What acc held before still counts with the old maximum. When the maximum grows, the values summed so far "
+                "have to be brought to the new one.",
+                states(acc_of=lambda acc, factor, sums: acc + sums), ((RESCALE_ACC, ""),)),
+        Mistake("l-not-rescaled",
+                "What l held before still counts with the old maximum. When the maximum grows, the sum of the exponentials "
+                "has to be brought to the new one.",
+                states(l_of=lambda l, factor, weights: l + weights.sum(-1)), ((RESCALE_L, ""),)),
+        Mistake("nothing-rescaled",
+                "Both l and acc still count with the old maximum. Either nothing brings them to the new one, or the old "
+                "maximum was overwritten before it was compared with the new one.",
+                states(rescale=lambda old, m: torch.ones_like(m)), ((RESCALE, "state.m = m;\n  " + RESCALE),)),
+        Mistake("rescaled-too-late",
+                "The new tokens are added first, and then everything is rescaled, the new tokens too. Their weights are "
+                "right already. What has to come first?",
+                states(l_of=lambda l, factor, weights: factor * (l + weights.sum(-1)),
+                       acc_of=lambda acc, factor, sums: factor * (acc + sums)),
+                ((RESCALE_L + RESCALE_ACC, ""), (f"{ADD}\n  }}\n", f"{ADD}\n  }}\n{RESCALE_L}{RESCALE_ACC}"))),
+        Mistake("rescaled-for-each-token",
+                "Old sums are rescaled once for each token, and with them the tokens that were just added. The factor "
+                "belongs to the step from the old maximum to the new one, which is taken once.",
+                states(weights=rescaled_each_time, rescale=lambda old, m: rescale_of(old, m) ** ROWS),
+                ((RESCALE_L + RESCALE_ACC, ""), ("state.l += weight;", "state.l = rescale * state.l + weight;"),
+                 (ADD, ADD.replace("+=", "= rescale * state.acc[i] +")))),
+        Mistake("rescale-upside-down",
+                "The factor for the old sums is upside down: when the maximum grows, old sums become smaller.",
+                states(rescale=lambda old, m: torch.exp(m - old)), ((RESCALE, "float rescale = __expf(m - state.m);"),)),
+        Mistake("old-maximum-in-weights",
+                "The new tokens' weights are taken with the maximum from before. So they do not fit the rescaled sums, and "
+                "before the first token it is -inf.",
+                states(weights=in_float(lambda scores, old, m: torch.exp(scores - old[:, None])),
+                       rescale=in_float(rescale_of)),
+                (("  state.m = m;\n", ""), (WEIGHT, WEIGHT.replace("- m", "- state.m")),
+                 (f"{ADD}\n  }}\n", f"{ADD}\n  }}\n  state.m = m;\n"))),
+        Mistake("maximum-not-kept",
+                "m stays what it was, so that the next tokens are compared with an old maximum.",
+                states(new_m=lambda m, old: old), (("  state.m = m;\n", ""),)),
+        Mistake("maximum-of-the-last-tokens",
+                "m is the largest score of the tokens that came last. It is to be the largest of all so far.",
+                states(m_of=lambda m, scores: scores.amax(-1)), (("float m = state.m;", "float m = -INFINITY;"),),
+                also=(states(m_of=lambda m, scores: scores.amax(-1), guarded=False),)),
+        Mistake("max-starts-at-zero",
+                "m never falls below 0, and all scores may be far below. Then each weight comes out as 0.",
+                states(m_of=lambda m, scores: greatest(m, scores).clamp(min=0.0)),
+                (("float m = state.m;", "float m = fmaxf(state.m, 0.0f);"),)),
+        Mistake("max-not-subtracted",
+                "Large scores give inf: exp() of a score above 88 does not fit into a float. The largest score so far is to "
+                "be subtracted first.",
+                states(weights=in_float(lambda scores, old, m: torch.exp(scores))),
+                ((WEIGHT, "float weight = __expf(scores[token]);"),)),
+        Mistake("weight-without-exp",
+                "The weights are differences of scores. What makes a positive number of each?",
+                states(weights=lambda scores, old, m: scores - m[:, None]),
+                ((WEIGHT, "float weight = scores[token] - m;"),)),
+        Mistake("l-not-updated",
+                "l does not grow with the new tokens. It is the sum that acc is divided by at the end.",
+                states(l_of=lambda l, factor, weights: factor * l), (("    state.l += weight;\n", ""),)),
+        Mistake("tokens-counted",
+                "l counts tokens. It is the sum of their weights.",
+                states(l_of=lambda l, factor, weights: factor * l + ROWS), (("state.l += weight;", "state.l += 1.0f;"),),
+                also=(states(l_of=lambda l, factor, weights: factor * l + (weights > 0).sum(-1)),)),
+        Mistake("values-unweighted",
+                "The values are added up without their weights.",
+                states(sums_of=unweighted), ((ADD, "state.acc[i] += number(values[token], i);"),)),
+        Mistake("nan-before-the-first-token",
+                "While a group has not had a token, its maximum is -inf, and the new scores may be -inf too. The difference "
+                "of two such numbers is NaN, and it never goes away again.",
+                states(guarded=False), ((GUARD, ""),)),
+    ),
+    hints=(
+        "It is update() of lesson 03's SoftmaxState, for one row and four keys: the new maximum, a factor for what was "
+        "summed before, the new weights.",
+        "All lanes of a group have the same scores, so they come to the same m and l by themselves. There is nothing to "
+        "share.",
+        "Which of the steps go wrong when no token has come yet? What is the state to be in that case?",
+    ),
+)

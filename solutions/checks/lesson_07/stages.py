@@ -1,0 +1,339 @@
+"""Exercise 7.4: a loop that keeps several tiles on their way.
+
+The models of mistakes run on a small simulation of one warp, in the two extremes that asynchronous copies allow: each copy
+is made when it is waited for, or as soon as it is asked for.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lessons_lib.bug_hunt import STEP_LIMIT
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.cuda import build_cuda
+from lessons_lib.cuda_on_cpu.reports import KernelError
+from lessons_lib.inline import read_kernel
+from solutions.checks import tensors
+from solutions.checks.lesson_06.native import Found, kind_of, result_of, show
+from solutions.checks.words import counted
+
+NUM_STAGES, TILE_SHAPE = 4, (8, 32)  # of kernels/ladder/staged_tile.cuh
+BEFORE = 1e4  # what the stages hold at first
+LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage that is in use"
+
+
+@dataclass(frozen=True)
+class Tiles:
+    tiles: Tensor             # (num_tiles, 8, 32), whole numbers
+    counts: tuple[int, ...]   # of each warp
+
+
+class Warp:
+    """A warp and its stages. The methods are what the kernel can do; several raise `Found` as checked mode would."""
+
+    def __init__(self, tiles, first, count, late):
+        self.tiles, self.first, self.late = tiles, first, late  # tiles: of all warps
+        self.stages = [torch.full(TILE_SHAPE, BEFORE) for _ in range(NUM_STAGES)]
+        self.asked, self.groups, self.done = [], [], 0  # asked: (stage, tile)
+        self.written, self.read = set(), set()          # stages, since the lanes last met
+        self.sum, self.left, self.under_way, self.in_use = torch.zeros(32), count, NUM_STAGES - 1, False
+
+    def start(self, stage, tile):
+        self.asked.append((stage, tile))
+        if not self.late:
+            self._make(stage, tile)
+
+    def close(self):
+        self.groups.append(len(self.asked))
+
+    def wait(self, latest):
+        last = self.groups[-latest - 1] if len(self.groups) > latest else 0
+        while self.done < last:
+            if self.late:
+                self._make(*self.asked[self.done])
+            self.done += 1
+
+    def meet(self):
+        self.written.clear()
+        self.read.clear()
+
+    def use(self, stage):
+        under_way = [to for to, _ in self.asked[self.done:]]
+        self.in_use |= stage in under_way
+        self.left -= 1
+        if self.left >= NUM_STAGES - 1:
+            self.under_way = min(self.under_way, sum(to != stage for to in under_way))
+        if not 0 <= stage < NUM_STAGES:
+            raise Found("shared-out-of-bounds")
+        if stage in self.written:
+            raise Found("order")
+        self.read.add(stage)
+        self.sum += self.stages[stage].sum(0)
+
+    def _make(self, stage, tile):
+        if not 0 <= self.first + tile < len(self.tiles):
+            raise Found("outside", "tiles")
+        if not 0 <= stage < NUM_STAGES:
+            raise Found("shared-out-of-bounds")
+        if stage in self.read:
+            raise Found("order")
+        self.written.add(stage)
+        self.stages[stage] = self.tiles[self.first + tile]
+
+
+def modelled(loop):
+    """What a kernel gives whose loop is `loop(warp, num_tiles)`."""
+    def subject(case):
+        def run(late):
+            warps = [Warp(case.tiles, sum(case.counts[:warp]), count, late) for warp, count in enumerate(case.counts)]
+            try:
+                for warp, count in zip(warps, case.counts, strict=True):
+                    loop(warp, count)
+            except Found as found:
+                raise Found(when(late, any(warp.in_use for warp in warps)) + found.kind, found.name) from None
+            return warps
+        late, early = run(late=True), run(late=False)
+        return (torch.stack([warp.sum for warp in late]), torch.stack([warp.sum for warp in early]),
+                torch.tensor([warp.under_way for warp in late], dtype=torch.int32))
+    return subject
+
+
+def when(late, in_use):
+    return f"{LATE if late else EARLY}{IN_USE if in_use else ''}: "
+
+
+def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage_of=lambda tile: tile % NUM_STAGES,
+           target_of=None, step=NUM_STAGES, turns=lambda n: n, order="wait meet use meet load", guarded=(True, True),
+           closed=("always", "always"), wait_once=False):
+    """The loop, with some of its parts replaced. closed: the groups before the loop, and in it: always, only with a copy in
+    it ("full"), never, or once."""
+    def loop(warp, n):
+        for tile in first(warp, n):
+            if tile < n or not guarded[0]:
+                warp.start(stage_of(tile), tile)
+            if closed[0] == "always" or closed[0] == "full" and tile < n:
+                warp.close()
+        if closed[0] == "once":
+            warp.close()
+        if wait_once:
+            warp.wait(latest)
+        for tile in range(turns(n)):
+            for what in order.split():
+                if what == "wait" and not wait_once:
+                    warp.wait(latest)
+                elif what == "meet":
+                    warp.meet()
+                elif what == "use":
+                    warp.use(stage_of(tile))
+                elif what == "load":
+                    if there := tile + step < n or not guarded[1]:
+                        warp.start((target_of or stage_of)(tile), tile + step)
+                    if closed[1] == "always" or closed[1] == "full" and there:
+                        warp.close()
+    return modelled(loop)
+
+
+def one_by_one(warp, n):
+    """Each tile is asked for when it is needed."""
+    for tile in range(n):
+        warp.start(tile % NUM_STAGES, tile)
+        warp.close()
+        warp.wait(0)
+        warp.meet()
+        warp.use(tile % NUM_STAGES)
+        warp.meet()
+
+
+def barrier_for_all(case):
+    """__syncthreads() goes well as long as the warps have the same number of tiles."""
+    if len(set(case.counts)) > 1:
+        raise Found(f"{LATE}: divergent-barrier")
+    return staged()(case)
+
+
+def last_tile_alone(case):
+    """The sum is set in each turn."""
+    last = [case.tiles[sum(case.counts[: warp + 1]) - 1].sum(0) if count else torch.zeros(32)
+            for warp, count in enumerate(case.counts)]
+    return torch.stack(last), torch.stack(last), staged()(case)[2]
+
+
+def prepare(answer):
+    def own(name):
+        return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+    tile = read_kernel("ladder/staged_tile.cuh").replace("float add_up(", "float column_sum(")
+    texts = {"the check's copies": own("stages_copies.cuh"), "staged_tile.cuh": tile,
+             "your code": answer, "the check": own("stages_check.cu")}
+    library = build_cuda(*texts.values(), names=tuple(texts), target="checked", name="check")
+    library.options(step_limit=STEP_LIMIT)
+
+    def native(case):
+        num_warps = len(case.counts)
+        first_tiles = torch.tensor([0, *case.counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+
+        def run(late):
+            sums, under_way = torch.empty(num_warps, 32), torch.empty(num_warps, 32, dtype=torch.int32)
+            try:
+                library.stages(sums, under_way, case.tiles, first_tiles, num_warps, BEFORE, not late)
+            except KernelError as error:
+                library.stages_in_use(in_use := torch.empty(64, dtype=torch.int32))
+                error.kind = when(late, bool(in_use.any())) + kind_of(error)
+                raise
+            return sums, under_way.amin(1)
+        (late, under_way), (early, _) = run(late=True), run(late=False)
+        return late, early, under_way
+    return native
+
+
+def cases():
+    """(tiles of each warp, seed)."""
+    counts = (1,), (2,), (3,), (4,), (5,), (9,), (0, 2), (8, 8), (3, 7), (6, 2), (17, 0), (12, 13)
+    yield from ((count, seed) for seed, count in enumerate(counts))
+
+
+def observe(subject, case):
+    counts, seed = case
+    generator = torch.Generator().manual_seed(seed)
+    tiles = torch.randint(-8, 9, (sum(counts), *TILE_SHAPE), generator=generator).float()
+    return result_of(lambda: subject(Tiles(tiles, counts)), ("tiles",),
+                     ("sums, with copies made as late as possible:", "sums, with copies made as early as possible:",
+                      "tiles under way while one is added up, at least, for each warp:"))
+
+
+def describe(case):
+    counts, _ = case
+    if len(counts) == 1:
+        return f"one warp, {counted(counts[0], 'tile')}"
+    return f"two warps, with {counted(counts[0], 'tile')} and {counted(counts[1], 'tile')}"
+
+
+WAIT = "    copies.wait<num_stages - 1>();\n"
+MEET_FIRST = "    __syncwarp();  // the other lanes' copies are there as well\n"
+MEET_LAST = "    __syncwarp();  // the other lanes have read as well\n"
+USE = "    sum += add_up(stage);\n"
+NEXT = "    int next = tile + num_stages;\n"
+LOAD = "    if (next < num_tiles) start_copies(copies, stage, tiles + next * tile_floats);\n"
+CLOSE = "    copies.close_group();  // an empty one, too: wait() counts groups\n"
+BEFORE_LOOP = """    if (tile < num_tiles) start_copies(copies, stages[tile], tiles + tile * tile_floats);
+    copies.close_group();
+"""
+LOOP = "  for (int tile = 0; tile < num_tiles; ++tile) {\n"
+
+EXERCISE = Exercise(
+    id="7.4",
+    title="tiles on their way",
+    answer_name="staged_sum",
+    language="cuda",
+    reference=staged(),
+    prepare=prepare,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=show,
+    points=2,
+    mistakes=(
+        Mistake("waits-for-everything",
+                "The sums are right, and nothing is under way while a tile is added up: your loop waits for all copies that "
+                "it has started. Which one does it need next, and how many may go on?",
+                staged(latest=0), ((WAIT, WAIT.replace("num_stages - 1", "0")),), also=(modelled(one_by_one),)),
+        Mistake("waits-for-too-many",
+                "The sums are right, and fewer tiles are under way than could be. While one stage is in use, all the others "
+                "may be on their way.",
+                staged(latest=NUM_STAGES - 2), ((WAIT, WAIT.replace("- 1", "- 2")),),
+                also=tuple(staged(latest=latest) for latest in range(1, NUM_STAGES - 2))
+                + (staged(first=lambda warp, n: range(NUM_STAGES - 1), step=NUM_STAGES - 1, latest=NUM_STAGES - 2,
+                          target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES),)),
+        Mistake("no-wait",
+                "A stage is used, and its copies have not been waited for. copy() only asks for a copy; wait() waits for "
+                "groups, and close_group() makes one of the copies asked for.",
+                staged(latest=10**6), ((WAIT, ""),), also=(staged(closed=("never", "never")),)),
+        Mistake("waits-for-too-few",
+                "A stage is used before its copies are there. wait<n>() leaves the latest n groups under way: how many "
+                "groups have been closed after the one that you need?",
+                staged(latest=NUM_STAGES), ((WAIT, WAIT.replace("num_stages - 1", "num_stages")),),
+                also=(staged(latest=NUM_STAGES + 1),)),
+        Mistake("first-tile-alone-waited-for",
+                "The first tile is waited for, and those behind it are not. Each turn has a tile of its own to wait for, "
+                "and wait() can wait for a tile whose group is closed.",
+                staged(wait_once=True), ((WAIT, ""), (LOOP, "  copies.wait<num_stages - 1>();\n" + LOOP)),
+                also=(staged(closed=("always", "never")),)),
+        Mistake("waits-after-use",
+                "A stage is used first and waited for afterwards.",
+                staged(order="meet use wait meet load"),
+                ((WAIT, ""), (USE, USE + WAIT)), also=(staged(order="meet use meet load wait"),)),
+        Mistake("not-there-for-the-others",
+                "A lane uses numbers that other lanes have copied. wait() waits for the lane's own copies; what makes the "
+                "32 lanes wait for each other?",
+                staged(order="wait use meet load"), ((MEET_FIRST, ""),),
+                also=(staged(order="wait use load"), staged(order="meet wait use meet load"))),
+        Mistake("stage-reused-too-soon",
+                "A lane begins to copy the next tile into a stage that other lanes may still be reading. It does not show "
+                "when a copy takes its time, and it does when one is quick.",
+                staged(order="wait meet use load"), ((MEET_LAST, ""),)),
+        Mistake("loaded-before-use",
+                "The next tile is on its way into a stage whose numbers you have not used yet. A quick copy "
+                "overwrites them.",
+                staged(order="wait meet load use meet"),
+                ((USE, ""), (MEET_LAST, ""), (CLOSE, CLOSE + USE + MEET_LAST)),
+                also=(staged(order="wait meet load use"), staged(order="wait meet load meet use"),
+                      staged(order="load wait meet use meet"))),
+        Mistake("group-not-closed",
+                "When there is nothing left to load, no group is closed, and then wait() counts wrongly: the latest groups, "
+                "which it leaves alone, are those that you need. A group may be empty.",
+                staged(closed=("always", "full")),
+                ((LOAD, LOAD.replace("start_copies", "{\n      start_copies")), (CLOSE, "  " + CLOSE + "    }\n")),
+                also=(staged(closed=("full", "always")), staged(closed=("full", "full")))),
+        Mistake("one-group-for-the-first-tiles",
+                "The tiles that are loaded before the loop are one group, and a group is waited for as a whole. Close one "
+                "for each tile.",
+                staged(closed=("once", "always")),
+                ((BEFORE_LOOP + "  }\n",
+                  BEFORE_LOOP.replace("    copies.close_group();\n", "  }\n  copies.close_group();\n")),),
+                also=(staged(closed=("never", "always")),)),
+        Mistake("loads-behind-the-end",
+                "Tiles are loaded that do not exist. Near the end there may be nothing left to load, and there may be fewer "
+                "tiles than stages.",
+                staged(guarded=(True, False)), ((LOAD, LOAD.replace("if (next < num_tiles) ", "")),),
+                also=(staged(guarded=(False, True)), staged(guarded=(False, False)))),
+        Mistake("wrong-stage",
+                "Tiles and stages do not fit together: a tile is used from another stage than it was loaded into, or from "
+                "one that does not exist. The stages are used in turn, and after the last one comes the first.",
+                staged(stage_of=lambda tile: tile), (("stages[tile % num_stages]", "stages[tile]"),),
+                also=(staged(target_of=lambda tile: (tile + 1) % NUM_STAGES), staged(stage_of=lambda tile: 0),
+                      staged(target_of=lambda tile: tile + NUM_STAGES), staged(target_of=lambda tile: 0),
+                      staged(target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES))),
+        Mistake("wrong-tile",
+                "The stage that has become free gets a tile that is there already, or leaves one out. Behind the tile in "
+                "use, num_stages - 1 are on their way; which one comes next?",
+                staged(step=1), ((NEXT, NEXT.replace("num_stages", "1")),),
+                also=(staged(step=NUM_STAGES - 1), staged(step=NUM_STAGES + 1),
+                      staged(first=lambda warp, n: range(NUM_STAGES - 1)))),
+        Mistake("last-tiles-forgotten",
+                "The last tiles are loaded and never added up: the loop ends when there is nothing left to load.",
+                staged(turns=lambda n: max(0, n - NUM_STAGES)),
+                ((LOOP, LOOP.replace("tile < num_tiles", "tile + num_stages < num_tiles")),),
+                also=(staged(turns=lambda n: max(0, n - NUM_STAGES + 1)),)),
+        Mistake("waits-for-other-warps",
+                "__syncthreads() waits for all warps of the block. They have different numbers of tiles, so some never "
+                "come. A warp's stages are its own business.",
+                barrier_for_all, ((MEET_FIRST, MEET_FIRST.replace("__syncwarp", "__syncthreads")),
+                                  (MEET_LAST, MEET_LAST.replace("__syncwarp", "__syncthreads")))),
+        Mistake("last-tile-alone",
+                "The sum is set anew in each turn, so that the last tile alone is in it.",
+                last_tile_alone, ((USE, USE.replace("+=", "=")),)),
+    ),
+    hints=(
+        "Before the loop: for each stage, start the copies of its first tile, and close the group. In the loop, each turn "
+        "has one tile: wait for it, use its stage, fill the stage again.",
+        "When tile 0 is needed, the groups of the tiles 1, 2 and 3 have been closed after its own. Those may go on. If each "
+        "turn closes exactly one group, it is the same for every tile.",
+        "There are two moments at which the lanes of the warp have to meet: when their copies are there, before any of them "
+        "reads, and when all have read, before any of them copies into the stage again. __syncwarp() is that meeting.",
+        "Two questions on the end. What does a turn load when no tile is left? And which group does wait() count, if a turn "
+        "closes none?",
+    ),
+)

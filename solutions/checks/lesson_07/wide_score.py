@@ -1,0 +1,264 @@
+"""Exercise 7.2: a dot product by a group of lanes, in loads of 16 bytes."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.ladder import Shape
+from solutions.checks import tensors
+from solutions.checks.lesson_06.native import POISON, Finding, Found, result_of, show
+from solutions.checks.lesson_07.native import SHAPES, build, group_lanes, per_load, places
+from solutions.checks.words import counted
+
+WARP, THREADS = 32, 64
+BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
+WIDE, NARROW = Text("the scores, in loads of 16 bytes"), Text("the scores, in loads of few bytes")
+
+
+@dataclass(frozen=True)
+class Case:
+    """shape: a key of SHAPES."""
+
+    shape: str
+    num_keys: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Keys:
+    shape: Shape
+    q: Tensor     # (head_size,)
+    keys: Tensor  # (num_keys, head_size); from one row to the next it is further than that
+    scale: float
+
+
+def made(case: Case) -> Keys:
+    shape, generator = SHAPES[case.shape], torch.Generator().manual_seed(case.seed)
+    memory = torch.full((case.num_keys, shape.head_size + BEHIND_A_ROW), POISON)
+    memory[:, : shape.head_size] = torch.randn(case.num_keys, shape.head_size, generator=generator)
+    q = torch.randn(shape.head_size, generator=generator).to(shape.dtype)
+    return Keys(shape, q, memory.to(shape.dtype)[:, : shape.head_size], 1 / math.sqrt(shape.head_size))
+
+
+def right_load(thread: Tensor, i: int, shape: Shape) -> Tensor:
+    return thread % group_lanes(shape) + i * group_lanes(shape)
+
+
+def loads_of(shape: Shape) -> int:
+    """Of a lane."""
+    return shape.head_size // per_load(shape) // group_lanes(shape)
+
+
+def halving(lanes: int) -> list[int]:
+    """The distances lanes / 2, …, 2, 1."""
+    return [lanes >> step for step in range(1, lanes.bit_length())]
+
+
+def across(parts: Tensor, distance: int, shape: Shape) -> Tensor:
+    """__shfl_xor_sync in warps of 32, for parts (warps, 32). A lane that does not exist gives the lane's own number."""
+    lane = torch.arange(WARP)
+    return parts[:, torch.where((lane ^ distance) < WARP, lane ^ distance, lane)]
+
+
+def down(width=lambda lanes: WARP):
+    def shuffle(parts, distance, shape):
+        lane = torch.arange(WARP)
+        inside = lane % width(group_lanes(shape)) + distance < width(group_lanes(shape))
+        return parts[:, torch.where(inside, lane + distance, lane)]
+    return shuffle
+
+
+def scores(load=right_load, loads=loads_of, distances=halving, shuffle=across, scale=lambda keys: keys.scale):
+    """What each lane gets, with some parts replaced. load(thread, i, shape): which load of a row is a thread's i-th."""
+    def wrong(keys: Keys) -> Tensor:
+        shape, lanes, num_keys = keys.shape, group_lanes(keys.shape), len(keys.keys)
+        thread = torch.arange(-(-num_keys * lanes // THREADS) * THREADS)
+        token = thread // lanes
+        total = torch.zeros(len(thread), dtype=torch.float64)
+        query = keys.q.double()[places(shape)].unflatten(1, (-1, per_load(shape)))[thread % lanes]
+        there = token < num_keys
+        for i in range(loads(shape)):
+            first = token * keys.keys.stride(0) + load(thread % THREADS, i, shape) * per_load(shape)
+            total[there] += (query[:, i][there] * numbers_at(keys.keys, first[there], per_load(shape))).sum(-1)
+        parts = total.view(-1, WARP)
+        for distance in distances(lanes):
+            parts = parts + shuffle(parts, distance, shape)
+        return (scale(keys) * parts.flatten()[: num_keys * lanes]).float().view(num_keys, lanes)
+    return wrong
+
+
+def numbers_at(keys: Tensor, first: Tensor, count: int) -> Tensor:
+    """(len(first), count) in float64: what lies there in memory, poison included."""
+    length = (len(keys) - 1) * keys.stride(0) + keys.shape[1]
+    if int(first.max()) + count > length:
+        raise Found("out-of-bounds", "keys")
+    memory = keys.as_strided((length,), (1,))
+    return memory.double()[first[:, None] + torch.arange(count)]
+
+
+def misaligned(keys):
+    raise Found("misaligned", "keys")
+
+
+def half_a_mask(keys):
+    """The mask 0xffff. In large groups, a lane that is in it asks for one that is not, before any of the others calls."""
+    raise Found("lane-outside-the-mask" if group_lanes(keys.shape) == WARP else "absent-lane")
+
+
+def first_group_in_the_mask(keys):
+    """As many bits as a group has lanes."""
+    if group_lanes(keys.shape) < WARP:
+        raise Found("absent-lane")
+    return scores()(keys)
+
+
+def narrow_loads(keys):
+    """Seen where the numbers are small enough for it to matter."""
+    return scores()(keys), keys.shape.cache_dtype.itemsize == 4
+
+
+def prepare(answer):
+    before = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "ladder/shape.cuh", "ladder/launch.cuh",
+              "ladder/wide_row.cuh")
+    libraries = {shape: build(answer, shape, before, "wide_score_check.cu") for shape in SHAPES.values()}
+
+    def native(keys: Keys):
+        library, lanes, num_keys = libraries[keys.shape], group_lanes(keys.shape), len(keys.keys)
+        out = torch.empty(num_keys, lanes)
+        with library.count("keys") as counts:
+            library.wide_scores(keys.q, keys.keys, out, num_keys, keys.keys.stride(0), keys.scale)
+        warps = -(-num_keys * lanes // WARP)
+        # A compiler may split a load of 16 bytes into four.
+        return out, counts.load_instructions <= 4 * warps * loads_of(keys.shape)
+    return native
+
+
+def cases():
+    yield from (
+        Case("half", 1), Case("half", 2), Case("half", 5, 1), Case("bfloat16", 1, 2), Case("bfloat16", 3, 3),
+        Case("bfloat16", 9, 4), Case("float", 1, 5), Case("float", 3, 6), Case("half", 11, 7))
+
+
+def observe(subject, case):
+    result = result_of(lambda: as_pair(subject(made(case))), ("keys",), ("score by (key, lane)", "wide"))
+    if isinstance(result, Finding) or not isinstance(result, tuple):
+        return result
+    return result[0], WIDE if result[1].tensor.item() else NARROW
+
+
+def as_pair(result):
+    """The scores, and whether they came by wide loads; our model and those of most mistakes load widely."""
+    values, wide = result if isinstance(result, tuple) else (result, True)
+    return values, torch.tensor(wide)
+
+
+def show_scores(expected, actual):
+    return tensors.show(expected, actual) if isinstance(actual, tuple) else show(expected, actual)
+
+
+def describe(case):
+    shape = SHAPES[case.shape]
+    return f"{counted(case.num_keys, 'key')} of {shape.head_size} numbers in {case.shape}, so groups of " \
+           f"{group_lanes(shape)} lanes with {counted(loads_of(shape), 'load')} each"
+
+
+LOAD = "part.loads[i] = loads[i * group_lanes + threadIdx.x % group_lanes];"
+LOADS = f"  for (int i = 0; i < lane_loads; ++i) {LOAD}"
+DISTANCES = "for (int distance = group_lanes / 2; distance > 0; distance /= 2)"
+SHUFFLE = "__shfl_xor_sync(0xffffffff, product, distance)"
+
+EXERCISE = Exercise(
+    id="7.2",
+    title="wide loads",
+    answer_name="wide_score",
+    language="cuda",
+    reference=scores(),
+    prepare=prepare,
+    cases=cases,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=show_scores,
+    points=2,
+    mistakes=(
+        Mistake("own-part-only",
+                "A lane gives what its own part of the key adds to the sum. All lanes of the group have to put their parts "
+                "together, and each of them needs the whole.",
+                scores(distances=lambda lanes: []), ((DISTANCES, "for (int distance = 0; distance > 0; distance /= 2)"),)),
+        Mistake("whole-warp",
+                "A score is the sum over several keys: the shuffles reach beyond the group. A warp may hold several groups, "
+                "each with a key of its own. How far may a shuffle reach?",
+                scores(distances=lambda lanes: halving(WARP)), ((DISTANCES, DISTANCES.replace("group_lanes / 2", "16")),),
+                also=(scores(distances=lambda lanes: [lanes, *halving(lanes)]),)),
+        Mistake("too-few-steps",
+                "A lane knows of a part of its group only: there is a shuffle missing, the first or the last one. Each "
+                "step doubles the number of lanes that a lane knows of.",
+                scores(distances=lambda lanes: halving(lanes // 2)),
+                ((DISTANCES, DISTANCES.replace("group_lanes / 2", "group_lanes / 4")),),
+                also=(scores(distances=lambda lanes: halving(lanes)[:-1]),)),
+        Mistake("lanes-counted-by-hand",
+                "It is right where a group has 16 lanes. With other heads and formats it has 8, or 32: group_lanes says how "
+                "many.",
+                scores(distances=lambda lanes: halving(16)), ((DISTANCES, DISTANCES.replace("group_lanes / 2", "8")),),
+                also=(scores(lambda thread, i, shape: thread % 16 + i * 16),
+                      scores(lambda thread, i, shape: thread % 16 + i * 16, distances=lambda lanes: halving(16)))),
+        Mistake("first-lane-only",
+                "The first lane of a group has the score, and the others have something else. Every lane of the group needs "
+                "it: which shuffle gives both lanes of a pair the same?",
+                scores(shuffle=down()), ((SHUFFLE, SHUFFLE.replace("xor", "down")),),
+                also=(scores(shuffle=down(lambda lanes: lanes)),)),
+        Mistake("missing-scale",
+                "The scores are not scaled. The factor is an argument.",
+                scores(scale=lambda keys: 1.0), (("return scale * product;", "return product;"),)),
+        Mistake("index-in-numbers",
+                "The lanes are too far apart: an index into 16-byte loads counts loads, and not numbers. Lane 0 takes the "
+                "first load of the row. Which one is next, and whose is it?",
+                scores(lambda thread, i, shape: right_load(thread, i, shape) * per_load(shape)),
+                ((LOAD, "part.loads[i] = loads[(i * group_lanes + threadIdx.x % group_lanes) * per_load];"),),
+                also=(scores(lambda thread, i, shape:
+                             thread % group_lanes(shape) * per_load(shape) + i * group_lanes(shape)),
+                      scores(lambda thread, i, shape: thread % group_lanes(shape) * per_load(shape) + i))),
+        Mistake("misaligned-load",
+                "A load of 16 bytes begins at an address that 16 does not divide. A GPU stops there. Neighbouring lanes "
+                "begin 16 bytes apart, which is not one number: first make 16-byte things of the row, then count them.",
+                misaligned,
+                ((LOAD, "part.loads[i] = *reinterpret_cast<const uint4*>(\n"
+                        "        row + i * group_lanes + threadIdx.x % group_lanes);"),)),
+        Mistake("lane-of-the-warp",
+                "The first group is right, and the others read behind their rows. Each group has a row of its own, and its "
+                "lanes count from its first one.",
+                scores(lambda thread, i, shape: thread % WARP + i * group_lanes(shape)),
+                ((LOAD, "part.loads[i] = loads[i * group_lanes + threadIdx.x % 32];"),),
+                also=(scores(lambda thread, i, shape: thread + i * group_lanes(shape)),)),
+        Mistake("neighbouring-loads",
+                "Where a lane has two loads, it takes two that lie side by side. So neighbouring lanes are 32 bytes apart, "
+                "and these are not the numbers that place() says. The group goes over the row together, load by load.",
+                scores(lambda thread, i, shape: thread % group_lanes(shape) * loads_of(shape) + i),
+                ((LOAD, "part.loads[i] = loads[threadIdx.x % group_lanes * lane_loads + i];"),)),
+        Mistake("first-load-only",
+                "It is right where a lane has one load. For large heads of floats it has two: lane_loads says how many, and "
+                "lane_numbers how many numbers they hold.",
+                scores(loads=lambda shape: 1), (("i < lane_numbers; ++i) product", "i < per_load; ++i) product"),)),
+        Mistake("narrow-loads",
+                "The scores are right, but the rows are read a few bytes at a time. One load can bring 16 bytes: "
+                "reinterpret_cast makes a pointer to numbers a pointer to uint4.",
+                narrow_loads,
+                ((LOADS, "  for (int i = 0; i < lane_numbers; ++i) reinterpret_cast<KvNumber*>(part.loads)[i] = "
+                         "row[place(i)];"),)),
+        Mistake("mask-of-one-group",
+                "A shuffle's mask leaves out the lane that makes it. All 32 lanes come to this shuffle together, so the "
+                "mask names all of them, though each looks only within its group.",
+                half_a_mask, ((SHUFFLE, SHUFFLE.replace("0xffffffff", "0xffff")),),
+                also=(first_group_in_the_mask,)),
+    ),
+    hints=(
+        "load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes number 0, lane 1 number 1. "
+        "With two loads a lane, the group begins again where it has stopped.",
+        "Which lane of its group a thread is, threadIdx.x % group_lanes says.",
+        "wide_score: first what the lane can do alone, with number(key, i) and query[i]. Then shuffles, as in block_max of "
+        "lesson 06, only that they end at the group and not at the warp.",
+    ),
+)

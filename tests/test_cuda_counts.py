@@ -1,0 +1,128 @@
+"""What checked mode counts, against small kernels that were counted by hand."""
+
+import pytest
+import torch
+
+from lessons_lib.cuda import Counts, KernelError, build_cuda
+
+READS = """
+__global__ void neighbours_kernel(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x]; }
+__global__ void strided_kernel(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x * 8]; }
+__global__ void wide_kernel(const float* a, float* out) {
+  float4 four = reinterpret_cast<const float4*>(a)[threadIdx.x];
+  out[threadIdx.x] = four.x + four.y + four.z + four.w;
+}
+__global__ void broadcast_kernel(const float* a, float* out) { out[threadIdx.x] = a[3]; }
+__global__ void shifted_kernel(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x + 1]; }
+__global__ void some_kernel(const float* a, float* out) { out[threadIdx.x] = threadIdx.x % 2 ? a[threadIdx.x] : 0.0f; }
+__global__ void loop_kernel(const float* a, float* out) {
+  float sum = 0.0f;
+  for (int i = 0; i < threadIdx.x % 4; ++i) sum += a[i * 64 + threadIdx.x];
+  out[threadIdx.x] = sum;
+}
+struct Large { float numbers[12]; };
+__global__ void large_kernel(const float* a, float* out) {
+  Large large = reinterpret_cast<const Large*>(a)[threadIdx.x];
+  float sum = 0.0f;
+  for (float number : large.numbers) sum += number;
+  out[threadIdx.x] = sum;
+}
+""" + "\n".join(f"""extern "C" int {name}(const float* a, float* out, int threads, cudaStream_t stream) {{
+  {name}_kernel<<<1, threads, 0, stream>>>(a, out);
+  return cudaGetLastError();
+}}""" for name in ("neighbours", "strided", "wide", "broadcast", "shifted", "some", "loop", "large"))
+
+
+def count(function, threads):
+    library = build_cuda(READS, target="checked")
+    memory = torch.zeros(4096 + 64)
+    first = -memory.data_ptr() // 4 % 64  # at a multiple of 256 bytes, as a GPU's tensors are
+    with library.count("a") as counts:
+        getattr(library, function)(memory[first:], torch.zeros(threads), threads)
+    return counts
+
+
+@pytest.mark.parametrize("function, threads, bytes_read, instructions, sectors", [
+    ("neighbours", 32, 128, 1, 4),
+    ("neighbours", 70, 280, 3, 9),        # warps of 32, 32 and 6 lanes
+    ("strided", 32, 128, 1, 32),
+    ("strided", 64, 256, 2, 64),
+    ("wide", 32, 512, 1, 16),
+    ("broadcast", 64, 256, 2, 2),
+    ("shifted", 32, 128, 1, 5),
+    ("some", 32, 64, 1, 4),
+    ("loop", 32, 4 * 8 * (0 + 1 + 2 + 3), 3, 3 * 4),
+    ("large", 32, 32 * 48, 3, 32 * 3),    # 48 bytes are three loads of 16
+])
+def test_loads_are_counted_by_warp(function, threads, bytes_read, instructions, sectors):
+    counts = count(function, threads)
+    assert (counts.bytes_read, counts.load_instructions, counts.sectors) == (bytes_read, instructions, sectors)
+
+
+MEETINGS = """
+__global__ void meet_kernel(const int* a, int* out) {
+  __shared__ int numbers[96];
+  numbers[threadIdx.x] = a[threadIdx.x];
+  __syncthreads();
+  int sum = numbers[(threadIdx.x + 1) % 96];
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  if (__any_sync(0xffffffff, sum > 0)) __syncwarp();
+  __syncthreads();
+  out[blockIdx.x * 96 + threadIdx.x] = sum;
+}
+extern "C" int meet(const int* a, int* out, int blocks, cudaStream_t stream) {
+  meet_kernel<<<blocks, 96, 0, stream>>>(a, out);
+  return cudaGetLastError();
+}
+"""
+
+
+def test_meetings_and_barriers_are_counted():
+    library, a = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32)
+    out = torch.zeros(2 * 96, dtype=torch.int32)
+    with library.count("a") as counts:
+        library.meet(a, out, 2)
+    assert (counts.barriers, counts.warp_meetings) == (2 * 2, 2 * 3 * (5 + 1 + 1))
+    assert (counts.bytes_read, counts.load_instructions) == (2 * 96 * 4, 2 * 3)
+    assert counts.steps >= 2 * 96 * 6  # each of the threads goes round a loop five times
+
+
+def test_calls_add_up_and_seeds_do_not_matter():
+    library, a, totals = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32), []
+    for seed in range(3):
+        library.options(seed=seed)
+        with library.count("a") as counts:
+            assert counts == Counts()
+            for _ in range(1 + seed):
+                library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
+        library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
+        assert all(value % (1 + seed) == 0 for value in vars(counts).values())
+        totals.append({name: value // (1 + seed) for name, value in vars(counts).items()})
+    library.options(seed=0)
+    assert totals[0] == totals[1] == totals[2]
+
+
+def test_a_call_that_fails_is_counted_to_its_failure_and_the_next_one_from_zero():
+    library, a = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32)
+    with library.count("a") as counts, pytest.raises(KernelError):
+        library.meet(a[:90], torch.zeros(96, dtype=torch.int32), 1)
+    assert counts.bytes_read == 4 * 90
+    with library.count("a") as counts:
+        library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
+    assert counts.bytes_read == 4 * 96
+
+
+def test_a_trace_and_a_count_at_the_same_time():
+    library, a = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32)
+    with library.count("a") as counts, library.trace("a") as accesses:
+        library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
+    assert counts.bytes_read == 4 * len(accesses) == 4 * 96
+
+
+def test_what_cannot_be_counted_is_said():
+    library = build_cuda(MEETINGS, target="checked")
+    for names, words in ((("c",), "count takes names of tensors, a, out; not c"), ((), "not none")):
+        with pytest.raises(ValueError, match=words), library.count(*names):
+            pass
+    with pytest.raises(RuntimeError, match='target="checked" only'), build_cuda(MEETINGS, target="fast").count("a"):
+        pass
