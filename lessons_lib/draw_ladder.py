@@ -130,7 +130,7 @@ def _draw_workloads(axes, run: Run, names: list[str]) -> None:
     _limit(axes, run, [*ours, *filter(None, theirs)])
     kinds = [Patch(facecolor=USED, edgecolor=EDGE, label=LAST_RUNG),
              Patch(facecolor=SHARED, edgecolor=EDGE, hatch=HATCH, label="FlashInfer, the faster of its two")]
-    axes.legend(handles=kinds[: 1 + any(theirs)], loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=2,
+    axes.legend(handles=kinds[: 1 + any(theirs)], loc="upper center", bbox_to_anchor=(0.5, -0.13), borderaxespad=0.2, ncols=2,
                 fontsize=9, frameon=False)
 
 

@@ -8,6 +8,10 @@
 #include <cstdio>
 #include <cstring>
 
+using std::isfinite;  // nvcc takes them without std::
+using std::isinf;
+using std::isnan;
+
 #if defined(CUDA_ON_CPU_CHECKED)  // the runtime says it itself
 #elif defined(__SANITIZE_THREAD__)
 #define CUDA_ON_CPU_CHECKED 1
