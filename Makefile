@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda bench screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -47,6 +47,9 @@ bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
 
 bench-cuda: $(READY)  ## time kernels on the CPU: building and running
 	$(PY) tests/bench_cuda.py $(ARGS)
+
+bench: $(READY)  ## time lesson 07's kernels on the GPU, beside its limit and what else is installed
+	$(PY) -m lessons_lib.bench $(ARGS)
 
 screenshots: $(READY)  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)

@@ -977,7 +977,7 @@ batch.caches, batch.k_scales, batch.v_scales = [rounded], *scales
 by_kernel = (out - reference(batch)).abs().max().item()
 by_rounding = (reference(batch) - before_rounding).abs().max().item()
 print(f"the kernel, beside float64 from the same 8-bit numbers: an error below {math.ceil(1000 * by_kernel) / 1000}")
-print(f"rounding the cache to 8 bits: an error below {math.ceil(100 * by_rounding) / 100}")
+print(f"rounding the cache to 8 bits: an error below {math.ceil(10 * by_rounding) / 10}")
 assert by_kernel < 0.002 < by_rounding < 0.2
 
 # %% [markdown]
