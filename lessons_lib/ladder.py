@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lessons_lib.cuda import CudaLibrary, build_cuda
+from lessons_lib.cuda_builds import choose_target
 from lessons_lib.inline import read_kernel
 from lessons_lib.paths import KERNELS
 from lessons_lib.paged_kernel import SHARED_BYTES_FOR_SCORES
@@ -100,6 +101,7 @@ def rung_library(number: int, shape: Shape, target: str | None = None) -> CudaLi
     """A rung of the ladder compiled for `shape`. target: as for `build_cuda`. Raises ValueError for a shape that the rung is
     not made for."""
     check_shape(number, shape)
+    check_card(number, target)
     texts = rung_texts(number, shape)
     return build_cuda(*texts.values(), names=tuple(texts), target=target, name=f"ladder_{number}")
 
@@ -122,6 +124,14 @@ def check_shape(number: int, shape: Shape) -> None:
                          f"not {shape.queries_per_kv_head}")
     if shape.block_size < 1:
         raise ValueError(f"block_size must be positive, not {shape.block_size}")
+
+
+def check_card(number: int, target: str | None) -> None:
+    """Raises ValueError where this machine's GPU lacks the instructions of a rung."""
+    needed = (8, 9) if number == 8 else (8, 0) if number >= 4 else (0, 0)
+    if choose_target(target) == "gpu" and (has := torch.cuda.get_device_capability()) < needed:
+        raise ValueError(f"rung {number} needs a GPU of compute capability {needed[0]}.{needed[1]} or more, and "
+                         f"{torch.cuda.get_device_name()} has {has[0]}.{has[1]}")
 
 
 def num_multiprocessors(device: torch.device) -> int:
@@ -212,7 +222,8 @@ class PagedDecode:
             plan = plan_work(lens, self.num_kv_heads, num_blocks, heads_at_once)
         num_parts = max(1, plan.num_parts) * heads_at_once  # a tensor of no numbers has no address
         query_tiles, of_dims = -(-self.shape.queries_per_kv_head // 8), self.shape.head_size // 16 + 1
-        self.workspace = {"items": torch.from_numpy(plan.items).to(self.device),
+        items = np.pad(plan.items, ((0, 1), (0, 0)))  # the kernel looks one item ahead
+        self.workspace = {"items": torch.from_numpy(items).to(self.device),
                           "parts": self._floats(num_parts, query_tiles, of_dims, 32, 4),
                           "arrived": torch.zeros(num_parts, dtype=torch.int32, device=self.device),
                           "num_blocks": plan.num_blocks, "heads_at_once": heads_at_once}

@@ -9,11 +9,12 @@
 # %% [markdown]
 # # 07 · A fast kernel
 #
-# **You build** the kernel of lesson 06 anew, one idea at a time, until it runs as fast as the memory can deliver. Before
-# each step you say what it should bring. Then you see what it did bring, and why the two differ.
+# **You build** the kernel of lesson 06 anew, one idea at a time, until on large batches it is near what the memory can
+# deliver. Before each step you say what it should bring. Then you see what it did bring, and why the two differ.
 #
-# **You need** lesson 06, and the online softmax of lessons 03 and 04. You do not need a GPU: where there is none, the times
-# are recorded ones. **It takes** 90 minutes to two hours.
+# **You need** lesson 06, and the online softmax of lessons 03 and 04. You do not need a GPU: where there is none, the
+# times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or more, such as an A100 or
+# an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two hours.
 
 # %%
 try:
@@ -70,6 +71,9 @@ def measured(number):
         runs.append(bench.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
     for one in runs:
         row = one.row(WORKLOAD, f"rung {number}")
+        if row.milliseconds is None:
+            print(f"{one.card}, {one.date}: {row.reason}")
+            continue
         assert 0 < row.share_of_limit < 1.2
         print(f"{one.card}, {one.date}: {row.milliseconds:.3f} ms, {row.gb_per_s:,.0f} GB/s, "
               f"{row.share_of_limit:.1%} of the limit")
@@ -192,9 +196,9 @@ def count(*numbers):
 #
 # ## Rung 0: one thread's softmax
 #
-# The first kernels for paged attention looked like this: scores by all threads, then a softmax by one of them, then values
-# by all threads again. The functions `paged_scores` and `paged_values` are those of lesson 06; `launch` and `scores_of` do
-# what its launcher did.
+# A first kernel for paged attention is easily written like this: scores by all threads, then a softmax by one of them,
+# then values by all threads again. The functions `paged_scores` and `paged_values` are those of lesson 06; `launch` and
+# `scores_of` do what its launcher did.
 
 # %%
 ladder_texts["ladder/0_serial_softmax.cu"] = r"""
@@ -227,7 +231,8 @@ print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: 
 assert of_thread[0] > 4 * of_thread[1]
 
 # %% [markdown]
-# Five touches for each token, all by thread 0, while 127 threads stand at a barrier.
+# Five touches for each token (the text has six; the compiler keeps the weight that it has just written), all by thread 0,
+# while 127 threads stand at a barrier.
 #
 # ## Rung 1: a parallel softmax
 #
@@ -285,8 +290,9 @@ count(0, 1)
 # In pass 1, lane 0 of a warp reads the first number of token 0's key while lane 1 reads the first number of token 1's. Two
 # bytes here, two bytes there, and each of them brings 32.
 #
-# Let neighbouring lanes read neighbouring bytes instead. And let each of them read 16, the most that one load can bring. A
-# key of 128 numbers in 16 bits has 256 bytes; so 16 lanes read it together, and a warp reads two keys in one load.
+# Let neighbouring lanes read neighbouring bytes instead. And let each of them read 16, the most that one load brings. (On
+# the newest cards it may be 32.) A key of 128 numbers in 16 bits has 256 bytes; so 16 lanes read it together, and a warp
+# reads two keys in one load.
 
 # %%
 def first_load(number):
@@ -366,6 +372,10 @@ ladder_texts["ladder/wide_values.cuh"] = r"""
 # that is not asked for, and everything is still asked for four times: four times the bytes, in place of 34. If the time went
 # with what is brought, the step would be eight and a half times as fast.
 # </details>
+
+# %% [markdown]
+# Two words in it are new. `#pragma unroll` asks the compiler to write a loop out, so that an array that is indexed by it can
+# stay in registers. `__launch_bounds__(n)` promises that a block has at most n threads, so that each may have more registers.
 
 # %%
 ladder_texts["ladder/2_wide_loads.cu"] = r"""
@@ -507,7 +517,8 @@ draw.show(draw_tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 
 
 # %% [markdown]
 # Write r for lane / 4 and s for lane % 4; lane 9 has r = 2 and s = 1. Then it is always the same pattern: rows r and r +
-# 8, columns 2s, 2s + 1, 2s + 8 and 2s + 9. (`b` has it turned: column r.)
+# 8, columns 2s, 2s + 1, 2s + 8 and 2s + 9. (`b` has it turned: column r. And `c`, which has 8 columns, has only 2s and 2s
+# + 1.)
 #
 # A tile of the kernel is 16 tokens. Eight queries fit beside it. When four heads share a KV head, the other four queries
 # are zeros, and half of the multiplications are for nothing. That is no loss: the tensor cores wait for memory most of the
@@ -540,22 +551,23 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 # | scores, by a product | those of tokens r and r + 8, for queries 2s and 2s + 1 | it has loaded keys of two tokens |
 # | largest score | of all 16 tokens, for its two queries | shuffles among the lanes with the same s |
 # | weights | `m`, `l` and the weights, as in rung 3 | by itself |
-# | weights, turned | those of tokens 2s, 2s + 1, 2s + 8, 2s + 9, for query r | `transpose`: two shuffles |
+# | weights, turned | those of tokens 2s, 2s + 1, 2s + 8, 2s + 9, for query r | `transpose`, twice: two shuffles each |
 # | output, by a product | some dims, for queries 2s and 2s + 1 | it has loaded values of four tokens |
 #
 # The second product is (dims × 16 tokens) times (16 tokens × queries), so that a lane needs weights in another pattern than
 # the first product has left them. That is what the turning is for: rows and columns change places.
 #
-# Only the scores are handed around, 16 for each query. Keys and values, which are many, go from memory to the lane that
-# multiplies them, and to no other.
+# Only the maxima and the weights are handed around, 16 weights for each query. Keys and values, which are many, go from
+# memory to the lane that multiplies them, and to no other.
 #
 # What is lost? The weights are rounded to 16 bits for the second product. They are at most 1, and the sums are kept in 32
-# bits, so the error is that of rounding the output.
+# bits, so the error is about as large as that of rounding the output.
 #
 # ### Without a tensor core
 #
-# A CPU does not have this instruction. So `matrix.cuh` has it twice: as one line for nvcc, and for the CPU as a function
-# that spells the same product out. There each lane asks the others for the rows and columns that it needs:
+# A CPU does not have this instruction. So `matrix.cuh` has it twice: as one instruction for nvcc (an `asm` for each of
+# the two types), and for the CPU as a function that spells the same product out. There each lane asks the others for the
+# rows and columns that it needs:
 
 # %%
 def show_lines(file, first, last):
@@ -570,8 +582,9 @@ show_lines("ladder/matrix.cuh", "// On the CPU: the same product", "#endif")
 
 # %% [markdown]
 # With that, the kernel of rung 4 runs here as well, and in checked mode every access is watched. Its loop is short, since
-# `update` does the work. The four warps of a block take the tiles in turn, each with a state of its own, as the groups of
-# lanes did in rung 3; at the end the states are merged.
+# `update` does the work. `CachedChunks` finds, through the block table, the two keys and four values of a tile that the
+# lane holds. The four warps of a block take the tiles in turn, each with a state of its own, as the groups of lanes did
+# in rung 3; at the end the states are merged.
 
 # %%
 show_lines("ladder/4_tensor_cores.cu", "for (int first = warp * tile_size", "merge_warps")
@@ -586,10 +599,10 @@ draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars fo
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
-# **Why they differ.** Where rung 3 asked four times and was brought the bytes once or twice, there was less to win than the
-# count says. And something is lost again: a block with four query heads is four times as much work, so there are a quarter
-# as many blocks, and at the end of the launch more multiprocessors stand idle. What remains to be won now is not in the
-# bytes. It is in the time during which nobody asks for any.
+# **Why they differ.** Rung 3 asked four times, but not all of it went to memory: part was still in the cache that all
+# multiprocessors share. At its speed, memory cannot have delivered the bytes more than two and a half times. So there was
+# less to win than the count says. What remains to be won now is not in the bytes. It is in the time during which nobody
+# asks for any.
 #
 # ## Rung 5: copies in stages
 #
@@ -622,9 +635,9 @@ print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB fo
 # multiprocessor, at every moment, also while other tiles are being multiplied. Below that, memory has idle moments,
 # however fast everything else is.
 #
-# Shared memory is the place to wait in: 227 KB for each multiprocessor. And there is an instruction for it, `cp.async`: it
-# copies 16 bytes from memory into shared memory, and the thread goes on at once. No register is needed. `async_copy.cuh`
-# wraps it in three calls:
+# Shared memory is the place to wait in: 228 KB for each multiprocessor of an H100 or H200, of which a block may have 227.
+# And there is an instruction for it, `cp.async`: it copies 16 bytes from memory into shared memory, and the thread goes
+# on at once. No register is needed. `async_copy.cuh` wraps it in three calls:
 #
 # | call | what it does |
 # |---|---|
@@ -695,7 +708,7 @@ print("nine tiles and three: both sums are right")
 # Rung 5 has your loop. `update` takes the place of `add_up`:
 
 # %%
-show_lines("ladder/attend_staged.cuh", "for (int tile = begin + warp;", "merge_warps")
+show_lines("ladder/attend_staged.cuh", "auto load = [&]", "merge_warps")
 judge(5)
 
 # %% [markdown]
@@ -706,11 +719,11 @@ judge(5)
 # are served in one round, if no two of them want the same banks; if they do, it takes more rounds.
 #
 # A tile arrives row by row: eight neighbouring lanes write eight neighbouring chunks of one token. It is used in the
-# pattern of the matrix product: the lanes 0 to 3 want the same chunk of four different tokens. If the tile lay in shared
-# memory as it comes, these would be exactly one row apart, and a row is a multiple of 128 bytes: always the same banks. So
-# the chunks of each token are shifted, by an *exclusive or* of the chunk's number with a number made from the token's.
-# That is called a **swizzle**. It costs one instruction. Here for the values (`value_place` in `tile.cuh`), when eight
-# lanes read:
+# pattern of the matrix product: of the values, lanes 0 to 3 want the same chunk of four different tokens, 0, 2, 4 and 6.
+# If the tile lay in shared memory as it comes, these would be two rows apart, and a row is a multiple of 128 bytes:
+# always the same banks. So the chunks of each token change places, by an *exclusive or* of the chunk's number with a
+# number made from the token's. That is called a **swizzle**. It costs one instruction. Here for the values (`value_place`
+# in `tile_copy.cuh`), when eight lanes read; each of the four tokens has a group of eight places:
 
 # %%
 r, s = [lane // 4 for lane in range(8)], [lane % 4 for lane in range(8)]
@@ -726,9 +739,10 @@ measured(5)
 print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
 
 # %% [markdown]
-# **Why they differ.** On this batch next to nothing is won. There are 512 blocks, and in rung 4 four of them fit on a
-# multiprocessor; while the warps of one wait or multiply, those of another ask. The memory was busy already, by chance. So
-# look at batches where chance does not help: contexts of very different length, and one long sequence for the whole card:
+# **Why they differ.** On this batch nothing is won. There are 512 blocks, and in rung 4 four of them fit on a
+# multiprocessor, so all of them run at once; while the warps of one wait or multiply, those of another ask. The memory
+# was busy already, by chance. So look at batches where chance does not help: contexts of very different length, and one
+# long sequence for the whole card:
 
 # %%
 def compare(workload, number):
@@ -764,7 +778,8 @@ compare("gqa_b1_c32768", 5)
 # Written out, the parts of four splits are four times as many numbers as the output, and still few beside the keys and
 # values.
 #
-# This is what a block of the first kernel does. It differs from rung 5 in where it begins and ends, and in what it leaves:
+# This is what a block of the first kernel does. It differs from rung 5 in where it begins and ends, and in what it
+# leaves. `finish` divides by `l` and hands each lane's results to the function in the braces, eight dims at a time:
 
 # %%
 show_lines("ladder/6_split_kv.cu", "int seq = blockIdx.x", "  });")
@@ -808,8 +823,9 @@ judge_planned(6, num_splits=3)
 #
 # More splits keep more multiprocessors busy. But each split costs something of its own: it loads the queries, waits for
 # its first tiles, writes its part. And blocks run in **waves**. Suppose that each multiprocessor takes one block at a
-# time. With 132 multiprocessors, 140 blocks take as long as 264: the first 132 run, then the other 8, while 124
-# multiprocessors have nothing to do. Here with 8 multiprocessors and 5 rows of 24 tiles:
+# time. (In fact two blocks of rungs 5 and 6 fit; the simple rule is good enough.) With 132 multiprocessors, 140 blocks
+# take as long as 264: the first 132 run, then the other 8, while 124 multiprocessors have nothing to do. Here with 8
+# multiprocessors and 5 rows of 24 tiles:
 
 # %%
 draw.show(draw_ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
@@ -856,8 +872,9 @@ draw.show(draw_ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="
 compare(WORKLOAD, 6)
 
 # %% [markdown]
-# On the batch from before, one split is the best number. Then there is nothing to combine, and what is left of the rung is
-# the start of a second kernel. So a rung is not better than the one below it for every batch.
+# On the batch from before, one split is the best number. Then there is nothing to combine, and yet the one part is
+# written to memory in 32 bits, and a second kernel starts to copy it to its place. So a rung is not better than the one
+# below it for every batch.
 
 # %% [markdown]
 # ## Rung 7: equal shares, one launch
@@ -907,13 +924,14 @@ for block, pieces in enumerate(cut_evenly(lengths, 8)):
 # that finds all others counted was the last, and it combines them all:
 
 # %%
-show_lines("ladder/7_balanced.cu", "if (warp < work.heads_at_once) store", "merge_warps")
+show_lines("ladder/7_balanced.cu", "// Puts the block's states among the parts", "return true")
 
 # %% [markdown]
-# Two things make it safe. `atomicAdd` adds and returns the old number in one step, so that exactly one block is the last.
-# And `__threadfence()` makes what the thread has written visible to the other multiprocessors before anything that it
-# writes afterwards. Without it the count might be seen before the part is. At the end the last block sets the counter back
-# to zero, for the next launch.
+# Three things make it safe. Each thread that has stored some of the part calls `__threadfence()`: what it has written is
+# visible to the other multiprocessors before anything that comes after. The `__syncthreads()` behind it makes thread 0
+# count only when all threads have done so. And `atomicAdd` adds and returns the old number in one step, so that exactly
+# one block is the last. The second `__threadfence()` is for the reader: the parts are read after the count, not before.
+# At the end the last block sets the counter back to zero, for the next launch.
 #
 # ### Heads side by side
 #
@@ -929,11 +947,17 @@ for heads_at_once in (1, 2):
 
 # %%
 compare("gqa_b256_ragged", 7)
+before, now = (run.milliseconds("gqa_b256_ragged", f"rung {number}") for number in (5, 7))
+print(f"and {before / now:.2f} times as fast as rung 5")
 draw.show(draw_ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt="Bars for rungs 0 to 7 on 256 "
           "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
-# **Why they differ.** Equal shares should take equal times, and they do not. Multiprocessors do not all get the same share of
+# **Why they differ.** Most of this is the second launch, which rung 6 has and rung 7 has not. Beside rung 5, rung 7 wins
+# little here: with 2,048 rows for 132 multiprocessors, the card had shared the work out well by itself. Equal shares are
+# for batches between the extremes: few rows, or very unequal ones.
+#
+# Equal shares should take equal times, and they do not. Multiprocessors do not all get the same share of
 # the memory's attention, so some blocks are done well before the others, with the same number of tiles. What is still missing
 # from the limit cannot be won by counting tiles.
 #
@@ -951,19 +975,18 @@ draw.show(draw_ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt
 #
 # <details><summary>A way to reckon</summary>
 #
-# Twice as fast at most, since it reads half. It gets a little less than that: whatever does not depend on the bytes, such
-# as the start of a launch, stays. The result changes in about the second digit: a number of 8 bits has few digits to
-# offer.
+# Twice as fast at most, since it reads half. It gets less than that: whatever does not depend on the bytes, such as the
+# start of a launch, stays. The result changes in about the second digit: a number of 8 bits has few digits to offer.
 # </details>
 #
 # The format is called e4m3: one bit for the sign, four for an exponent, three for the digits behind the leading one.
-# Between 1 and 2 there are eight numbers, between 2 and 4 eight more, and the largest is 448. So a number is rounded by at
-# most one part in 16. To use the range well, the keys of each KV head are divided by a **scale** before they are rounded,
-# and the values by another. In the kernel they cost nothing: the scores are multiplied by a scale anyway, and the output
-# is divided by `l` anyway.
+# Between 1 and 2 there are eight numbers, between 2 and 4 eight more, and the largest is 448. So a number is rounded by
+# at most one part in 16, unless it is very small. To use the range well, the keys of each KV head are divided by a
+# **scale** before they are rounded, and the values by another. In the kernel they cost next to nothing: the scores are
+# multiplied by a scale anyway, and the output is divided by `l` anyway.
 #
-# Tensor cores have no instruction that takes 8-bit keys and 16-bit queries. So each pair is widened to 16 bits just before
-# the product, in registers. What comes from memory stays half as much:
+# Tensor cores have no instruction that takes 8-bit keys and 16-bit queries. So each pair is widened to float16 just before
+# the product, in registers; queries have to be float16 then, too. What comes from memory stays half as much:
 
 # %%
 batch = small_batch(40, 0, 300, 17)
@@ -994,9 +1017,10 @@ draw.show(draw_ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0
 # (Rung 8's bytes are counted as they are, half of rung 7's. So its bar says how near it is to its own limit, and its time
 # says how fast it is.)
 #
-# **Why they differ.** This step is so short that its beginning shows: until the first bytes are there, a block has asked for
-# its piece of work, then for its entries of the table, then for keys, and each answer takes most of a microsecond. The more
-# there is to read, the nearer it comes to a factor of two:
+# **Why they differ.** This step is so short that its beginning shows: until the first bytes are there, a block has asked
+# for its piece of work, then for its entries of the table, then for keys, and each answer takes most of a microsecond.
+# And the widening costs instructions, for each byte twice as many numbers as before. The more there is to read, the
+# nearer it comes to a factor of two:
 
 # %%
 compare("gqa_b256_ragged", 8)
@@ -1004,9 +1028,10 @@ compare("gqa_b256_ragged", 8)
 # %% [markdown]
 # ## The whole ladder
 #
-# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use; PyTorch's
-# own attention through a block table; and what one does without a paged kernel, a gather and PyTorch's attention. They all
-# had the same batch, in the same run.
+# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use; and what
+# one does without a paged kernel, a gather and PyTorch's attention. (Newer versions of PyTorch have an attention that
+# takes a block table. The recorded one has not; where yours has it, the benchmark measures it too.) All had the same
+# batch, in the same run; rung 8 had it in 8 bits.
 
 # %%
 draw.show(draw_ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
@@ -1022,12 +1047,12 @@ print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}, "
 for workload, ratio in run.ratios().items():
     title = next(known.title for known in WORKLOADS if known.name == workload)
     word = "ahead" if ratio > 1.02 else "level" if ratio > 0.98 else "behind"
-    print(f"{title:52} FlashInfer's time over rung 7's: {ratio:.2f}, {word}")
+    print(f"{title:52} FlashInfer's time over rung 7's: {ratio:.3f}, {word}")
 
 # %% [markdown]
-# Here “level” is anything within two per cent, which is about as much as two measurements of the same kernel may differ.
-# Mind what is compared: decode, in these shapes, on this card. FlashInfer does more than that, for more shapes. Both plan a
-# batch before it is timed, and both are compiled for the shape. A measurement is a fact about what was measured.
+# Here “level” is anything within two per cent: so small a difference may be another one the next day. Mind what is
+# compared: decode, in these shapes, on this card. FlashInfer does more than that, for more shapes. Both plan a batch
+# before it is timed, and both are compiled for the shape. A measurement is a fact about what was measured.
 #
 # Is the highest rung always the fastest? Here are the fastest of rungs 0 to 7:
 
@@ -1037,8 +1062,10 @@ for workload in WORKLOADS:
     print(f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit")
 
 # %% [markdown]
-# Not always. Where no query heads share a KV head, there is nothing to pack, and rung 3 with its many small blocks is hard
-# to beat. In a small batch a plan costs more than it saves. Rung 7 is the one that is never far behind, whatever the batch.
+# Not always. On the first batch rungs 4, 5 and 7 are about level: equal contexts, as many as the card needs, leave little
+# to share out. Where no query heads share a KV head, there is nothing to pack: seven of the eight columns of each matrix
+# product are zeros, and rung 3 does without them. In the smallest batch nothing has to be cut, and rung 7 still looks its
+# work up first. Rung 7 is never far behind, whatever the batch.
 #
 # ## On your card
 #
@@ -1092,9 +1119,11 @@ else:
 #
 # <details><summary>Decode is limited by memory. Why use tensor cores at all?</summary>
 #
-# Not for their speed. Packing the query heads makes several dot products out of each key that is loaded, four here. With
-# ordinary instructions these would take so many of them that the instructions become the limit. One `mma` does them in a
-# moment, and the warp can go back to asking for memory.
+# Not for their speed at multiplying: by the count at the beginning, plain arithmetic could keep up. But rung 3 does more
+# than multiply. Each number is widened from 16 bits to 32, and for each key and each head the lanes shuffle four times.
+# Packing four heads makes that several times as many instructions for each byte, and then they do become the limit. One
+# `mma` takes 16-bit numbers as they are and adds up across lanes by itself, and the warp can go back to asking for
+# memory.
 # </details>
 #
 # <details><summary>The dims of keys and queries may come in any order. And those of the values?</summary>

@@ -38,7 +38,7 @@ __global__ void tensor_core_kernel(PagedAttentionParams params) {
     CachedChunks chunks(params, seq, kv_head, first, num_tokens - first);
     update(state, queries, chunks, num_tokens - first, params.scale);
   }
-  merge_warps(state, reinterpret_cast<float4(*)[state_numbers]>(memory), 1);
+  merge_warps(state, reinterpret_cast<float4(*)[state_numbers]>(memory), 1);  // as arrays of float4, one for each warp
   if (warp == 0) write_out(state, out_row(params, seq, kv_head));
 }
 

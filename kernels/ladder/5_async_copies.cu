@@ -6,7 +6,7 @@
 
 // Grid: (num_seqs, num_kv_heads).
 __global__ void async_copies_kernel(PagedAttentionParams params) {
-  extern __shared__ char memory[];
+  extern __shared__ uint4 memory[];  // 16 bytes each: so they begin where a copy may begin
   TileState state;
   int seq = blockIdx.x, kv_head = blockIdx.y, num_tiles = (params.context_lens[seq] + tile_size - 1) / tile_size;
   attend_staged(state, *reinterpret_cast<StagedTiles*>(memory), params, seq, kv_head, 0, num_tiles);

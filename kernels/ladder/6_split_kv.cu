@@ -8,7 +8,7 @@
 // Grid: (num_seqs, num_kv_heads, num_splits). part_o: (num_splits, num_seqs, num_q_heads, head_size), divided by l;
 // part_m, part_l: (num_splits, num_seqs, num_q_heads).
 __global__ void split_kernel(PagedAttentionParams params, float* part_o, float* part_m, float* part_l) {
-  extern __shared__ char memory[];
+  extern __shared__ uint4 memory[];  // 16 bytes each: so they begin where a copy may begin
   TileState state;
   int seq = blockIdx.x, kv_head = blockIdx.y, split = blockIdx.z, num_splits = gridDim.z;
   int64_t num_tiles = (params.context_lens[seq] + tile_size - 1) / tile_size;

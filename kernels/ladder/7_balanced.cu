@@ -40,7 +40,8 @@ struct Shared {
 
 __device__ inline int num_tiles(const WorkItem& item) { return (item.end - item.begin + tile_size - 1) / tile_size; }
 
-// Where a tile lies. The block is read from memory: whoever multiplies it waits for it.
+// Where a tile lies. `block` comes from memory, and a load is waited for only where its number is first used. So tiles are
+// looked up lookups_ahead tiles early, and `block` is multiplied in load_next.
 struct Lookup {
   int tokens;               // of the tile, or less than 1: there is none
   int block, row_in_block;  // of token lane % 16
@@ -59,7 +60,7 @@ struct Cursor {
     enter();
   }
   __device__ void enter() {  // brings near what will be needed soon
-    if (item.next >= 0) prefetch(items + item.next + 1);
+    if (item.next >= 0) prefetch(items + item.next + 1);  // a block's later items lie one behind the other
     if (threadIdx.x % 32 * 64 < queries_per_kv_head * head_size)
       prefetch(query_row(params, item.seq, item.kv_head + head) + threadIdx.x % 32 * 64);
   }
@@ -104,7 +105,7 @@ __device__ inline bool merge_parts(TileState& state, Shared& shared, const Work&
 }
 
 __global__ void __launch_bounds__(num_warps * 32, 1) balanced_kernel(PagedAttentionParams params, Work work) {
-  extern __shared__ char memory[];
+  extern __shared__ uint4 memory[];  // 16 bytes each: so they begin where a copy may begin
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   int table_numbers = (blockIdx.x * blockDim.x + threadIdx.x) * 32;
   if (table_numbers < params.num_seqs * params.max_blocks_per_seq) prefetch(params.block_table + table_numbers);

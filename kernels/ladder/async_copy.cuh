@@ -6,7 +6,9 @@
 // wait<n>() waits until all groups of this thread are there, but for the latest n. A thread sees only its own.
 struct AsyncCopies {
 #ifdef __CUDACC__
-  // Where `there` is false nothing is read, and zeros are written.
+  // Where `there` is false nothing is read, and zeros are written. asm: one instruction of the GPU; "r" is a register of 32
+  // bits, "l" of 64, "n" a constant, and across "memory" the compiler moves no access. The instruction wants the address
+  // within shared memory, and how many of the 16 bytes are read; the rest become zeros.
   __device__ void copy(uint4* to, const void* from, bool there) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(uint32_t(__cvta_generic_to_shared(to))),
                  "l"(from), "r"(there ? 16 : 0) : "memory");

@@ -4,7 +4,8 @@
 #include "tile_state.cuh"
 
 // What a block of rungs 5 and 6 keeps in shared memory: tiles on their way, and when all were used, the warps' states.
-// Two blocks at a time find room in a multiprocessor, so that one loads while the other begins or ends.
+// Two blocks at a time find room in a multiprocessor, so that one loads while the other begins or ends. (Where half of the
+// memory is less than two stages, one block has it all.)
 constexpr int num_warps = 4;
 constexpr int stage_bytes = num_warps * tile_chunks * 32 * sizeof(uint4);
 constexpr int stages_in_half = (shared_bytes / 2 - 1024) / stage_bytes;

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "matrix.cuh"
 
-// Two of them as two 16-bit floats. Each has a 16-bit float of exactly its value.
+// Two 8-bit numbers (e4m3) as two 16-bit floats, the first in the lower half. Every e4m3 number is one exactly.
 __device__ inline uint32_t widen_pair(uint16_t both) {
 #ifdef __CUDACC__
   uint32_t wide;

@@ -31,7 +31,7 @@ __device__ inline float2 unpack(uint32_t both) {
 template <typename T>
 __device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 
-#ifdef __CUDACC__
+#ifdef __CUDACC__  // asm: one instruction of the GPU; "+f" is a float that is read and written, "r" a register of 32 bits
 template <>
 __device__ inline void multiply_add<__half>(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

@@ -21,7 +21,8 @@ constexpr int tile_chunks = 2 * key_chunks + 4 * value_chunks;
 constexpr int query_tiles = (queries_per_kv_head + 7) / 8;  // a matrix product takes 8 queries
 static_assert(head_size % (8 * per_chunk) == 0 && query_tiles <= 2, "kernels are made for fewer heads and larger sizes");
 
-// The i-th chunk's wide numbers: 16-bit ones are what they are, 8-bit ones become two registers of four.
+// A chunk's numbers in 16 bits. Of 16-bit numbers that is the chunk itself. 8-bit ones become twice as many bytes: half 0
+// or 1 says which eight of the sixteen numbers.
 constexpr int halves = 2 / sizeof(KvNumber);  // 1 or 2
 __device__ inline uint4 widen(uint4 chunk, int half) {
   if constexpr (sizeof(KvNumber) == 2) return chunk;
@@ -126,7 +127,9 @@ __device__ void add_values(TileState& state, const uint32_t (&weights)[query_til
     for (int token = 0; token < 4; ++token) value[token] = widen(chunks.value(token, i / halves), i % halves);
     const uint32_t *a = &value[0].x, *b = &value[1].x, *c = &value[2].x, *d = &value[3].x;
 #pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {  // two dims: the even one of two tokens into one register, then the odd one
+    for (int pair = 0; pair < 4; ++pair) {  // two dims
+      // __byte_perm picks four of the eight bytes of two registers: 0x5410 the lower halves, which are the even dim of two
+      // tokens, 0x7632 the upper ones
       uint32_t both[4] = {__byte_perm(a[pair], b[pair], 0x5410), __byte_perm(a[pair], b[pair], 0x7632),
                           __byte_perm(c[pair], d[pair], 0x5410), __byte_perm(c[pair], d[pair], 0x7632)};
       for (int t = 0; t < query_tiles; ++t) multiply_add<Number>(state.acc[t][4 * i + pair], both, weights[t]);

@@ -38,7 +38,8 @@ struct TileCopier {
     for (int i = 0; i < tile_size / rows_at_once; ++i) {
       int first = i * rows_at_once, token = first + threadIdx.x % 32 / row_chunks;  // `first` is the warp's lowest token
       int64_t begin = int64_t(__shfl_sync(0xffffffff, row, token)) * head_size;
-      // A place is one of those that the lane worked out beforehand, and a distance that the compiler knows.
+      // The lane's places in this row differ from those in a like row, which were worked out beforehand, by a number that
+      // the compiler knows. A row is like another when the swizzle is the same.
       int like_key = rows_at_once == 1 ? first % 2 : 0, like_value = first / 2 % 4;
       int key = key_places[like_key] + key_place_of(first, 0) - key_place_of(like_key, 0);
       int value = value_places[like_value] + value_place_of(first, 0) - value_place_of(2 * like_value, 0);
