@@ -96,8 +96,8 @@ print(f"Recorded on one {run.card} on {run.date}.",
 #
 # ### Exercise 7.1: the bytes that must be read
 #
-# Everything else is small beside the keys and values: the queries, the outputs, the block table. Leave them out. And leave
-# out whatever a kernel might read twice: this is about the fewest bytes, of one layer.
+# Everything else is small beside the keys and values: the queries, the outputs, the block table. Leave them out. And
+# count each byte once, even if a kernel reads it twice: this is about the fewest bytes, of one layer.
 
 # %% exercise="7.1"
 # INCLUDE lessons_lib/traffic.py kv_bytes
@@ -140,8 +140,9 @@ assert min(limits.values()) > 0
 # shuffled, and slots that hold no token hold numbers all the same, so whoever reads them is wrong.
 #
 # The rung is built from the texts that you see in this notebook, yours among them. Kernels of the ladder are made for one
-# model each: the head size, the block size and the number format stand in the text as constants, written anew for each
-# model. So the compiler knows how often a loop runs, and can keep small arrays in registers.
+# model each: the head size, the block size and the number formats stand in the text as constants, written anew for each
+# model. (`Number` is the format of q and out, `KvNumber` that of the caches.) So the compiler knows how often a loop
+# runs, and can keep small arrays in registers.
 
 # %%
 ladder_texts = {}  # files of kernels/ that stand in this notebook: their names and texts
@@ -327,12 +328,16 @@ ladder_texts["ladder/wide_row.cuh"] = r"""
 # %% [markdown]
 # ### Exercise 7.2: wide loads
 #
-# Two functions. `load_row` brings the lane's part of a row: a `uint4` is 16 bytes, and
-# `reinterpret_cast<const uint4*>(pointer)` looks at what lies behind a pointer as a row of these. `wide_score` makes a score
-# of it, which every lane of the group gets. All 32 lanes of a warp call it together, also those of groups that have run out
-# of tokens: so the shuffles can name all 32 lanes in their mask, though none of them may look beyond its group.
+# Two functions. `load_row` brings the lane's part of a row: a `uint4` is 16 bytes, and `reinterpret_cast<const
+# uint4*>(pointer)` looks at what lies behind a pointer as a row of these. `wide_score` makes a score of it, which every
+# lane of the group gets. All 32 lanes of a warp call it together, also those of groups that have run out of tokens: so
+# the shuffles can name all 32 lanes in their mask, though none of them may look beyond its group: distances stay below
+# `group_lanes`, or the shuffle gets it as a fourth argument, the width. Each check builds your text, which takes some
+# seconds.
 #
-# `number(part, i)` and `place(i)` in the cell above are what you need to take a part to pieces.
+# `number(part, i)` and `place(i)` in the cell above are what you need to take a part to pieces; `place(i)` counts from
+# the beginning of the row. Where `lane_loads` is 2, the group reads the first half of the row together, and then the
+# second.
 
 # %% exercise="7.2" language="cuda"
 wide_score = r"""
@@ -413,11 +418,13 @@ draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=2, others=False),
 #
 # ### Exercise 7.3: the online softmax, token by token
 #
-# Write `take_in`, which takes in the four tokens that a group has read: their scores, and of their values the lane's parts.
-# Each lane has eight numbers of `acc`, say, and all lanes of the group come to the same `m` and `l`.
+# Write `take_in`, which takes in the four tokens that a group has read: their scores, and of their values the lane's
+# parts. Each lane has `lane_numbers` numbers of `acc`, and `number` takes a row apart, as in 7.2. All lanes of the group
+# come to the same `m` and `l` without a shuffle, for they have the same scores.
 #
 # Near the end of a context there may be fewer than four tokens, or none at all; and a group may not have had any token
-# before. A score of `-INFINITY` says that there is no token. `__expf` is a quick `expf`.
+# before. A score of `-INFINITY` says that there is no token; such scores come last. As long as nothing has come, `m`
+# stays `-INFINITY`: the merging relies on it. `__expf` is a quick `expf`.
 
 # %% exercise="7.3" language="cuda"
 softmax_state = r"""
@@ -665,11 +672,12 @@ staged_tile = r"""
 
 # %% [markdown]
 # Write the loop. Each turn waits for its tile, adds it up, and starts the copies of a later tile into the stage that has
-# become free. As many tiles as possible should be on their way while one is added up. Mind that
+# become free. As many tiles as possible should be on their way while one is added up: with four stages, the three others.
+# `copies` belongs to the thread, and there is one of it. The n of `wait<n>()` has to be a constant. Mind that
 #
 # - a lane waits for its own copies, and then reads what other lanes have copied;
 # - a stage is filled again while other lanes may not have read it yet;
-# - `wait` counts groups: which are the latest n, when there is nothing left to load?
+# - `wait` counts groups, not tiles. Near the end no tile is loaded any more: what must still be closed then?
 #
 # The check makes each copy as late as it may be made, and then, in a second run, as early. (A GPU does something in
 # between, and not always the same.)
@@ -740,9 +748,10 @@ print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
 
 # %% [markdown]
 # **Why they differ.** On this batch nothing is won. There are 512 blocks, and in rung 4 four of them fit on a
-# multiprocessor, so all of them run at once; while the warps of one wait or multiply, those of another ask. The memory
-# was busy already, by chance. So look at batches where chance does not help: contexts of very different length, and one
-# long sequence for the whole card:
+# multiprocessor, so all of them run at once; while the warps of one wait or multiply, those of another ask. The stages
+# take room in shared memory, and only two blocks of rung 5 fit, so that they come in two waves. The memory was busy
+# already, by chance. So look at batches where chance does not help: contexts of very different length, and one long
+# sequence for the whole card:
 
 # %%
 def compare(workload, number):
@@ -788,8 +797,10 @@ show_lines("ladder/6_split_kv.cu", "int seq = blockIdx.x", "  });")
 # ### Exercise 7.5: the parts put together
 #
 # The second kernel is `combine_result` of lesson 04. A block of threads has one row: one query head of one sequence. Each
-# thread has one number of its output. A split may have no token at all, when a context has fewer tiles than there are
-# splits, or none; then m is -INFINITY. (`__expf(x)` is e to the x, a little less exact than `expf` and much quicker.)
+# thread has one number of its output. `gridDim` says how many sequences and query heads there are,
+# `from_float<Number>(x)` makes a number of the output from a float. A split may have no token at all, when a context has
+# fewer tiles than there are splits, or none; then m is -INFINITY. (`__expf(x)` is e to the x, a little less exact than
+# `expf` and much quicker. Of -INFINITY it is 0; but -INFINITY minus -INFINITY is no number.)
 
 # %% exercise="7.5" language="cuda"
 combine_parts = r"""
@@ -837,8 +848,8 @@ draw.show(draw_ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight mu
 #
 # ### Exercise 7.6: how many splits
 #
-# Find the number of splits that takes the least time. A block with t tiles takes t + SPLIT_COST units; a wave takes as
-# long as its longest block. Count each wave as if it had one of the longest.
+# Find the number of splits that takes the least time. A row is cut as evenly as it can be: splits differ by a tile at
+# most. A block with t tiles takes t + SPLIT_COST units. Count each wave as if it had one of the longest blocks.
 
 # %% exercise="7.6"
 # INCLUDE lessons_lib/splits.py SPLIT_COST
@@ -903,7 +914,8 @@ draw.show(draw_ladder.balanced(lengths, 8), alt="Eight blocks, one on each of ei
 #
 # ### Exercise 7.7: equal shares
 #
-# A share may begin and end within a row. Cut the line as the picture above shows it.
+# A share may begin and end within a row, and a block may have pieces of several rows, or none at all where there are
+# fewer tiles than blocks. Cut the line as the picture above shows it, at exactly the borders that the docstring names.
 
 # %% exercise="7.7"
 # INCLUDE lessons_lib/splits.py cut_evenly
@@ -1062,8 +1074,8 @@ for workload in WORKLOADS:
     print(f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit")
 
 # %% [markdown]
-# Not always. On the first batch rungs 4, 5 and 7 are about level: equal contexts, as many as the card needs, leave little
-# to share out. Where no query heads share a KV head, there is nothing to pack: seven of the eight columns of each matrix
+# Not always. On the first batch rungs 4 and 7 are about level: equal contexts, as many as the card needs, leave little to
+# share out. Where no query heads share a KV head, there is nothing to pack: seven of the eight columns of each matrix
 # product are zeros, and rung 3 does without them. In the smallest batch nothing has to be cut, and rung 7 still looks its
 # work up first. Rung 7 is never far behind, whatever the batch.
 #

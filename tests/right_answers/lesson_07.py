@@ -39,6 +39,21 @@ def bytes_of_padded_rows(context_lens, num_kv_heads, head_size, bytes_per_number
     return padded.numel() * head_size * bytes_per_number
 
 
+def bytes_begun_anew(context_lens, num_kv_heads, head_size, bytes_per_number):
+    for length in context_lens:
+        total = 0
+        total += 2 * length * num_kv_heads * head_size * bytes_per_number
+    return total
+
+
+def bytes_printed(context_lens, num_kv_heads, head_size, bytes_per_number):
+    print(2 * sum(context_lens) * num_kv_heads * head_size * bytes_per_number)
+
+
+def bytes_misspelt(context_lens, num_kv_heads, head_size, bytes_per_number):
+    return 2 * sum(context_lengths) * num_kv_heads * head_size * bytes_per_number  # noqa: F821
+
+
 # 7.2
 
 
@@ -141,6 +156,20 @@ DOWN_WITHIN_THE_GROUP = _wide(OUR_LOAD, OUR_SCORE.replace("xor_sync(0xffffffff, 
                                                           "down_sync(0xffffffff, product, distance, group_lanes)"))
 THREAD_OF_THE_BLOCK = _wide(OUR_LOAD.replace("threadIdx.x % group_lanes", "threadIdx.x"), OUR_SCORE)
 SIXTEEN_LANES = _wide(OUR_LOAD.replace("group_lanes", "16"), OUR_SCORE.replace("group_lanes", "16"))
+HALVES_OF_A_LOAD = _wide("""
+  WideRow part;
+  uint2* to = reinterpret_cast<uint2*>(part.loads);
+  const uint2* from = reinterpret_cast<const uint2*>(row);
+  for (int i = 0; i < lane_loads; ++i) {
+    int first = 2 * (threadIdx.x % group_lanes + i * group_lanes);
+    to[2 * i] = from[first];
+    to[2 * i + 1] = from[first + 1];
+  }
+  return part;""", OUR_SCORE)
+SIXTEEN_NUMBERS = _wide(OUR_LOAD, OUR_SCORE.replace("i < lane_numbers;", "i < lane_numbers + 8;"))
+SCORE_OF_THE_LEADER = _wide(OUR_LOAD, OUR_SCORE.replace("return scale * product;",
+                                                        "return threadIdx.x % group_lanes ? 0.0f : scale * product;"))
+BARRIER_BETWEEN = _wide(OUR_LOAD, OUR_SCORE.replace("  for (int distance", "  __syncthreads();\n  for (int distance"))
 
 # 7.3
 
@@ -237,6 +266,21 @@ MAXIMUM_OVERWRITTEN = _state("""
     state.l += p;
     for (int d = 0; d < lane_numbers; ++d) state.acc[d] += p * number(values[i], d);
   }""")
+ON_A_COPY = _state("""
+  SoftmaxState own = state;
+  for (float score : scores) own.m = fmaxf(own.m, score);
+  if (own.m == -INFINITY) return;
+  float factor = expf(state.m - own.m);
+  own.l *= factor;
+  for (float& sum : own.acc) sum *= factor;
+  for (int i = 0; i < rows_at_once; ++i) {
+    float p = expf(scores[i] - own.m);
+    own.l += p;
+    for (int d = 0; d < lane_numbers; ++d) own.acc[d] += p * number(values[i], d);
+  }""")
+ALL_FOUR_OR_NONE = _state("  if (isinf(scores[0]) || isinf(scores[1]) || isinf(scores[2]) || isinf(scores[3])) return;"
+                          + NO_GUARD.partition("(&values)[rows_at_once]) {")[2].rstrip().removesuffix("}"))
+EIGHT_NUMBERS = TOKEN_BY_TOKEN.replace("i < lane_numbers;", "i < 8;")
 
 RIGHT_ANSWERS = {
     "7.1": [bytes_sequence_by_sequence, bytes_from_a_shape, bytes_as_a_tensor, bytes_head_by_head],
@@ -244,10 +288,13 @@ RIGHT_ANSWERS = {
     "7.3": [TOKEN_BY_TOKEN, WITH_A_FINITE_MAXIMUM, RESCALED_WHEN_NEEDED, BY_A_STATE_OF_THEIR_OWN],
 }
 WRONG_ANSWERS = {
-    "7.1": {"values-forgotten": [bytes_of_the_keys], "longest-for-all": [bytes_of_padded_rows]},
+    "7.1": {"values-forgotten": [bytes_of_the_keys], "longest-for-all": [bytes_of_padded_rows],
+            "last-alone": [bytes_begun_anew], "returns-nothing": [bytes_printed], "raises-an-error": [bytes_misspelt]},
     "7.2": {"whole-warp": [ONE_STEP_TOO_MANY, WHOLE_WARP_UPWARDS], "index-in-numbers": [NUMBER_INDEX],
-            "narrow-loads": [BYTE_BY_BYTE], "first-lane-only": [DOWN_WITHIN_THE_GROUP],
+            "narrow-loads": [BYTE_BY_BYTE, HALVES_OF_A_LOAD], "reads-behind-the-part": [SIXTEEN_NUMBERS],
+            "first-lane-only": [DOWN_WITHIN_THE_GROUP, SCORE_OF_THE_LEADER], "barrier-of-the-block": [BARRIER_BETWEEN],
             "lane-of-the-warp": [THREAD_OF_THE_BLOCK], "lanes-counted-by-hand": [SIXTEEN_LANES]},
     "7.3": {"acc-not-rescaled": [ONLY_THE_SUM_RESCALED], "nan-before-the-first-token": [NO_GUARD],
-            "nothing-rescaled": [MAXIMUM_OVERWRITTEN]},
+            "nothing-rescaled": [MAXIMUM_OVERWRITTEN], "nothing-taken-in": [ON_A_COPY],
+            "stops-at-a-missing-token": [ALL_FOUR_OR_NONE], "numbers-counted-by-hand": [EIGHT_NUMBERS]},
 }

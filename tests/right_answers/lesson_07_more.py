@@ -217,6 +217,49 @@ def smooth_waves(num_rows, num_tiles, num_multiprocessors):
     return int(s[np.argmin((num_rows * s / num_multiprocessors) * (np.ceil(num_tiles / s) + SPLIT_COST))])
 
 
+def whole_before_ceil(num_rows, num_tiles, num_multiprocessors):
+    return min(range(1, num_tiles + 1), key=lambda s: (
+        math.ceil(num_rows * s // num_multiprocessors) * (math.ceil(num_tiles // s) + SPLIT_COST)))
+
+
+def one_split(num_rows, num_tiles, num_multiprocessors):
+    return 1
+
+
+def last_number(num_rows, num_tiles, num_multiprocessors):
+    best = math.inf
+    for s in range(1, num_tiles + 1):
+        best = min(best, math.ceil(num_rows * s / num_multiprocessors) * (math.ceil(num_tiles / s) + SPLIT_COST))
+    return s
+
+
+def breaks_off(num_rows, num_tiles, num_multiprocessors):
+    best = math.inf
+    for s in range(1, num_tiles + 1):
+        time = math.ceil(num_rows * s / num_multiprocessors) * (math.ceil(num_tiles / s) + SPLIT_COST)
+        if time >= best:
+            break
+        best, number = time, s
+    return number
+
+
+def splits_by_numpy_unconverted(num_rows, num_tiles, num_multiprocessors):
+    s = np.arange(1, num_tiles + 1)
+    return s[np.argmin(np.ceil(num_rows * s / num_multiprocessors) * (np.ceil(num_tiles / s) + SPLIT_COST))]
+
+
+def splits_by_range(numbers, result=lambda best, time: best):
+    """A loop over numbers(num_tiles)."""
+    def answer(num_rows, num_tiles, num_multiprocessors):
+        least = None
+        for s in numbers(num_tiles):
+            time = -(-num_rows * s // num_multiprocessors) * (-(-num_tiles // s) + SPLIT_COST)
+            if least is None or time < least:
+                least, best = time, s
+        return result(best, least)
+    return answer
+
+
 # 7.7
 
 def cut_with_a_cursor(num_tiles, num_blocks):
@@ -307,11 +350,31 @@ def last_tile_named(num_tiles, num_blocks):
     return [[(row, first, end - 1) for row, first, end in share] for share in cut_tile_by_tile(num_tiles, num_blocks)]
 
 
+def cut_like_ours(num_tiles, num_blocks, division="//", begin="max(place, start)", end="min(stop, start + length)",
+                  shares="[[] for _ in range(num_blocks)]", result="shares"):
+    """A learner's text with some of its expressions replaced."""
+    total = sum(num_tiles)
+    shares, start = eval(shares), 0
+    for row, length in enumerate(num_tiles):
+        for block in range(num_blocks):
+            place, stop = eval(f"total * block {division} num_blocks"), eval(f"total * (block + 1) {division} num_blocks")
+            first, last = eval(begin), eval(end)
+            if first < last:
+                shares[block].append((row, first - start, last - start))
+        start += length
+    return eval(result)
+
+
+def respelt_cut(**expressions):
+    return lambda num_tiles, num_blocks: cut_like_ours(num_tiles, num_blocks, **expressions)
+
+
 RIGHT_ANSWERS = {
     "7.4": [staged(LOADED_BEFORE_USE), staged(WITH_CURSORS), staged(DRAINED), staged(UNROLLED_BY_STAGES)],
     "7.5": [combined(ONE_PASS), combined(LOG_SUMS), combined(SHARED_WEIGHTS),
             combined(SHARED_WEIGHTS, (", head_size, 0, stream", ", 32, 0, stream"))],
-    "7.6": [splits_by_loop, splits_by_sorting, splits_by_numpy, splits_up_to_one_for_each_multiprocessor],
+    "7.6": [splits_by_loop, splits_by_sorting, splits_by_numpy, splits_by_numpy_unconverted,
+            splits_up_to_one_for_each_multiprocessor],
     "7.7": [cut_with_a_cursor, cut_tile_by_tile, cut_at_all_borders, cut_by_numpy],
 }
 
@@ -325,10 +388,16 @@ WRONG_ANSWERS = {
                                      edited(staged(DRAINED), ("    __syncwarp(0xffffffff);\n    float", "    float"))],
         "stage-reused-too-soon": [edited(staged(WITH_CURSORS), ("    __syncwarp();\n    load();", "    load();"))],
         "group-not-closed": [edited(staged(DRAINED), ("    if (num_tiles - t >= num_stages) ", "    "),
-                                    ("    else copies.wait<0>();\n", ""))],
+                                    ("    else copies.wait<0>();\n", "")),
+                             edited(staged(LOADED_BEFORE_USE),
+                                    (LOAD, LOAD.replace(") start", ") { start").rstrip() + " }\n"))],
         "loads-behind-the-end": [edited(staged(UNROLLED_BY_STAGES), ("    if (s < num_tiles) start", "    start"))],
         "waits-for-other-warps": [edited(staged(LOADED_BEFORE_USE), ("__syncwarp()", "__syncthreads()"))],
         "last-tiles-forgotten": [edited(staged(WITH_CURSORS), ("left = num_tiles;", "left = num_tiles - 4;"))],
+        "tiles-not-through-the-stages": [
+            staged("  for (int i = threadIdx.x % 32; i < num_tiles * tile_floats; i += 32) sum += tiles[i];")],
+        "waits-for-too-few": [edited(staged(LOADED_BEFORE_USE), ("wait<lead - 1>", "wait<lead>"))],
+        "one-lane-copies": [edited(staged(LOADED_BEFORE_USE), ("if (t + lead", "if (threadIdx.x % 32 == 0 && t + lead"))],
     },
     "7.5": {
         "combine-missing-exp": [edited(combined(SHARED_WEIGHTS), ("float share = expf(part_m[s * rows + row] - m_all)",
@@ -341,11 +410,30 @@ WRONG_ANSWERS = {
         "sum-not-normalised": [edited(combined(ONE_PASS), ("l > 0.0f ? o / l : 0.0f", "o"))],
         "wrong-part": [edited(combined(ONE_PASS), ("int part = row; part < num_splits * rows; part += rows",
                                                    "int part = row * num_splits; part < (row + 1) * num_splits; ++part"))],
+        "stops-at-an-empty-split": [edited(combined(ONE_PASS), ("continue;", "break;")),
+                                    edited(combined(ONE_PASS), ("continue;", "return;"))],
+        "nan-when-the-first-split-is-empty": [
+            edited(combined(ONE_PASS), ("    if (part_l[part] == 0.0f) continue;\n", ""))],
+        "thread-left-out": [edited(combined(ONE_PASS), ("(int64_t)row * head_size + i]", "(int64_t)row * head_size]"))],
+        "head-size-typed": [edited(combined(ONE_PASS), ("(int64_t)part * head_size", "(int64_t)part * 128"))],
         "output-written-in-part": [edited(combined(SHARED_WEIGHTS, (", head_size, 0, stream", ", 32, 0, stream")),
                                           ("for (int i = threadIdx.x; i < head_size; i += blockDim.x)",
                                            "int i = threadIdx.x;"))],
     },
-    "7.6": {"last-of-equals": [no_later_one], "cost-left-out": [tiles_only], "waves-not-rounded-up": [smooth_waves]},
+    "7.6": {"last-of-equals": [no_later_one], "cost-left-out": [tiles_only],
+            "one-split-always": [smooth_waves, whole_before_ceil, one_split], "one-tile-in-each-split": [last_number],
+            "stops-at-the-first-worse": [breaks_off], "no-splits-tried": [splits_by_range(lambda tiles: range(tiles + 1))],
+            "not-all-tried": [splits_by_range(lambda tiles: range(1, tiles)),
+                              splits_by_range(lambda tiles: range(2, tiles + 1))],
+            "time-beside-the-number": [splits_by_range(lambda tiles: range(1, tiles + 1), lambda *both: both)],
+            "returns-nothing": [splits_by_range(lambda tiles: range(1, tiles + 1), lambda best, time: None)]},
     "7.7": {"last-tiles-lost": [shares_of_equal_size], "shares-rounded-up": [shares_of_ceil],
-            "empty-shares-left-out": [only_blocks_with_work], "end-included": [last_tile_named]},
+            "empty-shares-left-out": [only_blocks_with_work], "end-included": [last_tile_named],
+            "parts-of-tiles": [respelt_cut(division="/")], "begin-not-cut": [respelt_cut(begin="start")],
+            "end-not-cut": [respelt_cut(end="start + length")], "begins-before-the-row": [respelt_cut(begin="place")],
+            "ends-behind-the-row": [respelt_cut(end="stop")], "one-list-for-all": [respelt_cut(shares="[[]] * num_blocks")],
+            "none-for-an-empty-share": [respelt_cut(result="[share or None for share in shares]")],
+            "pieces-not-in-lists": [respelt_cut(result="sum(shares, [])")], "returns-nothing": [respelt_cut(result="None")],
+            "share-ends-too-late": [respelt_cut(end="min(stop + 1, start + length)")],
+            "raises-an-error": [respelt_cut(result="share")]},
 }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lessons_lib.checks import Exercise, Mistake
+from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted, listed
 
 
@@ -50,7 +51,13 @@ def observe(subject, case):
 
 
 def same(expected, actual):
+    if outcomes.is_error(actual):
+        return outcomes.same_error(expected, actual)
     return type(actual) in (int, float) and expected == actual or type(expected) is type(actual) and expected == actual
+
+
+def show(expected, actual):
+    return repr(expected), outcomes.show_no_result(actual) or repr(actual)
 
 
 def describe(case):
@@ -72,6 +79,7 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     same=same,
+    show=show,
     mistakes=(
         Mistake("values-forgotten",
                 "It is half of what is needed. A token has more in the cache than its keys.",
@@ -93,6 +101,9 @@ EXERCISE = Exercise(
         Mistake("first-alone",
                 "Only the first sequence is counted. In a decode step each sequence of the batch reads its own context.",
                 kv_bytes(lambda context_lens: context_lens[0])),
+        Mistake("last-alone",
+                "Only the last sequence is counted. If you add up in a loop: where is the total set to 0?",
+                kv_bytes(lambda context_lens: context_lens[-1])),
         Mistake("one-token-each",
                 "It counts one token of each sequence. Those are the new ones, and each of them attends to a whole context.",
                 kv_bytes(len)),
@@ -124,6 +135,8 @@ EXERCISE = Exercise(
                 lambda *sizes: kv_bytes()(*sizes) / 1e6,
                 also=tuple((lambda *sizes, unit=unit: kv_bytes()(*sizes) / unit)
                            for unit in (1e3, 1e9, 2**10, 2**20, 2**30))),
+        outcomes.RETURNS_NOTHING,
+        outcomes.RAISES_AN_ERROR,
     ),
     hints=(
         "What does one token have in the cache? Begin with its key for one KV head: how many numbers, how many bytes?",

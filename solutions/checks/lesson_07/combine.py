@@ -1,7 +1,7 @@
 """Exercise 7.5: the kernel that puts the parts of split contexts together."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -11,10 +11,11 @@ from lessons_lib.bug_hunt import STEP_LIMIT
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import read_kernel
-from solutions.checks.lesson_06.native import Found, result_of, same, show
+from lessons_lib.ladder import Shape, shape_text
+from solutions.checks.lesson_06.native import DTYPES, Found, result_of, same, show
 from solutions.checks.words import counted, listed
 
-HEAD_SIZE = 128  # of kernels/ladder/shape.cuh
+SHAPES = {torch.half: 128, torch.bfloat16: 64}  # the head size that goes with each type of numbers
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Parts:
     o: Tensor  # (num_splits, num_seqs, num_q_heads, head_size)
     m: Tensor  # (num_splits, num_seqs, num_q_heads)
     l: Tensor
+    dtype: torch.dtype = torch.half  # of the output
 
 
 def best_weight(m, l, m_all):
@@ -49,14 +51,14 @@ def unguarded(total, weights, parts):
 def combined(weight=best_weight, m_all=largest, finish=ratio, chosen=lambda parts: parts, dtype=torch.float32):
     """What the kernel gives, with some of its parts replaced. finish: of the weighted sum, the sum of weights, the parts."""
     def wrong(parts):
-        parts = chosen(Parts(parts.o.to(dtype), parts.m.to(dtype), parts.l.to(dtype)))
+        parts = chosen(replace(parts, o=parts.o.to(dtype), m=parts.m.to(dtype), l=parts.l.to(dtype)))
         weights = weight(parts.m, parts.l, m_all(parts.m))[..., None]
-        return finish((weights * parts.o).sum(0), weights.sum(0), parts).half()
+        return finish((weights * parts.o).sum(0), weights.sum(0), parts).to(parts.dtype)
     return wrong
 
 
 def splits(which):
-    return lambda parts: Parts(parts.o[which], parts.m[which], parts.l[which])
+    return lambda parts: replace(parts, o=parts.o[which], m=parts.m[which], l=parts.l[which])
 
 
 def splits_last(parts):
@@ -65,46 +67,101 @@ def splits_last(parts):
         num_splits, num_seqs, num_q_heads = tensor.shape[:3]
         rows = tensor.reshape(num_seqs, num_q_heads, num_splits, *tensor.shape[3:])
         return rows.movedim(2, 0)
-    return Parts(turned(parts.o), turned(parts.m), turned(parts.l))
+    return replace(parts, o=turned(parts.o), m=turned(parts.m), l=turned(parts.l))
 
 
 def heads_first(parts):
     """As if all sequences of a head came before those of the next, in the parts alone."""
     def turned(tensor):
         return tensor.flatten(1, 2).unflatten(1, (tensor.shape[2], tensor.shape[1])).transpose(1, 2)
-    return Parts(turned(parts.o), turned(parts.m), turned(parts.l))
+    return replace(parts, o=turned(parts.o), m=turned(parts.m), l=turned(parts.l))
 
 
 def same_m_and_l(parts):
     """m and l of the first row of each split, whoever's the output is."""
     first = torch.zeros_like(parts.m[0], dtype=torch.long).flatten()
     shape = parts.m.shape
-    return Parts(parts.o, parts.m.flatten(1)[:, first].reshape(shape), parts.l.flatten(1)[:, first].reshape(shape))
+    return replace(parts, m=parts.m.flatten(1)[:, first].reshape(shape), l=parts.l.flatten(1)[:, first].reshape(shape))
 
 
 def m_and_l_by_split(parts):
     """part_m[split]: the first numbers of the tensor, one for each split."""
     def first(tensor):
         return tensor.flatten()[: len(tensor)][:, None, None].expand_as(tensor)
-    return Parts(parts.o, first(parts.m), first(parts.l))
+    return replace(parts, m=first(parts.m), l=first(parts.l))
 
 
 def without_stride(parts):
     """part_o[part + i], as if the rows of o were one number apart."""
     rows = parts.m.numel()
-    places = torch.arange(rows)[:, None] + torch.arange(HEAD_SIZE)
-    return Parts(parts.o.flatten()[places].reshape(parts.o.shape), parts.m, parts.l)
+    places = torch.arange(rows)[:, None] + torch.arange(parts.o.shape[-1])
+    return replace(parts, o=parts.o.flatten()[places].reshape(parts.o.shape))
 
 
-def running(parts):
-    """One pass with a maximum that grows, where what was summed before is not rescaled."""
+def without_last(parts):
+    """The last split is as if it had no token, and its m counts nevertheless."""
+    there = (torch.arange(len(parts.m)) < len(parts.m) - 1)[:, None, None]
+    return replace(parts, o=parts.o * there[..., None], l=parts.l * there)
+
+
+def without_thread(parts):
+    """Each thread reads the first number of o."""
+    return replace(parts, o=parts.o[..., :1].expand_as(parts.o))
+
+
+def rows_counted_as(num_rows):
+    """Part `split` of a row is taken to be number split * num_rows(num_seqs, num_q_heads) + row."""
+    def chosen(parts):
+        num_splits, *rows = parts.m.shape
+        places = torch.arange(num_splits)[:, None] * num_rows(*rows) + torch.arange(math.prod(rows))
+        def at(tensor):
+            return tensor.flatten(0, 2)[places].reshape(tensor.shape)
+        return replace(parts, o=at(parts.o), m=at(parts.m), l=at(parts.l))
+    return chosen
+
+
+def until_empty(parts):
+    """As if nothing came behind the first part without a token."""
+    there = (parts.l > 0).cumprod(0)
+    return replace(parts, o=parts.o * there[..., None], l=parts.l * there)
+
+
+def nan_from_first(value):
+    """`value` where the first split is without a token."""
+    def wrong(parts):
+        return torch.where(parts.l[0, ..., None] == 0, value, combined()(parts).float()).to(parts.dtype)
+    return wrong
+
+
+def first_m(m, l, m_all):
+    """The m of the first split for each of them."""
+    return torch.where(l == 0, 0.0, torch.exp(m[:1] - m_all) * l)
+
+
+def l_twice(m, l, m_all):
+    return best_weight(m, l, m_all) * l
+
+
+def head_size_of(dtype, name, shows):
+    """The head size of `dtype` where head_size should stand: goes wrong, outside of the tensor `name`, for the other one."""
+    def wrong(parts):
+        if parts.dtype != dtype and shows(parts):
+            raise Found("outside", name)
+        return combined()(parts)
+    return wrong
+
+
+def running(parts, l_rescaled=False):
+    """One pass with a maximum that grows, where what was summed before is not rescaled, or l alone is."""
     m_all, total = torch.full_like(parts.m[0], -math.inf), torch.zeros_like(parts.o[0])
     weights = torch.zeros_like(m_all)
     for o, m, l in zip(parts.o, parts.m, parts.l, strict=True):
-        m_all = torch.maximum(m_all, m)
+        before, m_all = m_all, torch.maximum(m_all, m)
         weight = best_weight(m, l, m_all)
+        if l_rescaled:
+            weights = torch.where(before == -math.inf, 0.0, weights * torch.exp(before - m_all))
         total, weights = total + weight[..., None] * o, weights + weight
-    return ratio(total, weights[..., None], parts).half()
+    return ratio(total, weights[..., None], parts).to(parts.dtype)
 
 
 def found(kind, name, shows):
@@ -116,19 +173,25 @@ def found(kind, name, shows):
 
 
 def prepare(answer):
-    given = ("numbers.cuh", "paged_params.cuh", "ladder/shape.cuh")
+    given = {name: read_kernel(name) for name in ("numbers.cuh", "paged_params.cuh")}
     check = (Path(__file__).parent / "combine_check.cu").read_text(encoding="utf-8")
-    library = build_cuda(*map(read_kernel, given), answer, check, names=(*given, "your code", "the check"), target="checked",
-                         name="check")
-    library.options(step_limit=STEP_LIMIT)
+
+    def built(dtype):
+        texts = given | {"ladder/shape.cuh": shape_text(Shape(dtype, SHAPES[dtype], 4, 16)), "your code": answer,
+                         "the check": check}
+        library = build_cuda(*texts.values(), names=tuple(texts), target="checked", name="check")
+        library.options(step_limit=STEP_LIMIT)
+        return library
+    libraries = {dtype: built(dtype) for dtype in SHAPES}
 
     def native(parts):
-        num_splits, num_seqs, num_q_heads = parts.m.shape
-        out = torch.empty(num_seqs, num_q_heads, HEAD_SIZE, dtype=torch.half)
+        num_splits, num_seqs, num_q_heads, head_size = parts.o.shape
+        out = torch.empty(num_seqs, num_q_heads, head_size, dtype=parts.dtype)
         pointers = dict.fromkeys(("q", "k_cache", "v_cache", "block_table", "context_lens", "scores"))
-        library.combine(out=out, **pointers, q_stride=0, num_seqs=num_seqs, num_q_heads=num_q_heads, num_kv_heads=1,
-                        head_size=HEAD_SIZE, block_size=1, max_blocks_per_seq=0, max_context_len=0, dtype=1, scale=1.0,
-                        part_o=parts.o, part_m=parts.m, part_l=parts.l, num_splits=num_splits)
+        libraries[parts.dtype].combine(
+            out=out, **pointers, q_stride=0, num_seqs=num_seqs, num_q_heads=num_q_heads, num_kv_heads=1, head_size=head_size,
+            block_size=1, max_blocks_per_seq=0, max_context_len=0, dtype=DTYPES.index(parts.dtype), scale=1.0,
+            part_o=parts.o, part_m=parts.m, part_l=parts.l, num_splits=num_splits)
         return out
     return native
 
@@ -144,27 +207,29 @@ class Case:
     spread: float = 1.0
     empty: tuple = ()
     seed: int = 0
+    dtype: torch.dtype = torch.half
 
 
 def cases():
     yield from (
         Case(1, 1, 1), Case(2, 1, 1, spread=0.0), Case(2, 1, 1, seed=2), Case(3, 1, 1, level=-3.0, seed=3),
-        Case(3, 1, 2, seed=4), Case(2, 2, 3, seed=5), Case(2, 1, 1, empty=(1,), seed=6), Case(3, 1, 2, empty=(0,), seed=7),
-        Case(2, 1, 1, empty=(0, 1), seed=8), Case(2, 1, 1, level=500.0, seed=9), Case(2, 1, 2, level=-150.0, seed=10),
-        Case(2, 1, 2, level=-500.0, seed=14),
+        Case(3, 1, 2, seed=4), Case(2, 2, 3, seed=5), Case(2, 1, 1, empty=(1,), seed=6), Case(3, 1, 2, empty=(1,), seed=17),
+        Case(3, 1, 2, empty=(0,), seed=7), Case(2, 1, 1, empty=(0, 1), seed=8), Case(2, 1, 1, level=500.0, seed=9),
+        Case(2, 1, 2, level=-150.0, seed=10), Case(2, 1, 2, level=-500.0, seed=14),
         Case(3, 2, 2, spread=60.0, empty=((2, 1, 0), (0, 0, 1)), seed=11), Case(9, 3, 4, spread=3.0, seed=12),
-        Case(4, 2, 3, empty=((0, 1, 2), (1, 1, 2), (2, 1, 2), (3, 1, 2)), seed=13))
+        Case(4, 2, 3, empty=((0, 1, 2), (1, 1, 2), (2, 1, 2), (3, 1, 2)), seed=13),
+        Case(1, 2, 1, seed=15, dtype=torch.bfloat16), Case(3, 2, 3, seed=16, dtype=torch.bfloat16))
 
 
 def parts_of(case: Case) -> Parts:
     generator = torch.Generator().manual_seed(case.seed)
     shape = case.num_splits, case.num_seqs, case.num_q_heads
-    o = torch.randn(*shape, HEAD_SIZE, generator=generator)
+    o = torch.randn(*shape, SHAPES[case.dtype], generator=generator)
     m = case.level + case.spread * torch.randn(shape, generator=generator)
     l = 1 + 30 * torch.rand(shape, generator=generator)
     for part in case.empty:
         o[part], m[part], l[part] = 0.0, -math.inf, 0.0
-    return Parts(o, m, l)
+    return Parts(o, m, l, case.dtype)
 
 
 def observe(subject, case):
@@ -173,7 +238,8 @@ def observe(subject, case):
 
 def describe(case):
     words = f"{counted(case.num_splits, 'split')} of {counted(case.num_seqs, 'sequence')} with " \
-            f"{counted(case.num_q_heads, 'query head')}, head size {HEAD_SIZE}"
+            f"{counted(case.num_q_heads, 'query head')}, head size {SHAPES[case.dtype]}, Number = " \
+            f"{'__half' if case.dtype == torch.half else '__nv_bfloat16'}"
     if case.level or case.spread > 10:
         words += f", m near {case.level:g}" + (f" give or take {case.spread:g}" if case.spread > 10 else "")
     if case.empty:
@@ -188,6 +254,7 @@ ROW = "row = blockIdx.x * gridDim.y + blockIdx.y"
 LAST = "l_all == 0.0f ? 0.0f : o_all / l_all"
 FIND_MAX = "  for (int split = 0; split < num_splits; ++split) m_all = fmaxf(m_all, part_m[split * num_rows + row]);\n"
 SPLITS = "  for (int split = 0; split < num_splits; ++split) {\n"
+SAME_ROW = "race-between-blocks"
 STORE = "part_o[int64_t(part) * head_size + threadIdx.x]"
 
 EXERCISE = Exercise(
@@ -271,9 +338,9 @@ EXERCISE = Exercise(
         Mistake("running-sum-not-rescaled",
                 "The maximum grows while you add up, and what was summed before is still counted from the old one. Find the "
                 "largest m first, or rescale the sums at each step.",
-                running,
-                ((FIND_MAX, ""),
-                 ("    float weight =", "    m_all = fmaxf(m_all, part_m[part]);\n    float weight ="))),
+                running, also=(lambda parts: running(parts, l_rescaled=True),),
+                edits=((FIND_MAX, ""),
+                       ("    float weight =", "    m_all = fmaxf(m_all, part_m[part]);\n    float weight ="))),
         Mistake("sum-of-l-not-rescaled",
                 "You divide by the plain sum of the parts' l. Each was counted from its own maximum; the weights are "
                 "counted from the largest.",
@@ -289,8 +356,8 @@ EXERCISE = Exercise(
                                                                      torch.zeros_like(m[1:])])),)),
         Mistake("first-split-left-out",
                 "The first split is not in the output. Splits are counted from 0.",
-                combined(chosen=lambda parts: splits(slice(1, None))(parts) if len(parts.m) > 1 else Parts(
-                    parts.o * 0, parts.m, parts.l * 0)),
+                combined(chosen=lambda parts: splits(slice(1, None))(parts) if len(parts.m) > 1 else replace(
+                    parts, o=parts.o * 0, l=parts.l * 0)),
                 ((SPLITS, SPLITS.replace("split = 0", "split = 1")),)),
         Mistake("wrong-part",
                 "The numbers come from other parts than this row's. All rows of the first split lie side by side, then all "
@@ -298,10 +365,65 @@ EXERCISE = Exercise(
                 combined(chosen=splits_last),
                 (("part_m[split * num_rows + row]", "part_m[row * num_splits + split]"),
                  ("part = split * num_rows + row", "part = row * num_splits + split")),
-                also=(combined(chosen=heads_first), combined(chosen=same_m_and_l), combined(chosen=m_and_l_by_split))),
+                also=(combined(chosen=heads_first), combined(chosen=same_m_and_l), combined(chosen=m_and_l_by_split),
+                      combined(chosen=rows_counted_as(lambda num_seqs, num_q_heads: num_seqs)),
+                      combined(chosen=rows_counted_as(lambda num_seqs, num_q_heads: num_q_heads)))),
         Mistake("wrong-place-in-a-part",
                 "m and l are the right ones, and o is not: a part has one m and one l, and head_size numbers of o.",
                 combined(chosen=without_stride), ((STORE, "part_o[part + threadIdx.x]"),)),
+        Mistake("stops-at-an-empty-split",
+                "What comes behind a split without a token is not in the output, or nothing is written. Such a part has no "
+                "weight, and the next one may have some.",
+                combined(chosen=until_empty),
+                (("    float weight =", "    if (part_l[part] == 0.0f) break;\n    float weight ="),),
+                also=(found("output-unwritten", "out", lambda parts: bool((parts.l == 0).any())),)),
+        Mistake("nan-when-the-first-split-is-empty",
+                "Where the first split has no token, the output is NaN, or zeros: the largest m is still -inf after this "
+                "split, and -inf - (-inf) is NaN.",
+                nan_from_first(math.nan),
+                ((FIND_MAX, ""), ("    float weight = part_l[part] == 0.0f ? 0.0f : __expf(part_m[part] - m_all)",
+                                  "    float before = m_all;\n    m_all = fmaxf(m_all, part_m[part]);\n"
+                                  "    o_all *= __expf(before - m_all), l_all *= __expf(before - m_all);\n"
+                                  "    float weight = __expf(part_m[part] - m_all)")),
+                also=(nan_from_first(0.0),)),
+        Mistake("last-split-left-out",
+                "The last split is not in the output. The splits have the numbers 0 to num_splits - 1.",
+                combined(m_all=largest, chosen=without_last), ((SPLITS, SPLITS.replace("num_splits", "num_splits - 1")),),
+                also=(combined(chosen=lambda parts: splits(slice(None, -1))(parts) if len(parts.m) > 1 else
+                               without_last(parts)),)),
+        Mistake("one-split-too-many",
+                "A part is read that does not exist. Splits are counted from 0.",
+                found("outside", "", lambda parts: True), ((FIND_MAX, FIND_MAX.replace("<", "<=")),),
+                also=(found("outside", "part_o", lambda parts: True),)),
+        Mistake("wrong-row",
+                "Blocks write to the same row of the output. A row is one query head of one sequence: what tells the blocks "
+                "of the heads apart?",
+                found(SAME_ROW, "out", lambda parts: parts.m.shape[2] > 1), ((ROW, "row = blockIdx.x"),),
+                also=(found(SAME_ROW, "out", lambda parts: parts.m.shape[1] > 1),)),
+        Mistake("thread-left-out",
+                "All threads of a block work on the same number. Each of them has one number of the row, and of each part.",
+                combined(chosen=without_thread), ((STORE, "part_o[int64_t(part) * head_size]"),),
+                also=(found("several-writers", "out", lambda parts: True),)),
+        Mistake("first-maximum-alone",
+                "The m of the first split stands where another is needed: the largest m of all splits, or each split's own. "
+                "The first one may be small, or -inf.",
+                combined(m_all=lambda m: m[0]),
+                (("m_all = fmaxf(m_all, part_m[split * num_rows + row])", "m_all = part_m[row]"),),
+                also=(combined(first_m), combined(m_all=lambda m: m[0], finish=unguarded))),
+        Mistake("l-multiplied-in-twice",
+                "Each l is multiplied in twice: it is in the weight already.",
+                combined(l_twice, finish=over_right_sum), ((STORE, f"part_l[part] * {STORE}"),),
+                also=(combined(l_twice),)),
+        Mistake("parts-not-weighted",
+                "The parts are added up without their weights.",
+                combined(lambda m, l, m_all: torch.ones_like(m), finish=over_right_sum),
+                (("o_all += weight * ", "o_all += "),)),
+        Mistake("head-size-typed",
+                "A number stands where head_size should. The kernel is compiled for models with other head sizes, too.",
+                head_size_of(torch.half, "out", lambda parts: parts.m[0].numel() > 1),
+                (("  out[int64_t(row) * head_size", "  out[int64_t(row) * 128"),),
+                also=(head_size_of(torch.half, "part_o", lambda parts: parts.m.numel() > 1),
+                      head_size_of(torch.half, "out", lambda parts: True))),
         Mistake("output-written-in-part",
                 "Some numbers of the output are never written. A row's output has head_size numbers, and there is a thread "
                 "for each.",

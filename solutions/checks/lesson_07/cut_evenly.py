@@ -1,7 +1,8 @@
 """Exercise 7.7: all tiles of a batch in equal shares."""
 
 from lessons_lib import splits
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
+from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted
 
 
@@ -21,15 +22,41 @@ def with_pieces(keep):
     return cut(even, lambda num_tiles, first, end: pieces_between(num_tiles, first, end, keep))
 
 
-def pieces_between(num_tiles, first, end, keep=lambda begin, stop: begin < stop):
+def begin_in_row(first, length):
+    return max(first, 0)
+
+
+def end_in_row(end, length):
+    return min(end, length)
+
+
+def pieces_between(num_tiles, first, end, keep=lambda begin, stop: begin < stop, begin_of=begin_in_row, end_of=end_in_row):
     """The pieces of the line's tiles first … end - 1."""
     pieces, start = [], 0
     for row, length in enumerate(num_tiles):
-        begin, stop = max(first - start, 0), min(end - start, length)
+        begin, stop = begin_of(first - start, length), end_of(end - start, length)
         if keep(begin, stop):
             pieces.append((row, begin, stop))
         start += length
     return pieces
+
+
+def with_places(begin_of=begin_in_row, end_of=end_in_row):
+    return cut(even, lambda num_tiles, first, end: pieces_between(num_tiles, first, end, begin_of=begin_of, end_of=end_of))
+
+
+def empty_within_a_row(num_tiles, first, end):
+    """The pieces of the rows that begin before the share's end, and end behind its beginning."""
+    return [(row, max(first - start, 0), min(end - start, length)) for row, length in enumerate(num_tiles)
+            for start in [line_start(num_tiles, row)] if start < end and start + length > first]
+
+
+def rows_that_begin_here(num_tiles, first, end):
+    return [piece for piece in pieces_between(num_tiles, first, end) if first <= line_start(num_tiles, piece[0])]
+
+
+def no_row_start(num_tiles, first, end):
+    return [(row, first, min(end, length)) for row, length in enumerate(num_tiles) if first < min(end, length)]
 
 
 def changed(change):
@@ -63,6 +90,22 @@ def in_floats(total, num_blocks):
 
 def in_floats_nearest(total, num_blocks):
     return [round(total / num_blocks * block) for block in range(num_blocks + 1)]
+
+
+def in_fractions(total, num_blocks):
+    return [total * block / num_blocks for block in range(num_blocks + 1)]
+
+
+def quotients_first(total, num_blocks):
+    return [total / num_blocks * block for block in range(num_blocks + 1)]
+
+
+def nearest(total, num_blocks):
+    return [round(total * block / num_blocks) for block in range(num_blocks + 1)]
+
+
+def half_rounded_up(total, num_blocks):
+    return [int(total * block / num_blocks + 0.5) for block in range(num_blocks + 1)]
 
 
 def borders_rounded_up(total, num_blocks):
@@ -113,6 +156,16 @@ def fewer_blocks(num_tiles, num_blocks):
     return splits.cut_evenly(num_tiles, min(num_blocks, sum(num_tiles)))
 
 
+def all_pieces(num_tiles, num_blocks):
+    return [piece for share in splits.cut_evenly(num_tiles, num_blocks) for piece in share]
+
+
+def grown_shares(num_tiles, num_blocks):
+    """Each share with the pieces of those before it."""
+    shares = splits.cut_evenly(num_tiles, num_blocks)
+    return [[piece for share in shares[:block + 1] for piece in share] for block in range(num_blocks)]
+
+
 def one_row_for_each_block(num_tiles, num_blocks):
     return changed(lambda share, _: share[:1])(num_tiles, num_blocks)
 
@@ -130,23 +183,34 @@ def observe(answer, case):
     num_tiles, num_blocks = case
     mine = list(num_tiles)
     result = answer(mine, num_blocks)
-    return plain(result), "num_tiles was changed" if mine != num_tiles else ""
+    return Changed("num_tiles was changed") if mine != num_tiles else plain(result)
+
+
+class Changed(Text):
+    """In place of a result, where the answer changed its argument."""
 
 
 def plain(result):
-    """Lists of tuples, whether the answer made lists or tuples of them."""
-    if isinstance(result, list | tuple) and all(isinstance(share, list | tuple) for share in result):
-        return [[tuple(piece) if isinstance(piece, list | tuple) else piece for piece in share] for share in result]
-    return result
+    """Lists of tuples, whether the answer made lists or tuples of them; a list of tuples where it is one of pieces."""
+    if not isinstance(result, list | tuple) or not all(isinstance(share, list | tuple) for share in result):
+        return result
+    if result and all(share and not isinstance(share[0], list | tuple) for share in result):
+        return [tuple(share) for share in result]
+    return [[tuple(piece) if isinstance(piece, list | tuple) else piece for piece in share] for share in result]
 
 
-def show(expected, actual):
+def same(expected, actual):
+    return outcomes.same_error(expected, actual) if outcomes.is_error(actual) else expected == actual
+
+
+def show(ours, theirs):
     """The first share that differs."""
-    if not (isinstance(actual, tuple) and isinstance(actual[0], list)):
-        return repr(expected), repr(actual)
-    (ours, _), (theirs, changes) = expected, actual
-    if changes:
-        return "num_tiles as it was", changes
+    if isinstance(theirs, Changed):
+        return "num_tiles as it was", theirs
+    if not isinstance(theirs, list):
+        return repr(ours), outcomes.show_no_result(theirs) or repr(theirs)
+    if any(isinstance(share, tuple) for share in theirs):
+        return repr(ours), repr(theirs)
     if len(ours) != len(theirs):
         return f"{counted(len(ours), 'share')}: {ours}", f"{counted(len(theirs), 'share')}: {theirs}"
     block = next((block for block in range(len(ours)) if ours[block] != theirs[block]), 0)
@@ -161,6 +225,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     observe=observe,
     describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
+    same=same,
     show=show,
     points=2,
     mistakes=(
@@ -177,17 +242,28 @@ EXERCISE = Exercise(
                 "at most.",
                 cut(rounded_up)),
         Mistake("longer-shares-first",
-                "Your shares are as even as asked for, and they are not the ones asked for: block b's begins at "
-                "total * b // num_blocks.",
+                "Your shares are as even as asked for, and they are not the ones asked for. Which of them have a tile more "
+                "is settled by where block b's share begins: see the docstring.",
                 cut(longer_first), also=(cut(borders_rounded_up),)),
+        Mistake("borders-to-the-nearest",
+                "Your borders are rounded to the nearest whole number. The docstring has them rounded down.",
+                cut(nearest), also=(cut(half_rounded_up),)),
+        Mistake("parts-of-tiles",
+                "There are pieces with parts of tiles: `/` gives a fraction. Borders are whole numbers.",
+                cut(in_fractions), also=(cut(quotients_first),)),
         Mistake("borders-in-floats",
-                "A border is off by one: total / num_blocks is a float, and a multiple of it may fall just below the whole "
-                "number. Multiply first, and divide with //.",
+                "A border is off by one: a float such as total / num_blocks is not exact, and a multiple of it may fall "
+                "just below the whole number. In which order do the numbers stay whole?",
                 cut(in_floats), also=(cut(in_floats_nearest),)),
         Mistake("whole-rows",
                 "Rows are given to the blocks as a whole. A long row then keeps one block busy while the others wait: a row "
                 "may be cut.",
-                whole_rows, also=(rows_in_turn,)),
+                whole_rows, also=(rows_in_turn,
+                                  changed(lambda share, num_tiles: [(row, 0, num_tiles[row]) for row, *_ in share]))),
+        Mistake("only-rows-that-begin-here",
+                "A block has only pieces of rows that begin within its share. A row that began in an earlier share can go "
+                "on in this one.",
+                cut(even, rows_that_begin_here)),
         Mistake("each-row-cut",
                 "Every row is cut into num_blocks pieces by itself. It is the line of all tiles that is cut.",
                 each_row_cut),
@@ -208,6 +284,31 @@ EXERCISE = Exercise(
         Mistake("goes-on-to-the-end",
                 "A share that ends within a row takes the row to its last tile. The tiles behind belong to another block.",
                 changed(lambda share, num_tiles: [(row, begin, num_tiles[row]) for row, begin, _ in share])),
+        Mistake("begin-not-cut",
+                "Your pieces begin where their rows begin, even where the share begins later. Tiles before the share belong "
+                "to other blocks.",
+                with_places(begin_of=lambda first, length: 0)),
+        Mistake("end-not-cut",
+                "Your pieces end where their rows end, even where the share ends earlier. Tiles behind the share belong to "
+                "other blocks.",
+                with_places(end_of=lambda end, length: length)),
+        Mistake("begins-before-the-row",
+                "A piece begins before its row does, with a number below 0: the share begins in an earlier row.",
+                with_places(begin_of=lambda first, length: first)),
+        Mistake("ends-behind-the-row",
+                "A piece goes on behind the end of its row: the share ends in a later row.",
+                with_places(end_of=lambda end, length: end)),
+        Mistake("rows-begin-at-0",
+                "Every row is taken to begin at the line's beginning. Where does the second row begin?",
+                cut(even, no_row_start)),
+        Mistake("share-ends-too-late",
+                "Your shares go one tile too far, so that two blocks have the same tile. A share goes up to, and without, "
+                "its end.",
+                cut(even, lambda num_tiles, first, end: pieces_between(num_tiles, first, end + 1))),
+        Mistake("end-one-too-far",
+                "The third number of a piece is one too large. It is the first tile that does not belong to the piece any "
+                "more, as in range().",
+                changed(lambda share, _: [(row, begin, end + 1) for row, begin, end in share])),
         Mistake("end-included",
                 "The third number of a piece is its last tile. It is asked for as the first one that does not belong to the "
                 "piece any more, as in range().",
@@ -217,13 +318,35 @@ EXERCISE = Exercise(
                 changed(lambda share, _: [(row, begin, end - begin) for row, begin, end in share])),
         Mistake("pieces-without-tiles",
                 "There are pieces that have no tile.",
-                with_pieces(lambda begin, stop: begin <= stop), also=(with_pieces(lambda begin, stop: True),)),
+                with_pieces(lambda begin, stop: begin <= stop),
+                also=(with_pieces(lambda begin, stop: True), cut(even, empty_within_a_row))),
         Mistake("empty-shares-left-out",
                 "There are fewer lists than blocks. With fewer tiles than blocks, some blocks have an empty list.",
                 empty_shares_left_out, also=(fewer_blocks,)),
+        Mistake("none-for-an-empty-share",
+                "A block without tiles has None. Its share is a list too, an empty one.",
+                changed(lambda share, _: share or None)),
+        Mistake("one-list-for-all",
+                "A block has the pieces of others beside its own: the blocks share one list, as they do after "
+                "`[[]] * num_blocks`, or a list is not begun anew for each block.",
+                lambda num_tiles, num_blocks: [all_pieces(num_tiles, num_blocks)] * num_blocks, also=(grown_shares,)),
+        Mistake("pieces-not-in-lists",
+                "Your result is one list of pieces. Each block has a list of its own.",
+                all_pieces),
+        Mistake("row-last",
+                "The three numbers of a piece stand in another order than the one asked for.",
+                changed(lambda share, _: [(begin, end, row) for row, begin, end in share])),
+        Mistake("rows-from-1",
+                "Your rows are counted from 1. The first row is row 0.",
+                changed(lambda share, _: [(row + 1, begin, end) for row, begin, end in share])),
+        Mistake("first-share-alone",
+                "Only the first block has a share. Is there a `return` within the loop?",
+                lambda *sizes: splits.cut_evenly(*sizes)[:1]),
         Mistake("one-piece-for-each-block",
                 "Each of your blocks has one piece. When a row ends within a share, the share goes on with the next row.",
                 one_row_for_each_block),
+        outcomes.RETURNS_NOTHING,
+        outcomes.RAISES_AN_ERROR,
     ),
     hints=(
         "Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row 2 at num_tiles[0] + num_tiles[1].",

@@ -9,11 +9,13 @@ from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.inline import read_kernel
 from lessons_lib.ladder import Shape, shape_text
 
-# What a group of lanes is depends on the shape: 16 lanes with a load each, 8 lanes, 32 lanes with two loads each.
+# What a group of lanes is depends on the shape: 16 lanes with a load each, 8 lanes, 32 lanes with two loads
+# each, or with one.
 SHAPES = {
     "half": Shape(torch.float16, 128, 4, 16),
     "bfloat16": Shape(torch.bfloat16, 64, 4, 16),
     "float": Shape(torch.float32, 256, 4, 16),
+    "float, small heads": Shape(torch.float32, 128, 4, 16),
 }
 
 

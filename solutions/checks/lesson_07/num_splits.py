@@ -5,6 +5,7 @@ import math
 from lessons_lib import splits
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.splits import SPLIT_COST
+from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted
 
 
@@ -32,6 +33,24 @@ def time_returned(num_rows, num_tiles, num_multiprocessors):
     return up(num_rows * s, num_multiprocessors) * (up(num_tiles, s) + SPLIT_COST)
 
 
+def with_its_time(num_rows, num_tiles, num_multiprocessors):
+    sizes = num_rows, num_tiles, num_multiprocessors
+    return splits.choose_num_splits(*sizes), time_returned(*sizes)
+
+
+def stops_at_the_first_worse(numbers, key, goes_on=lambda new, least: new <= least):
+    best = numbers[0]
+    for number in numbers[1:]:
+        if not goes_on(key(number), key(best)):
+            break
+        best = min(best, number, key=key)
+    return best
+
+
+def stops_at_the_first_not_better(numbers, key):
+    return stops_at_the_first_worse(numbers, key, lambda new, least: new < least)
+
+
 def fills_the_card_once(num_rows, num_tiles, num_multiprocessors):
     return min(num_tiles, max(1, num_multiprocessors // num_rows))
 
@@ -44,17 +63,41 @@ def powers_of_two(rows, tiles, sms):
     return [2**i for i in range(tiles.bit_length()) if 2**i <= tiles]
 
 
-# (rows, tiles, multiprocessors), ending with real sizes.
+def divisors(rows, tiles, sms):
+    return [s for s in range(1, tiles + 1) if tiles % s == 0]
+
+
+# (rows, tiles, multiprocessors), up to real sizes. Then contexts of one tile: a loop that ends too soon tries nothing there.
 CASES = [
-    (1, 1, 1), (1, 1, 4), (1, 2, 4), (2, 9, 4), (1, 12, 4), (4, 16, 4), (5, 12, 4), (3, 20, 4), (1, 30, 10), (5, 30, 8),
-    (9, 40, 8), (7, 33, 8), (3, 100, 10), (6, 100, 16), (20, 100, 16), (1, 300, 132), (8, 64, 132), (8, 2048, 132),
-    (40, 256, 132), (100, 512, 132), (133, 128, 132), (512, 500, 132), (12, 4096, 108), (1, 5000, 132), (65, 700, 144),
+    (1, 2, 1), (1, 2, 4), (2, 9, 4), (3, 10, 2), (1, 12, 4), (4, 16, 4), (5, 12, 4), (3, 20, 4), (1, 30, 10), (5, 27, 4),
+    (5, 30, 8), (9, 40, 8), (7, 33, 8), (3, 100, 10), (6, 100, 16), (20, 100, 16), (1, 300, 132), (8, 64, 132),
+    (8, 2048, 132), (40, 256, 132), (100, 512, 132), (133, 128, 132), (512, 500, 132), (12, 4096, 108), (1, 5000, 132), (65, 700, 144),
+    (1, 1, 1), (1, 1, 4),
 ]
 
 
 def observe(answer, case):
     result = answer(*case)
-    return result if type(result) is int else Text(f"{result!r}, which is not an int")
+    return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
+
+
+def plain(result):
+    """Numbers of NumPy and of torch as Python's own, and their arrays in words."""
+    if not hasattr(result, "shape"):
+        return result
+    return result.item() if math.prod(result.shape) == 1 else Text(repr(result))
+
+
+def same(expected, actual):
+    if outcomes.is_error(actual):
+        return outcomes.same_error(expected, actual)
+    return type(expected) is type(actual) and expected == actual
+
+
+def show(expected, actual):
+    if type(actual) is int:
+        return repr(expected), repr(actual)
+    return repr(expected), outcomes.show_no_result(actual) or f"{actual!r}, which is not an int"
 
 
 def describe(case):
@@ -70,14 +113,19 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     observe=observe,
     describe=describe,
+    same=same,
+    show=show,
+    # A single tile says little of what went wrong, and different errors come from it.
+    chancy=lambda case: case[1] == 1,
     mistakes=(
         Mistake("last-of-equals",
                 "Several numbers of splits take the same time, and yours is not the least of them. More splits than needed "
                 "mean more parts to write and to combine.",
                 fastest(best=last_of_equals)),
         Mistake("cost-left-out",
-                "You split too much: SPLIT_COST does not weigh in your time, or counts once. Every wave pays it, since each "
-                "of its blocks does, however few tiles it has.",
+                "You split too much: SPLIT_COST does not weigh in your time. It is left out, or it is added once at the "
+                "end, which is the same for every number of splits (are there brackets missing?). Every wave pays it, since "
+                "each of its blocks does, however few tiles it has.",
                 fastest(time=lambda waves, tiles, s: waves * tiles),
                 also=(fastest(time=lambda waves, tiles, s: waves * tiles + SPLIT_COST),)),
         Mistake("cost-for-each-split",
@@ -85,12 +133,30 @@ EXERCISE = Exercise(
                 "side by side.",
                 fastest(time=lambda waves, tiles, s: waves * tiles + SPLIT_COST * s),
                 also=(fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * s)),)),
-        Mistake("waves-not-rounded-up",
-                "Your waves are not rounded up. A wave in which few blocks run takes as long as a full one.",
-                fastest(waves=lambda rows, s, sms: rows * s / sms),
-                also=(fastest(waves=lambda rows, s, sms: max(1, rows * s / sms)),
+        # These forms are one function: with each of them, 1 split is among the quickest, whatever the sizes.
+        Mistake("one-split-always",
+                "Your answer is 1, whatever the sizes: with your time, no split ever helps. If that is from a time: are the "
+                "waves rounded up (with `//` within ceil(), `//` has rounded down before ceil sees it), and does the last "
+                "of them count? Do you add up what all blocks do, though the blocks of a wave run side by side?",
+                fastest(tried=lambda rows, tiles, sms: [1]),
+                also=(fastest(waves=lambda rows, s, sms: rows * s / sms),
                       fastest(waves=lambda rows, s, sms: rows * s // sms),
-                      fastest(waves=lambda rows, s, sms: max(1, rows * s // sms)))),
+                      fastest(waves=lambda rows, s, sms: max(0, up(rows * s, sms) - 1)),
+                      lambda rows, tiles, sms: min(range(1, tiles + 1),
+                                                   key=lambda s: up(rows * s * (up(tiles, s) + SPLIT_COST), sms)))),
+        # So are these: one tile in each split is then quickest.
+        Mistake("one-tile-in-each-split",
+                "Your answer is num_tiles, whatever the sizes. If that is from a time: with more splits there are more "
+                "blocks, and these come in more waves. If it is from a loop: the last number tried is not the best one.",
+                lambda rows, tiles, sms: tiles,
+                also=(fastest(waves=lambda rows, s, sms: 1), fastest(waves=lambda rows, s, sms: up(rows, sms)))),
+        Mistake("waves-not-rounded-up",
+                "Your waves are not rounded up. A wave in which few blocks run takes as long as a full one. (With `//` "
+                "within ceil(), `//` has rounded down before ceil sees it.)",
+                fastest(waves=lambda rows, s, sms: max(1, rows * s // sms)),
+                also=(fastest(waves=lambda rows, s, sms: max(1, rows * s / sms)),
+                      fastest(waves=lambda rows, s, sms: round(rows * s / sms)),
+                      fastest(waves=lambda rows, s, sms: max(1, round(rows * s / sms))))),
         Mistake("one-wave-too-many",
                 "You count one wave more than there are where the blocks fill the last one exactly.",
                 fastest(waves=lambda rows, s, sms: rows * s // sms + 1)),
@@ -98,7 +164,10 @@ EXERCISE = Exercise(
                 "Where a context does not divide evenly, the largest split has a tile more than the others, and a wave "
                 "waits for it.",
                 fastest(tiles=lambda tiles, s: tiles / s),
-                also=(fastest(tiles=lambda tiles, s: tiles // s), fastest(tiles=lambda tiles, s: tiles // s + 1))),
+                also=(fastest(tiles=lambda tiles, s: tiles // s),)),
+        Mistake("one-tile-too-many",
+                "Where a context divides evenly, you count a tile more than the largest split has.",
+                fastest(tiles=lambda tiles, s: tiles // s + 1)),
         Mistake("rows-left-out",
                 "You count the blocks of one row. All rows share the multiprocessors.",
                 fastest(waves=lambda rows, s, sms: up(s, sms))),
@@ -112,13 +181,29 @@ EXERCISE = Exercise(
                 fastest(tried=lambda rows, tiles, sms: range(1, max(2, tiles))),
                 also=(fastest(tried=lambda rows, tiles, sms: range(1, tiles)),
                       fastest(tried=lambda rows, tiles, sms: range(2, tiles + 1) if tiles > 1 else [1]),
-                      fastest(tried=powers_of_two))),
+                      fastest(tried=lambda rows, tiles, sms: range(2, tiles + 1)),
+                      fastest(tried=powers_of_two), fastest(tried=divisors))),
+        Mistake("stops-at-the-first-worse",
+                "You stop at the first number of splits that is no better than the best so far. A later one can be better "
+                "again: just before a further wave begins, the waves are full.",
+                fastest(best=stops_at_the_first_worse), also=(fastest(best=stops_at_the_first_not_better),)),
+        Mistake("no-splits-tried",
+                "A division by zero: do you try 0 splits too? Every row needs one at least.",
+                fastest(tried=lambda rows, tiles, sms: range(tiles + 1))),
+        Mistake("position-for-number",
+                "Your answer is one less than the number of splits asked for. Position 0 in a list belongs to 1 split.",
+                lambda *sizes: splits.choose_num_splits(*sizes) - 1),
         Mistake("slowest",
                 "You return the number of splits that takes longest.",
                 fastest(best=max)),
         Mistake("time-returned",
                 "You return the least time. The number of splits that takes it is what is asked for.",
-                time_returned),
+                time_returned, also=(lambda *sizes: float(time_returned(*sizes)),)),
+        Mistake("time-beside-the-number",
+                "You return two values, the number of splits and its time. The number alone is asked for.",
+                with_its_time, also=(lambda *sizes: with_its_time(*sizes)[::-1],)),
+        outcomes.RETURNS_NOTHING,
+        outcomes.RAISES_AN_ERROR,
     ),
     hints=(
         "Write the time as a function of the number of splits first: how many waves, and how long is each?",

@@ -8,11 +8,12 @@ from torch import Tensor
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.ladder import Shape
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import result_of, show
-from solutions.checks.lesson_07.native import SHAPES, build, group_lanes
+from solutions.checks.lesson_06.native import Found, result_of, show
+from solutions.checks.lesson_07.native import SHAPES, build, group_lanes, places
 from solutions.checks.words import counted
 
 NEVER = float("-inf")
+BEHIND = 1e4  # what stands behind a lane's state
 ROWS = 4  # that a group takes in at once
 
 
@@ -61,9 +62,12 @@ def rescale_of(old, m):
 
 
 def states(m_of=greatest, weights=weights_of, rescale=rescale_of,
-           l_of=lambda l, factor, weights: factor * l + weights.sum(-1), acc_of=lambda acc, factor, sums: factor * acc + sums,
-           new_m=lambda m, old: m, guarded=True, sums_of=lambda weights, values: (weights[:, None] @ values)[:, 0]):
-    """(m, l, acc) after all rounds, with some parts replaced. guarded: while no token is there, nothing is done."""
+           l_of=lambda l, factor, weights: factor * l + weights.sum(-1),
+           acc_of=lambda acc, factor, sums: factor * acc + sums,
+           new_m=lambda m, old: m, guarded=True, sums_of=lambda weights, values: (weights[:, None] @ values)[:, 0],
+           acc_at_last=lambda l, acc: acc, comes_in=lambda scores: torch.ones(len(scores), dtype=torch.bool)):
+    """(m, l, acc) after all rounds, with some parts replaced. guarded: while no token is there, nothing is done.
+    comes_in(scores): whether anything is done with these tokens at all, by group."""
     def wrong(rounds: Rounds):
         groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
         m = torch.full((groups,), NEVER, dtype=torch.float64)
@@ -72,7 +76,8 @@ def states(m_of=greatest, weights=weights_of, rescale=rescale_of,
             largest = m_of(m, scores)
             p, factor = weights(scores, m, largest), rescale(m, largest)
             new_l, new_acc = l_of(l, factor, p), acc_of(acc, factor[:, None], sums_of(p, values))
-            some = (largest != NEVER) | (not guarded)
+            new_acc = acc_at_last(new_l[:, None], new_acc)
+            some = ((largest != NEVER) | (not guarded)) & comes_in(scores)
             m = torch.where(some, new_m(largest, m), m)
             l, acc = torch.where(some, new_l, l), torch.where(some[:, None], new_acc, acc)
         lanes = group_lanes(rounds.shape)
@@ -94,6 +99,34 @@ def unweighted(weights, values):
     return values.sum(-2)
 
 
+def last_only(weights):
+    """Each token's part written over the one before."""
+    return torch.cat([torch.zeros_like(weights[:, :-1]), weights[:, -1:]], -1)
+
+
+def last_sums(weights, values):
+    return (last_only(weights)[:, None] @ values)[:, 0]
+
+
+class WrittenBehind(Found):
+    def __init__(self):
+        super().__init__("behind-the-state")
+
+    def __str__(self):
+        return "Numbers were written behind the state of a lane: acc has lane_numbers numbers."
+
+
+def one_number_more(rounds: Rounds):
+    if (rounds.scores == NEVER).all():
+        return states()(rounds)
+    raise WrittenBehind
+
+
+def eight_numbers(rounds: Rounds):
+    """lane_numbers is 8, but for small heads of floats."""
+    return states()(rounds) if places(rounds.shape).shape[1] == 8 else one_number_more(rounds)
+
+
 def prepare(answer):
     before = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "ladder/shape.cuh", "ladder/launch.cuh",
               "ladder/wide_row.cuh", "ladder/wide_score.cuh")
@@ -103,7 +136,11 @@ def prepare(answer):
         groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
         lanes = group_lanes(rounds.shape)
         out_m, out_l, out_acc = torch.empty(groups, lanes), torch.empty(groups, lanes), torch.empty(groups, head_size)
-        libraries[rounds.shape].take_in_all(rounds.scores, rounds.values, out_m, out_l, out_acc, len(rounds.scores))
+        out_behind = torch.empty(groups * lanes, 8)
+        libraries[rounds.shape].take_in_all(rounds.scores, rounds.values, out_m, out_l, out_acc, out_behind,
+                                            len(rounds.scores))
+        if not (out_behind == BEHIND).all():
+            raise WrittenBehind
         return out_m, out_l, out_acc
     return native
 
@@ -114,7 +151,8 @@ def cases():
         Case("half", (4, 4, 4), rise=1.5, seed=3), Case("half", (4,), level=-60.0, seed=4),
         Case("half", (4, 3), level=150.0, rise=2.0, seed=5), Case("half", (0,)), Case("half", (0, 4, 0), seed=6),
         Case("half", (1, 0), level=-300.0, seed=7), Case("bfloat16", (4, 4, 1, 4), rise=0.5, seed=8),
-        Case("float", (4, 2, 4), rise=-1.0, seed=9), Case("float", (4, 4, 4), level=-200.0, rise=150.0, seed=10))
+        Case("float", (4, 2, 4), rise=-1.0, seed=9), Case("float", (4, 4, 4), level=-200.0, rise=150.0, seed=10),
+        Case("float, small heads", (4, 3), seed=11))
 
 
 def observe(subject, case):
@@ -127,8 +165,8 @@ def describe(case):
     more = f", scores near {case.level:g}" if case.level else ""
     if case.rise:
         more += f", from one round to the next about {abs(case.rise):g} {'higher' if case.rise > 0 else 'lower'}"
-    return f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: {numbers}), {shape.head_size} dims, " \
-           f"{32 // group_lanes(shape)} groups of lanes in the warp{more}"
+    return f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: {numbers}), {shape.head_size} dims " \
+           f"in {case.shape.split(',')[0]}, {32 // group_lanes(shape)} groups of lanes in the warp{more}"
 
 
 GUARD = "  if (m == -INFINITY) return;\n"
@@ -165,18 +203,20 @@ EXERCISE = Exercise(
                 states(rescale=lambda old, m: torch.ones_like(m)), ((RESCALE, "state.m = m;\n  " + RESCALE),)),
         Mistake("rescaled-too-late",
                 "The new tokens are added first, and then everything is rescaled, the new tokens too. Their weights are "
-                "right already. What has to come first?",
+                "right already. What has to come first? (Before the first token the factor is exp(-inf - m) = 0.)",
                 states(l_of=lambda l, factor, weights: factor * (l + weights.sum(-1)),
                        acc_of=lambda acc, factor, sums: factor * (acc + sums)),
                 ((RESCALE_L + RESCALE_ACC, ""), (f"{ADD}\n  }}\n", f"{ADD}\n  }}\n{RESCALE_L}{RESCALE_ACC}"))),
         Mistake("rescaled-for-each-token",
                 "Old sums are rescaled once for each token, and with them the tokens that were just added. The factor "
-                "belongs to the step from the old maximum to the new one, which is taken once.",
+                "belongs to the step from the old maximum to the new one, which is taken once. (Before the first token it "
+                "is exp(-inf - m) = 0.)",
                 states(weights=rescaled_each_time, rescale=lambda old, m: rescale_of(old, m) ** ROWS),
                 ((RESCALE_L + RESCALE_ACC, ""), ("state.l += weight;", "state.l = rescale * state.l + weight;"),
                  (ADD, ADD.replace("+=", "= rescale * state.acc[i] +")))),
         Mistake("rescale-upside-down",
-                "The factor for the old sums is upside down: when the maximum grows, old sums become smaller.",
+                "The factor for the old sums is upside down: when the maximum grows, old sums become smaller. (Before the "
+                "first token the factor is exp(-inf - m) = 0.)",
                 states(rescale=lambda old, m: torch.exp(m - old)), ((RESCALE, "float rescale = __expf(m - state.m);"),)),
         Mistake("old-maximum-in-weights",
                 "The new tokens' weights are taken with the maximum from before. So they do not fit the rescaled sums, and "
@@ -195,10 +235,11 @@ EXERCISE = Exercise(
         Mistake("max-starts-at-zero",
                 "m never falls below 0, and all scores may be far below. Then each weight comes out as 0.",
                 states(m_of=lambda m, scores: greatest(m, scores).clamp(min=0.0)),
-                (("float m = state.m;", "float m = fmaxf(state.m, 0.0f);"),)),
+                (("float m = state.m;", "float m = fmaxf(state.m, 0.0f);"),),
+                also=(states(m_of=lambda m, scores: scores.amax(-1).clamp(min=0.0)),)),
         Mistake("max-not-subtracted",
-                "Large scores give inf: exp() of a score above 88 does not fit into a float. The largest score so far is to "
-                "be subtracted first.",
+                "exp(score) is summed where exp(score - m) is asked for. Large scores give inf: exp() of a score above 88 "
+                "does not fit into a float. The largest score so far is to be subtracted first.",
                 states(weights=in_float(lambda scores, old, m: torch.exp(scores))),
                 ((WEIGHT, "float weight = __expf(scores[token]);"),)),
         Mistake("weight-without-exp",
@@ -208,6 +249,37 @@ EXERCISE = Exercise(
         Mistake("l-not-updated",
                 "l does not grow with the new tokens. It is the sum that acc is divided by at the end.",
                 states(l_of=lambda l, factor, weights: factor * l), (("    state.l += weight;\n", ""),)),
+        Mistake("nothing-taken-in",
+                "The state is what it was at first, whatever came: m = -inf, l = 0. Either the function returns before the "
+                "first token has had a chance (which m is -inf then, the old one or the new one?), or it works on a copy of "
+                "the state.",
+                states(comes_in=lambda scores: torch.zeros(len(scores), dtype=torch.bool)),
+                (("if (m == -INFINITY)", "if (state.m == -INFINITY)"),)),
+        Mistake("stops-at-a-missing-token",
+                "One token that does not exist, and the others are not taken in either. Only where none of them exists is "
+                "there nothing to do.",
+                states(comes_in=lambda scores: scores.amin(-1) > NEVER),
+                ((GUARD, "  for (float score : scores) if (score == -INFINITY) return;\n"),)),
+        Mistake("sums-overwritten",
+                "Each token of a round takes the place of the one before it, in l or in acc, and the last is what remains. "
+                "Both are sums over all tokens.",
+                states(l_of=lambda l, factor, weights: weights[:, -1], sums_of=last_sums,
+                       acc_of=lambda acc, factor, sums: sums),
+                (("state.l += weight", "state.l = weight"), (ADD, ADD.replace("+=", "="))),
+                also=(states(l_of=lambda l, factor, weights: weights[:, -1]),
+                      states(sums_of=last_sums, acc_of=lambda acc, factor, sums: sums))),
+        Mistake("divided-too-early",
+                "acc is divided by l already. More tokens may come, and acc is to be the sum until the last one has: the "
+                "kernel divides at its end.",
+                states(acc_at_last=lambda l, acc: acc / l),
+                ((f"{ADD}\n  }}\n", f"{ADD}\n  }}\n  for (float& sum : state.acc) sum /= state.l;\n"),)),
+        Mistake("writes-behind-the-state",
+                "It writes behind acc, or reads behind the lane's part of a value: both have lane_numbers numbers, and the "
+                "first is number 0. What stands behind them belongs to something else.",
+                one_number_more, (("i < lane_numbers;", "i <= lane_numbers;"),)),
+        Mistake("numbers-counted-by-hand",
+                "It is right where a lane has 8 numbers. For small heads of floats it has 4: lane_numbers says how many.",
+                eight_numbers, (("i < lane_numbers;", "i < 8;"),)),
         Mistake("tokens-counted",
                 "l counts tokens. It is the sum of their weights.",
                 states(l_of=lambda l, factor, weights: factor * l + ROWS), (("state.l += weight;", "state.l += 1.0f;"),),

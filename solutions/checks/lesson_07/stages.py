@@ -19,7 +19,8 @@ from solutions.checks import tensors
 from solutions.checks.lesson_06.native import Found, kind_of, result_of, show
 from solutions.checks.words import counted
 
-NUM_STAGES, TILE_SHAPE = 4, (8, 32)  # of kernels/ladder/staged_tile.cuh
+NUM_STAGES, TILE_SHAPE, TILE_FLOATS = 4, (8, 32), 256  # of kernels/ladder/staged_tile.cuh
+ALL, OF_LANE_0 = slice(None), slice(0, None, 32)  # chunks of a tile
 BEFORE = 1e4  # what the stages hold at first
 LATE, EARLY, IN_USE = "copies made late", "copies made early", ", into a stage that is in use"
 
@@ -36,14 +37,15 @@ class Warp:
     def __init__(self, tiles, first, count, late):
         self.tiles, self.first, self.late = tiles, first, late  # tiles: of all warps
         self.stages = [torch.full(TILE_SHAPE, BEFORE) for _ in range(NUM_STAGES)]
-        self.asked, self.groups, self.done = [], [], 0  # asked: (stage, tile)
+        self.asked, self.groups, self.done = [], [], 0  # asked: (stage, first float, which of its chunks)
         self.written, self.read = set(), set()          # stages, since the lanes last met
         self.sum, self.left, self.under_way, self.in_use = torch.zeros(32), count, NUM_STAGES - 1, False
 
-    def start(self, stage, tile):
-        self.asked.append((stage, tile))
+    def start(self, stage, tile, tile_floats=TILE_FLOATS, which=ALL):
+        """tile_floats: how far apart two tiles are taken to be. which: of the tile's chunks are copied."""
+        self.asked.append((stage, tile * tile_floats, which))
         if not self.late:
-            self._make(stage, tile)
+            self._make(*self.asked[-1])
 
     def close(self):
         self.groups.append(len(self.asked))
@@ -60,8 +62,8 @@ class Warp:
         self.read.clear()
 
     def use(self, stage):
-        under_way = [to for to, _ in self.asked[self.done:]]
-        self.in_use |= stage in under_way
+        self.in_use |= stage in [to for to, _, _ in self.asked[self.done:]]
+        under_way = [to for to, _, which in self.asked[self.done:] if which == ALL]  # by each lane
         self.left -= 1
         if self.left >= NUM_STAGES - 1:
             self.under_way = min(self.under_way, sum(to != stage for to in under_way))
@@ -72,15 +74,19 @@ class Warp:
         self.read.add(stage)
         self.sum += self.stages[stage].sum(0)
 
-    def _make(self, stage, tile):
-        if not 0 <= self.first + tile < len(self.tiles):
+    def _make(self, stage, first_float, which):
+        first = self.first * TILE_FLOATS + first_float
+        if first % 4:
+            raise Found("misaligned", "tiles")
+        if not 0 <= first <= self.tiles.numel() - TILE_FLOATS:
             raise Found("outside", "tiles")
         if not 0 <= stage < NUM_STAGES:
             raise Found("shared-out-of-bounds")
         if stage in self.read:
             raise Found("order")
         self.written.add(stage)
-        self.stages[stage] = self.tiles[self.first + tile]
+        chunks = self.tiles.flatten()[first : first + TILE_FLOATS].view(-1, 4)
+        self.stages[stage].view(-1, 4)[which] = chunks[which]
 
 
 def modelled(loop):
@@ -106,13 +112,15 @@ def when(late, in_use):
 
 def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage_of=lambda tile: tile % NUM_STAGES,
            target_of=None, step=NUM_STAGES, turns=lambda n: n, order="wait meet use meet load", guarded=(True, True),
-           closed=("always", "always"), wait_once=False):
+           closed=("always", "always"), wait_once=False, tile_floats=(TILE_FLOATS, TILE_FLOATS), which=(ALL, ALL),
+           first_stage=None, beyond=0):
     """The loop, with some of its parts replaced. closed: the groups before the loop, and in it: always, only with a copy in
-    it ("full"), never, or once."""
+    it ("full"), never, or once. tile_floats, which: see Warp.start(), before the loop and in it. beyond: tiles that the loop
+    takes to be there, and are not."""
     def loop(warp, n):
         for tile in first(warp, n):
             if tile < n or not guarded[0]:
-                warp.start(stage_of(tile), tile)
+                warp.start((first_stage or stage_of)(tile), tile, tile_floats[0], which[0])
             if closed[0] == "always" or closed[0] == "full" and tile < n:
                 warp.close()
         if closed[0] == "once":
@@ -128,22 +136,45 @@ def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage
                 elif what == "use":
                     warp.use(stage_of(tile))
                 elif what == "load":
-                    if there := tile + step < n or not guarded[1]:
-                        warp.start((target_of or stage_of)(tile), tile + step)
+                    if there := tile + step < n + beyond or not guarded[1]:
+                        warp.start((target_of or stage_of)(tile), tile + step, tile_floats[1], which[1])
                     if closed[1] == "always" or closed[1] == "full" and there:
                         warp.close()
     return modelled(loop)
 
 
-def one_by_one(warp, n):
+def one_by_one(latest=0):
     """Each tile is asked for when it is needed."""
-    for tile in range(n):
-        warp.start(tile % NUM_STAGES, tile)
-        warp.close()
-        warp.wait(0)
-        warp.meet()
-        warp.use(tile % NUM_STAGES)
-        warp.meet()
+    def loop(warp, n):
+        for tile in range(n):
+            warp.start(tile % NUM_STAGES, tile)
+            warp.close()
+            warp.wait(latest)
+            warp.meet()
+            warp.use(tile % NUM_STAGES)
+            warp.meet()
+    return modelled(loop)
+
+
+def ahead(stages=NUM_STAGES - 1, **parts):
+    """The form with one meeting in each turn: the stage is filled that was used in the turn before."""
+    return staged(**dict(latest=stages - 1, first=lambda warp, n: range(stages), step=stages, order="wait meet load use",
+                         target_of=lambda tile: (tile + stages) % NUM_STAGES) | parts)
+
+
+def all_first(**parts):
+    """All tiles are loaded before the loop."""
+    return staged(**dict(first=lambda warp, n: range(n), order="meet use", wait_once=True, latest=0) | parts)
+
+
+def past_the_stages(under_way):
+    """The sums of `tiles` themselves, which have the other sign. under_way: of a warp with this many tiles."""
+    def subject(case):
+        starts = [sum(case.counts[:warp]) for warp in range(len(case.counts))]
+        sums = -torch.stack([case.tiles[start : start + count].sum((0, 1))
+                             for start, count in zip(starts, case.counts, strict=True)])
+        return sums, sums, torch.tensor([under_way(count) for count in case.counts], dtype=torch.int32)
+    return subject
 
 
 def barrier_for_all(case):
@@ -177,7 +208,7 @@ def prepare(answer):
         def run(late):
             sums, under_way = torch.empty(num_warps, 32), torch.empty(num_warps, 32, dtype=torch.int32)
             try:
-                library.stages(sums, under_way, case.tiles, first_tiles, num_warps, BEFORE, not late)
+                library.stages(sums, under_way, -case.tiles, first_tiles, num_warps, BEFORE, not late)
             except KernelError as error:
                 library.stages_in_use(in_use := torch.empty(64, dtype=torch.int32))
                 error.kind = when(late, bool(in_use.any())) + kind_of(error)
@@ -203,6 +234,16 @@ def observe(subject, case):
                       "tiles under way while one is added up, at least, for each warp:"))
 
 
+def show_result(expected, actual):
+    """As show(), and where a copy had not arrived it is said."""
+    texts = show(expected, actual)
+    if isinstance(expected, tuple) and isinstance(actual, tuple):
+        differing = next((pair for pair in zip(expected, actual, strict=True) if not tensors.same(*pair)), None)
+        if differing and bool((differing[1].tensor.abs() > BEFORE / 2).any()):
+            return texts[0], f"{texts[1]}\n  (Until a copy arrives, each number of a stage is {BEFORE:,.0f}.)"
+    return texts
+
+
 def describe(case):
     counts, _ = case
     if len(counts) == 1:
@@ -217,6 +258,7 @@ USE = "    sum += add_up(stage);\n"
 NEXT = "    int next = tile + num_stages;\n"
 LOAD = "    if (next < num_tiles) start_copies(copies, stage, tiles + next * tile_floats);\n"
 CLOSE = "    copies.close_group();  // an empty one, too: wait() counts groups\n"
+BEFORE_LOOP_HEAD = "  for (int tile = 0; tile < num_stages; ++tile) {\n"
 BEFORE_LOOP = """    if (tile < num_tiles) start_copies(copies, stages[tile], tiles + tile * tile_floats);
     copies.close_group();
 """
@@ -233,13 +275,21 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     same=tensors.same,
-    show=show,
+    show=show_result,
     points=2,
     mistakes=(
+        Mistake("tiles-not-through-the-stages",
+                "The numbers that you add up come from `tiles` itself, not from the stages. Copies that nobody reads are of "
+                "no use: wait for a stage, and add up what is in it. (To see this, the check's copies turn the sign of each "
+                "number round.)",
+                past_the_stages(lambda n: NUM_STAGES - 1),
+                ((USE, "    for (int row = 0; row < tile_rows; ++row) {\n"
+                       "      sum += tiles[tile * tile_floats + row * row_size + threadIdx.x % 32];\n    }\n"),),
+                also=(past_the_stages(lambda n: 0 if n >= NUM_STAGES else NUM_STAGES - 1),)),
         Mistake("waits-for-everything",
                 "The sums are right, and nothing is under way while a tile is added up: your loop waits for all copies that "
                 "it has started. Which one does it need next, and how many may go on?",
-                staged(latest=0), ((WAIT, WAIT.replace("num_stages - 1", "0")),), also=(modelled(one_by_one),)),
+                staged(latest=0), ((WAIT, WAIT.replace("num_stages - 1", "0")),), also=(one_by_one(),)),
         Mistake("waits-for-too-many",
                 "The sums are right, and fewer tiles are under way than could be. While one stage is in use, all the others "
                 "may be on their way.",
@@ -250,12 +300,12 @@ EXERCISE = Exercise(
         Mistake("no-wait",
                 "A stage is used, and its copies have not been waited for. copy() only asks for a copy; wait() waits for "
                 "groups, and close_group() makes one of the copies asked for.",
-                staged(latest=10**6), ((WAIT, ""),), also=(staged(closed=("never", "never")),)),
+                staged(latest=10**6), ((WAIT, ""),), also=(staged(closed=("never", "never")), one_by_one(10**6))),
         Mistake("waits-for-too-few",
                 "A stage is used before its copies are there. wait<n>() leaves the latest n groups under way: how many "
                 "groups have been closed after the one that you need?",
                 staged(latest=NUM_STAGES), ((WAIT, WAIT.replace("num_stages - 1", "num_stages")),),
-                also=(staged(latest=NUM_STAGES + 1),)),
+                also=(staged(latest=NUM_STAGES + 1), ahead(latest=NUM_STAGES - 1), ahead(latest=NUM_STAGES))),
         Mistake("first-tile-alone-waited-for",
                 "The first tile is waited for, and those behind it are not. Each turn has a tile of its own to wait for, "
                 "and wait() can wait for a tile whose group is closed.",
@@ -286,7 +336,8 @@ EXERCISE = Exercise(
                 "which it leaves alone, are those that you need. A group may be empty.",
                 staged(closed=("always", "full")),
                 ((LOAD, LOAD.replace("start_copies", "{\n      start_copies")), (CLOSE, "  " + CLOSE + "    }\n")),
-                also=(staged(closed=("full", "always")), staged(closed=("full", "full")))),
+                also=(staged(closed=("full", "always")), staged(closed=("full", "full")), ahead(closed=("always", "full")),
+                      ahead(closed=("full", "always")), ahead(closed=("full", "full")))),
         Mistake("one-group-for-the-first-tiles",
                 "The tiles that are loaded before the loop are one group, and a group is waited for as a whole. Close one "
                 "for each tile.",
@@ -298,7 +349,7 @@ EXERCISE = Exercise(
                 "Tiles are loaded that do not exist. Near the end there may be nothing left to load, and there may be fewer "
                 "tiles than stages.",
                 staged(guarded=(True, False)), ((LOAD, LOAD.replace("if (next < num_tiles) ", "")),),
-                also=(staged(guarded=(False, True)), staged(guarded=(False, False)))),
+                also=(staged(guarded=(False, True)), staged(guarded=(False, False)), staged(beyond=1), ahead(beyond=1))),
         Mistake("wrong-stage",
                 "Tiles and stages do not fit together: a tile is used from another stage than it was loaded into, or from "
                 "one that does not exist. The stages are used in turn, and after the last one comes the first.",
@@ -311,7 +362,36 @@ EXERCISE = Exercise(
                 "use, num_stages - 1 are on their way; which one comes next?",
                 staged(step=1), ((NEXT, NEXT.replace("num_stages", "1")),),
                 also=(staged(step=NUM_STAGES - 1), staged(step=NUM_STAGES + 1),
-                      staged(first=lambda warp, n: range(NUM_STAGES - 1)))),
+                      staged(first=lambda warp, n: range(NUM_STAGES - 1)),
+                      *(staged(step=step, target_of=lambda tile, step=step: (tile + step) % NUM_STAGES)
+                        for step in (NUM_STAGES - 1, NUM_STAGES + 1, 1)),
+                      ahead(step=NUM_STAGES, target_of=lambda tile: tile % NUM_STAGES), ahead(step=NUM_STAGES))),
+        Mistake("tile-offset-missing",
+                "A pointer to floats that moves on by 1 moves on by one float. How many floats is it from one tile to the "
+                "next?",
+                staged(tile_floats=(TILE_FLOATS, 1)), ((LOAD, LOAD.replace("next * tile_floats", "next")),),
+                also=tuple(staged(tile_floats=floats) for size in (1, *TILE_SHAPE)
+                           for floats in ((TILE_FLOATS, size), (size, TILE_FLOATS), (size, size)))),
+        Mistake("one-turn-too-many",
+                "A loop runs one turn too many. Tiles and stages are counted from 0: which number does the last one have?",
+                staged(turns=lambda n: n + 1), ((LOOP, LOOP.replace("tile < num_tiles", "tile <= num_tiles")),),
+                also=(ahead(turns=lambda n: n + 1), staged(first=lambda warp, n: range(NUM_STAGES + 1)),
+                      staged(first=lambda warp, n: range(NUM_STAGES + 1), first_stage=lambda tile: tile))),
+        Mistake("all-tiles-at-once",
+                "All tiles are loaded before the first one is added up. There are num_stages stages: a later tile has a "
+                "place when an earlier one has been used.",
+                all_first(), ((BEFORE_LOOP_HEAD, BEFORE_LOOP_HEAD.replace("num_stages", "num_tiles")),
+                              (BEFORE_LOOP, BEFORE_LOOP.replace("stages[tile]", "stages[tile % num_stages]")),
+                              (WAIT, WAIT.replace("num_stages - 1", "0")), (LOAD, ""), (CLOSE, "")),
+                also=(all_first(closed=("once", "never")), all_first(stage_of=lambda tile: tile),
+                      all_first(closed=("once", "never"), stage_of=lambda tile: tile),
+                      all_first(wait_once=False, order="wait meet use", latest=NUM_STAGES - 1))),
+        Mistake("one-lane-copies",
+                "Only one lane starts copies, and start_copies() copies what is this lane's. Each of the 32 lanes has its "
+                "share of a tile.",
+                staged(which=(ALL, OF_LANE_0)), ((LOAD, LOAD.replace("if (next", "if (threadIdx.x % 32 == 0 && next")),),
+                also=(staged(which=(OF_LANE_0, OF_LANE_0)), staged(which=(OF_LANE_0, ALL)),
+                      ahead(which=(ALL, OF_LANE_0)), ahead(which=(OF_LANE_0, OF_LANE_0)))),
         Mistake("last-tiles-forgotten",
                 "The last tiles are loaded and never added up: the loop ends when there is nothing left to load.",
                 staged(turns=lambda n: max(0, n - NUM_STAGES)),

@@ -3,8 +3,16 @@ static_assert(num_stages == stages_of_a_warp && tile_floats == 256, "leave the g
 // Two warps with tiles of their own: first_tiles[w] … first_tiles[w + 1] - 1. All stages hold `before` at first.
 __global__ void stages_kernel(float* out_sums, int* out_under_way, const float* tiles, const int* first_tiles,
                               float before) {
-  __shared__ Stage of_first_warp[num_stages];
-  __shared__ Stage of_second_warp[num_stages];
+  Stage* of_first_warp;
+  Stage* of_second_warp;
+  {
+    __shared__ Stage stages[num_stages];  // the name that reports give
+    of_first_warp = stages;
+  }
+  {
+    __shared__ Stage stages[num_stages];
+    of_second_warp = stages;
+  }
   Stage* stages = threadIdx.x < 32 ? of_first_warp : of_second_warp;
   uint32_t bits = __float_as_uint(before);
   uint4 chunk = make_uint4(bits, bits, bits, bits);

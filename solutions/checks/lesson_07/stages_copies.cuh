@@ -1,17 +1,19 @@
 #include <cstdint>
 
 // AsyncCopies for the check. A GPU makes a copy at some time between copy() and the wait() for it. Here it is made at one of
-// these two ends, and notes are taken of what is under way while a stage is in use.
+// these two ends, and notes are taken of what is under way while a stage is in use. A copy has the opposite sign: the sums
+// of what stands in `tiles` itself are not those of what comes into the stages.
 static bool copies_at_once;
 constexpr int stages_of_a_warp = 4;
 
 struct AsyncCopies {
   struct Copy { uint4* to; const uint4* from; };
-  static constexpr int most = 1024;
+  static constexpr int most = 512;  // two objects fit into a frame
   Copy copies[most];
   int groups[most], done = 0, asked = 0, num_groups = 0;
 
   AsyncCopies();
+  ~AsyncCopies();
   __device__ void copy(uint4* to, const void* from, bool there) {
     if (asked == most) return;
     copies[asked++] = {to, there ? static_cast<const uint4*>(from) : nullptr};
@@ -27,7 +29,11 @@ struct AsyncCopies {
       if (!copies_at_once) make(copies[done]);
     }
   }
-  __device__ static void make(Copy copy) { *copy.to = copy.from ? *copy.from : make_uint4(0, 0, 0, 0); }
+  __device__ static void make(Copy copy) {
+    constexpr uint32_t sign = 0x80000000;
+    uint4 bits = copy.from ? *copy.from : make_uint4(0, 0, 0, 0);
+    *copy.to = make_uint4(bits.x ^ sign, bits.y ^ sign, bits.z ^ sign, bits.w ^ sign);
+  }
 };
 
 // What one thread does with its stages.
@@ -50,6 +56,9 @@ struct Notes {
 };
 static Notes notes[64];
 inline AsyncCopies::AsyncCopies() { notes[threadIdx.x].copies = this; }
+inline AsyncCopies::~AsyncCopies() {
+  if (notes[threadIdx.x].copies == this) notes[threadIdx.x].copies = nullptr;
+}
 
 template <typename Stage>
 __device__ float add_up(const Stage& stage) {

@@ -1,6 +1,7 @@
 """Exercise 7.2: a dot product by a group of lanes, in loads of 16 bytes."""
 
 import math
+import re
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,9 @@ from solutions.checks.words import counted
 
 WARP, THREADS = 32, 64
 BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
-WIDE, NARROW = Text("the scores, in loads of 16 bytes"), Text("the scores, in loads of few bytes")
+NO_PART = 1e4     # the numbers before and behind a lane's part of q
+WIDE, NARROW, MORE = (Text(f"the scores, {how}") for how in (
+    "in loads of 16 bytes", "in loads of few bytes", "with more bytes read than the keys have"))
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,16 @@ def down(width=lambda lanes: WARP):
     return shuffle
 
 
-def scores(load=right_load, loads=loads_of, distances=halving, shuffle=across, scale=lambda keys: keys.scale):
-    """What each lane gets, with some parts replaced. load(thread, i, shape): which load of a row is a thread's i-th."""
+def scores(load=right_load, loads=loads_of, distances=halving, shuffle=across, scale=lambda keys: keys.scale,
+           query_of=lambda keys: keys.q.double()[places(keys.shape)]):
+    """What each lane gets, with some parts replaced. load(thread, i, shape): which load of a row is a thread's i-th.
+    query_of(keys): each lane's part of q."""
     def wrong(keys: Keys) -> Tensor:
         shape, lanes, num_keys = keys.shape, group_lanes(keys.shape), len(keys.keys)
         thread = torch.arange(-(-num_keys * lanes // THREADS) * THREADS)
         token = thread // lanes
         total = torch.zeros(len(thread), dtype=torch.float64)
-        query = keys.q.double()[places(shape)].unflatten(1, (-1, per_load(shape)))[thread % lanes]
+        query = query_of(keys).unflatten(1, (-1, per_load(shape)))[thread % lanes]
         there = token < num_keys
         for i in range(loads(shape)):
             first = token * keys.keys.stride(0) + load(thread % THREADS, i, shape) * per_load(shape)
@@ -116,8 +121,56 @@ def first_group_in_the_mask(keys):
 
 
 def narrow_loads(keys):
-    """Seen where the numbers are small enough for it to matter."""
-    return scores()(keys), keys.shape.cache_dtype.itemsize == 4
+    return scores()(keys), NARROW
+
+
+def narrow_loads_of_small_numbers(keys):
+    """With a compiler that splits all loads, those of 4 bytes do not show."""
+    return scores()(keys), WIDE if keys.shape.cache_dtype.itemsize == 4 else NARROW
+
+
+def first_load(thread, i, shape):
+    """Whatever the thread."""
+    return torch.full_like(thread, i)
+
+
+def whole_row(keys):
+    return scores(first_load)(keys), MORE
+
+
+def query_by_place(keys):
+    """query[place(i)], where query is a lane's part already."""
+    part, place = keys.q.double()[places(keys.shape)], places(keys.shape)
+    inside = part.gather(1, place.clamp(max=part.shape[1] - 1))
+    return torch.where(place < part.shape[1], inside, NO_PART)
+
+
+def not_a_number(keys):
+    return torch.full_like(scores()(keys), math.nan)
+
+
+def eight_numbers(keys):
+    """lane_numbers is 8, but for small heads of floats."""
+    return scores()(keys) if places(keys.shape).shape[1] == 8 else not_a_number(keys)
+
+
+def others_get_zero(keys):
+    result = scores()(keys)
+    result[:, 1:] = 0
+    return result
+
+
+def stuck_at_a_barrier(keys):
+    """In a launch in which a warp has no key."""
+    if len(keys.keys) * group_lanes(keys.shape) % THREADS in range(1, WARP + 1):
+        raise Found("divergent-barrier")
+    return scores()(keys)
+
+
+def recognise(answer: str) -> str | None:
+    """A variable that has no value when it is first added to."""
+    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
+    return "sum-without-a-start" if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text) else None
 
 
 def prepare(answer):
@@ -130,29 +183,36 @@ def prepare(answer):
         out = torch.empty(num_keys, lanes)
         with library.count("keys") as counts:
             library.wide_scores(keys.q, keys.keys, out, num_keys, keys.keys.stride(0), keys.scale)
+        if counts.bytes_read > num_keys * keys.shape.head_size * keys.keys.element_size():
+            return out, MORE
         warps = -(-num_keys * lanes // WARP)
-        # A compiler may split a load of 16 bytes into four.
-        return out, counts.load_instructions <= 4 * warps * loads_of(keys.shape)
+        return out, WIDE if counts.load_instructions <= split * warps * loads_of(keys.shape) else NARROW
+
+    keys, out = torch.zeros(WARP, 4), torch.zeros(WARP, 4)
+    with libraries[SHAPES["float"]].count("keys") as counts:
+        libraries[SHAPES["float"]].one_load(keys, out)
+    split = counts.load_instructions  # a compiler may split a load of 16 bytes into four
     return native
 
 
 def cases():
     yield from (
         Case("half", 1), Case("half", 2), Case("half", 5, 1), Case("bfloat16", 1, 2), Case("bfloat16", 3, 3),
-        Case("bfloat16", 9, 4), Case("float", 1, 5), Case("float", 3, 6), Case("half", 11, 7))
+        Case("bfloat16", 9, 4), Case("float", 1, 5), Case("float", 3, 6), Case("half", 11, 7),
+        Case("float, small heads", 1, 8), Case("float, small heads", 4, 9))
 
 
 def observe(subject, case):
     result = result_of(lambda: as_pair(subject(made(case))), ("keys",), ("score by (key, lane)", "wide"))
     if isinstance(result, Finding) or not isinstance(result, tuple):
         return result
-    return result[0], WIDE if result[1].tensor.item() else NARROW
+    return result[0], (WIDE, NARROW, MORE)[result[1].tensor.item()]
 
 
 def as_pair(result):
-    """The scores, and whether they came by wide loads; our model and those of most mistakes load widely."""
-    values, wide = result if isinstance(result, tuple) else (result, True)
-    return values, torch.tensor(wide)
+    """The scores, and by which loads they came; our model and those of most mistakes load widely."""
+    values, how = result if isinstance(result, tuple) else (result, WIDE)
+    return values, torch.tensor((WIDE, NARROW, MORE).index(how))
 
 
 def show_scores(expected, actual):
@@ -161,7 +221,7 @@ def show_scores(expected, actual):
 
 def describe(case):
     shape = SHAPES[case.shape]
-    return f"{counted(case.num_keys, 'key')} of {shape.head_size} numbers in {case.shape}, so groups of " \
+    return f"{counted(case.num_keys, 'key')} of {shape.head_size} numbers in {case.shape.split(',')[0]}, so groups of " \
            f"{group_lanes(shape)} lanes with {counted(loads_of(shape), 'load')} each"
 
 
@@ -182,6 +242,7 @@ EXERCISE = Exercise(
     describe=describe,
     same=tensors.same,
     show=show_scores,
+    recognise=recognise,
     points=2,
     mistakes=(
         Mistake("own-part-only",
@@ -209,10 +270,46 @@ EXERCISE = Exercise(
                 "The first lane of a group has the score, and the others have something else. Every lane of the group needs "
                 "it: which shuffle gives both lanes of a pair the same?",
                 scores(shuffle=down()), ((SHUFFLE, SHUFFLE.replace("xor", "down")),),
-                also=(scores(shuffle=down(lambda lanes: lanes)),)),
+                also=(scores(shuffle=down(lambda lanes: lanes)), others_get_zero)),
         Mistake("missing-scale",
                 "The scores are not scaled. The factor is an argument.",
                 scores(scale=lambda keys: 1.0), (("return scale * product;", "return product;"),)),
+        Mistake("scaled-twice",
+                "The scores are scaled twice: the sum has the factor in it already when it is multiplied at the end, or "
+                "each product has it too.",
+                scores(scale=lambda keys: keys.scale ** 2), (("query[i] * number", "scale * query[i] * number"),)),
+        Mistake("parts-not-added",
+                "A lane takes over what the other lane of its pair has, in place of its own. Each step has to add the two.",
+                scores(shuffle=lambda parts, distance, shape: across(parts, distance, shape) - parts),
+                ((f"product += {SHUFFLE}", f"product = {SHUFFLE}"),)),
+        Mistake("sum-without-a-start",
+                "The sum has no value when the first product is added to it. A variable in CUDA C++ holds anything at all "
+                "until it is given something.",
+                None, (("float product = 0.0f;", "float product;"),)),
+        Mistake("same-load-for-all",
+                "All lanes of a group take the same load of the row, the first one. Which lane of its group a thread is has "
+                "to come in.",
+                scores(first_load), ((LOAD, "part.loads[i] = loads[i];"),)),
+        Mistake("whole-row-in-a-lane",
+                "A lane takes the whole row, and has room for its own part of it: lane_loads loads. The others of the group "
+                "take the rest.",
+                whole_row, (("i < lane_loads;", "i < head_size / per_load;"), (LOAD, "part.loads[i] = loads[i];"))),
+        Mistake("place-in-the-part",
+                "place(i) says where in the whole row a number stands. query is the lane's part already, and has its "
+                "numbers in the same order as number(key, …).",
+                scores(query_of=query_by_place), (("query[i]", "query[place(i)]"),)),
+        Mistake("reads-behind-the-part",
+                "It reads more than the lane's part: query and number(key, …) have lane_numbers numbers, and the first is "
+                "number 0. What stands behind them belongs to nobody.",
+                not_a_number, (("i < lane_numbers;", "i <= lane_numbers;"),),
+                also=(lambda keys: (scores()(keys), MORE),)),
+        Mistake("numbers-counted-by-hand",
+                "It is right where a lane has 8 numbers. For small heads of floats it has 4: lane_numbers says how many.",
+                eight_numbers, (("i < lane_numbers;", "i < 8;"),)),
+        Mistake("barrier-of-the-block",
+                "A __syncthreads() waits for all warps of the block, and a warp without a key does not come. The shuffles "
+                "are all that the lanes of a warp need here.",
+                stuck_at_a_barrier, (("  return scale * product;", "  __syncthreads();\n  return scale * product;"),)),
         Mistake("index-in-numbers",
                 "The lanes are too far apart: an index into 16-byte loads counts loads, and not numbers. Lane 0 takes the "
                 "first load of the row. Which one is next, and whose is it?",
@@ -247,7 +344,8 @@ EXERCISE = Exercise(
                 "reinterpret_cast makes a pointer to numbers a pointer to uint4.",
                 narrow_loads,
                 ((LOADS, "  for (int i = 0; i < lane_numbers; ++i) reinterpret_cast<KvNumber*>(part.loads)[i] = "
-                         "row[place(i)];"),)),
+                         "row[place(i)];"),),
+                also=(narrow_loads_of_small_numbers,)),
         Mistake("mask-of-one-group",
                 "A shuffle's mask leaves out the lane that makes it. All 32 lanes come to this shuffle together, so the "
                 "mask names all of them, though each looks only within its group.",
