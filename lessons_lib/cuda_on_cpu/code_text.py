@@ -1,6 +1,7 @@
 """A C++ or CUDA text and how to search it: comments and strings out of the way, brackets matched, errors with their line."""
 
 import re
+from functools import lru_cache
 
 from lessons_lib.compiler_errors import CompileError
 
@@ -16,6 +17,7 @@ _NO_CODE = re.compile(
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
+@lru_cache(maxsize=128)  # one build asks for the same texts several times
 def mask(text: str, keep_strings: bool = False) -> str:
     """`text` with spaces for comments, strings and characters, so that a search finds code only. The length stays."""
     def blank(match):
