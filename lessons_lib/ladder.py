@@ -16,7 +16,7 @@ from lessons_lib.paths import KERNELS
 from lessons_lib.paged_kernel import SHARED_BYTES_FOR_SCORES
 from lessons_lib.splits import choose_num_splits
 from lessons_lib.validate import KERNEL_DTYPES, check_contiguous, check_devices, check_paged_decode, check_tensor
-from lessons_lib.work_plan import best_plan, choose_heads_at_once, plan_work, tiles_of
+from lessons_lib.work_plan import BUSY, best_plan, choose_heads_at_once, plan_work, tiles_of
 
 HEAD_SIZES = (64, 128, 256)
 MOST_QUERIES_PER_KV_HEAD = 16
@@ -216,7 +216,7 @@ class PagedDecode:
         if num_blocks is not None and num_blocks < 1:
             raise ValueError(f"num_blocks must be positive, not {num_blocks}")
         if num_blocks is None:
-            busy = 0.8 if self.number == 7 else 1.0  # fp8 has more to compute for each byte
+            busy = BUSY if self.number == 7 else 1.0  # fp8 has more to compute for each byte
             plan = best_plan(lens, self.num_kv_heads, heads_at_once, multiprocessors, busy)
         else:
             plan = plan_work(lens, self.num_kv_heads, num_blocks, heads_at_once)

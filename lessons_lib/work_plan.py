@@ -4,10 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEW_TILES = 64   # a row of no more is not worth cutting
-MANY_ROWS = 1.5  # for each multiprocessor, so that few are cut
-PART_COST = 40   # what handing a part over takes, counted in tiles
-TILE_SIZE = 16   # tokens that a warp takes in at once, tile_size in kernels/ladder/tile.cuh
+# Found by measuring the workloads of lessons_lib/bench_workloads.py on an H200.
+FEW_TILES = 64     # a row of no more is not worth cutting
+BUSY = 0.8         # blocks for each multiprocessor that keep the memory busy; more would only queue there
+MANY_ROWS = 1.5    # for each multiprocessor, so that few are cut
+SOME_ROWS = 1 / 8  # likewise, so that none is cut into very many parts
+PART_COST = 40     # what handing a part over takes, counted in tiles
+
+TILE_SIZE = 16  # tokens that a warp takes in at once, tile_size in kernels/ladder/tile.cuh
 
 
 @dataclass(frozen=True)
@@ -28,22 +32,22 @@ def tiles_of(context_lens) -> np.ndarray:
 
 
 def choose_heads_at_once(context_lens, num_kv_heads: int, num_warps: int, multiprocessors: int) -> int:
-    """KV heads that the warps of a block share: 1, 2, 4 or 8. More heads are more bytes in a row in the cache, and fewer
-    states to merge; but there are fewer rows then, and each is cut into more parts. The bounds were found by measuring."""
-    tiles, num_seqs = tiles_of(context_lens), len(context_lens)
-    fitting = [heads for heads in (8, 4, 2) if heads <= num_warps and num_kv_heads % heads == 0]
-    if num_seqs * num_kv_heads <= multiprocessors and tiles.max() <= FEW_TILES:
+    """KV heads that the warps of a block share: 1, 2, or one for each warp. More heads are more bytes in a row in the cache,
+    and fewer states to merge; but there are fewer rows then, and each is cut into more parts."""
+    num_rows = len(context_lens) * num_kv_heads
+    if num_rows <= multiprocessors and tiles_of(context_lens).max() <= FEW_TILES:
         return 1
-    for heads in fitting:
-        if heads in (num_warps, 2) and num_seqs * num_kv_heads // heads >= (MANY_ROWS if heads > 2 else 1 / 8) * multiprocessors:
-            return heads
+    if num_kv_heads % num_warps == 0 and num_rows // num_warps >= MANY_ROWS * multiprocessors:
+        return num_warps
+    if num_kv_heads % 2 == 0 and num_rows // 2 >= SOME_ROWS * multiprocessors:
+        return 2
     return 1
 
 
-def best_plan(context_lens, num_kv_heads: int, heads_at_once: int, multiprocessors: int, busy: float = 0.8) -> WorkPlan:
+def best_plan(context_lens, num_kv_heads: int, heads_at_once: int, multiprocessors: int, busy: float = BUSY) -> WorkPlan:
     """The plan that should take the least time. Where the rows come out even, each block gets whole rows, on as many
     multiprocessors as that allows. Otherwise rows are cut, for as many blocks as keep the memory busy: each into equal
-    pieces, or anywhere. busy: how many that is, for each multiprocessor; more would only queue at the memory."""
+    pieces, or anywhere. busy: how many that is, for each multiprocessor."""
     num_rows, busy = len(context_lens) * num_kv_heads // heads_at_once, max(1, int(busy * multiprocessors))
     whole = max(n for n in range(1, multiprocessors + 1) if num_rows % n == 0)
     counts = {whole} | ({busy // num_rows * num_rows} if num_rows <= busy else set())

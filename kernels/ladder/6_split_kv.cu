@@ -2,8 +2,8 @@
 // as combine_result of lesson 04 does. So a few long sequences keep the whole card busy.
 #include <cuda_runtime.h>
 
-#include "combine_parts.cuh"
 #include "attend_staged.cuh"
+#include "combine_parts.cuh"
 
 // Grid: (num_seqs, num_kv_heads, num_splits). part_o: (num_splits, num_seqs, num_q_heads, head_size), divided by l;
 // part_m, part_l: (num_splits, num_seqs, num_q_heads).
