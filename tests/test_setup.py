@@ -112,7 +112,8 @@ def test_doctor_finds_this_machine_ready():
     report = doctor.doctor()
     assert report.ready and report.summary.startswith("Ready")
     assert {finding.name for finding in report.findings} == {
-        "Python", "PyTorch", "C++ compiler", "Python headers", "ninja", "CUDA on the CPU", "addr2line", "nvcc", "GPU"}
+        "Python", "PyTorch", "transformers", "C++ compiler", "Python headers", "ninja", "CUDA on the CPU", "addr2line",
+        "nvcc", "GPU"}
     assert "<table>" in report._repr_html_()
 
 

@@ -1,0 +1,69 @@
+"""Loads a model: the course's own small one, or a checkpoint by its name or folder."""
+
+import json
+import warnings
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "IProgress")  # tqdm's, for those without ipywidgets; nothing here needs them
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.utils import logging
+
+SMALL_MODEL = Path(__file__).resolve().parent.parent / "tiny_qwen3"
+ARCHITECTURES = ("Qwen3ForCausalLM", "LlamaForCausalLM")
+
+
+class UnsupportedCheckpointError(ValueError):
+    """A checkpoint that the engine cannot run."""
+
+
+def load_model(name: str | Path = SMALL_MODEL, dtype: torch.dtype = torch.float32, device: str = "cpu"):
+    """A model of transformers, ready to generate. name: a folder, or a name on the Hugging Face hub, which needs internet.
+
+    Raises FileNotFoundError for a folder without its files, and UnsupportedCheckpointError for another architecture.
+    """
+    if name == SMALL_MODEL:
+        logging.disable_progress_bar()  # it is read in an instant
+    if Path(name).is_dir():
+        _check_files(Path(name))
+    elif isinstance(name, Path) or str(name).startswith((".", "/", "~")):
+        raise FileNotFoundError(f"there is no folder {str(name)!r}")
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except OSError as error:
+        raise FileNotFoundError(f"{str(name)!r} is neither a folder here nor a checkpoint that could be fetched from the "
+                                f"hub: {str(error).splitlines()[0]}") from error
+    except ValueError as error:
+        raise UnsupportedCheckpointError(f"transformers knows no model for {str(name)!r}: "
+                                         f"{str(error).splitlines()[0]}") from error
+    check_architecture(config, str(name))
+    try:
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, config=config)
+    except SafetensorError as error:
+        raise UnsupportedCheckpointError(f"the weights of {str(name)!r} could not be read: {error}") from error
+    return model.to(device).eval()
+
+
+def check_architecture(config, name: str) -> None:
+    """Raises UnsupportedCheckpointError where the model's attention is not the course's."""
+    architectures = config.architectures or ["an unnamed one"]
+    if architectures[0] not in ARCHITECTURES:
+        raise UnsupportedCheckpointError(f"{name!r} has the architecture {architectures[0]}; the engine runs "
+                                         f"{' and '.join(ARCHITECTURES)}")
+    if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
+        raise UnsupportedCheckpointError(f"{name!r} has layers with a sliding window, and the course's attention sees all "
+                                         "keys")
+
+
+def _check_files(folder: Path) -> None:
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{str(folder)!r} holds no config.json")
+    try:
+        json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UnsupportedCheckpointError(f"config.json in {str(folder)!r} is not JSON: {error}") from None
+    if not any(folder.glob("*.safetensors")):
+        raise FileNotFoundError(f"{str(folder)!r} holds no weights (*.safetensors)")
