@@ -153,7 +153,7 @@ class PagedAttentionManager:
 
     def blocks_of(self, seq_id: int) -> list[int]:
         """The sequence's block ids in the order of its tokens."""
-        return self.table.cpu[self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)].tolist()
+        return self.table.cpu.numpy()[self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)].tolist()
 
     def blocks_for(self, num_tokens: int) -> int:
         """How many blocks num_tokens tokens fill. Raises SequenceTooLongError when a row has fewer entries."""

@@ -48,15 +48,15 @@ def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
     device = manager.block_table.device
     sequences = [manager.get(seq_id) for seq_id, _ in scheduled]
     block_table = manager.block_table[[sequence.row for sequence in sequences]]
-    slots = []
-    for row, sequence, (_, num_tokens) in zip(block_table, sequences, scheduled, strict=True):
-        positions = torch.arange(sequence.length - num_tokens, sequence.length, device=device)
-        slots.append(slot_mapping(row, positions, manager.block_size))
+    positions, tokens_in_row = [], block_table.shape[1] * manager.block_size
+    for index, (sequence, (_, num_tokens)) in enumerate(zip(sequences, scheduled, strict=True)):
+        end = index * tokens_in_row + sequence.length  # as if the table were one long row
+        positions += range(end - num_tokens, end)
     return BatchMetadata(
         cu_seqlens_q=cumulative_lengths([num_tokens for _, num_tokens in scheduled]).to(device),
         seq_lens_kv=torch.tensor([sequence.length for sequence in sequences], dtype=torch.int32, device=device),
         block_table=block_table,
-        slot_mapping=torch.cat(slots),
+        slot_mapping=slot_mapping(block_table.flatten(), torch.tensor(positions, device=device), manager.block_size),
     )
     # END SOLUTION
 

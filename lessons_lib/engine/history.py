@@ -1,0 +1,38 @@
+"""What the engine did in each step, for pictures."""
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """`scheduled`: of each request in the step, its tokens in it and whether it "prefills" or "decodes". `waiting`: those
+    that have not run yet. `preempted`: those that ran and wait again. Blocks by who uses them: `alone` one request, `shared`
+    several, `kept` only the prefix cache; the rest is free. `lengths`: tokens of each running request in the cache.
+    """
+
+    scheduled: dict[Hashable, tuple[int, str]]
+    waiting: tuple[Hashable, ...]
+    preempted: tuple[Hashable, ...]
+    alone: int
+    shared: int
+    kept: int
+    lengths: dict[Hashable, int]
+
+
+class History(list):
+    """A list of StepRecord. `Engine(..., history=History())` fills it, a record a step."""
+
+    def __call__(self, engine, scheduled: list) -> None:
+        scheduler, manager = engine.scheduler, engine.manager
+        users = Counter(block_id for request in scheduler.running for block_id in manager.blocks_of(request.id))
+        kept = sum(block_id not in users for block_id in engine.prefix_cache.blocks.values())
+        phases = {request.id: (num_tokens, "decodes" if num_tokens == 1 and request.output else "prefills")
+                  for request, num_tokens in scheduled}
+        again = tuple(request.id for request in scheduler.waiting if request.num_preempted)
+        self.append(StepRecord(
+            scheduled=phases, waiting=tuple(request.id for request in scheduler.waiting if not request.num_preempted),
+            preempted=again, alone=sum(count == 1 for count in users.values()),
+            shared=sum(count > 1 for count in users.values()), kept=kept,
+            lengths={request.id: manager.get(request.id).length for request in scheduler.running}))

@@ -1,0 +1,107 @@
+"""A request: its prompt, what was generated so far, and how much of both the cache holds."""
+
+import operator
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import torch
+
+
+class RequestError(ValueError):
+    """A request that the engine refuses. The other requests go on."""
+
+
+class EmptyPromptError(RequestError):
+    """A prompt without a token: there is nothing to predict from."""
+
+
+class UnknownTokenError(RequestError):
+    """A token id that the model's vocabulary does not have."""
+
+
+class PromptTooLongError(RequestError):
+    """The prompt and its answer would not fit into the model's context or into the pool."""
+
+
+class DuplicateRequestError(RequestError):
+    """A request of that id is waiting or running."""
+
+
+class UnknownRequestError(LookupError):
+    """No request of that id is waiting or running."""
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How a request's tokens are chosen, and when it ends.
+
+    max_new_tokens: at most so many. temperature: 0 takes the likeliest token; above, tokens are drawn, the higher the more
+    evenly. top_k: draws among the k likeliest only; None among all. top_p: draws among the likeliest that together have
+    this probability. seed: of the draws; the same seed gives the same tokens, whatever else the engine runs.
+    ignore_end: goes on behind the end token. Raises ValueError for a value out of range.
+    """
+
+    max_new_tokens: int = 64
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    seed: int = 0
+    ignore_end: bool = False
+
+    def __post_init__(self):
+        for name in ("max_new_tokens", "top_k"):
+            value = getattr(self, name)
+            if (name, value) != ("top_k", None) and as_integer(name, value) < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature must be 0 or more, not {self.temperature}")
+        if 0 < self.temperature < 1e-5:  # logits divided by it could be infinite, and nothing could be drawn
+            raise ValueError(f"temperature {self.temperature} is too close to 0; 0 takes the likeliest token")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        if not -(2**63) <= as_integer("seed", self.seed) < 2**64:
+            raise ValueError(f"seed must fit into 64 bits, not be {self.seed}")
+
+
+@dataclass(eq=False)
+class Request:
+    """One prompt on its way through the engine.
+
+    `tokens`: the prompt and what was generated. `num_computed`: how many of them have their keys and values in the cache.
+    `reason`: None until it has ended; then "end" (the end token), "length", or "cancelled".
+    `hashes`: of its full blocks, as far as they were needed; the prefix cache knows the first `num_inserted` of them.
+    `num_preempted`: how often it had to give its blocks back.
+    """
+
+    id: Hashable
+    prompt: list[int]
+    params: SamplingParams = field(default_factory=SamplingParams)
+    tokens: list[int] = field(init=False)
+    num_computed: int = 0
+    reason: str | None = None
+    hashes: list[bytes] = field(default_factory=list)
+    num_inserted: int = 0
+    num_preempted: int = 0
+
+    def __post_init__(self):
+        self.prompt = [as_integer("a token", token) for token in self.prompt]
+        self.tokens = list(self.prompt)
+        self.generator = torch.Generator().manual_seed(self.params.seed)
+
+    @property
+    def output(self) -> list[int]:
+        """What was generated so far."""
+        return self.tokens[len(self.prompt):]
+
+    @property
+    def num_uncomputed(self) -> int:
+        """How many tokens the model has still to see: 1 while it decodes, more while its prompt is read."""
+        return len(self.tokens) - self.num_computed
+
+
+def as_integer(name: str, value) -> int:
+    """The value as an int. Raises TypeError for what is none, a float as well."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}: {value!r}") from None

@@ -1,0 +1,340 @@
+"""The engine on random traces: every request gets its own tokens, whoever else runs, and no block is lost.
+
+The model here is a stand-in that stores each token in the pool and answers from what it reads back there through the block
+table. So a token that lands in a wrong slot, or that somebody overwrites, changes an output.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from lessons_lib.engine.engine import Engine
+from lessons_lib.engine.history import History
+from lessons_lib.engine.request import (DuplicateRequestError, EmptyPromptError, PromptTooLongError, RequestError,
+                                        SamplingParams, UnknownRequestError, UnknownTokenError)
+
+VOCAB_SIZE, END = 11, 0
+
+
+class EchoModel:
+    """Writes tokens as keys and positions as values; the next token depends on all that the pool gives back."""
+
+    config = SimpleNamespace(max_position_embeddings=40, num_key_value_heads=1, head_dim=1, num_hidden_layers=1,
+                             vocab_size=VOCAB_SIZE, eos_token_id=END)
+    dtype, device = torch.float32, torch.device("cpu")
+    fails = False
+
+    def set_attn_implementation(self, name):
+        pass
+
+    def __call__(self, input_ids, position_ids, logits_to_keep, use_cache, paged):
+        if self.fails:
+            raise RuntimeError("out of memory")
+        k_cache, v_cache = paged.kv_cache[0]
+        k_cache.view(-1)[paged.slot_mapping] = input_ids[0].float()
+        v_cache.view(-1)[paged.slot_mapping] = position_ids[0].float()
+        rows = [torch.nn.functional.one_hot(torch.tensor(next_token(tokens)), VOCAB_SIZE).float()
+                for tokens in paged.attend(None, k_cache, v_cache)]
+        return SimpleNamespace(logits=torch.stack(rows)[None])
+
+
+def read_back(metadata):
+    """A path that gives the tokens of each sequence, as the pool has them."""
+    def attend(q, k_cache, v_cache):
+        sequences = []
+        for row, length in zip(metadata.block_table, metadata.seq_lens_kv.tolist(), strict=True):
+            blocks = row[: -(-length // k_cache.shape[1])]
+            tokens, positions = (cache[blocks].flatten()[:length].int().tolist() for cache in (k_cache, v_cache))
+            assert positions == list(range(length))
+            sequences.append(tokens)
+        return sequences
+    return attend
+
+
+def next_token(tokens: list[int]) -> int:
+    return (sum((index + 3) * token for index, token in enumerate(tokens)) * 31 + 7) % VOCAB_SIZE
+
+
+def continuation(prompt: list[int], params: SamplingParams) -> list[int]:
+    """What a request gives when nothing else runs."""
+    tokens = list(prompt)
+    while len(tokens) < len(prompt) + params.max_new_tokens:
+        tokens.append(next_token(tokens))
+        if tokens[-1] == END and not params.ignore_end:
+            break
+    return tokens[len(prompt):]
+
+
+def engine_with(**options) -> Engine:
+    return Engine(EchoModel(), path=read_back, **({"num_blocks": 12, "block_size": 4, "token_budget": 9, "max_num_seqs": 4}
+                                                  | options))
+
+
+def assert_nothing_is_lost(engine: Engine):
+    manager, num_blocks = engine.manager, engine.manager.kv_cache.shape[2]
+    assert not manager.sequences and not engine.requests and (manager.table.cpu == -1).all()
+    assert manager.block_manager.get_num_free_blocks() + len(engine.prefix_cache.blocks) == num_blocks
+    engine.prefix_cache.clear()
+    assert manager.block_manager.get_num_free_blocks() == num_blocks
+
+
+prompts = st.one_of(
+    st.lists(st.integers(0, 2), max_size=20),
+    st.integers(0, 20).map(lambda length: ([1, 2, 3, 4, 5] * 4)[:length]))
+actions = st.one_of(
+    st.tuples(st.just("add"), prompts, st.integers(1, 12)),
+    st.tuples(st.just("step"), st.integers(1, 4)),
+    st.tuples(st.just("cancel"), st.integers(0, 9)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(trace=st.lists(actions, max_size=30), block_size=st.integers(1, 5), num_blocks=st.integers(1, 14),
+       token_budget=st.integers(1, 24), max_num_seqs=st.integers(1, 6), sharing=st.booleans())
+def test_every_request_gets_its_own_tokens_and_no_block_is_lost(trace, block_size, num_blocks, token_budget, max_num_seqs,
+                                                                sharing):
+    engine = engine_with(block_size=block_size, num_blocks=num_blocks, token_budget=token_budget, max_num_seqs=max_num_seqs,
+                         prefix_sharing=sharing)
+    accepted = []
+    for number, (action, *details) in enumerate(trace):
+        if action == "add":
+            try:
+                accepted.append(engine.add(number, details[0], SamplingParams(max_new_tokens=details[1])))
+            except RequestError:
+                assert not details[0] or len(details[0]) + details[1] > min(40, num_blocks * block_size)
+        elif action == "step" and engine.scheduler.has_work():
+            for _ in range(details[0]):
+                engine.step()
+                assert len(engine.scheduler.running) <= max_num_seqs
+        elif action == "cancel" and details[0] < len(accepted) and accepted[details[0]].reason is None:
+            engine.cancel(accepted[details[0]].id)
+    engine.run()
+    for request in accepted:
+        alone = continuation(request.prompt, request.params)
+        if request.reason == "cancelled":
+            assert request.output == alone[: len(request.output)]
+        else:
+            assert request.output == alone and request.reason == ("end" if alone[-1] == END else "length")
+    event(f"preempted: {any(request.num_preempted for request in accepted)}")
+    assert_nothing_is_lost(engine)
+
+
+def test_a_step_stays_within_its_budget_and_a_long_prompt_is_cut_into_chunks():
+    history = History()
+    engine = engine_with(token_budget=5, history=history)
+    engine.generate([[1] * 13, [2] * 3, [3] * 4], SamplingParams(max_new_tokens=3, ignore_end=True))
+    sums = [sum(num_tokens for num_tokens, _ in record.scheduled.values()) for record in history]
+    assert max(sums) == 5 and [num_tokens for num_tokens, _ in history[0].scheduled.values()] == [5]
+    kinds = [{phase for _, phase in record.scheduled.values()} for record in history]
+    assert {"prefills", "decodes"} in kinds  # one step does both
+
+
+def test_a_full_pool_makes_the_last_one_wait_and_nothing_of_it_is_lost():
+    engine = engine_with(num_blocks=6, block_size=2, prefix_sharing=False)
+    params = SamplingParams(max_new_tokens=7, ignore_end=True)
+    requests = engine.generate([[1, 2, 3], [4, 5, 6, 7]], params)
+    assert [request.num_preempted for request in requests][0] == 0 < requests[1].num_preempted
+    assert all(request.output == continuation(request.prompt, params) for request in requests)
+    assert_nothing_is_lost(engine)
+
+
+def test_requests_share_the_blocks_of_a_common_prefix():
+    history = History()
+    engine = engine_with(num_blocks=30, token_budget=12, history=history)
+    engine.generate([[1, 2, 3, 4, 5, 6, 7, 8, last] for last in (1, 2, 3)], SamplingParams(max_new_tokens=3, ignore_end=True))
+    assert [[num_tokens for num_tokens, _ in record.scheduled.values()] for record in history][:2] == [[9, 3], [1, 6, 1]]
+    assert history[1].shared == 2
+
+
+def test_who_writes_into_a_shared_block_copies_it():
+    engine = engine_with()
+    prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
+    engine.generate([prompt], params)
+    second = engine.add("second", prompt, params)
+    engine.scheduler.start(second)  # all of it is in the cache; the last token is computed all the same
+    kept = [engine.prefix_cache.blocks[digest] for digest in second.hashes]
+    assert second.num_computed == 7 and engine.manager.blocks_of("second") == kept
+    engine.manager.append_tokens([("second", 1)])
+    first, last = engine.manager.blocks_of("second")
+    assert first == kept[0] and last != kept[1]
+
+
+def test_streams_of_two_requests_can_be_read_in_turns():
+    engine = engine_with()
+    params = SamplingParams(max_new_tokens=4, ignore_end=True)
+    requests = [engine.add(id, prompt, params) for id, prompt in (("a", [1, 2]), ("b", [3]))]
+    pairs = list(zip(*map(engine.stream, requests), strict=True))
+    assert [list(tokens) for tokens in zip(*pairs, strict=True)] == [request.output for request in requests]
+    assert requests[1].output == continuation([3], params)
+
+
+def test_a_cancelled_request_keeps_what_it_has_and_the_others_go_on():
+    engine = engine_with()
+    params = SamplingParams(max_new_tokens=6, ignore_end=True)
+    first, second, third = (engine.add(id, [id], params) for id in (1, 2, 3))
+    stream = engine.stream(first)
+    next(stream), next(stream)
+    assert engine.cancel(1) is first and first.reason == "cancelled" and len(first.output) == 2
+    assert list(stream) == []
+    engine.cancel(3)
+    engine.run()
+    assert second.output == continuation([2], params)
+    with pytest.raises(UnknownRequestError, match="no request 1"):
+        engine.cancel(1)
+    assert_nothing_is_lost(engine)
+
+
+@pytest.mark.parametrize(("prompt", "params", "error", "words"), [
+    ([], {}, EmptyPromptError, "empty prompt"),
+    ([1, VOCAB_SIZE], {}, UnknownTokenError, "token 11; the model's tokens are 0 to 10"),
+    ([-1], {}, UnknownTokenError, "token -1"),
+    ([1] * 38, {"max_new_tokens": 3}, PromptTooLongError, r"38 \+ 3 tokens, and the model's context has room for 40"),
+])
+def test_a_bad_request_is_refused_and_the_others_go_on(prompt, params, error, words):
+    engine = engine_with()
+    good = SamplingParams(max_new_tokens=3, ignore_end=True)
+    with pytest.raises(error, match=words):
+        engine.add("bad", prompt, SamplingParams(**params))
+    first, refused, last = engine.generate([[1], prompt, [2]], [good, SamplingParams(**params), good])
+    assert isinstance(refused, error) and first.output == continuation([1], good) and last.output == continuation([2], good)
+    assert_nothing_is_lost(engine)
+
+
+def test_an_id_is_taken_until_its_request_has_ended():
+    engine, params = engine_with(), SamplingParams(max_new_tokens=2)
+    engine.add("a", [1], params)
+    with pytest.raises(DuplicateRequestError, match="'a' is here already"):
+        engine.add("a", [2], params)
+    engine.run()
+    engine.add("a", [2], params)
+
+
+@pytest.mark.parametrize("sizes", [{"token_budget": 0}, {"max_num_seqs": -1}, {"num_blocks": 0}, {"block_size": 0}])
+def test_sizes_below_one_are_refused(sizes):
+    with pytest.raises(ValueError, match=f"{next(iter(sizes))} must be positive, not {next(iter(sizes.values()))}"):
+        engine_with(**sizes)
+
+
+def test_a_step_without_work_does_nothing():
+    assert engine_with().step() == []
+
+
+def test_an_unknown_path_is_refused():
+    with pytest.raises(ValueError, match="path must be one of gather, "):
+        Engine(EchoModel(), path="paged")
+
+
+@pytest.mark.parametrize(("values", "words"), [
+    ({"max_new_tokens": 0}, "max_new_tokens must be 1 or more, not 0"), ({"temperature": -1}, "temperature must be 0 or more"),
+    ({"temperature": 1e-310}, "too close to 0"), ({"seed": 2**64}, "seed must fit into 64 bits"),
+    ({"temperature": float("nan")}, "temperature"), ({"top_k": 0}, "top_k must be 1 or more"),
+    ({"top_p": 0}, "top_p must be above 0"), ({"top_p": 1.5}, "at most 1, not 1.5")])
+def test_sampling_parameters_out_of_range_are_refused(values, words):
+    with pytest.raises(ValueError, match=words):
+        SamplingParams(**values)
+
+
+def test_what_is_no_integer_is_refused():
+    with pytest.raises(TypeError, match="a token must be an integer, not str"):
+        engine_with().add("a", "Cab>")
+    with pytest.raises(TypeError, match="max_new_tokens must be an integer, not float: 2.5"):
+        SamplingParams(max_new_tokens=2.5)
+    with pytest.raises(TypeError, match="max_new_tokens must be an integer, not NoneType"):
+        SamplingParams(max_new_tokens=None)
+
+
+def test_a_step_that_fails_can_be_taken_again():
+    engine = engine_with()
+    params = SamplingParams(max_new_tokens=5, ignore_end=True)
+    requests = [engine.add(id, [1, 2, 3, 4, 5, id], params) for id in (1, 2, 3)]
+    engine.step()
+    engine.runner.model.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        engine.step()
+    assert [request.id for request in engine.scheduler.waiting] == [1, 2, 3]
+    engine.runner.model.fails = False
+    engine.run()
+    assert all(request.output == continuation(request.prompt, params) for request in requests)
+    assert_nothing_is_lost(engine)
+
+
+def test_a_draw_that_fails_can_be_taken_again():
+    engine = engine_with(token_budget=30)
+    params = SamplingParams(max_new_tokens=5, ignore_end=True)
+    requests = [engine.add(id, [1, 2, 3, 4, id], replace(params, max_new_tokens=id)) for id in (1, 2, 3)]
+    greedy, calls = engine.sample, iter(range(10))
+
+    def fails_at_the_second(row, params, generator):
+        if next(calls) == 1:
+            raise RuntimeError("probabilities that are no numbers")
+        return greedy(row, params, generator)
+
+    engine.sample = fails_at_the_second
+    with pytest.raises(RuntimeError, match="no numbers"):
+        engine.step()
+    assert requests[0].reason == "length" and [request.id for request in engine.scheduler.waiting] == [2, 3]
+    engine.run()
+    assert all(request.output == continuation(request.prompt, request.params) for request in requests)
+    assert_nothing_is_lost(engine)
+
+
+def test_what_would_go_on_for_ever_is_an_error():
+    engine, other = engine_with(), engine_with()
+    request = engine.add("a", [1], SamplingParams(max_new_tokens=2))
+    with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
+        next(other.stream(request))
+    engine.scheduler.schedule = list
+    with pytest.raises(RuntimeError, match="chose nobody"):
+        engine.run()
+
+
+def test_params_for_other_prompts_leave_no_request_behind():
+    engine = engine_with()
+    with pytest.raises(ValueError):
+        engine.generate([[1], [2]], [SamplingParams(max_new_tokens=2)])
+    assert not engine.requests and not engine.scheduler.has_work()
+
+
+def test_a_seed_gives_the_same_tokens_whoever_else_runs():
+    def drawn(others: int) -> list[int]:
+        engine = engine_with(num_blocks=40)
+        engine.sample = lambda logits, params, generator: int(torch.randint(VOCAB_SIZE, (), generator=generator))
+        request = engine.add("mine", [1, 2], SamplingParams(max_new_tokens=8, temperature=1, seed=5, ignore_end=True))
+        for other in range(others):
+            engine.add(other, [3], SamplingParams(max_new_tokens=4, temperature=1, seed=other))
+        engine.run()
+        return request.output
+
+    assert drawn(0) == drawn(3) and len(Counter(drawn(0))) > 1
+
+
+def test_the_prefix_cache_gives_its_blocks_back_when_they_are_needed():
+    engine = engine_with(num_blocks=4, block_size=2)
+    params = SamplingParams(max_new_tokens=2, ignore_end=True)
+    for prompt in ([1, 2, 3, 4, 5], [6, 7, 8, 9, 1], [1, 2, 3, 4, 6]):
+        assert engine.generate([prompt], params)[0].output == continuation(prompt, params)
+    assert_nothing_is_lost(engine)
+
+
+def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():
+    engine = engine_with(num_blocks=5, block_size=2, token_budget=20)
+    engine.generate([[1, 2, 3, 4]], SamplingParams(max_new_tokens=1))  # the cache keeps two blocks
+    first = engine.add("first", [5, 6, 7], SamplingParams(max_new_tokens=2, ignore_end=True))
+    engine.add("second", [8] * 8, SamplingParams(max_new_tokens=2, ignore_end=True))
+    engine.step()
+    assert engine.scheduler.running == [first] and len(engine.prefix_cache.blocks) == 3
+    engine.run()
+    assert_nothing_is_lost(engine)
+
+
+@pytest.mark.parametrize(("ends", "tokens"), [(None, set()), (3, {3}), ([3, 5], {3, 5})])
+def test_a_model_may_have_several_end_tokens_or_none(ends, tokens):
+    model = EchoModel()
+    model.config = SimpleNamespace(**vars(EchoModel.config) | {"eos_token_id": ends})
+    assert Engine(model, path=read_back).end_tokens == tokens
+    model.generation_config = SimpleNamespace(eos_token_id=[7])
+    assert Engine(model, path=read_back).end_tokens == tokens | {7}
