@@ -2,7 +2,7 @@
 
 import json
 
-from lessons_lib import checks, progress
+from lessons_lib import checks, progress, saved_answers
 from lessons_lib.display import Card, show
 from lessons_lib.paths import SOLUTIONS
 
@@ -37,6 +37,7 @@ def check(exercise_id: str, answer: object) -> None:
         progress.remember(exercise_id, result.passed, result.mistake)
     name = f"Exercise {exercise_id}, {exercise.title}"
     if result.passed:
+        saved_answers.save(exercise.id, answer)
         show(Card(f"{name}: passed", tone="passed"))
     elif attempted:
         next_step = f'One hint at a time: hint("{exercise_id}")'

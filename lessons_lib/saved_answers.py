@@ -1,0 +1,100 @@
+"""The learner's own answers, saved as they pass their checks. Lesson 08 builds an engine from them.
+
+A file for each exercise: a line of JSON about the answer, then the answer. C++ and CUDA are saved as their text, a function
+or class as a pickle that holds its code and what it uses of the notebook, the learner's earlier functions among it.
+"""
+
+import base64
+import hashlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import cloudpickle
+
+from lessons_lib import progress
+from lessons_lib.paths import SOLUTIONS, progress_folder
+
+PYTHON = "{}.{}".format(*sys.version_info)
+
+_in_solutions: dict[str, str] = {}  # what a solution notebook handed in, which ends with its kernel
+
+
+class NoSavedAnswer(Exception):
+    """Why there is no saved answer to be had, in plain words."""
+
+
+@dataclass(frozen=True)
+class SavedAnswer:
+    """An answer as it was saved. `digest` is the same for two that are the same."""
+
+    answer: object
+    digest: str
+
+
+def save(exercise_id: str, answer: object) -> None:
+    """Saves an answer that has passed, in place of an earlier one. A full or read-only disk never breaks a lesson."""
+    try:
+        text = _pack(exercise_id, answer)
+    except Exception:  # it cannot be pickled, or is no text that can be written: anything may come out of it
+        return
+    if Path.cwd() == SOLUTIONS:
+        _in_solutions[exercise_id] = text  # the course's own answers are nobody's parts
+        return
+    try:
+        path = _file(exercise_id)
+        path.parent.mkdir(exist_ok=True)
+        progress._replace(path, text)
+    except OSError:
+        pass
+
+
+def load(exercise_id: str) -> SavedAnswer:
+    """The answer to an exercise that passed last. Raises NoSavedAnswer, for whatever reason there is none."""
+    text = _read(exercise_id)
+    try:
+        header, _, payload = text.partition("\n")
+        about = json.loads(header)
+        exercise, form, python, digest = (str(about[name]) for name in ("exercise", "form", "python", "sha256"))
+    except (ValueError, KeyError, TypeError):
+        raise NoSavedAnswer("its file cannot be read") from None
+    if exercise != exercise_id:
+        raise NoSavedAnswer(f"its file holds an answer to exercise {exercise}")
+    if digest != _digest(payload):
+        raise NoSavedAnswer("its file has changed since it was saved")
+    if form == "text":
+        return SavedAnswer(payload, digest)
+    if python != PYTHON:
+        raise NoSavedAnswer(f"saved with Python {python}, and this is Python {PYTHON}")
+    try:
+        return SavedAnswer(cloudpickle.loads(base64.b64decode(payload)), digest)
+    except Exception as error:
+        raise NoSavedAnswer(f"it cannot be loaded ({type(error).__name__}: {error})".replace("\n", " ")) from None
+
+
+def _pack(exercise_id: str, answer: object) -> str:
+    is_text = isinstance(answer, str)
+    payload = str(answer) if is_text else base64.b64encode(cloudpickle.dumps(answer)).decode()
+    about = {"exercise": exercise_id, "form": "text" if is_text else "pickle", "python": PYTHON, "sha256": _digest(payload)}
+    return f"{json.dumps(about)}\n{payload}"
+
+
+def _digest(payload: str) -> str:
+    return hashlib.sha256(payload.encode()).hexdigest()
+
+
+def _read(exercise_id: str) -> str:
+    try:
+        if Path.cwd() == SOLUTIONS:
+            return _in_solutions[exercise_id]
+        return _file(exercise_id).read_bytes().decode("utf-8")
+    except (FileNotFoundError, KeyError):
+        passed = progress.load().get(exercise_id, {}).get("passed")
+        raise NoSavedAnswer("passed, but not saved: run its check once more" if passed else "not passed yet") from None
+    except (OSError, UnicodeDecodeError):
+        raise NoSavedAnswer("its file cannot be read") from None
+
+
+def _file(exercise_id: str) -> Path:
+    return progress_folder() / "parts" / exercise_id
