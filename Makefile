@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda bench screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -50,6 +50,9 @@ bench-cuda: $(READY)  ## time kernels on the CPU: building and running
 
 bench: $(READY)  ## time lesson 07's kernels on the GPU, beside its limit and what else is installed
 	$(PY) -m lessons_lib.bench $(ARGS)
+
+bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
+	$(PY) -m lessons_lib.bench_serving $(ARGS)
 
 screenshots: $(READY)  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)

@@ -1,0 +1,155 @@
+"""Runs of the serving benchmark: what was measured, where and when; in files and as tables."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+MEASURED = Path(__file__).resolve().parent / "measured" / "serving"
+
+
+@dataclass(frozen=True)
+class ServerRow:
+    """One server on the trace. tokens_per_second: of the turn in the middle; None where it failed, and `reason` says why.
+
+    seconds: of each turn. same_requests: how many answers are the engine's. same_tokens: the share of tokens that come
+    before an answer's first difference from the engine's.
+    """
+
+    name: str
+    title: str
+    tokens_per_second: float | None
+    seconds: tuple[float, ...]
+    same_requests: int | None
+    same_tokens: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ShareRow:
+    """Attention's part of a step in which each of num_seqs sequences of `context` tokens decodes.
+
+    step: milliseconds of one, the scheduler's and the sampling's included. attention: of all layers' attention. busy: of
+    everything that the GPU computes, or None.
+    """
+
+    num_seqs: int
+    context: int
+    step: float | None
+    attention: float | None
+    busy: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ServingRun:
+    """What one call of the benchmark measured. card: of the GPU, or the processor's name. driver: empty on a CPU."""
+
+    card: str
+    device: str
+    driver: str
+    torch: str
+    transformers: str
+    threads: int
+    date: str
+    command: str
+    model: str
+    trace: str
+    num_requests: int
+    rows: tuple[ServerRow, ...]
+    shares: tuple[ShareRow, ...] = ()
+
+    @property
+    def ours(self) -> ServerRow:
+        return self.rows[0]
+
+    def best(self, beginning: str) -> ServerRow | None:
+        """The fastest of the servers whose names begin so; None where none has a result."""
+        rows = [row for row in self.rows if row.name.startswith(beginning) and row.tokens_per_second]
+        return max(rows, key=lambda row: row.tokens_per_second, default=None)
+
+    def ratios(self) -> dict[str, float]:
+        """Our engine's tokens a second over those of `model.generate` at its best, and of `generate_batch` at its best."""
+        others = {"generate, its best batches": self.best("generate, "), "generate_batch": self.best("generate_batch")}
+        if not self.ours.tokens_per_second:
+            return {}
+        return {name: self.ours.tokens_per_second / row.tokens_per_second for name, row in others.items() if row}
+
+    def save(self, path: Path) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "ServingRun":
+        """Raises ValueError, naming the file, when it is not what `save` writes."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            rows = tuple(ServerRow(**row | {"seconds": tuple(row["seconds"])}) for row in content["rows"])
+            shares = tuple(ShareRow(**row) for row in content["shares"])
+            return cls(**content | {"rows": rows, "shares": shares})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a run of the serving benchmark: {error!r}") from None
+
+
+def recorded(folder: Path | None = None) -> list[ServingRun]:
+    """The runs that are kept with the course, GPUs first. Raises ValueError naming a file that is not a run."""
+    runs = [ServingRun.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
+    return sorted(runs, key=lambda run: (run.device == "cpu", run.card))
+
+
+def recorded_table(folder: Path | None = None) -> str:
+    """All recorded runs as text."""
+    return "\n\n\n".join(map(table, recorded(folder))) or "No run is recorded. --record keeps one."
+
+
+def file_of(run: ServingRun) -> Path:
+    """Where a run is recorded: `NVIDIA H200` in nvidia-h200.json, any processor in cpu.json."""
+    words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
+    return MEASURED / f"{'cpu' if run.device == 'cpu' else '-'.join(words)}.json"
+
+
+def table(run: ServingRun) -> str:
+    """All that was measured, as text."""
+    where = f"{run.card}, driver {run.driver}" if run.driver else f"{run.card}, {run.threads} threads"
+    parts = [f"{where}, PyTorch {run.torch}, transformers {run.transformers}, {run.date}\n{run.command}\n"
+             f"{run.model}\n{run.trace}", _servers(run)]
+    if ratios := run.ratios():
+        parts.append("Our engine's tokens a second over those of " + ", of ".join(
+            f"{name}: {ratio:.2f}" for name, ratio in ratios.items()))
+    if run.shares:
+        parts.append(_shares(run))
+    reasons = [f"! {row.name}: {row.reason}" for row in run.rows if row.reason]
+    reasons += [f"! a decode step of {row.num_seqs} x {row.context}: {row.reason}" for row in run.shares if row.reason]
+    return "\n\n".join(filter(None, [*parts, "\n".join(reasons)]))
+
+
+def _servers(run: ServingRun) -> str:
+    lines = [["server", "tokens/s", "slowest", "fastest turn", "same requests", "same tokens", ""]]
+    for row in run.rows:
+        if row.tokens_per_second is None:
+            lines.append([row.name, "– !", "–", "–", "–", "–", row.title])
+            continue
+        useful = row.tokens_per_second * sorted(row.seconds)[len(row.seconds) // 2]
+        lines.append([row.name, f"{row.tokens_per_second:,.0f}", f"{useful / max(row.seconds):,.0f}",
+                      f"{useful / min(row.seconds):,.0f}", f"{row.same_requests} of {run.num_requests}",
+                      f"{100 * row.same_tokens:.0f} %", row.title])
+    return _aligned(lines)
+
+
+def _shares(run: ServingRun) -> str:
+    lines = [["a decode step", "milliseconds", "attention", "share", "the GPU computes"]]
+    for row in run.shares:
+        name = f"{row.num_seqs} sequences of {row.context:,} tokens"
+        if row.step is None or row.attention is None:
+            lines.append([name, "– !", "–", "–", "–"])
+        else:
+            lines.append([name, f"{row.step:.2f}", f"{row.attention:.2f}", f"{100 * row.attention / row.step:.0f} %",
+                          "–" if row.busy is None else f"{row.busy:.2f}"])
+    return _aligned(lines)
+
+
+def _aligned(lines: list[list[str]]) -> str:
+    """The first column and a seventh on the left, the others on the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:6], widths[1:6]), *line[6:]] for line in lines]
+    return "\n".join("  ".join(row).rstrip() for row in rows)
