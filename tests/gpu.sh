@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is run on a machine with an NVIDIA GPU, and how: the tests of kernels, lessons 06 and 07 by nbval, and the course's
+# What is run on a machine with an NVIDIA GPU, and how: the tests of kernels and of lesson 08's engine, lessons 06 to 08 by nbval, and the course's
 # kernels under compute-sanitizer's four tools. From the project's folder, with its environment active:
 #     bash tests/gpu.sh
 set -uo pipefail
@@ -13,9 +13,10 @@ nvcc --version | grep release
 "$python" -c 'import torch; print("PyTorch", torch.__version__, "GPUs", torch.cuda.device_count())'
 
 step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" tests/test_paged_kernel.py tests/test_gpu.py \
-    tests/test_kernel_barriers.py tests/test_cuda_bank.py tests/test_bug_hunt.py tests/test_ladder.py tests/test_splits.py
+    tests/test_kernel_barriers.py tests/test_cuda_bank.py tests/test_bug_hunt.py tests/test_ladder.py tests/test_splits.py \
+    tests/test_same_tokens.py tests/test_shards.py
 step "lessons" "$python" -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout=300 \
-    --nbval-sanitize-with tests/nbval.cfg solutions/06_cuda_kernel.ipynb solutions/07_*.ipynb
+    --nbval-sanitize-with tests/nbval.cfg solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb
 "$python" tests/gpu_sanitized.py --build  # not under the tools: compiling there takes long
 for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all "$python" tests/gpu_sanitized.py

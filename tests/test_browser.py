@@ -30,6 +30,7 @@ KEY_PICTURES = {
     "05_batched_metadata": "Three sequences in one batch",
     "06_cuda_kernel": "The pool's blocks as tables",
     "07_fast_kernel": "Bars for all rungs and for the other libraries",
+    "08_serve_a_model": "A timeline with twelve rows",
 }
 
 

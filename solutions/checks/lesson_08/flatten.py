@@ -1,0 +1,426 @@
+"""Exercise 8.2: all sequences of a step in one row."""
+
+import operator
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.engine.request import Request
+from lessons_lib.engine.runner import flatten_batch
+from solutions.checks.words import counted
+
+NAMES = ("tokens", "positions", "last")
+
+
+class Parts(tuple):
+    """The three lists, each with its name in a message."""
+
+    def __repr__(self):
+        return "; ".join(f"{name} {list(part)}" for name, part in zip(NAMES, self, strict=True))
+
+
+def chunk(request, num_tokens):
+    return range(request.num_computed, request.num_computed + num_tokens)
+
+
+def all_uncomputed(request, num_tokens):
+    return range(request.num_computed, len(request.tokens))
+
+
+def first_ones(request, num_tokens):
+    return range(num_tokens)
+
+
+def last_ones(request, num_tokens):
+    return range(len(request.tokens) - num_tokens, len(request.tokens))
+
+
+def behind_chunk(request, num_tokens):
+    return range(request.num_computed + 1, request.num_computed + num_tokens + 1)
+
+
+def before_chunk(request, num_tokens):
+    return range(request.num_computed - 1, request.num_computed + num_tokens - 1)
+
+
+def one_fewer(request, num_tokens):
+    return range(request.num_computed, request.num_computed + num_tokens - 1)
+
+
+def one_more(request, num_tokens):
+    return range(request.num_computed, request.num_computed + num_tokens + 1)
+
+
+def until_number(request, num_tokens):
+    return range(request.num_computed, num_tokens)
+
+
+def one_short(request, num_tokens):
+    """What a slice gives that begins one too late and ends in the right place."""
+    return range(request.num_computed + 1, request.num_computed + num_tokens)
+
+
+def ends(lengths):
+    return [sum(lengths[: index + 1]) - 1 for index in range(len(lengths))]
+
+
+def taken(request, indices):
+    """A slice of the tokens: it ends where they end."""
+    return request.tokens[indices.start : indices.stop]
+
+
+def lists(scheduled, tokens_at=chunk, positions_of=chunk, last_of=ends):
+    """flatten_batch with a place for each mistake: which tokens, which positions, and the last ones from all lengths."""
+    parts = [taken(request, tokens_at(request, number)) for request, number in scheduled]
+    tokens, lengths = sum(parts, []), list(map(len, parts))
+    positions = [position for request, number in scheduled for position in positions_of(request, number)]
+    return tokens, positions, last_of(lengths)
+
+
+def wrong(**differences):
+    def answer(scheduled):
+        return lists(scheduled, **differences)
+    return answer
+
+
+def row_positions(scheduled):
+    tokens, _, last = lists(scheduled)
+    return tokens, list(range(len(tokens))), last
+
+
+def positions_from_prompt_end(scheduled):
+    """Takes the number of generated tokens for the position of the next one."""
+    tokens, _, last = lists(scheduled)
+    return tokens, [index - len(request.prompt) for request, number in scheduled for index in chunk(request, number)], last
+
+
+def prompt_only(scheduled):
+    tokens = [request.prompt[position] for request, number in scheduled for position in chunk(request, number)]
+    return tokens, *lists(scheduled)[1:]
+
+
+def prompt_slices(scheduled):
+    tokens, last = [], []
+    for request, number in scheduled:
+        tokens += request.prompt[request.num_computed : request.num_computed + number]
+        last.append(len(tokens) - 1)
+    return tokens, lists(scheduled)[1], last
+
+
+def positions_by_token(scheduled):
+    """Takes a token's first place in the request for its position."""
+    tokens, _, last = lists(scheduled)
+    positions = [request.tokens.index(token) for request, number in scheduled
+                 for token in taken(request, chunk(request, number))]
+    return tokens, positions, last
+
+
+def nested_with_few_last(both):
+    def answer(scheduled):
+        tokens, positions, _ = nested(scheduled)
+        return tokens, positions if both else lists(scheduled)[1], list(range(len(scheduled)))
+    return answer
+
+
+def of_one_request(index):
+    return lambda scheduled: lists([scheduled[index]])
+
+
+def only_last_tokens(scheduled):
+    """The lists of tokens and positions begin anew with each request."""
+    return *of_one_request(-1)(scheduled)[:2], [number - 1 for _, number in scheduled]
+
+
+def ordered(*places):
+    return lambda scheduled: [lists(scheduled)[place] for place in places]
+
+
+def in_another_order(order):
+    return lambda scheduled: lists(order(scheduled))
+
+
+def by_number(scheduled):
+    return sorted(scheduled, key=lambda pair: pair[1])
+
+
+def tokens_taken_away(scheduled):
+    result = lists(scheduled)
+    for request, number in scheduled:
+        del request.tokens[request.num_computed : request.num_computed + number]
+    return result
+
+
+def nested(scheduled):
+    return ([[request.tokens[position] for position in chunk(request, number)] for request, number in scheduled],
+            [list(chunk(request, number)) for request, number in scheduled], lists(scheduled)[2])
+
+
+def nested_positions(scheduled):
+    tokens, _, last = lists(scheduled)
+    return tokens, [list(chunk(request, number)) for request, number in scheduled], last
+
+
+def complete_ones_by(is_due):
+    """A wrong answer that has an entry in `last` only for some requests."""
+    def answer(scheduled):
+        tokens, positions, last = lists(scheduled)
+        return tokens, positions, [index for index, pair in zip(last, scheduled, strict=True) if is_due(*pair)]
+    return answer
+
+
+complete_ones = complete_ones_by(lambda request, number: request.num_computed + number == len(request.tokens))
+
+
+def last_of_each(number_of):
+    """A wrong answer that takes number_of(request, num_tokens) for a request's last index."""
+    def answer(scheduled):
+        return *lists(scheduled)[:2], [number_of(request, number) for request, number in scheduled]
+    return answer
+
+
+def last_positions(scheduled):
+    tokens, positions, last = lists(scheduled)
+    return tokens, positions, [positions[index] for index in last]
+
+
+def last_tokens_themselves(scheduled):
+    tokens, positions, last = lists(scheduled)
+    return tokens, positions, [tokens[index] for index in last]
+
+
+def counts_as_computed(scheduled):
+    result = lists(scheduled)
+    for request, number in scheduled:
+        request.num_computed += number
+    return result
+
+
+def counts_as_computed_first(scheduled):
+    for request, number in scheduled:
+        request.num_computed += number
+    return lists(scheduled, lambda request, number: range(request.num_computed - number, request.num_computed), behind_chunk)
+
+
+# (tokens of the prompt, generated, computed, new ones of this step) of each request
+CASES = [
+    [(1, 0, 0, 1)],
+    [(3, 0, 0, 3)],
+    [(3, 0, 0, 2)],
+    [(4, 0, 2, 2)],
+    [(5, 0, 1, 2)],
+    [(2, 1, 2, 1)],
+    [(3, 4, 6, 1)],
+    [(2, 0, 0, 2), (3, 0, 0, 3)],
+    [(3, 2, 4, 1), (2, 1, 2, 1), (4, 0, 0, 4)],
+    [(6, 0, 3, 2), (2, 2, 3, 1), (5, 0, 0, 1)],
+    [(3, 3, 0, 6), (4, 5, 0, 7), (1, 1, 1, 1)],
+    [(17, 0, 16, 1), (40, 3, 32, 8), (16, 1, 16, 1), (9, 0, 0, 4)],
+]
+NUM_TOKENS = 10  # a request has so many different ones; then they come again, as real ones do
+
+
+def make_batch(case):
+    """Requests whose tokens say where they come from: A's are 100, 101 and so on, B's 200, 201."""
+    scheduled = []
+    for index, (prompt, generated, num_computed, num_tokens) in enumerate(case):
+        request = Request("ABCD"[index], [100 * (index + 1) + position % NUM_TOKENS for position in range(prompt)])
+        request.tokens += [100 * (index + 1) + position % NUM_TOKENS for position in range(prompt, prompt + generated)]
+        request.num_computed = num_computed
+        scheduled.append((request, num_tokens))
+    return scheduled
+
+
+def observe(answer, case):
+    scheduled = make_batch(case)
+    try:
+        result = answer(list(scheduled))
+    except NotImplementedError:
+        raise
+    except Exception:
+        if changed(scheduled, case):
+            return changed(scheduled, case)
+        raise
+    if changed(scheduled, case):
+        return changed(scheduled, case)
+    if not isinstance(result, tuple | list) or len(result) != 3:
+        size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
+        return Text(f"{type(result).__name__}{size} in place of three lists")
+    return Parts(map(numbers, result))
+
+
+def changed(scheduled, case):
+    """What is not as it was in the requests, in words, or None."""
+    before = [request for request, _ in make_batch(case)]
+    for name in ("num_computed", "tokens", "prompt"):
+        if any(getattr(request, name) != getattr(given, name)
+               for (request, _), given in zip(scheduled, before, strict=True)):
+            return Text(f"the requests' {name} changed")
+    return None
+
+
+def numbers(part):
+    """A list of integers as a tuple, from any form that torch.tensor() takes; anything else stays in words."""
+    part = part.tolist() if isinstance(part, torch.Tensor) else part
+    if isinstance(part, tuple | list):
+        part = [list(entry) if isinstance(entry, range | tuple) else entry for entry in part]
+    try:
+        return tuple(map(operator.index, part))
+    except TypeError:
+        return Text(part)
+
+
+def show(expected, actual):
+    if not (isinstance(expected, Parts) and isinstance(actual, Parts)):
+        return repr(expected), repr(actual)
+    name, ours, theirs = next(both for both in zip(NAMES, expected, actual, strict=True) if both[1] != both[2])
+    return tuple(f"{name} {part if isinstance(part, str) else list(part)}" for part in (ours, theirs))
+
+
+def describe(case):
+    those = [f"{number} of {'ABCD'[index]} ({counted(prompt, 'prompt token')}, {generated} generated, {computed} computed)"
+             for index, (prompt, generated, computed, number) in enumerate(case)]
+    tokens = [f"{'ABCD'[index]}'s tokens are {100 * (index + 1)}, {100 * (index + 1) + 1}, …"
+              + (f" {100 * (index + 1) + NUM_TOKENS - 1}, then these again" if prompt + generated > NUM_TOKENS else "")
+              for index, (prompt, generated, _, _) in enumerate(case)]
+    return f"tokens to compute: {'; '.join(those)}. {', '.join(tokens)}"
+
+
+EXERCISE = Exercise(
+    id="8.2",
+    title="all sequences in one row",
+    answer_name="flatten_batch",
+    reference=flatten_batch,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    show=show,
+    mistakes=(
+        Mistake("positions-of-the-step",
+                "Each request's positions begin at 0 in this step. A chunk that is not the first, or a generated token, "
+                "stands further behind in its sequence.",
+                wrong(positions_of=first_ones),
+                also=(wrong(positions_of=first_ones, last_of=lambda lengths: [length - 1 for length in lengths]),)),
+        Mistake("positions-of-the-row",
+                "The positions count through the row. Each sequence counts for itself, the row is only where they meet.",
+                row_positions),
+        Mistake("positions-one-further",
+                "Every position is one too high. The first token that is not computed stands behind num_computed others: "
+                "which position is that, when they count from 0?",
+                wrong(positions_of=behind_chunk)),
+        Mistake("positions-from-the-end",
+                "The positions are those of the sequence's last tokens. In the middle of a prompt the chunk ends before.",
+                wrong(positions_of=last_ones)),
+        Mistake("positions-behind-the-prompt",
+                "Your positions begin behind the prompt. They count from the first token of the prompt.",
+                positions_from_prompt_end),
+        Mistake("positions-of-all-that-is-left",
+                "There are more positions than tokens in the row. A request has num_tokens of each.",
+                wrong(positions_of=all_uncomputed)),
+        Mistake("a-position-for-each-request",
+                "All tokens of a request have the same position, or there is one for all of them. Each stands one further "
+                "than the one before it.",
+                wrong(positions_of=lambda request, number: [request.num_computed] * number),
+                also=(wrong(positions_of=lambda request, number: [request.num_computed]),)),
+        Mistake("positions-found-by-token",
+                "A token that comes more than once in a request has the position of the first. The place is known without a "
+                "search: from where on are they computed?",
+                positions_by_token),
+        Mistake("number-taken-for-the-end",
+                "num_tokens says how many, and you take it for the index at which they end. They begin at num_computed.",
+                wrong(tokens_at=until_number, positions_of=until_number),
+                also=(wrong(tokens_at=until_number), wrong(positions_of=until_number))),
+        Mistake("one-token-fewer",
+                "A request has one token or position fewer than num_tokens. A range and a slice end before their second "
+                "number.",
+                wrong(tokens_at=one_fewer, positions_of=one_fewer),
+                also=(wrong(tokens_at=one_fewer), wrong(positions_of=one_fewer))),
+        Mistake("one-token-more",
+                "A request has one token or position more than num_tokens. A range and a slice end before their second "
+                "number.",
+                wrong(tokens_at=one_more, positions_of=one_more),
+                also=(wrong(tokens_at=one_more), wrong(positions_of=one_more))),
+        Mistake("one-token-too-early",
+                "It begins with a token that is computed already. num_computed of them have the indices from 0 on: which is "
+                "the next?",
+                wrong(tokens_at=before_chunk, positions_of=before_chunk),
+                also=(wrong(tokens_at=before_chunk), wrong(positions_of=before_chunk))),
+        Mistake("tokens-from-the-start",
+                "A request's tokens are taken from its start again. Those before num_computed are in the cache already.",
+                wrong(tokens_at=first_ones), also=(wrong(tokens_at=first_ones, positions_of=first_ones),)),
+        Mistake("tokens-from-the-end",
+                "You take a request's last tokens. In the middle of a prompt the next ones are not the last.",
+                wrong(tokens_at=last_ones), also=(wrong(tokens_at=last_ones, positions_of=last_ones),)),
+        Mistake("all-that-is-left",
+                "All tokens of a request that are not computed are in the row. The budget allows num_tokens of them.",
+                wrong(tokens_at=all_uncomputed, positions_of=all_uncomputed), also=(wrong(tokens_at=all_uncomputed),)),
+        Mistake("one-token-too-far",
+                "The tokens begin one too late. The first that is not computed has the index num_computed.",
+                wrong(tokens_at=behind_chunk),
+                also=(wrong(tokens_at=behind_chunk, positions_of=behind_chunk), wrong(tokens_at=one_short),
+                      wrong(tokens_at=one_short, positions_of=one_short))),
+        Mistake("prompt-only",
+                "The tokens come from the prompt. What was generated is the model's input as well.",
+                prompt_only, also=(prompt_slices,)),
+        Mistake("last-within-the-request",
+                "`last` counts inside each request's chunk. The logits come for the whole row, so count from its start.",
+                wrong(last_of=lambda lengths: [length - 1 for length in lengths])),
+        Mistake("last-off-by-one",
+                "`last` names the token behind each request's last one. Indices count from 0.",
+                wrong(last_of=lambda lengths: [index + 1 for index in ends(lengths)])),
+        Mistake("first-for-last",
+                "`last` names where each request begins in the row. The next token is predicted at its last one.",
+                wrong(last_of=lambda lengths: [sum(lengths[:index]) for index in range(len(lengths))])),
+        Mistake("lengths-for-last",
+                "`last` holds how many tokens each request has in the row, not where its last one stands.",
+                wrong(last_of=list)),
+        Mistake("last-of-the-row-only",
+                "`last` has one index, that of the row's last token. Every request has a last token of its own.",
+                wrong(last_of=lambda lengths: ends(lengths)[-1:]), also=(wrong(last_of=lambda lengths: sum(lengths) - 1),)),
+        Mistake("last-of-complete-ones",
+                "A request in the middle of its prompt is missing in `last`. Every request has an entry: which of the "
+                "logits are used is decided later.",
+                complete_ones,
+                also=(complete_ones_by(lambda request, number: number == 1),
+                      complete_ones_by(lambda request, number: request.num_computed + number >= len(request.prompt)))),
+        Mistake("last-position",
+                "`last` holds positions in the sequences. It holds indices of the row, where the logits come from.",
+                last_positions, also=(last_of_each(lambda request, number: request.num_computed + number),
+                                      last_of_each(lambda request, number: len(request.tokens) - 1))),
+        Mistake("last-token-itself",
+                "`last` holds tokens. It says where in the row they stand.",
+                last_tokens_themselves, also=(last_of_each(lambda request, number: request.tokens[-1]),)),
+        Mistake("last-of-every-token",
+                "`last` has an index for every token. A request has one, for the last of its tokens in the row.",
+                lambda scheduled: (*lists(scheduled)[:2], list(range(len(lists(scheduled)[0]))))),
+        Mistake("lists-in-lists",
+                "There is a list for each request. The model takes one row: all tokens one after the other.",
+                nested, also=(nested_positions, nested_with_few_last(True), nested_with_few_last(False))),
+        Mistake("one-request-only",
+                "There is one request's tokens, and the others are missing. Look at what stands inside the loop and what "
+                "outside.",
+                of_one_request(0), also=(of_one_request(-1), only_last_tokens)),
+        Mistake("requests-in-another-order",
+                "The requests stand in the row in another order than in `scheduled`. The metadata has them in that order, "
+                "so tokens and block tables would not belong together.",
+                in_another_order(lambda scheduled: scheduled[::-1]),
+                also=(in_another_order(by_number), in_another_order(lambda scheduled: by_number(scheduled)[::-1]),
+                      in_another_order(lambda scheduled: sorted(scheduled, key=lambda pair: -pair[1])))),
+        Mistake("order-of-the-three",
+                "The three lists are right, and not in the order of the docstring.",
+                ordered(1, 0, 2), also=tuple(ordered(*order) for order in ((0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0)))),
+        Mistake("returns-nothing",
+                "The function returns nothing. The model needs three lists: tokens, positions, last ones.",
+                lambda scheduled: None),
+        Mistake("counts-as-computed",
+                "The requests' num_computed has changed. Nothing is computed yet; exercise 8.8 counts it, when it is.",
+                counts_as_computed, also=(counts_as_computed_first,)),
+        Mistake("tokens-taken-away",
+                "The requests' tokens are not what they were. They are copied into the row; the request keeps them.",
+                tokens_taken_away),
+    ),
+    hints=(
+        "For one request: which positions do its next num_tokens tokens have, when num_computed of them are in the cache?",
+        "The tokens stand in `request.tokens` at exactly these positions, prompt and generated ones alike.",
+        "Three lists that grow request by request. When a request's tokens have been added, where does the last one stand?",
+    ),
+)

@@ -1,0 +1,544 @@
+"""Exercise 8.8: after the model has run."""
+
+from dataclasses import dataclass
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.engine.engine import Engine
+from lessons_lib.engine.prefix_cache import PrefixCache
+from lessons_lib.engine.request import Request, SamplingParams
+from lessons_lib.engine.scheduler import Scheduler
+from lessons_lib.kv_cache import PagedAttentionManager
+
+VOCAB_SIZE, END, OTHER_END = 16, 1, 13
+NUM_BLOCKS, BLOCK_SIZE = 16, 4
+UNASKED = 15  # the likeliest token of a row that is of no use: that of a chunk in the middle of a prompt
+
+
+@dataclass(frozen=True)
+class Case:
+    """prompts: their lengths. steps: in each, (number of the request, tokens that it computes, the model's next token).
+
+    generated: tokens that a request has of its own, from before it was preempted; they are computed again.
+    """
+
+    prompts: tuple[int, ...]
+    steps: tuple[tuple[tuple[int, int, int], ...], ...]
+    max_new_tokens: tuple[int, ...] = (9, 9, 9)
+    ignore_end: tuple[int, ...] = ()
+    generated: tuple[int, ...] = (0, 0, 0)
+    end_tokens: tuple[int, ...] = (END,)
+    drawn: bool = False  # at a high temperature from even logits, so that any token may come
+
+
+class BareEngine(Engine):
+    """An engine without a model."""
+
+    def __init__(self, end_tokens):
+        self.manager = PagedAttentionManager(NUM_BLOCKS, BLOCK_SIZE, 1, 2, max_num_seqs=4, max_blocks_per_seq=16)
+        self.prefix_cache = PrefixCache(self.manager, enabled=False)
+        self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget=64, max_num_seqs=4)
+        self.vocab_size, self.end_tokens, self.history, self.requests = VOCAB_SIZE, frozenset(end_tokens), None, {}
+
+
+BareEngine.__name__ = "Engine"  # as messages name it
+
+
+def postprocess_with(counts=lambda request, num_tokens: request.num_computed + num_tokens,
+                     waits=lambda request: request.num_uncomputed,
+                     append=lambda request, token: request.tokens.append(token),
+                     ends=lambda engine, request, token: token in engine.end_tokens and not request.params.ignore_end,
+                     enough=lambda request: len(request.output) == request.params.max_new_tokens,
+                     end=lambda engine, request, reason: engine._end(request, reason), after=lambda request: None,
+                     row=lambda logits, index, new: logits[index], of_new=lambda request, token: (request, token),
+                     pick=lambda engine, row, request: engine.sample(row, request.params, request.generator)):
+    """postprocess() of ours, with some of its parts replaced."""
+    def wrong(self, scheduled, logits):
+        new = []
+        for index, (request, num_tokens) in enumerate(scheduled):
+            request.num_computed = counts(request, num_tokens)
+            if waits(request):
+                continue
+            token = pick(self, row(logits, index, new), request)
+            append(request, token)
+            after(request)
+            new.append(of_new(request, token))
+            if ends(self, request, token):
+                end(self, request, "end")
+            elif enough(request):
+                end(self, request, "length")
+        return new
+    return wrong
+
+
+def length_first(self, scheduled, logits):
+    """Looks at both ways to end, one after the other."""
+    new = []
+    for (request, num_tokens), row in zip(scheduled, logits, strict=True):
+        request.num_computed += num_tokens
+        if not request.num_uncomputed:
+            token = self.sample(row, request.params, request.generator)
+            request.tokens.append(token)
+            new.append((request, token))
+            if token in self.end_tokens and not request.params.ignore_end:
+                self._end(request, "end")
+            if len(request.output) == request.params.max_new_tokens:
+                self._end(request, "length")
+    return new
+
+
+def only_chunks(self, scheduled, logits):
+    """The condition the other way round."""
+    new = []
+    for (request, num_tokens), row in zip(scheduled, logits, strict=True):
+        request.num_computed += num_tokens
+        if request.num_uncomputed:
+            token = self.sample(row, request.params, request.generator)
+            request.tokens.append(token)
+            new.append((request, token))
+    return new
+
+
+def only_single_tokens(self, scheduled, logits):
+    """Takes every step of more than one token for a chunk."""
+    new = []
+    for pair, row in zip(scheduled, logits, strict=True):
+        if pair[1] > 1:
+            pair[0].num_computed += pair[1]
+        else:
+            new += Engine.postprocess(self, [pair], row[None])
+    return new
+
+
+def single_tokens_always(self, scheduled, logits):
+    """As only_single_tokens, and a step of one token gives a token, whatever is left."""
+    of_this_step = dict(scheduled)
+    return postprocess_with(waits=lambda request: of_this_step[request] > 1)(self, scheduled, logits)
+
+
+def returns_in_the_loop(self, scheduled, logits):
+    for pair, row in zip(scheduled, logits, strict=True):
+        if new := Engine.postprocess(self, [pair], row[None]):
+            return new
+    return []
+
+
+def returns_in_its_first_turn(self, scheduled, logits):
+    return Engine.postprocess(self, scheduled[:1], logits[:1])
+
+
+def as_generator(self, scheduled, logits):
+    yield from Engine.postprocess(self, scheduled, logits)
+
+
+def as_iterator(self, scheduled, logits):
+    return (pair for pair in tuple(Engine.postprocess(self, scheduled, logits)))
+
+
+def as_dictionary(self, scheduled, logits):
+    return dict(Engine.postprocess(self, scheduled, logits))
+
+
+def with_reasons(name):
+    """The right one, but for the reason: name(the right one)."""
+    return postprocess_with(end=lambda engine, request, reason: engine._end(request, name(reason)))
+
+
+def of_one_end_token(choose):
+    return postprocess_with(ends=lambda engine, request, token: (
+        token == choose(engine.end_tokens) and not request.params.ignore_end))
+
+
+def of_each_token_s_row(self, scheduled, logits):
+    """As if the logits had a row for every token that was computed."""
+    last, new = -1, []
+    for request, num_tokens in scheduled:
+        last += num_tokens
+        request.num_computed += num_tokens
+        if not request.num_uncomputed:
+            new += Engine.postprocess(self, [(request, 0)], logits[last][None])
+    return new
+
+
+def setting_the_output(request, token):
+    request.output = [*request.output, token]
+
+
+def to_both(request, token):
+    request.tokens.append(token)
+    request.prompt.append(token)
+
+
+def has_more(request):
+    """As num_uncomputed, but that below 0 it is false."""
+    return request.num_uncomputed > 0
+
+
+def chunks_not_counted(self, scheduled, logits):
+    new = []
+    for (request, num_tokens), row in zip(scheduled, logits, strict=True):
+        if request.num_computed + num_tokens < len(request.tokens):
+            continue
+        new += Engine.postprocess(self, [(request, num_tokens)], row[None])
+    return new
+
+
+def stops_at_a_chunk(self, scheduled, logits):
+    new = []
+    for pair, row in zip(scheduled, logits, strict=True):
+        got = Engine.postprocess(self, [pair], row[None])
+        new += got
+        if not got:
+            break
+    return new
+
+
+def nothing_returned(self, scheduled, logits):
+    Engine.postprocess(self, scheduled, logits)
+
+
+def the_unended_returned(self, scheduled, logits):
+    return [(request, token) for request, token in Engine.postprocess(self, scheduled, logits) if request.reason is None]
+
+
+def everybody_returned(self, scheduled, logits):
+    got = dict(Engine.postprocess(self, scheduled, logits))
+    return [(request, got.get(request)) for request, _ in scheduled]
+
+
+def end_token_dropped(self, scheduled, logits):
+    new = Engine.postprocess(self, scheduled, logits)
+    for request, _ in new:
+        if request.reason == "end":
+            request.tokens.pop()
+    return new
+
+
+def end_token_dropped_and_not_returned(self, scheduled, logits):
+    return [(request, token) for request, token in end_token_dropped(self, scheduled, logits) if request.reason != "end"]
+
+
+def only_marked(engine, request, reason):
+    request.reason = reason
+
+
+def only_out_of_the_scheduler(engine, request, reason):
+    engine.scheduler.remove(request)
+
+
+def out_of_the_scheduler_and_marked(engine, request, reason):
+    engine.scheduler.remove(request)
+    request.reason = reason
+
+
+def blocks_kept(engine, request, reason):
+    engine.scheduler.running.remove(request)
+    del engine.requests[request.id]
+    request.reason = reason
+
+
+def drawn_with_a_new_generator(engine, row, request):
+    return engine.sample(row, request.params, torch.Generator().manual_seed(request.params.seed))
+
+
+def to_the_output(request, token):
+    request.output.append(token)
+
+
+def counted_up(request):
+    request.num_computed += 1
+
+
+CASES = [
+    Case((3,), (((0, 3, 7),),)), Case((5,), (((0, 3, UNASKED),),)),
+    Case((5,), (((0, 3, UNASKED),), ((0, 2, 6),))), Case((3,), (((0, 3, 7),), ((0, 1, 8),), ((0, 1, 9),))),
+    Case((2,), tuple(((0, 2 if step == 0 else 1, 4),) for step in range(24)), (30, 9, 9), drawn=True),
+    Case((3, 4), (((0, 3, 7), (1, 4, 8)),)), Case((3,), (((0, 3, END),),)), Case((3,), (((0, 3, 7),), ((0, 1, END),))),
+    Case((3,), (((0, 3, END),), ((0, 1, 6),)), ignore_end=(0,)),
+    Case((3,), (((0, 3, 7),),), (1, 9, 9)), Case((3,), (((0, 3, 7),), ((0, 1, 8),)), (2, 9, 9)),
+    Case((2,), (((0, 2, 7),), ((0, 1, 8),), ((0, 1, 9),)), (3, 9, 9)), Case((6,), (((0, 6, 7),),), (4, 9, 9)),
+    Case((3,), (((0, 3, 5),), ((0, 1, END),)), (2, 9, 9)),
+    Case((3,), (((0, 3, END),), ((0, 1, END),)), (2, 9, 9), ignore_end=(0,)),
+    Case((4,), (((0, 3, UNASKED),), ((0, 1, 6),))),
+    Case((2,), (((0, 3, UNASKED),), ((0, 2, 7),)), generated=(3, 0, 0)),
+    Case((3,), (((0, 4, UNASKED),), ((0, 1, 7),)), (3, 9, 9), generated=(2, 0, 0)),
+    Case((3,), (((0, 3, OTHER_END),),), end_tokens=(END, OTHER_END)),
+    Case((3,), (((0, 3, END),),), end_tokens=(END, OTHER_END)),
+    Case((3,), (((0, 3, 0),),), end_tokens=(0,)), Case((3,), (((0, 3, END),), ((0, 1, 6),)), end_tokens=()),
+    Case((6, 3), (((0, 4, UNASKED), (1, 3, 9)), ((0, 2, 5), (1, 1, 8)))),
+    Case((2, 8, 3), (((0, 2, 4), (1, 3, UNASKED), (2, 3, 6)), ((0, 1, END), (1, 3, UNASKED), (2, 1, 7)),
+                     ((1, 2, 3), (2, 1, END)), ((1, 1, 2),)), (9, 2, 9)),
+    Case((3, 2, 4), (((0, 3, END), (1, 2, END), (2, 4, 5)), ((1, 1, 6), (2, 1, END))), ignore_end=(1,)),
+]
+
+
+def observe(answer, case):
+    engine = BareEngine(case.end_tokens)
+    requests = [_add(engine, case, number) for number in range(len(case.prompts))]
+    seen = {}
+    for number, step in enumerate(case.steps, 1):
+        scheduled = [(requests[index], num_tokens) for index, num_tokens, _ in step]
+        try:
+            for request, num_tokens in scheduled:
+                engine.scheduler.make_room(request, num_tokens)
+        except Exception as error:
+            seen[f"in step {number}, room for its tokens"] = Text(type(error).__name__)
+            break
+        result = answer(engine, scheduled, _logits(case, step))
+        if case.drawn:
+            continue
+        seen |= {f"after step {number}, {part}": value for part, value in _state(engine, requests, result).items()}
+    if case.drawn:
+        drawn, likeliest = set(_plain(requests[0].output)), {case.steps[0][0][2]}
+        seen["its output"] = Text("many different tokens" if len(drawn) > 3 else
+                                  f"{'the likeliest' if drawn == likeliest else 'one'} token again and again")
+    return seen
+
+
+def _add(engine, case, number):
+    params = SamplingParams(case.max_new_tokens[number], temperature=50.0 if case.drawn else 0.0,
+                            ignore_end=case.drawn or number in case.ignore_end)
+    request = Request("ABC"[number], [2 + number] * case.prompts[number], params)
+    request.tokens += [6] * case.generated[number]
+    engine.requests[request.id] = request
+    engine.manager.start(request.id, 0, [])
+    engine.scheduler.running.append(request)
+    return request
+
+
+def _logits(case, step):
+    logits = torch.linspace(-1.0, 0.0, VOCAB_SIZE).repeat(len(step), 1)
+    for row, (_, _, token) in zip(logits, step, strict=True):
+        row[token] = 3.0
+    return logits
+
+
+def _state(engine, requests, result):
+    manager = engine.manager
+    return {
+        "returned": _pairs(result),
+        "outputs": {request.id: _plain(request.output) for request in requests},
+        "prompts": {request.id: _plain(request.prompt) for request in requests},
+        "why it ended": {request.id: _reason(request) for request in requests if request.reason is not None},
+        "running": [request.id for request in engine.scheduler.running],
+        "waiting": [request.id for request in engine.scheduler.waiting],
+        "in engine.requests": list(engine.requests),
+        "num_computed": {request.id: request.num_computed for request in engine.scheduler.running},
+        "free blocks": manager.block_manager.get_num_free_blocks(),
+    }
+
+
+def _pairs(result):
+    if not isinstance(result, list | tuple):
+        return Text(f"{type(result).__name__}, in place of a list")
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], Request) for pair in result):
+        return Text(f"a list of {type(result[0]).__name__}, in place of (request, token)")
+    return [(request.id, _plain([token])[0]) for request, token in result]
+
+
+def _plain(tokens):
+    return [int(token) if hasattr(token, "__index__") else Text(token) for token in tokens]
+
+
+def _reason(request):
+    """Where both reasons hold, either is right."""
+    params = request.params
+    both = request.tokens[-1] in (END, OTHER_END) and len(request.output) == params.max_new_tokens and not params.ignore_end
+    return Text("end or length") if both and request.reason in ("end", "length") else Text(request.reason)
+
+
+def describe(case):
+    names = "ABC"[: len(case.prompts)]
+    those = []
+    for number, name in enumerate(names):
+        ignores = ", ignore_end" if number in case.ignore_end else ""
+        limit = case.max_new_tokens[number]
+        own = f" and {case.generated[number]} of its own from before it was preempted" if case.generated[number] else ""
+        those.append(f"{name} (prompt of {case.prompts[number]}{own}, max_new_tokens={limit}{ignores})")
+    if case.drawn:
+        return f"{those[0][:-1]}, temperature=50), {len(case.steps)} steps with the same logits"
+    steps = [" and ".join(f"{names[index]} computes {num_tokens}, next token {token}" for index, num_tokens, token in step)
+             for step in case.steps]
+    numbered = "; ".join(f"step {number}: {step}" for number, step in enumerate(steps, 1))
+    ends = "end token" if len(case.end_tokens) == 1 else "end tokens"
+    return f"{ends} {', '.join(map(str, case.end_tokens)) or 'none'}; {', '.join(those)}; {numbered}"
+
+
+def show(expected, actual):
+    if not isinstance(actual, dict):
+        return "no error", str(actual)
+    for part, ours in expected.items():
+        if part not in actual:
+            last = list(actual)[-1]
+            return f"{part}: {ours}", f"{last}: {actual[last]}"
+        if ours != actual[part]:
+            return f"{part}: {ours}", f"{part}: {actual[part]}"
+    return repr(expected), repr(actual)
+
+
+EXERCISE = Exercise(
+    id="8.8",
+    title="what comes after the model",
+    answer_name="postprocess",
+    reference=Engine.postprocess,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    show=show,
+    mistakes=(
+        Mistake("token-from-a-chunk",
+                "The request computed a chunk of its prompt, with more of it to come, and has a new token already. What "
+                "follows the middle of a prompt is known: the rest of it.",
+                postprocess_with(waits=lambda request: False)),
+        Mistake("one-token-early",
+                "One token is not computed yet, and the request has a next one already. Behind which token does it stand?",
+                postprocess_with(waits=lambda request: request.num_uncomputed > 1)),
+        Mistake("prompt-in-place-of-tokens",
+                "The request was preempted, and computes its prompt and its own tokens again. Not all of these were "
+                "computed, and it has a new one.",
+                postprocess_with(waits=lambda request: request.num_computed < len(request.prompt))),
+        Mistake("only-chunks-get-a-token",
+                "Those whose tokens are not all computed have got a new one, the others none: the other way round.",
+                only_chunks, also=(postprocess_with(waits=lambda request: request.num_uncomputed == 0),)),
+        Mistake("no-first-token",
+                "The prompt is computed to its end, and the request has no token. A chunk may be the last one.",
+                only_single_tokens, also=(single_tokens_always,)),
+        Mistake("computed-not-counted",
+                "`num_computed` stands where it stood before the step. The next step would compute the same tokens again.",
+                postprocess_with(counts=lambda request, num_tokens: request.num_computed, waits=lambda request: False),
+                also=(postprocess_with(counts=lambda request, num_tokens: request.num_computed),
+                      postprocess_with(counts=lambda request, num_tokens: request.num_computed,
+                                       waits=lambda request: request.num_computed < len(request.prompt)))),
+        Mistake("computed-set-not-added",
+                "`num_computed` is the number of tokens of this step. Those of the steps before count as well.",
+                postprocess_with(counts=lambda request, num_tokens: num_tokens)),
+        Mistake("all-counted-as-computed",
+                "`num_computed` went up to all of the request's tokens. Only a chunk of them was computed.",
+                postprocess_with(counts=lambda request, num_tokens: len(request.tokens))),
+        Mistake("new-token-counted",
+                "The new token counts as computed. Its keys and values will be there after the next step.",
+                postprocess_with(after=counted_up),
+                also=(postprocess_with(after=counted_up, waits=lambda request: request.num_uncomputed > 0),)),
+        Mistake("chunk-not-counted",
+                "A chunk in the middle of a prompt was not added to `num_computed`. It gives no token, but it is computed.",
+                chunks_not_counted),
+        Mistake("stops-at-a-chunk",
+                "The requests behind the one that is in the middle of its prompt were left out.",
+                stops_at_a_chunk),
+        Mistake("returns-in-the-loop",
+                "Only one request was looked at, or all up to the first with a new token. Where does your `return` stand?",
+                returns_in_the_loop, also=(returns_in_its_first_turn,)),
+        Mistake("rows-mixed-up",
+                "A token was taken from another request's row of the logits. Every scheduled request has a row, also the "
+                "one that gets no token.",
+                postprocess_with(row=lambda logits, index, new: logits[len(new)]),
+                also=(postprocess_with(row=lambda logits, index, new: logits[-1]),
+                      postprocess_with(row=lambda logits, index, new: logits[0]),
+                      postprocess_with(row=lambda logits, index, new: logits))),
+        Mistake("not-a-row",
+                "`self.sample` takes a row of logits, (vocab_size,), and was given a matrix with one row.",
+                postprocess_with(row=lambda logits, index, new: logits[index][None])),
+        Mistake("row-of-a-token",
+                "The logits have a row for each request, whatever number of tokens it computes: the one of its last token.",
+                of_each_token_s_row),
+        Mistake("appended-to-a-copy",
+                "The token went into `request.output`, which is a copy made for you. Where does a request keep its tokens?",
+                postprocess_with(append=to_the_output),
+                also=tuple(postprocess_with(append=append, waits=waits) for append, waits in (
+                    (to_the_output, has_more), (lambda request, token: None, has_more),
+                    (lambda request, token: None, lambda request: request.num_uncomputed), (setting_the_output, has_more)))),
+        Mistake("appended-to-the-prompt",
+                "The token went into the prompt, which stays as it came.",
+                postprocess_with(append=lambda request, token: request.prompt.append(token)), also=(
+                    postprocess_with(append=lambda request, token: request.prompt.append(token), waits=has_more),
+                    postprocess_with(append=to_both), postprocess_with(append=to_both, enough=lambda request: (
+                        len(request.output) >= request.params.max_new_tokens)))),
+        Mistake("end-token-ignored",
+                "The model gave its end token, and the request goes on.",
+                postprocess_with(ends=lambda engine, request, token: False), also=(
+                    postprocess_with(ends=lambda engine, request, token: False, enough=lambda request: False),)),
+        Mistake("only-one-end-token",
+                "A model may have several end tokens, or none. `self.end_tokens` is a set.",
+                of_one_end_token(lambda tokens: min(tokens, default=None)), also=tuple(map(of_one_end_token, (
+                    lambda tokens: max(tokens, default=None), min, max, lambda tokens: next(iter(tokens)),
+                    lambda tokens: next(iter(tokens), None), lambda tokens: list(tokens)[0])))),
+        Mistake("every-token-ends",
+                "A token that is no end token ended the request.",
+                postprocess_with(ends=lambda engine, request, token: (
+                    token in engine.end_tokens or not request.params.ignore_end))),
+        Mistake("ignore-end-inverted",
+                "Exactly those requests end at an end token that asked to ignore it.",
+                postprocess_with(ends=lambda engine, request, token: (
+                    token in engine.end_tokens and request.params.ignore_end))),
+        Mistake("end-token-dropped",
+                "The end token is missing from the output. It is a token like the others.",
+                end_token_dropped, also=(end_token_dropped_and_not_returned,)),
+        Mistake("ignore-end-not-honoured",
+                "The request asked to go on behind the end token, and it was ended.",
+                postprocess_with(ends=lambda engine, request, token: token in engine.end_tokens)),
+        Mistake("goes-on-too-long",
+                "The request has as many new tokens as it may have, and is still running.",
+                postprocess_with(enough=lambda request: len(request.output) > request.params.max_new_tokens),
+                also=(postprocess_with(enough=lambda request: False), postprocess_with(enough=lambda request: (
+                    not request.params.ignore_end and len(request.output) >= request.params.max_new_tokens)))),
+        Mistake("one-token-too-few",
+                "The request was ended although it may have one more token.",
+                postprocess_with(enough=lambda request: len(request.output) + 1 == request.params.max_new_tokens),
+                also=(postprocess_with(enough=lambda request: len(request.output) + 1 >= request.params.max_new_tokens),)),
+        Mistake("prompt-counted",
+                "max_new_tokens is about new tokens; you compare it with all of them, the prompt's as well.",
+                postprocess_with(enough=lambda request: len(request.tokens) >= request.params.max_new_tokens),
+                also=(postprocess_with(enough=lambda request: len(request.tokens) == request.params.max_new_tokens),
+                      postprocess_with(enough=lambda request: request.num_computed >= request.params.max_new_tokens))),
+        Mistake("wrong-reason",
+                "The request ended, and not for the reason that it gives. There are two: \"end\" and \"length\".",
+                with_reasons(lambda reason: {"end": "length", "length": "end"}[reason]), also=(
+                    with_reasons(lambda reason: "end"), with_reasons(lambda reason: "length"),
+                    with_reasons(lambda reason: {"end": "stop", "length": "length"}[reason]),
+                    postprocess_with(end=lambda engine, request, reason: engine.cancel(request.id)))),
+        Mistake("only-marked",
+                "The request has a reason for its end, and it still stands in the engine: it would be scheduled again, or "
+                "its id and its blocks would never be free. `self._end` does all of it.",
+                postprocess_with(end=only_marked), also=(postprocess_with(end=out_of_the_scheduler_and_marked),
+                                                         postprocess_with(end=blocks_kept))),
+        Mistake("no-reason",
+                "The request is gone from the scheduler, and nobody can see that it ended, or why. `self._end` does all "
+                "of it.",
+                postprocess_with(end=only_out_of_the_scheduler)),
+        Mistake("ended-twice",
+                "The end token came as the last allowed token, and the request was ended twice.",
+                length_first),
+        Mistake("nothing-returned",
+                "The new tokens are in the requests, and the caller gets none of them: it waits for a list.",
+                nothing_returned),
+        Mistake("not-a-list-of-pairs",
+                "What you return has another form: it is a list of pairs, (request, token).",
+                postprocess_with(of_new=lambda request, token: token), also=(
+                    postprocess_with(of_new=lambda request, token: request), as_generator, as_dictionary, as_iterator,
+                    postprocess_with(of_new=lambda request, token: (request.id, token)),
+                    postprocess_with(of_new=lambda request, token: (token, request)),
+                    postprocess_with(of_new=lambda request, token: (request, request.output)))),
+        Mistake("last-token-not-returned",
+                "The token with which a request ends is missing from what you return.",
+                the_unended_returned),
+        Mistake("everybody-returned",
+                "You return every scheduled request. In the middle of its prompt a request has no new token.",
+                everybody_returned),
+        Mistake("always-the-likeliest",
+                "The token is always the likeliest one, whatever temperature the request asks for. How a row becomes a "
+                "token, `self.sample` knows.",
+                postprocess_with(pick=lambda engine, row, request: int(row.argmax())),
+                also=(postprocess_with(pick=lambda engine, row, request: row.argmax()),)),
+        Mistake("seeded-at-each-draw",
+                "Each draw begins at the request's seed again. `request.generator` remembers where it is.",
+                postprocess_with(pick=drawn_with_a_new_generator)),
+    ),
+    hints=(
+        "For each scheduled request, first count: which of its tokens have their keys and values now? Only then ask whether "
+        "any are left.",
+        "A request whose tokens are all computed gets its next one from its own row: `self.sample(row, request.params, "
+        "request.generator)`.",
+        "There are two ways to end, and `self._end(request, reason)` does what both need. At most one of them happens.",
+    ),
+)

@@ -1,0 +1,416 @@
+"""Exercise 8.6: a request comes in, and shares the blocks that the prefix cache has for it."""
+
+from dataclasses import dataclass
+
+import torch
+
+from lessons_lib.checks import Exercise, Mistake, Text
+from lessons_lib.engine.prefix_cache import PrefixCache
+from lessons_lib.engine.request import Request
+from lessons_lib.engine.scheduler import Scheduler
+from lessons_lib.kv_cache import PagedAttentionManager
+from solutions.checks.words import counted
+
+NUM_BLOCKS = 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request comes, a token for each letter. running, ended: those before it, all of their tokens computed.
+
+    generated: its own output until it was preempted; it comes back.
+    """
+
+    prompt: str
+    running: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    generated: str = ""
+    block_size: int = 4
+    sharing: bool = True
+
+
+def start_with(change=lambda blocks, request, scheduler: blocks, most=lambda request, size: len(request.tokens) - 1,
+               counted_up=True, length=lambda request, blocks, size: request.num_computed, cut=True):
+    """start() of ours, with some of its parts replaced."""
+    def wrong(self, request):
+        size = self.manager.block_size
+        blocks = change(self.prefix_cache.match(request), request, self)
+        request.num_computed = min(len(blocks) * size, most(request, size))
+        if cut:
+            blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+        for block_id in blocks if counted_up else ():
+            self.manager.block_manager.increase_ref_count(block_id)
+        self.manager.start(request.id, length(request, blocks, size), blocks)
+    return wrong
+
+
+def without_the_last_token_s_block(blocks, request, scheduler):
+    return blocks[: (len(request.tokens) - 1) // scheduler.manager.block_size]
+
+
+def none_where_all_are_there(blocks, request, scheduler):
+    return [] if len(blocks) * scheduler.manager.block_size == len(request.tokens) else blocks
+
+
+def new_blocks(blocks, request, scheduler):
+    return [scheduler.manager.block_manager.allocate() for _ in blocks]
+
+
+def computed_not_set(self, request):
+    Scheduler.start(self, request)
+    request.num_computed = 0
+
+
+def one_less_always(self, request):
+    blocks = self.prefix_cache.match(request)
+    request.num_computed = max(0, len(blocks) * self.manager.block_size - 1)
+    blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
+def counted_in_blocks(self, request):
+    blocks = self.prefix_cache.match(request)
+    Scheduler.start(self, request)
+    request.num_computed = len(blocks)
+
+
+def length_in_blocks(self, request):
+    blocks = self.prefix_cache.match(request)
+    Scheduler.start(self, request)
+    self.manager.get(request.id).length = len(blocks)
+    request.num_computed = len(blocks)
+
+
+def no_row_without_a_match(self, request):
+    if self.prefix_cache.match(request):
+        Scheduler.start(self, request)
+    else:
+        request.num_computed = 0
+
+
+def no_row_where_nothing_is_shared(self, request):
+    Scheduler.start(self, request)
+    if not request.num_computed:
+        self.manager.free_sequence(request.id)
+
+
+def never_a_row(self, request):
+    Scheduler.start(self, request)
+    self.manager.table.clear(self.manager.sequences.pop(request.id).row)
+
+
+def runs_already(self, request):
+    Scheduler.start(self, request)
+    self.running.append(request)
+
+
+def moved_to_running(self, request):
+    Scheduler.start(self, request)
+    self.waiting.remove(request)
+    self.running.append(request)
+
+
+def all_of_them_counted_up(self, request):
+    blocks = self.prefix_cache.match(request)
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    request.num_computed = min(len(blocks) * self.manager.block_size, len(request.tokens) - 1)
+    self.manager.start(request.id, request.num_computed, blocks[: self.manager.blocks_for(request.num_computed)])
+
+
+def room_for_all_its_tokens(self, request):
+    Scheduler.start(self, request)
+    self.manager.append_tokens([(request.id, request.num_uncomputed)])
+
+
+def as_a_new_sequence(num_tokens):
+    """add_sequence() takes blocks of its own."""
+    def wrong(self, request):
+        blocks = self.prefix_cache.match(request)
+        request.num_computed = min(len(blocks) * self.manager.block_size, len(request.tokens) - 1)
+        self.manager.add_sequence(request.id, num_tokens(request))
+    return wrong
+
+
+def with_users(which, times=1):
+    """The right start, but for the blocks that have one user more: which(blocks, number of full ones)."""
+    def wrong(self, request):
+        size = self.manager.block_size
+        Scheduler.start(self, request)
+        blocks = self.manager.blocks_of(request.id)
+        for block_id in blocks:
+            self.manager.block_manager.free(block_id)
+        for block_id in which(blocks, request.num_computed // size) * times:
+            self.manager.block_manager.increase_ref_count(block_id)
+    return wrong
+
+
+def row_of_whole_blocks_only(self, request):
+    """The number of blocks rounded down, although a part of the next one is used."""
+    size = self.manager.block_size
+    blocks = self.prefix_cache.match(request)
+    request.num_computed = min(len(blocks) * size, len(request.tokens) - 1)
+    blocks = blocks[: request.num_computed // size]
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
+def row_longer_than_the_sequence(self, request):
+    blocks = self.prefix_cache.match(request)
+    Scheduler.start(self, request)
+    self.manager.table.write(self.manager.get(request.id).row, 0, blocks)
+
+
+def compared_with_the_prompt(self, request):
+    """One less where the cache has as many tokens as the prompt."""
+    size = self.manager.block_size
+    blocks = self.prefix_cache.match(request)
+    request.num_computed = len(blocks) * size - (len(blocks) * size == len(request.prompt))
+    blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
+def all_blocks(num_computed, length):
+    """No thought for the last token: num_computed and length are functions of the request, the blocks and their size."""
+    def wrong(self, request):
+        size, blocks = self.manager.block_size, self.prefix_cache.match(request)
+        for block_id in blocks:
+            self.manager.block_manager.increase_ref_count(block_id)
+        request.num_computed, told = num_computed(request, blocks, size), length(request, blocks, size)
+        self.manager.start(request.id, told, blocks)
+    return wrong
+
+
+def number_of_blocks(request, blocks, size):
+    return len(blocks)
+
+
+def number_of_their_tokens(request, blocks, size):
+    return len(blocks) * size
+
+
+def one_token_less(request, blocks, size):
+    return len(blocks) * size - 1
+
+
+def number_of_all_tokens(request, blocks, size):
+    return len(request.tokens)
+
+
+def none(request, blocks, size):
+    return 0
+
+
+CASES = [
+    Case("abc"), Case("xyz", ended=("abcd",)), Case("abcdef", ended=("abcd",)), Case("abcdef", running=("abcd",)),
+    Case("abcd", ended=("abcd",)), Case("abcd", running=("abcdef",)), Case("abc", running=("abcd",)),
+    Case("abcdefgh", ended=("abcdefgh",)), Case("abcdefghi", running=("abcdefghi",)),
+    Case("abcdefgh", running=("abcdwxyz",)), Case("abcdwxyzk", running=("abcdefgh",), ended=("abcdwxyz",)),
+    Case("abc", generated="defghij"), Case("abcd", generated="efghi", running=("abcd",)),
+    Case("abcd", generated="ef"), Case("abcd", generated="efgh", running=("abcdefgh",)),
+    Case("abcd", running=("abcd",), sharing=False),
+    Case("a", running=("a",), block_size=1), Case("abc", ended=("abc",), block_size=1),
+    Case("abx", running=("abc",), block_size=1), Case("abcdef", running=("abcdef", "abcx"), block_size=3),
+    Case("abcdefghijklmnopqr", running=("abcdefghijklmnop",), block_size=16),
+]
+
+
+def observe(answer, case):
+    manager = PagedAttentionManager(NUM_BLOCKS, case.block_size, 1, 2, max_num_seqs=5, max_blocks_per_seq=10)
+    manager.kv_cache.copy_(torch.arange(1.0, manager.kv_cache.numel() + 1).view_as(manager.kv_cache))
+    scheduler = Scheduler(manager, PrefixCache(manager, case.sharing), token_budget=64, max_num_seqs=5)
+    for number, text in enumerate((*case.running, *case.ended), 1):
+        _compute(scheduler, _request(f"number {number}", text))
+    for request in scheduler.running[len(case.running):]:
+        scheduler.remove(request)
+    request = _request("the new one", case.prompt)
+    if case.generated:
+        _compute(scheduler, request, case.generated)
+        scheduler.preempt(request)
+    else:
+        scheduler.waiting.append(request)
+    answer(scheduler, request)
+    seen = _parts(scheduler, request, "")
+    seen["the keys of its computed tokens, a number for each"] = _numbers(manager, request)
+    try:
+        scheduler.make_room(request, request.num_uncomputed)
+        scheduler.prefix_cache.insert(request, len(request.tokens))
+        seen |= _parts(scheduler, request, "with room for the other tokens, ")
+        scheduler.stop(request)
+        for other in list(scheduler.running):
+            scheduler.remove(other)
+        scheduler.prefix_cache.clear()
+        seen["free blocks when all have ended"] = manager.block_manager.get_num_free_blocks()
+    except Exception as error:
+        seen["what comes after"] = Text(f"{type(error).__name__}: {error}")
+    return seen
+
+
+def _request(name: str, text: str) -> Request:
+    return Request(name, [ord(letter) for letter in text])
+
+
+def _compute(scheduler: Scheduler, request: Request, generated: str = "") -> None:
+    """What the engine does with a request that generates these tokens. The last of them is not computed."""
+    Scheduler.start(scheduler, request)
+    scheduler.running.append(request)
+    for letter in generated or [""]:
+        if not scheduler.make_room(request, request.num_uncomputed):
+            raise AssertionError("the case is too large for its pool")
+        request.num_computed = len(request.tokens)
+        scheduler.prefix_cache.insert(request, request.num_computed)
+        request.tokens += map(ord, letter)
+
+
+def _parts(scheduler: Scheduler, request: Request, when: str) -> dict:
+    manager = scheduler.manager
+    sequence = manager.sequences.get(request.id)
+    row = "no row" if sequence is None else [int(entry) for entry in manager.table.cpu[sequence.row] if entry >= 0]
+    return {
+        f"{when}num_computed": request.num_computed,
+        f"{when}the sequence's blocks": Text(row),
+        f"{when}the sequence's length": Text("no row" if sequence is None else sequence.length),
+        f"{when}the users of each block": {
+            block: users for block in range(NUM_BLOCKS) if (users := manager.block_manager.get_ref_count(block))},
+        f"{when}who waits": [other.id for other in scheduler.waiting],
+        f"{when}who runs": [other.id for other in scheduler.running],
+    }
+
+
+def _numbers(manager: PagedAttentionManager, request: Request):
+    """The first number of the key of each token that counts as computed; None where the row has no block for it."""
+    if request.id not in manager.sequences:
+        return Text("no row")
+    row = manager.table.cpu[manager.sequences[request.id].row].tolist()
+    places = [divmod(position, manager.block_size) for position in range(request.num_computed)]
+    return [manager.kv_cache[0, 0, row[index], offset, 0, 0].item() if row[index] >= 0 else None for index, offset in places]
+
+
+def describe(case):
+    others = [*(f"{text!r} is running" for text in case.running), *(f"{text!r} has ended" for text in case.ended)]
+    sharing = "" if case.sharing else ", no prefix sharing"
+    coming = f"{case.prompt!r} comes back, preempted when it had generated {case.generated!r}" if case.generated else \
+        f"{case.prompt!r} comes"
+    return f"blocks of {counted(case.block_size, 'token')}, a token for each letter{sharing}: {', '.join([*others, coming])}"
+
+
+def show(expected, actual):
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for part, ours in expected.items():
+            if part not in actual:
+                return f"{part}: {ours}", str(actual["what comes after"])
+            if ours != actual[part]:
+                return f"{part}: {ours}", f"{part}: {actual[part]}"
+    return repr(expected), repr(actual)
+
+
+EXERCISE = Exercise(
+    id="8.6",
+    title="a request starts",
+    answer_name="start",
+    reference=Scheduler.start,
+    cases=lambda: CASES,
+    observe=observe,
+    describe=describe,
+    show=show,
+    mistakes=(
+        Mistake("users-not-counted",
+                "The request uses a shared block, and its count does not say so. When the first of its users frees it, "
+                "the others go on reading it.",
+                start_with(counted_up=False), also=(
+                    with_users(lambda blocks, num_full: blocks[:num_full]), with_users(lambda blocks, num_full: blocks[:-1]),
+                    with_users(lambda blocks, num_full: blocks[-1:]), with_users(lambda blocks, num_full: blocks[:1]),
+                    start_with(most=lambda request, size: len(request.tokens), counted_up=False))),
+        Mistake("counted-twice",
+                "Each shared block has two more users than before, and only one request came. It will never be free.",
+                with_users(lambda blocks, num_full: blocks, times=2)),
+        Mistake("everything-computed",
+                "The cache has all of the request's tokens, and nothing is left for the model to do. From which answer of "
+                "the model does the next token come then?",
+                start_with(most=lambda request, size: len(request.tokens)),
+                also=(start_with(most=lambda request, size: 10**9, cut=False),)),
+        Mistake("last-block-dropped",
+                "The cache has the request's last block, and all of it is computed again. One token is enough: the others "
+                "in that block are there.",
+                start_with(without_the_last_token_s_block), also=(start_with(none_where_all_are_there),)),
+        Mistake("begun-block-left-out",
+                "The request counts tokens as computed whose block is not in its row: the number of blocks was rounded "
+                "down.",
+                row_of_whole_blocks_only),
+        Mistake("one-less-always",
+                "One of the tokens that the cache has is computed again although others come behind it. Only the very last "
+                "token of the request has to be computed.",
+                one_less_always, also=(all_blocks(one_token_less, one_token_less),)),
+        Mistake("prompt-in-place-of-tokens",
+                "The request was preempted and has tokens of its own behind its prompt. They count like the prompt's.",
+                start_with(most=lambda request, size: len(request.prompt) - 1), also=(compared_with_the_prompt,)),
+        Mistake("computed-not-set",
+                "The blocks are shared, and `request.num_computed` is still 0: all their tokens would be computed again, "
+                "behind those that are there.",
+                computed_not_set, also=(all_blocks(none, number_of_their_tokens),)),
+        Mistake("blocks-for-tokens",
+                "`num_computed` counts tokens; yours counts blocks.",
+                counted_in_blocks, also=(length_in_blocks, all_blocks(number_of_blocks, number_of_blocks),
+                                         all_blocks(number_of_blocks, number_of_their_tokens))),
+        Mistake("length-of-all-tokens",
+                "The manager was told that the sequence has all of its tokens already. Their room comes later, a chunk at a "
+                "time, from `make_room`. So far it has those that are computed.",
+                start_with(length=lambda request, blocks, size: len(request.tokens)),
+                also=(room_for_all_its_tokens, start_with(length=lambda request, blocks, size: len(request.prompt)),
+                      start_with(length=number_of_all_tokens, cut=False),
+                      all_blocks(number_of_their_tokens, number_of_all_tokens),
+                      as_a_new_sequence(lambda request: len(request.tokens)))),
+        Mistake("another-length",
+                "The manager was told another length than `request.num_computed`. Its second argument is the number of "
+                "tokens that are there already.",
+                start_with(length=none), also=(
+                    start_with(length=number_of_blocks),
+                    start_with(length=lambda request, blocks, size: request.num_uncomputed),
+                    start_with(length=none, cut=False), start_with(length=number_of_blocks, cut=False))),
+        Mistake("length-in-whole-blocks",
+                "The sequence's length and `num_computed` differ where the last token is computed again: its place would be "
+                "one too far.",
+                start_with(length=lambda request, blocks, size: len(blocks) * size),
+                also=(start_with(length=lambda request, blocks, size: len(blocks) * size, cut=False),)),
+        Mistake("no-row-without-a-match",
+                "The cache had nothing for this request, and it has no row of the block table. Every request needs one.",
+                no_row_without_a_match, also=(no_row_where_nothing_is_shared,)),
+        Mistake("never-a-row",
+                "The request has no row of the block table. `manager.start` takes one.",
+                never_a_row),
+        Mistake("block-without-a-token",
+                "The request became a user of a block of which it keeps no token: the only one in it is computed again, in "
+                "another block. Nobody will ever give the first one back.",
+                start_with(cut=False), also=(all_of_them_counted_up,)),
+        Mistake("row-too-long",
+                "The request's row names a block behind its tokens: of that block it keeps none, the only token in it is "
+                "computed again, in another one.",
+                row_longer_than_the_sequence),
+        Mistake("nothing-shared",
+                "The cache has blocks for this request, and none of them is shared.",
+                start_with(lambda blocks, request, scheduler: [])),
+        Mistake("first-block-only",
+                "Only the first block is shared, and the cache has more of them.",
+                start_with(lambda blocks, request, scheduler: blocks[:1])),
+        Mistake("new-blocks-taken",
+                "The request has blocks of its own, with nothing in them, where it should share those that are filled.",
+                start_with(new_blocks, counted_up=False),
+                also=(start_with(new_blocks), as_a_new_sequence(lambda request: request.num_computed))),
+        Mistake("runs-already",
+                "`start` moved the request between the queues. `schedule` does that, when there is room for its tokens.",
+                moved_to_running, also=(runs_already,)),
+    ),
+    hints=(
+        "`self.prefix_cache.match(request)` gives the blocks. How many tokens do they hold, and how many of those need no "
+        "computing?",
+        "Where the cache has every token, one is left over to compute. Its block stays shared: the next append copies it "
+        "(exercise 2.5). With blocks of one token there is nothing left in that block to share.",
+        "Three things know about a shared block: its reference count, the row of the block table (`self.manager.start`), "
+        "and `request.num_computed`.",
+    ),
+)
