@@ -1209,6 +1209,12 @@ print(bench_serving.recorded_table())
 # some microseconds of Python and launching before it computes anything. With more sequences in a step there are not more
 # of them. So the larger the batch, the less each token costs. The longer the contexts, the more of a step is attention,
 # and the more lesson 07's kernel matters.
+#
+# The recorded run on a GPU says the same. A step of 64 sequences with 1,024 tokens each takes about 40 ms, and for 6 of them
+# the GPU computes. The rest of the time it waits for Python, which launches one operation after the other. Engines in
+# production record a step once, as a *CUDA graph*, and replay it with a single launch. And in that run one padded batch of
+# 64 is faster than the engine: all its answers have the same length, so nobody waits for anybody, and there is nothing that
+# continuous batching could win.
 
 # %% [markdown]
 # ## Optional: across GPUs
