@@ -1,0 +1,609 @@
+"""Wrong ways to schedule, for exercise 8.3: ours in parts, each of which can be replaced by a wrong one."""
+
+from lessons_lib.checks import NoEnd
+from lessons_lib.engine.scheduler import Scheduler
+
+
+def number_left(request, budget):
+    return min(request.num_uncomputed, budget)
+
+
+def compute_running(self, budget, number, victim=-1, give_way=Scheduler.preempt):
+    """The first half: those that run. Returns what they compute, and the rest of the budget."""
+    scheduled = []
+    for request in list(self.running):
+        num_tokens = number(request, budget)
+        while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+            give_way(self, self.running[victim])
+        if request in self.running and num_tokens:
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+    return scheduled, budget
+
+
+def admit(self, budget, number, most=None):
+    """The second half: those that wait. Returns what they compute, and the rest of the budget."""
+    scheduled = []
+    while self.waiting and budget > 0 and len(self.running) < self.max_num_seqs and len(scheduled) != most:
+        request = self.waiting[0]
+        self.start(request)
+        num_tokens = number(request, budget)
+        if not self.make_room(request, num_tokens):
+            self.stop(request)
+            break
+        self.running.append(self.waiting.popleft())
+        scheduled.append((request, num_tokens))
+        budget -= num_tokens
+    return scheduled, budget
+
+
+def wrong(number=number_left, new_number=None, admit=admit, always_admit=False, budget_for_new=lambda budget, whole: budget,
+          **differences):
+    """A schedule() that differs from ours in one of its parts."""
+    def schedule(self):
+        num_running = len(self.running)
+        scheduled, budget = compute_running(self, self.token_budget, number, **differences)
+        if len(self.running) < num_running and not always_admit:
+            return scheduled
+        return scheduled + admit(self, budget_for_new(budget, self.token_budget), new_number or number)[0]
+    return schedule
+
+
+def from_whole_budget(first, second, spends=(True, True)):
+    """A wrong answer that takes the step's whole budget for what is left of it, in the first or the second half."""
+    def schedule(self):
+        scheduled, budget, num_running, whole = [], self.token_budget, len(self.running), self.token_budget
+        for request in list(self.running):
+            num_tokens = number_left(request, whole if first else budget)
+            while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+                self.preempt(self.running[-1])
+            if request in self.running and num_tokens:
+                scheduled.append((request, num_tokens))
+                budget -= num_tokens if spends[0] else 0
+        while len(self.running) >= num_running and self.waiting and budget > 0 and len(self.running) < self.max_num_seqs:
+            request = self.waiting[0]
+            self.start(request)
+            num_tokens = number_left(request, whole if second else budget)
+            if not self.make_room(request, num_tokens):
+                self.stop(request)
+                break
+            self.running.append(self.waiting.popleft())
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens if spends[1] else 0
+        return scheduled
+    return schedule
+
+
+def budget_used_up(self):
+    """Counts down the scheduler's own budget, for all steps."""
+    scheduled = Scheduler.schedule(self)
+    self.token_budget -= sum(num_tokens for _, num_tokens in scheduled)
+    return scheduled
+
+
+def all_tokens(request, budget):
+    return min(len(request.tokens), budget)
+
+
+def prompt_tokens(request, budget):
+    return min(len(request.prompt), budget)
+
+
+def counted_as_computed(of_running, of_new):
+    def schedule(self):
+        running = list(self.running)
+        scheduled = Scheduler.schedule(self)
+        for request, num_tokens in scheduled:
+            request.num_computed += num_tokens if (of_running if request in running else of_new) else 0
+        return scheduled
+    return schedule
+
+
+def listed_with_all(self):
+    """The numbers are right where room is made, and wrong in the list."""
+    running = list(self.running)
+    return [(request, num_tokens if request in running else request.num_uncomputed)
+            for request, num_tokens in Scheduler.schedule(self)]
+
+
+def only_when_nobody_runs(self):
+    if self.running:
+        most, self.max_num_seqs = self.max_num_seqs, 0
+        try:
+            return Scheduler.schedule(self)
+        finally:
+            self.max_num_seqs = most
+    return Scheduler.schedule(self)
+
+
+def admits_if(keeps_out):
+    """A wrong answer in which not every preemption keeps those that wait out of the step."""
+    def schedule(self):
+        scheduled, budget, kept_out = [], self.token_budget, False
+        for request in list(self.running):
+            if request not in self.running:
+                continue
+            victims, num_tokens = [], number_left(request, budget)
+            while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+                victims.append(self.running[-1])
+                self.preempt(victims[-1])
+            kept_out = keeps_out(kept_out, request, victims)
+            if request in self.running and num_tokens:
+                scheduled.append((request, num_tokens))
+                budget -= num_tokens
+        return scheduled if kept_out else scheduled + admit(self, budget, number_left)[0]
+    return schedule
+
+
+def given_up(result):
+    def schedule(self):
+        num_running = len(self.running)
+        scheduled, budget = compute_running(self, self.token_budget, number_left)
+        if len(self.running) < num_running:
+            return result
+        return scheduled + admit(self, budget, number_left)[0]
+    return schedule
+
+
+def gives_up_at_once(self):
+    scheduled, budget = [], self.token_budget
+    for request in list(self.running):
+        num_tokens = number_left(request, budget)
+        if num_tokens and not self.make_room(request, num_tokens):
+            self.preempt(self.running[-1])
+            return scheduled
+        if num_tokens:
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+    return scheduled + admit(self, budget, number_left)[0]
+
+
+def without_looking_at_the_queue(take):
+    """A wrong answer whose second half goes on while nobody waits."""
+    def admit_anybody(self, budget, number):
+        if self.waiting or not budget or len(self.running) >= self.max_num_seqs:
+            scheduled, budget = admit(self, budget, number)
+            if self.waiting or not budget or len(self.running) >= self.max_num_seqs:
+                return scheduled, budget
+        return take(self.waiting)
+    return wrong(admit=admit_anybody)
+
+
+def everything(request, budget):
+    return request.num_uncomputed
+
+
+def without_budget(self):
+    given, self.token_budget = self.token_budget, 1_000
+    try:
+        return Scheduler.schedule(self)
+    finally:
+        self.token_budget = given
+
+
+def budget_for_each(self):
+    """Nobody's tokens are taken off the budget."""
+    scheduled, num_running = [], len(self.running)
+    for request in list(self.running):
+        num_tokens = number_left(request, self.token_budget)
+        while request in self.running and not self.make_room(request, num_tokens):
+            self.preempt(self.running[-1])
+        if request in self.running:
+            scheduled.append((request, num_tokens))
+    new = len(self.running) == num_running
+    while new:
+        new, _ = admit(self, self.token_budget, number_left, most=1)
+        scheduled += new
+    return scheduled
+
+
+def waiting_first(self):
+    scheduled, budget = admit(self, self.token_budget, number_left)
+    new = [request for request, _ in scheduled]
+    for request in [request for request in self.running if request not in new]:
+        num_tokens = number_left(request, budget)
+        while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+            self.preempt(self.running[-1])
+        if request in self.running and num_tokens:
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+    return [(request, num_tokens) for request, num_tokens in scheduled if request in self.running]
+
+
+def waiting_before_running(self):
+    """The two halves in the other order; a newcomer is looked at again among those that run."""
+    scheduled, budget = admit(self, self.token_budget, number_left)
+    new = {request for request, _ in scheduled}
+    more, _ = compute_running(self, budget, lambda request, budget: 0 if request in new else number_left(request, budget))
+    return scheduled + more
+
+
+def limit_ignored(self, budget, number):
+    most, self.max_num_seqs = self.max_num_seqs, 1_000
+    try:
+        return admit(self, budget, number)
+    finally:
+        self.max_num_seqs = most
+
+
+def one_above_the_limit(self, budget, number):
+    self.max_num_seqs += 1
+    try:
+        return admit(self, budget, number)
+    finally:
+        self.max_num_seqs -= 1
+
+
+def one_below_the_limit(self, budget, number):
+    self.max_num_seqs -= 1
+    try:
+        return admit(self, budget, number)
+    finally:
+        self.max_num_seqs += 1
+
+
+def overtaking(stop):
+    def admit(self, budget, number):
+        scheduled = []
+        for request in list(self.waiting):
+            if not budget or len(self.running) >= self.max_num_seqs:
+                break
+            self.start(request)
+            num_tokens = number(request, budget)
+            if not self.make_room(request, num_tokens):
+                stop(self, request)
+                continue
+            self.waiting.remove(request)
+            self.running.append(request)
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+        return scheduled, budget
+    return admit
+
+
+def last_come_first(self, budget, number):
+    self.waiting.reverse()
+    try:
+        return admit(self, budget, number)
+    finally:
+        self.waiting.reverse()
+
+
+def admitting(on_no_room=None, pop_first=False, start=True, append=True, pop=True, fits=None, room=None, spend=True,
+              listed=True):
+    """The second half with a place for each mistake."""
+    def admit(self, budget, number):
+        scheduled = []
+        while self.waiting and budget and len(self.running) < self.max_num_seqs:
+            request = self.waiting.popleft() if pop_first else self.waiting[0]
+            if fits and not fits(request, budget):
+                break
+            if start:
+                self.start(request)
+            num_tokens = number(request, budget)
+            if room != "none" and not self.make_room(request, request.num_uncomputed if room == "all" else num_tokens):
+                if on_no_room:
+                    on_no_room(self, request)
+                break
+            if pop and not pop_first:
+                self.waiting.popleft()
+            if append:
+                self.running.append(request)
+            if listed:
+                scheduled.append((request, num_tokens))
+            if spend:
+                budget -= num_tokens
+        return scheduled, budget
+    return admit
+
+
+def newcomer_displaces(self, budget, number):
+    """Takes for those that wait what is done for those that run."""
+    scheduled = []
+    while self.waiting and budget and len(self.running) < self.max_num_seqs:
+        request = self.waiting[0]
+        self.start(request)
+        num_tokens = number(request, budget)
+        while not self.make_room(request, num_tokens) and self.running:
+            self.stop(self.running[-1])
+            self.waiting.append(self.running.pop())
+        self.running.append(self.waiting.popleft())
+        scheduled.append((request, num_tokens))
+        budget -= num_tokens
+    return [(request, num_tokens) for request, num_tokens in scheduled if request in self.running], budget
+
+
+def newcomer_preempts(self, budget, number):
+    scheduled = []
+    while self.waiting and budget and len(self.running) < self.max_num_seqs:
+        request = self.waiting.popleft()
+        self.start(request)
+        num_tokens = number(request, budget)
+        while not self.make_room(request, num_tokens):
+            self.preempt(self.running[-1])
+        self.running.append(request)
+        scheduled.append((request, num_tokens))
+        budget -= num_tokens
+    return scheduled, budget
+
+
+def newcomer_preempts_from_the_queue(self, budget, number):
+    """As newcomer_preempts(); the request leaves the queue last, and somebody else may be its first by then."""
+    scheduled = []
+    while self.waiting and budget and len(self.running) < self.max_num_seqs:
+        request = self.waiting[0]
+        self.start(request)
+        num_tokens = number(request, budget)
+        while not self.make_room(request, num_tokens):
+            self.preempt(self.running[-1])
+        self.waiting.popleft()
+        self.running.append(request)
+        scheduled.append((request, num_tokens))
+        budget -= num_tokens
+    return scheduled, budget
+
+
+def room_unheard(self, budget, number):
+    scheduled = []
+    while self.waiting and budget and len(self.running) < self.max_num_seqs:
+        request = self.waiting[0]
+        self.start(request)
+        num_tokens = number(request, budget)
+        self.make_room(request, num_tokens)
+        self.running.append(self.waiting.popleft())
+        scheduled.append((request, num_tokens))
+        budget -= num_tokens
+    return scheduled, budget
+
+
+def number_before_start(self, budget, number):
+    scheduled = []
+    while self.waiting and budget and len(self.running) < self.max_num_seqs:
+        request = self.waiting[0]
+        num_tokens = number(request, budget)
+        self.start(request)
+        if not self.make_room(request, num_tokens):
+            self.stop(request)
+            break
+        self.running.append(self.waiting.popleft())
+        scheduled.append((request, num_tokens))
+        budget -= num_tokens
+    return scheduled, budget
+
+
+def running_left_out(self):
+    return admit(self, self.token_budget, number_left)[0]
+
+
+def running_unlisted(self):
+    running = list(self.running)
+    return [(request, num_tokens) for request, num_tokens in Scheduler.schedule(self) if request not in running]
+
+
+def running_by(each, admit=admit):
+    """A wrong answer whose first half is each(self, request, num_tokens): True where the request is to be scheduled."""
+    def schedule(self):
+        scheduled, budget, num_running = [], self.token_budget, len(self.running)
+        for request in list(self.running):
+            num_tokens = number_left(request, budget)
+            if each(self, request, num_tokens):
+                scheduled.append((request, num_tokens))
+                budget -= num_tokens
+        if len(self.running) < num_running:
+            return scheduled
+        return scheduled + admit(self, budget, number_left)[0]
+    return schedule
+
+
+def victims_too(self, request, num_tokens):
+    while num_tokens and not self.make_room(request, num_tokens):
+        self.preempt(self.running[-1])
+    return num_tokens > 0
+
+
+def itself_too(self, request, num_tokens):
+    if request not in self.running or not num_tokens:
+        return False
+    while request in self.running and not self.make_room(request, num_tokens):
+        self.preempt(self.running[-1])
+    return True
+
+
+def victim_asks(self, request, num_tokens):
+    """Sees that a request itself gives way, and not that it has given way to an earlier one."""
+    while num_tokens and not self.make_room(request, num_tokens):
+        victim = self.running[-1]
+        self.preempt(victim)
+        if victim is request:
+            return False
+    return num_tokens > 0
+
+
+def sees_itself(self, request, num_tokens):
+    """No mistake: another form of the first half, which differs from ours where a request stands twice in a list."""
+    if request not in self.running or not num_tokens:
+        return False
+    while not self.make_room(request, num_tokens):
+        victim = self.running[-1]
+        self.preempt(victim)
+        if victim is request:
+            return False
+    return True
+
+
+def asked_once(self, request, num_tokens):
+    """Goes by what make_room() said in the first place."""
+    if request in self.running and num_tokens:
+        self.make_room(request, num_tokens)
+    return request in self.running and num_tokens > 0
+
+
+def others_give_way(self, request, num_tokens):
+    """Whoever is the last itself stays where it is."""
+    if request not in self.running or not num_tokens:
+        return False
+    while not self.make_room(request, num_tokens):
+        if self.running[-1] is request:
+            return False
+        self.preempt(self.running[-1])
+    return True
+
+
+def room_twice(self, request, num_tokens):
+    done = zeros_listed(self, request, num_tokens) and num_tokens > 0
+    return done and (self.make_room(request, num_tokens) or True)
+
+
+def decodes_only(self, request, num_tokens):
+    return request.num_uncomputed == 1 and num_tokens > 0 and zeros_listed(self, request, num_tokens)
+
+
+def stops_at_no_room(self):
+    scheduled, budget = [], self.token_budget
+    for request in list(self.running):
+        num_tokens = number_left(request, budget)
+        if num_tokens and not self.make_room(request, num_tokens):
+            break
+        if num_tokens:
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+    return scheduled + admit(self, budget, number_left)[0]
+
+
+def nothing_refused(self, request, num_tokens):
+    while request in self.running and not self.make_room(request, num_tokens):
+        self.preempt(self.running[-1])
+    return request in self.running
+
+
+def zeros_listed(self, request, num_tokens):
+    while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+        self.preempt(self.running[-1])
+    return request in self.running
+
+
+def no_second_try(self, request, num_tokens):
+    if request not in self.running or not num_tokens:
+        return False
+    if not self.make_room(request, num_tokens):
+        self.preempt(self.running[-1])
+        return False
+    return True
+
+
+def gives_way_itself(self, request, num_tokens):
+    if not num_tokens:
+        return False
+    if not self.make_room(request, num_tokens):
+        self.preempt(request)
+        return False
+    return True
+
+
+def waits_for_room(self, request, num_tokens):
+    return bool(num_tokens) and self.make_room(request, num_tokens)
+
+
+def room_alone(self, request, num_tokens):
+    zeros_listed(self, request, num_tokens)
+    return False
+
+
+def no_room_made(self, request, num_tokens):
+    return num_tokens > 0
+
+
+def room_for_all(self, request, num_tokens):
+    while request in self.running and num_tokens and not self.make_room(request, request.num_uncomputed):
+        self.preempt(self.running[-1])
+    return request in self.running and num_tokens > 0
+
+
+def budget_forgotten(self, budget, number):
+    scheduled = []
+    while self.waiting and len(self.running) < self.max_num_seqs:
+        request = self.waiting[0]
+        self.start(request)
+        num_tokens = number(request, budget)
+        if not self.make_room(request, num_tokens):
+            self.stop(request)
+            break
+        self.running.append(self.waiting.popleft())
+        scheduled.append((request, num_tokens))
+        budget -= num_tokens
+    return scheduled, budget
+
+
+def never_ends(self, request):
+    raise NoEnd
+
+
+def drop(self, request):
+    self.stop(request)
+    self.running.remove(request)
+
+
+def drop_without_stop(self, request):
+    self.running.remove(request)
+    self.waiting.appendleft(request)
+
+
+def only_stop(self, request):
+    self.stop(request)
+    self.running.remove(request)
+    self.waiting.append(request)
+
+
+def pop_then_preempt(self, request):
+    self.preempt(self.running.pop(self.running.index(request)))
+
+
+def preempt_and_queue(self, request):
+    self.preempt(request)
+    self.waiting.appendleft(request)
+
+
+def uncounted(self, request):
+    self.stop(request)
+    self.running.remove(request)
+    self.waiting.appendleft(request)
+
+
+def stop_and_queue(self, request):
+    self.stop(request)
+    self.waiting.appendleft(request)
+
+
+def stop_and_send_back(self, request):
+    self.stop(request)
+    self.waiting.remove(request)
+    self.waiting.append(request)
+
+
+def dictionary(self):
+    return dict(Scheduler.schedule(self))
+
+
+def swapped_pairs(self):
+    return [(num_tokens, request) for request, num_tokens in Scheduler.schedule(self)]
+
+
+def lose(self, request):
+    self.stop(request)
+    self.waiting.remove(request)
+
+
+def nobody_new(self, budget, number):
+    return [], budget
+
+
+def ids_for_requests(self):
+    return [(request.id, num_tokens) for request, num_tokens in Scheduler.schedule(self)]
+
+
+def requests_alone(self):
+    return [request for request, _ in Scheduler.schedule(self)]
+
+
+def returns_nothing(self):
+    Scheduler.schedule(self)
