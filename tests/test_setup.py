@@ -122,7 +122,7 @@ def test_doctor_says_what_a_missing_part_costs_and_how_to_get_it(monkeypatch, ca
     report = doctor.doctor()
     assert not report.ready
     assert "✗ C++ compiler    not found" in repr(report)
-    assert "without it: lessons 01, 02, 06 and 07 cannot compile" in repr(report) and "apt-get install g++" in repr(report)
+    assert "without it: lessons 01, 02, 06, 07 and 08 cannot compile" in repr(report) and "apt-get install g++" in repr(report)
     assert doctor.main() == 1 and "Not ready" in capsys.readouterr().out
 
 
