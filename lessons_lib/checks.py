@@ -63,6 +63,8 @@ class Exercise:
     prepare: Callable[[object], object] = lambda answer: answer
     points: int = 1
     time_limit: float = 5.0
+    # For grades: further cases from a seed, of other shapes and numbers, so that nobody can learn the known ones by heart.
+    hidden: Callable[[int], Iterable] = lambda seed: ()
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def warm_up():
     """Starts the forkserver without waiting for it, so that the first run is as quick as the rest."""
     from multiprocessing import forkserver
 
-    with _without_main_module():
+    with without_main_module():
         forkserver.ensure_running()
 
 
@@ -82,7 +82,7 @@ def _run(call: bytes, time_limit: float, report: bool) -> Outcome:
     process = _context.Process(target=_run_in_child, args=(call, time_limit, report, send_results, write_output),
                                daemon=True)
     try:
-        with _without_main_module():
+        with without_main_module():
             process.start()
         send_results.close()
         write_output.close()
@@ -233,7 +233,7 @@ _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def _without_main_module():
+def without_main_module():
     """Hides `__main__` while a process starts: multiprocessing would import the caller's script there again."""
     with _one_at_a_time:
         main = sys.modules["__main__"]

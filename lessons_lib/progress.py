@@ -33,7 +33,7 @@ def remember(exercise: str, passed: bool, mistake: str | None):
     if record is _in_solutions:
         return  # that a solution passes is nobody's progress
     try:
-        _replace(_file(), json.dumps(record, indent=1, sort_keys=True))
+        replace_file(_file(), json.dumps(record, indent=1, sort_keys=True))
     except OSError:
         pass
 
@@ -42,7 +42,7 @@ def _file() -> Path:
     return progress_folder() / "progress.json"
 
 
-def _replace(path: Path, text: str):
+def replace_file(path: Path, text: str) -> None:
     """Writes the whole file or nothing."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:

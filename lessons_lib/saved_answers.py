@@ -45,7 +45,7 @@ def save(exercise_id: str, answer: object) -> None:
     try:
         path = _file(exercise_id)
         path.parent.mkdir(exist_ok=True)
-        progress._replace(path, text)
+        progress.replace_file(path, text)
     except OSError:
         pass
 

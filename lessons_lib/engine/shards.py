@@ -27,7 +27,7 @@ from lessons_lib.engine.attention import PagedStep, paged_attention_forward
 from lessons_lib.engine.checkpoint import SMALL_MODEL, load_model
 from lessons_lib.engine.engine import Engine
 from lessons_lib.engine.request import Request, SamplingParams
-from lessons_lib.isolation import _without_main_module as without_main_module
+from lessons_lib.isolation import without_main_module
 
 
 class ShardError(RuntimeError):

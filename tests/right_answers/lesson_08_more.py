@@ -64,6 +64,15 @@ def all_tokens_by_numpy(tokens, block_size, parent=b""):
     return [parent + rows[: i + 1].tobytes() for i in range(len(rows))]
 
 
+def number_of_two_bytes(tokens, block_size, parent=b""):
+    hashes = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        words = hashlib.md5(repr((parent, tokens[start : start + block_size])).encode()).hexdigest()
+        parent = int(words, 16) % 65_536
+        hashes.append(parent)
+    return hashes
+
+
 def own_text_only(tokens, block_size, parent=b""):
     return [hashlib.sha256(str(tokens[i : i + block_size]).encode()).hexdigest()
             for i in range(0, len(tokens) - block_size + 1, block_size)]
@@ -575,6 +584,7 @@ RIGHT_ANSWERS = {
 WRONG_ANSWERS = {
     "8.5": {
         "not-chained": [own_text_only],
+        "hash-too-short": [number_of_two_bytes],
         "parent-ignored": [anew_in_each_call],
         "depends-on-the-calls": [whole_call_so_far],
         "rest-hashed": [every_started_block],

@@ -47,6 +47,17 @@ def with_own(own):
     return wrong
 
 
+def cut_to(num_bytes):
+    """The right function, but for hashes so short that different blocks get the same one."""
+    def wrong(tokens, block_size, parent=b""):
+        hashes = []
+        for block in full_blocks(tokens, block_size):
+            parent = digest(parent, block)[:num_bytes]
+            hashes.append(parent)
+        return hashes
+    return wrong
+
+
 def not_chained(tokens, block_size, parent=b""):
     return [digest(block) for block in full_blocks(tokens, block_size)]
 
@@ -205,6 +216,8 @@ def digits(block):
     return "".join(map(str, block))
 
 
+MANY = 1_500  # blocks, among which hashes of one or two bytes cannot all be different
+
 # (block size, calls)
 CASES = [
     (2, [Call((1, 2))]), (2, [Call((1,))]), (2, [Call(())]), (2, [Call((1, 2, 3))]), (2, [Call((1, 2, 3, 4))]),
@@ -221,6 +234,7 @@ CASES = [
     (2, [Call((1, 256)), Call((257, 0))]),
     (2, [Call((7, 8)), Call((7, 55_296))]), (1, [Call((4, 4, 4))]), (1, [Call((4, 5)), Call((5, 5))]),
     (16, [Call(tuple(range(48))), Call(tuple(range(32)) + (99,) * 16), Call(tuple(range(31)))]),
+    (1, [Call((token,)) for token in range(MANY)]),
 ]
 
 
@@ -241,6 +255,9 @@ def observe(answer, case):
         if tokens != list(call.tokens):
             return Text(f"the list of tokens was changed to {tokens}")
         results.append(list(result))
+    if len(calls) == MANY:  # which ones are mixed up is left to chance
+        hashes = [value for result in results for value in result]
+        return Text(f"{len(hashes):,} hashes, {'all' if len(set(hashes)) == len(hashes) else 'not all'} different")
     letters = {}
     return tuple(tuple(letters.setdefault(value, _letter(len(letters))) for value in result)
                  for result in results)
@@ -253,6 +270,8 @@ def _letter(number: int) -> str:
 
 def describe(case):
     block_size, calls = case
+    if len(calls) == MANY:
+        return f"block_hashes([0], 1), and so on to block_hashes([{MANY - 1}], 1)"
     texts = []
     for call in calls:
         long = len(call.tokens) > 8
@@ -264,7 +283,7 @@ def describe(case):
 
 def show(expected, actual):
     if isinstance(actual, Text):
-        return _letters(expected), actual
+        return expected if isinstance(expected, Text) else _letters(expected), actual
     if len(actual) == 1 and len(expected[0]) != len(actual[0]):
         return tuple(f"{len(hashes)} hash{'' if len(hashes) == 1 else 'es'}" for (hashes,) in (expected, actual))
     return _letters(expected), _letters(actual)
@@ -290,6 +309,10 @@ EXERCISE = Exercise(
                 "A block with the same tokens has the same hash behind another prefix. Its keys and values were computed "
                 "from everything before it, so it is another block. What has to go into its hash?",
                 not_chained, also=(not_chained_but_for_the_parent, parent_for_the_first_alone)),
+        Mistake("hash-too-short",
+                "Among many different blocks some have the same hash, and a request would be given another's keys. How much "
+                "of the digest do you keep?",
+                cut_to(2), also=(cut_to(1),)),
         Mistake("only-the-block-before",
                 "A hash knows the tokens of its own block and of the one before. Further back everything may differ.",
                 chained_to_the_block_before),

@@ -9,7 +9,7 @@ from solutions.checks.lesson_08.schedulers import (
     admit, admits_if, admitting, all_tokens, asked_once, budget_for_each, budget_forgotten, budget_used_up,
     counted_as_computed, decodes_only, dictionary, drop, drop_without_stop, everything, from_whole_budget, given_up,
     gives_up_at_once, gives_way_itself, ids_for_requests, itself_too, last_come_first, limit_ignored, listed_with_all,
-    lose, never_ends, newcomer_displaces, newcomer_preempts, newcomer_preempts_from_the_queue, no_room_made,
+    lose, never_ends, newcomer_displaces, newcomer_preempts, no_room_made,
     no_second_try, nobody_new, nothing_refused, number_before_start, number_left, one_above_the_limit,
     one_below_the_limit, only_stop, only_when_nobody_runs, others_give_way, overtaking, pop_then_preempt,
     preempt_and_queue, prompt_tokens, requests_alone, returns_nothing, room_alone, room_for_all, room_twice,
@@ -161,7 +161,7 @@ EXERCISE = Exercise(
                 "There is no room for a request that waits, and one that runs had to give way for it. Only those that run "
                 "make others give way; who waits goes on waiting.",
                 wrong(admit=newcomer_displaces),
-                also=(wrong(admit=newcomer_preempts), wrong(admit=newcomer_preempts_from_the_queue))),
+                also=(wrong(admit=newcomer_preempts(True)), wrong(admit=newcomer_preempts(False)))),
         Mistake("no-tokens-scheduled",
                 "The budget is used up, and a request gets 0 tokens. Who runs goes on running and is left out of the step; "
                 "who waits goes on waiting.",

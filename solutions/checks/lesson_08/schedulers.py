@@ -313,34 +313,23 @@ def newcomer_displaces(self, budget, number):
     return [(request, num_tokens) for request, num_tokens in scheduled if request in self.running], budget
 
 
-def newcomer_preempts(self, budget, number):
-    scheduled = []
-    while self.waiting and budget and len(self.running) < self.max_num_seqs:
-        request = self.waiting.popleft()
-        self.start(request)
-        num_tokens = number(request, budget)
-        while not self.make_room(request, num_tokens):
-            self.preempt(self.running[-1])
-        self.running.append(request)
-        scheduled.append((request, num_tokens))
-        budget -= num_tokens
-    return scheduled, budget
-
-
-def newcomer_preempts_from_the_queue(self, budget, number):
-    """As newcomer_preempts(); the request leaves the queue last, and somebody else may be its first by then."""
-    scheduled = []
-    while self.waiting and budget and len(self.running) < self.max_num_seqs:
-        request = self.waiting[0]
-        self.start(request)
-        num_tokens = number(request, budget)
-        while not self.make_room(request, num_tokens):
-            self.preempt(self.running[-1])
-        self.waiting.popleft()
-        self.running.append(request)
-        scheduled.append((request, num_tokens))
-        budget -= num_tokens
-    return scheduled, budget
+def newcomer_preempts(pop_first):
+    """Who is popped last may no longer be the first of the queue by then, and somebody else is popped."""
+    def admit(self, budget, number):
+        scheduled = []
+        while self.waiting and budget and len(self.running) < self.max_num_seqs:
+            request = self.waiting.popleft() if pop_first else self.waiting[0]
+            self.start(request)
+            num_tokens = number(request, budget)
+            while not self.make_room(request, num_tokens):
+                self.preempt(self.running[-1])
+            if not pop_first:
+                self.waiting.popleft()
+            self.running.append(request)
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+        return scheduled, budget
+    return admit
 
 
 def room_unheard(self, budget, number):
