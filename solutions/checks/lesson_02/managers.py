@@ -25,8 +25,8 @@ def hidden(name: str, seed: int):
     """For `Exercise.hidden`: managers of any size with any past, then calls of the learner's method `name`."""
     chance = random.Random(seed)
     for number in range(20):
-        sizes = {"num_blocks": chance.randint(2, 7), "block_size": chance.randint(2, 4), "max_num_seqs": chance.randint(3, 5),
-                 "max_blocks_per_seq": chance.randint(2, 5)}
+        sizes = {"num_blocks": chance.randint(2, 7), "block_size": chance.randint(2, 4),
+                 "max_num_seqs": chance.randint(3, 5), "max_blocks_per_seq": chance.randint(2, 5)}
         manager = PagedAttentionManager(num_kv_heads=1, head_size=1, **sizes)
         steps = [("add_sequence", chance.randrange(5), chance.randint(0, 2 * sizes["block_size"]))]
         getattr(manager, steps[0][0])(*steps[0][1:])
@@ -41,7 +41,7 @@ def hidden(name: str, seed: int):
 def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
     """Takes a drawn step and writes it down, if it goes well or, `raising`, where it can fail in one way only."""
     args = DRAWN[step](chance, chance.choice([*manager.sequences, *manager.sequences, chance.randrange(6)]))
-    if len(_faults(manager, step, *args)) > raising:
+    if _num_faults(manager, step, *args) > raising:
         return
     done.append((step, *args))
     try:
@@ -50,8 +50,8 @@ def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
         pass
 
 
-def _faults(manager, step: str, seq_id: int, more: int = 0) -> list[str]:
-    """Why a step may fail. Where there are two reasons, an answer may raise either error."""
+def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
+    """For how many reasons a step may fail. Where there are two, an answer may raise either error."""
     known, full = seq_id in manager.sequences, not manager.table.free_rows
     length = {"add_sequence": more, "append_token": manager.sequences[seq_id].length + 1 if known else 0}.get(step, 0)
     num_blocks, num_free = -(-length // manager.block_size), manager.block_manager.get_num_free_blocks()
@@ -63,7 +63,7 @@ def _faults(manager, step: str, seq_id: int, more: int = 0) -> list[str]:
         "too long": num_blocks > manager.max_blocks_per_seq,
         "out of blocks": step == "add_sequence" and num_blocks > num_free or length and not num_free,
     }
-    return [fault for fault, there in faults.items() if there]
+    return sum(map(bool, faults.values()))
 
 
 class OutOfBlocksError(MemoryError):

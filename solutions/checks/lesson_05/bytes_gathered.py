@@ -59,8 +59,8 @@ def float_bytes(context_len, num_layers, num_kv_heads, head_size, bytes_per_numb
 def hidden(seed):
     chance = random.Random(seed)
     for number in range(10):
-        yield (chance.randint(2, 10**(1 + number // 2)), chance.randint(2, 99), chance.randint(2, 32), chance.randint(3, 256),
-               chance.choice((1, 2, 4)))
+        sizes = chance.randint(2, 99), chance.randint(2, 32), chance.randint(3, 256), chance.choice((1, 2, 4))
+        yield chance.randint(2, 10 ** (1 + number // 2)), *sizes
 
 
 def observe(answer, case):

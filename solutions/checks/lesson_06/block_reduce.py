@@ -159,7 +159,7 @@ def cases():
 
 
 def hidden(seed):
-    """The numbers of threads with which the course calls it, and others; in each case some values are below 0, or all, or none."""
+    """The numbers of threads with which the course calls it, and others; some values are below 0, or all, or none."""
     chance = random.Random(seed)
     for threads in (128, 256, *chance.sample(range(32, 800, 32), 8)):
         yield chance.randint(1, 2), chance.randint(1, 3), threads, chance.choice((-6.0, -4.5, 0.0, 0.5, 4.5, 6.0))

@@ -90,8 +90,9 @@ def cases():
 def hidden(seed):
     """A few elements, then lengths around whole blocks of 256, and one that 256 blocks cannot do."""
     chance = random.Random(seed)
-    numbers = [chance.randint(3, 254), *(256 * chance.randint(3, 10) + more for more in (0, 0, 1, -1, 128, chance.randrange(256)))]
-    yield from ((n, chance.randrange(2**31)) for n in (*numbers, 256 * MOST_THREADS + chance.randint(2, 900)))
+    around = (256 * chance.randint(3, 10) + more for more in (0, 0, 1, -1, 128, chance.randrange(256)))
+    for n in (chance.randint(3, 254), *around, 256 * MOST_THREADS + chance.randint(2, 900)):
+        yield n, chance.randrange(2**31)
 
 
 def observe(subject, case):

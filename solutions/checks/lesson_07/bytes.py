@@ -50,7 +50,8 @@ def hidden(seed):
     chance = random.Random(seed)
     for number in range(10):
         lengths = [chance.choice((0, chance.randint(1, 99), chance.randint(1, 9_999))) for _ in range(number // 3)]
-        yield Case((chance.randint(2, 999), *lengths), chance.randint(2, 16), chance.randint(3, 256), chance.choice((1, 2, 4)))
+        sizes = chance.randint(2, 16), chance.randint(3, 256), chance.choice((1, 2, 4))
+        yield Case((chance.randint(2, 999), *lengths), *sizes)
 
 
 def observe(subject, case):

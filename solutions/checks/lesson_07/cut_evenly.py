@@ -187,8 +187,8 @@ def hidden(seed):
     for number in range(16):
         num_tiles = chance.choices((1, 1, 2, 3, *range(4, 40)), k=1 + number // 3)
         total = sum(num_tiles)
-        num_blocks = (total + chance.randint(1, 20), chance.randint(2, 6), max(1, total // chance.randint(2, 4)), total)[number % 4]
-        yield num_tiles, num_blocks
+        fewer = chance.randint(2, 6), max(1, total // chance.randint(2, 4))
+        yield num_tiles, (total + chance.randint(1, 20), total, *fewer)[number % 4]
     for total, num_blocks in chance.sample(((26, 46), (29, 50), (31, 43), (47, 41), (49, 22), (52, 23)), 2):
         first = chance.randint(1, total - 1)
         yield [first, total - first], num_blocks

@@ -159,7 +159,7 @@ def cases():
 
 
 def hidden(seed):
-    """Up to four rounds of any numbers of tokens, with scores that go up or down from any level; one round without a token."""
+    """Rounds of any numbers of tokens, with scores that go up or down from any level; one round without a token."""
     chance = random.Random(seed)
     for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
         there = chance.choices(range(ROWS + 1), k=1 + number // 3)

@@ -206,7 +206,8 @@ def cases():
 def hidden(seed):
     """Of each shape some keys that do not fill a block of threads, and some that are more."""
     chance = random.Random(seed)
-    yield from (Case(shape, chance.randint(*those), chance.randrange(2**31)) for those in ((1, 3), (5, 12)) for shape in SHAPES)
+    for few, most in ((1, 3), (5, 12)):
+        yield from (Case(shape, chance.randint(few, most), chance.randrange(2**31)) for shape in SHAPES)
 
 
 def observe(subject, case):

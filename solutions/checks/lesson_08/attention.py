@@ -160,8 +160,8 @@ def hidden(seed):
         block_size = chance.randint(1, 6)
         chunks = [(chance.choice((0, block_size, chance.randint(1, 2 * block_size))),
                    chance.choice((1, chance.randint(1, 2 * block_size)))) for _ in range(1 + number // 3)]
-        yield (block_size, chance.randint(1, 3), chance.randint(1, 4), chance.choice((2, 4, 8)), chance.randint(1, 3), chunks,
-               chance.randrange(2**31))
+        heads = chance.randint(1, 3), chance.randint(1, 4), chance.choice((2, 4, 8))
+        yield block_size, *heads, chance.randint(1, 3), chunks, chance.randrange(2**31)
 
 
 def make_step(case):

@@ -240,17 +240,18 @@ CASES = [
 
 
 def hidden(seed):
-    """Texts and what is almost the same: one token changed, blocks or tokens in another order, a part with its parent's hash."""
+    """Texts and what is nearly the same: one token changed, blocks or tokens in another order, a part with its parent."""
     chance = random.Random(seed)
     for number in range(6):
         block_size, num_blocks = chance.randint(2, 6), chance.randint(2, 5)
-        end = block_size * chance.randint(1, num_blocks - 1)
+        num_first = chance.randint(1, num_blocks - 1)
+        end = block_size * num_first
         tokens = tuple(chance.randrange(152_000) for _ in range(block_size * num_blocks + number % block_size))
         place = chance.randrange(block_size * num_blocks)
         changed = (*tokens[:place], tokens[place] + chance.choice((1, 256, 65_536)), *tokens[place + 1 :])
         yield block_size, [Call(tokens), Call(changed)]
         yield block_size, [Call(tokens), Call(tokens[end:] + tokens[:end]), Call(tokens[::-1])]
-        yield block_size, [Call(tokens), Call(tokens[:end]), Call(tokens[end:], (1, end // block_size - 1)), Call(tokens[end:])]
+        yield block_size, [Call(tokens), Call(tokens[:end]), Call(tokens[end:], (1, num_first - 1)), Call(tokens[end:])]
     one, two, three = chance.randint(1, 9), chance.randint(1, 9), chance.randint(1, 9)
     yield 2, [Call((one, 10 * two + three)), Call((10 * one + two, three)), Call((one + 1, 10 * two + three - 1))]
     first = chance.randint(1, 9_999)

@@ -62,8 +62,9 @@ def hidden(seed: int, num_scenarios: int = 20):
         num_new, steps = (chance.choices(those, k=4) for those in (range(1, 8), (0, 0, 0, 1, 2)))
         longest = max((len(prompt) if sharing else prompt) + new for prompt, new in zip(prompts, num_new, strict=False))
         scenario = Scenario(
-            tuple(zip(names, prompts, num_new, steps, strict=False)), num_blocks=longest // block_size + chance.randint(1, 3),
-            block_size=block_size, token_budget=chance.randint(2, 14), max_num_seqs=chance.randint(2, 4), sharing=sharing,
+            tuple(zip(names, prompts, num_new, steps, strict=False)),
+            num_blocks=longest // block_size + chance.randint(1, 3), block_size=block_size, sharing=sharing,
+            token_budget=chance.randint(2, 14), max_num_seqs=chance.randint(2, 4),
             given_way=tuple((chance.randint(1, 3), name) for name in chance.sample(names, chance.choice((0, 0, 1, 2)))),
             budgets=((chance.randint(1, 4), chance.randint(1, 4)),) * (chance.random() < 0.3))
         if isinstance(run(scenario)[-1], Step):
