@@ -43,16 +43,16 @@ doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_lib.doctor
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
-	$(PY) tests/bench_build.py $(ARGS)
+	$(PY) -m bench.cpp_builds $(ARGS)
 
 bench-cuda: $(READY)  ## time kernels on the CPU: building and running
-	$(PY) tests/bench_cuda.py $(ARGS)
+	$(PY) -m bench.cuda_builds $(ARGS)
 
 bench: $(READY)  ## time lesson 07's kernels on the GPU, beside its limit and what else is installed
-	$(PY) -m lessons_lib.bench $(ARGS)
+	$(PY) -m bench.ladder $(ARGS)
 
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
-	$(PY) -m lessons_lib.bench_serving $(ARGS)
+	$(PY) -m bench.serving $(ARGS)
 
 screenshots: $(READY)  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)

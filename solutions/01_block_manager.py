@@ -17,7 +17,8 @@
 
 # %%
 try:
-    from lessons_lib import build_cpp, build_library, check, draw, hint, progress_bar, run_isolated, solution
+    import draw
+    from lessons_lib import build_cpp, build_library, check, hint, progress_bar, run_isolated, solution
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 

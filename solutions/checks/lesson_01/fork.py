@@ -1,7 +1,7 @@
 """Exercise 1.5: a second sequence that shares the first one's blocks."""
 
-from lessons_lib.block_manager import PythonBlockManager
 from lessons_lib.checks import Exercise, Mistake, Text
+from paged_attention.block_manager import PythonBlockManager
 
 
 class BlockManager:

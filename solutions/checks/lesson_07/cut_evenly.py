@@ -1,7 +1,7 @@
 """Exercise 7.7: all tiles of a batch in equal shares."""
 
-from lessons_lib import splits
 from lessons_lib.checks import Exercise, Mistake, Text
+from paged_attention import splits
 from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted
 
