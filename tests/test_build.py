@@ -238,7 +238,7 @@ def test_every_picture_has_a_text(lesson):
             for text in re.findall('<img alt="([^"]*)"', output.get("data", {}).get("text/html", "")):
                 assert len(text) > 40
                 pictures += 1
-    assert pictures >= 2
+    assert pictures >= (2 if any(cell.exercise for cell in lesson.cells) else 1)
 
 
 def test_read_cell_keeps_tags():
