@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu fuzz lessons check doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -32,6 +32,10 @@ test-platforms: $(READY)  ## build kernels for other processors and systems (apt
 
 test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
 	PYTHON=$(PY) bash tests/gpu.sh
+
+fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'
+	PYTHON=$(PY) bash tests/fuzz.sh $(ARGS)
 
 lessons: $(READY)  ## rebuild and execute all lessons
 	$(PY) solutions/build.py $(ARGS)

@@ -13,7 +13,8 @@
 # knows which blocks are free, counts who uses each one, refuses every wrong call, and may be used by several threads.
 # With it, two sequences share their blocks until one of them writes.
 #
-# **You need** lesson 00, and a little C++: a class, a `std::vector`, a reference. **It takes** 60 to 90 minutes.
+# **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a reference. **It takes** 60
+# to 90 minutes. Words that you meet here are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -538,4 +539,4 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # - pybind11's documentation, “Exceptions”, for how C++ errors become Python exceptions.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
-# **Next:** block tables, which turn these ids into the memory of a model.
+# **Next:** [02 · Block tables](02_block_tables.ipynb), which turn these ids into the memory of a model.

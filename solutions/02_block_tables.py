@@ -13,7 +13,8 @@
 # block holds which token of which sequence. Sequences come, grow, fork and end, and no call leaves anything half done.
 # Then you measure how much memory this saves.
 #
-# **You need** lesson 01: block ids, reference counts, copy on write. **It takes** 60 to 90 minutes.
+# **You need** lesson [01](01_block_manager.ipynb): block ids, reference counts, copy on write. **It takes** 60 to 90
+# minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -694,4 +695,5 @@ print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that 
 #   lengths, section 7.2 for the block size.
 # - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*, “Coalesced Access to Global Memory”.
 #
-# **Next:** prefill. Several prompts at once, attention over their blocks, and keys and values into this pool.
+# **Next:** [03 · Prefill](03_prefill.ipynb). Several prompts at once, attention over their blocks, and keys and values into
+# this pool.

@@ -14,8 +14,9 @@
 # block with the online softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it into a
 # layer that leaves its keys and values in the pool.
 #
-# **You need** lesson 02, and a rough idea of attention: a query is compared with keys, and the result is a weighted sum of
-# values. **It takes** 75 to 90 minutes.
+# **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is compared with keys, and the
+# result is a weighted sum of values. **It takes** 75 to 90 minutes. Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -578,4 +579,4 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 # - Ashish Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762, section 3.2.1, for the scale.
 # - PyTorch's documentation, `torch.nn.functional.scaled_dot_product_attention`.
 #
-# **Next:** decode, where each sequence has one new token, and all its past lies in the pool.
+# **Next:** [04 · Decode](04_decode.ipynb), where each sequence has one new token, and all its past lies in the pool.

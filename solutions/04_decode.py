@@ -13,7 +13,8 @@
 # values lie in blocks anywhere in the pool, and they are never moved together. Each block gives a part of the answer, and
 # the parts are put together at the end.
 #
-# **You need** lessons 02 (block tables, slots) and 03 (the online softmax). **It takes** 60 to 90 minutes.
+# **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and [03](03_prefill.ipynb) (the online softmax).
+# **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -659,4 +660,4 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # - Tri Dao et al., *Flash-Decoding for long-context inference*, PyTorch blog, 2023: the same combination, over splits.
 # - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`, `Tensor.scatter_reduce_`, and “Tensor Views”.
 #
-# **Next:** one description for any mix of prompts and decodes: batched metadata.
+# **Next:** [05 · One batch of everything](05_batched_metadata.ipynb): one description for any mix of prompts and decodes.

@@ -12,9 +12,11 @@
 # **You build** the kernel of lesson 06 anew, one idea at a time, until on large batches it is near what the memory can
 # deliver. Before each step you say what it should bring. Then you see what it did bring, and why the two differ.
 #
-# **You need** lesson 06, and the online softmax of lessons 03 and 04. You do not need a GPU: where there is none, the
-# times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or more, such as an A100 or
-# an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two hours.
+# **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons [03](03_prefill.ipynb) and
+# [04](04_decode.ipynb). Words that you meet again are in the [glossary](09_summary.ipynb#Words). You do not need a GPU:
+# where there is none, the times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or
+# more, such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two
+# hours.
 
 # %%
 try:
@@ -1183,4 +1185,4 @@ else:
 #   Matrix-Matrix Multiplication on the GPU*, 2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for m16n8k16, and `cp.async`.
 #
-# **Next:** lesson 08 puts this kernel into an engine that serves a model.
+# **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an engine.
