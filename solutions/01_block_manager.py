@@ -494,8 +494,8 @@ draw.show(draw.pool_steps(steps), alt="Six blocks in four rows. The text fills t
 # Two sequences of eleven and twelve letters, six blocks' worth, stand in four. When both leave, every block comes back:
 
 # %%
-for block in [*ours, *theirs]:
-    manager.free(block)
+while blocks := ours or theirs:
+    manager.free(blocks.pop())
 assert [manager.get_ref_count(block_id) for block_id in range(6)] == [0] * 6
 print("free blocks:", manager.get_num_free_blocks(), "of 6")
 

@@ -734,7 +734,8 @@ for token in engine.stream(first):
 # for those that the prefix cache keeps until somebody needs them:
 
 # %%
-engine.cancel("other")
+if other.reason is None:  # whoever runs this cell again has cancelled it already
+    engine.cancel("other")
 print(other.reason, repr(decode(other.output)))
 engine.prefix_cache.clear()  # otherwise a few blocks are kept, though nobody runs
 print("free blocks:", engine.manager.block_manager.get_num_free_blocks(), "of 256")

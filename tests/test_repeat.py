@@ -57,5 +57,6 @@ def test_each_cell_twice_and_all_of_it_again(path, shared_folders):
             run(index, "first")
             run(index, "at once again")
         for index in code:
-            run(index, "in the second pass")
+            if "progress_bar(" not in notebook.cells[index].source:  # there is progress by now
+                run(index, "in the second pass")
     assert different == []
