@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz lessons check doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -19,7 +19,7 @@ lab: $(READY)  ## open JupyterLab on lesson 00
 	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run every test, and compare each lesson's outputs
-	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone and not platforms" --durations 5 \
+	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
 
@@ -33,6 +33,14 @@ test-platforms: $(READY)  ## build kernels for other processors and systems (apt
 test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
 	PYTHON=$(PY) bash tests/gpu.sh
 
+test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/nbgrader nbgrader
+	PYTHONPATH=.build/nbgrader $(PY) -m pytest -m nbgrader $(ARGS)
+
+fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'
+	PYTHON=$(PY) bash tests/fuzz.sh $(ARGS)
+
 lessons: $(READY)  ## rebuild and execute all lessons
 	$(PY) solutions/build.py $(ARGS)
 
@@ -43,16 +51,16 @@ doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_lib.doctor
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
-	$(PY) tests/bench_build.py $(ARGS)
+	$(PY) -m bench.cpp_builds $(ARGS)
 
 bench-cuda: $(READY)  ## time kernels on the CPU: building and running
-	$(PY) tests/bench_cuda.py $(ARGS)
+	$(PY) -m bench.cuda_builds $(ARGS)
 
 bench: $(READY)  ## time lesson 07's kernels on the GPU, beside its limit and what else is installed
-	$(PY) -m lessons_lib.bench $(ARGS)
+	$(PY) -m bench.ladder $(ARGS)
 
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
-	$(PY) -m lessons_lib.bench_serving $(ARGS)
+	$(PY) -m bench.serving $(ARGS)
 
 screenshots: $(READY)  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)

@@ -1,4 +1,4 @@
-"""The small library that the lessons share: checks, inline C++, drawing. A lesson's own idea is never hidden here."""
+"""The small library that helps the lessons: checks, inline C++ and CUDA. A lesson's own idea is never hidden here."""
 
 import sys
 

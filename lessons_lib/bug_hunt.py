@@ -10,8 +10,8 @@ from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
-from lessons_lib.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
-from lessons_lib.paged_kernel import attn_paged_cuda
+from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
+from paged_attention.paged_kernel import attn_paged_cuda
 
 POISON = 100.0  # in every slot without a token: a kernel that reads one gives other numbers
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}

@@ -25,7 +25,7 @@ START_LIMIT = 60.0  # seconds for the process to start; the first one waits unti
 START_ATTEMPTS = 5
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take beside PyTorch itself
-_PRELOAD = ["torch", "lessons_lib.checks", "lessons_lib.ladder", "lessons_lib.frozen"]  # so that no run imports them
+_PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen"]  # so that no run imports them
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOAD)

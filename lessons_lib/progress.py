@@ -7,7 +7,6 @@ from pathlib import Path
 
 from lessons_lib.paths import SOLUTIONS, progress_folder
 
-
 _in_solutions: dict[str, dict] = {}  # a solution notebook's own record, which ends with its kernel
 
 

@@ -21,7 +21,8 @@
 # %%
 # NBVAL_IGNORE_OUTPUT
 try:
-    from lessons_lib import check, draw, hint, progress_bar, solution
+    import draw
+    from lessons_lib import check, hint, progress_bar, solution
     from lessons_lib.doctor import doctor
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None

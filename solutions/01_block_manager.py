@@ -13,11 +13,13 @@
 # knows which blocks are free, counts who uses each one, refuses every wrong call, and may be used by several threads.
 # With it, two sequences share their blocks until one of them writes.
 #
-# **You need** lesson 00, and a little C++: a class, a `std::vector`, a reference. **It takes** 60 to 90 minutes.
+# **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a reference. **It takes** 60
+# to 90 minutes. Words that you meet here are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
-    from lessons_lib import build_cpp, build_library, check, draw, hint, progress_bar, run_isolated, solution
+    import draw
+    from lessons_lib import build_cpp, build_library, check, hint, progress_bar, run_isolated, solution
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -492,8 +494,8 @@ draw.show(draw.pool_steps(steps), alt="Six blocks in four rows. The text fills t
 # Two sequences of eleven and twelve letters, six blocks' worth, stand in four. When both leave, every block comes back:
 
 # %%
-for block in [*ours, *theirs]:
-    manager.free(block)
+while blocks := ours or theirs:
+    manager.free(blocks.pop())
 assert [manager.get_ref_count(block_id) for block_id in range(6)] == [0] * 6
 print("free blocks:", manager.get_num_free_blocks(), "of 6")
 
@@ -537,4 +539,4 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # - pybind11's documentation, “Exceptions”, for how C++ errors become Python exceptions.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
-# **Next:** block tables, which turn these ids into the memory of a model.
+# **Next:** [02 · Block tables](02_block_tables.ipynb), which turn these ids into the memory of a model.

@@ -13,7 +13,8 @@
 # block holds which token of which sequence. Sequences come, grow, fork and end, and no call leaves anything half done.
 # Then you measure how much memory this saves.
 #
-# **You need** lesson 01: block ids, reference counts, copy on write. **It takes** 60 to 90 minutes.
+# **You need** lesson [01](01_block_manager.ipynb): block ids, reference counts, copy on write. **It takes** 60 to 90
+# minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -22,10 +23,11 @@ try:
     import torch
     from torch import Tensor
 
-    from lessons_lib import check, draw, hint, progress_bar, solution
-    from lessons_lib.draw_memory import draw_history, draw_layouts, draw_use
-    from lessons_lib.draw_tables import Film, draw_tables
-    from lessons_lib.validate import check_positive, check_write
+    import draw
+    from draw.memory import draw_history, draw_layouts, draw_use
+    from draw.tables import Film, draw_tables
+    from lessons_lib import check, hint, progress_bar, solution
+    from paged_attention.validate import check_positive, check_write
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -39,7 +41,7 @@ progress_bar("02")
 # hold one, grey slots are empty. Orange blocks belong to two sequences.
 
 # %%
-from lessons_lib.kv_cache import PagedAttentionManager as FinishedManager
+from paged_attention.kv_cache import PagedAttentionManager as FinishedManager
 
 goal = FinishedManager(num_blocks=10, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=5, max_blocks_per_seq=4)
 for seq_id, num_tokens in ((0, 4), (1, 6), (2, 4)):
@@ -154,7 +156,7 @@ draw.show(draw_layouts({
 # For many positions at once, because a prompt has many tokens.
 
 # %% exercise="2.2"
-# INCLUDE lessons_lib/slots.py slot_mapping
+# INCLUDE paged_attention/slots.py slot_mapping
 
 
 # %% check="2.2"
@@ -185,7 +187,7 @@ print("after a write to slot 3, block 1 is", cache[1].tolist())
 # `check_write` looks at the arguments first. A wrong slot would overwrite another sequence's tokens, and nobody would notice.
 
 # %% exercise="2.3"
-# INCLUDE lessons_lib/slots.py write_kv
+# INCLUDE paged_attention/slots.py write_kv
 
 
 # %% check="2.3"
@@ -221,10 +223,10 @@ assert not k_cache.any()
 # An entry without a block is -1. Filling it with 0 would be a trap, because 0 is a block.
 
 # %%
-# INCLUDE lessons_lib/block_table.py NO_BLOCK
+# INCLUDE paged_attention/block_table.py NO_BLOCK
 
 
-# INCLUDE lessons_lib/block_table.py BlockTable
+# INCLUDE paged_attention/block_table.py BlockTable
 
 
 # %%
@@ -248,25 +250,24 @@ assert torch.equal(table.cpu, table.on_device)
 # %%
 from dataclasses import dataclass
 
-from lessons_lib.block_manager import OutOfBlocksError, PythonBlockManager
-from lessons_lib.kv_cache import DuplicateSequenceError, OutOfRowsError, SequenceTooLongError, UnknownSequenceError
+from paged_attention.block_manager import OutOfBlocksError, PythonBlockManager
+from paged_attention.kv_cache import DuplicateSequenceError, OutOfRowsError, SequenceTooLongError, UnknownSequenceError
 
-
-# INCLUDE lessons_lib/kv_cache.py Sequence
-
-
-# %%
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager without add_sequence, append_token, fork_sequence, free_sequence, append_tokens, blocks_for, check_new, start
+# INCLUDE paged_attention/kv_cache.py Sequence
 
 
 # %%
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.blocks_for
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager without add_sequence, append_token, fork_sequence, free_sequence, append_tokens, blocks_for, check_new, start
 
 
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.check_new
+# %%
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.blocks_for
 
 
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.start
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.check_new
+
+
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.start
 
 
 PagedAttentionManager.blocks_for = blocks_for
@@ -295,7 +296,7 @@ PagedAttentionManager.start = start
 # A new sequence gets a row, and as many blocks as its prompt needs. Count before you take.
 
 # %% exercise="2.4"
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.add_sequence
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.add_sequence
 
 
 PagedAttentionManager.add_sequence = add_sequence
@@ -309,7 +310,7 @@ check("2.4", add_sequence)
 # catches.)
 
 # %%
-from lessons_lib.block_manager import build_block_manager
+from paged_attention.block_manager import build_block_manager
 
 BlockManager = build_block_manager().BlockManager
 
@@ -338,7 +339,7 @@ print("free blocks:", manager.block_manager.get_num_free_blocks())
 # exercise 1.6 with the real pool.
 
 # %% exercise="2.5"
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.append_token
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.append_token
 
 
 PagedAttentionManager.append_token = append_token
@@ -358,7 +359,7 @@ print("row:", manager.get_block_table_for_seq(0).tolist())
 # Exercise 1.5 with the block table: the child gets a row of its own with the same block ids, and each block has one user more.
 
 # %% exercise="2.6"
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.fork_sequence
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.fork_sequence
 
 
 PagedAttentionManager.fork_sequence = fork_sequence
@@ -372,7 +373,7 @@ check("2.6", fork_sequence)
 # Each of its blocks has one user less, and its row is free for another sequence.
 
 # %% exercise="2.7"
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.free_sequence
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.free_sequence
 
 
 PagedAttentionManager.free_sequence = free_sequence
@@ -694,4 +695,5 @@ print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that 
 #   lengths, section 7.2 for the block size.
 # - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*, “Coalesced Access to Global Memory”.
 #
-# **Next:** prefill. Several prompts at once, attention over their blocks, and keys and values into this pool.
+# **Next:** [03 · Prefill](03_prefill.ipynb). Several prompts at once, attention over their blocks, and keys and values into
+# this pool.

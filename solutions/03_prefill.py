@@ -14,12 +14,14 @@
 # block with the online softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it into a
 # layer that leaves its keys and values in the pool.
 #
-# **You need** lesson 02, and a rough idea of attention: a query is compared with keys, and the result is a weighted sum of
-# values. **It takes** 75 to 90 minutes.
+# **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is compared with keys, and the
+# result is a weighted sum of values. **It takes** 75 to 90 minutes. Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
-    from lessons_lib import check, draw, draw_attention, hint, progress_bar, solution
+    import draw.attention
+    from lessons_lib import check, hint, progress_bar, solution
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -32,10 +34,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.layer import AttentionLayer
-from lessons_lib.slots import slot_mapping, write_kv
-from lessons_lib.validate import check_prefill
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.layer import AttentionLayer
+from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.validate import check_prefill
 
 # %% [markdown]
 # ## Several prompts at once
@@ -49,7 +51,7 @@ from lessons_lib.validate import check_prefill
 lengths, block_size = [6, 4, 9], 4
 request_num_blocks = [-(-length // block_size) for length in lengths]
 print("request_num_blocks:", request_num_blocks)
-draw.show(draw_attention.requests_in_blocks(lengths, block_size), alt="A row of six blocks of four slots. Request 0 has six "
+draw.show(draw.attention.requests_in_blocks(lengths, block_size), alt="A row of six blocks of four slots. Request 0 has six "
           "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are grey.")
 
 # %% [markdown]
@@ -100,7 +102,7 @@ print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for wei
 # comes after the last token belongs to nobody. Here are both for the request of 6 tokens:
 
 # %%
-draw.show(draw_attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
+draw.show(draw.attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
           "across. Each of six queries sees the keys up to itself. The future is white, the slots behind the end are grey.")
 
 # %% [markdown]
@@ -120,7 +122,7 @@ print("weighted sum:", (weights @ torch.tensor([1.0, 2.0, float("nan")])).item()
 # smaller. Neighbouring query heads share a KV head. This is given:
 
 # %%
-# INCLUDE lessons_lib/attention.py share_heads
+# INCLUDE paged_attention/attention.py share_heads
 
 
 ids = torch.arange(2).view(1, 2, 1)  # one token, two KV heads, of which each holds its own number
@@ -134,12 +136,12 @@ print("reads KV head:  ", *share_heads(ids, num_q_heads=6).flatten().tolist())
 # so `flatten(0, 1)` first. The score of a hidden key has a name, because it will come up again:
 
 # %%
-from lessons_lib.softmax_state import NO_KEY
+from paged_attention.softmax_state import NO_KEY
 
 print("NO_KEY is", NO_KEY, "and exp(NO_KEY) is", math.exp(NO_KEY))
 
 # %% exercise="3.1"
-# INCLUDE lessons_lib/attention.py plain_attention
+# INCLUDE paged_attention/attention.py plain_attention
 
 
 # %% check="3.1"
@@ -232,7 +234,7 @@ for part, value in zip(row.split(2), numbers.split(2)):
 # %%
 goal = (row.max().item(), torch.exp(row - row.max()).sum().item(), (row.softmax(0) @ numbers).item())
 assert math.isclose(steps[-1][2], goal[2], rel_tol=1e-6)
-draw.show(draw_attention.recurrence(steps, goal), alt="Three plots of m, l and o after one, two and three parts. Each ends "
+draw.show(draw.attention.recurrence(steps, goal), alt="Three plots of m, l and o after one, two and three parts. Each ends "
           "exactly on a dashed line, which is the softmax over the whole row.")
 
 # %% [markdown]
@@ -274,7 +276,7 @@ for start in (0.0, -math.inf):
 # stay -inf.
 
 # %%
-# INCLUDE lessons_lib/softmax_state.py finite
+# INCLUDE paged_attention/softmax_state.py finite
 
 
 nothing = torch.tensor([-math.inf])
@@ -289,7 +291,7 @@ print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - fini
 # a state made for float64 computes in float64. `finish()` may be called at any time, even before the first part.
 
 # %% exercise="3.2"
-# INCLUDE lessons_lib/softmax_state.py SoftmaxState without merge
+# INCLUDE paged_attention/softmax_state.py SoftmaxState without merge
 
 
 # %% check="3.2"
@@ -327,7 +329,7 @@ print("a hundred ways to cut the row, one result")
 # The check gives your function two of our states, so it does not depend on your exercise 3.2.
 
 # %% exercise="3.3"
-# INCLUDE lessons_lib/softmax_state.py SoftmaxState.merge
+# INCLUDE paged_attention/softmax_state.py SoftmaxState.merge
 
 
 SoftmaxState.merge = merge
@@ -361,7 +363,7 @@ print("three orders, one result")
 # Here is what has to be computed for a request of four blocks. It is the mask from above, seen from further away:
 
 # %%
-draw.show(draw_attention.tiles(num_blocks=4), alt="Four by four pairs of blocks. Below the diagonal six pairs are fully "
+draw.show(draw.attention.tiles(num_blocks=4), alt="Four by four pairs of blocks. Below the diagonal six pairs are fully "
           "visible. The four on the diagonal are masked inside. The six above it are never computed.")
 
 # %% [markdown]
@@ -380,7 +382,7 @@ draw.show(draw_attention.tiles(num_blocks=4), alt="Four by four pairs of blocks.
 # (num_q_heads, 1, block_size, head_size).
 
 # %% exercise="3.4"
-# INCLUDE lessons_lib/attention.py tiled_attention
+# INCLUDE paged_attention/attention.py tiled_attention
 
 
 # %% check="3.4"
@@ -431,7 +433,7 @@ def new_manager():
 
 
 manager = new_manager()
-draw.show(draw_attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10),
+draw.show(draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10),
           alt="Above, the six blocks of x, side by side. An arrow leads from each to a block of the pool below, out of "
           "order, with free blocks between them.")
 
@@ -451,7 +453,7 @@ draw.show(draw_attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in 
 # - `write_kv(k_cache, v_cache, slots, k, v)` writes k and v, (num_tokens, num_kv_heads, head_size), into these slots.
 
 # %% exercise="3.5"
-# INCLUDE lessons_lib/attention.py forward_prefill
+# INCLUDE paged_attention/attention.py forward_prefill
 
 
 # %% check="3.5"
@@ -489,7 +491,7 @@ perturbed[2, 1] += 1.0  # request 1 is block 2 of x
 y_perturbed = forward_prefill(layer, perturbed, request_num_blocks, [10, 11, 12], new_manager())
 assert torch.equal(y_perturbed[:2], y[:2]) and torch.equal(y_perturbed[3:], y[3:])
 assert torch.equal(y_perturbed[2, :1], y[2, :1])
-draw.show(draw_attention.changed_tokens((y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)),
+draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)),
           alt="Two rows of slots, input and output. In the input one slot of request 1 is marked. In the output that slot "
           "and the two after it in the same request differ, and no other.")
 
@@ -577,4 +579,4 @@ draw.show(draw_attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 # - Ashish Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762, section 3.2.1, for the scale.
 # - PyTorch's documentation, `torch.nn.functional.scaled_dot_product_attention`.
 #
-# **Next:** decode, where each sequence has one new token, and all its past lies in the pool.
+# **Next:** [04 · Decode](04_decode.ipynb), where each sequence has one new token, and all its past lies in the pool.

@@ -13,20 +13,22 @@
 # values lie in blocks anywhere in the pool, and they are never moved together. Each block gives a part of the answer, and
 # the parts are put together at the end.
 #
-# **You need** lessons 02 (block tables, slots) and 03 (the online softmax). **It takes** 60 to 90 minutes.
+# **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and [03](03_prefill.ipynb) (the online softmax).
+# **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
     import torch
     import torch.nn.functional as F
 
-    from lessons_lib import check, draw, draw_decode, hint, progress_bar, solution
-    from lessons_lib.attention import forward_prefill, share_heads
-    from lessons_lib.kv_cache import PagedAttentionManager
-    from lessons_lib.layer import AttentionLayer
-    from lessons_lib.slots import slot_mapping, write_kv
-    from lessons_lib.softmax_state import NO_KEY, SoftmaxState, finite
-    from lessons_lib.validate import check_decoding
+    import draw.decode
+    from lessons_lib import check, hint, progress_bar, solution
+    from paged_attention.attention import forward_prefill, share_heads
+    from paged_attention.kv_cache import PagedAttentionManager
+    from paged_attention.layer import AttentionLayer
+    from paged_attention.slots import slot_mapping, write_kv
+    from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
+    from paged_attention.validate import check_decoding
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -46,7 +48,7 @@ progress_bar("04")
 # This is the whole step. From top to bottom, it is also the order of this lesson:
 
 # %%
-draw.show(draw_decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
+draw.show(draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
           alt="A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2, the third 6 and 1. "
               "Below each block stands its request's query. Each pair gives a part o, m, l. The parts of a request, and the "
               "new token itself, lead to one answer.")
@@ -119,7 +121,7 @@ for seq_id in texts:
 # any more. The table is read once again at the end of the step, to find the new token's slot:
 
 # %%
-# INCLUDE lessons_lib/decode.py past_blocks
+# INCLUDE paged_attention/decode.py past_blocks
 
 # %%
 block_ids, num_valid, request_num_blocks = past_blocks([1, 2, 3], manager)
@@ -137,7 +139,7 @@ print("blocks per request: ", request_num_blocks.tolist())
 # ### Exercise 4.1: each query once for each of its blocks
 
 # %% exercise="4.1"
-# INCLUDE lessons_lib/decode.py dispatch
+# INCLUDE paged_attention/decode.py dispatch
 
 # %% check="4.1"
 check("4.1", dispatch)
@@ -151,7 +153,7 @@ rows = {"your dispatch": dispatch(numbers, request_num_blocks), "q.repeat(2, 1, 
 rows = {title: copies.flatten().tolist() for title, copies in rows.items()}
 for title, row in rows.items():
     print(f"{title:18}", " ".join(f"q{number + 1}" for number in row))
-draw.show(draw_decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
+draw.show(draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
           alt="Two rows of queries above the blocks 5, 0, 7, 2, 6, 1. The dispatch gives q1, q1, q1, q2, q3, q3, and each "
               "fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four of them stand above another request's block.")
 
@@ -166,7 +168,7 @@ draw.show(draw_decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
 # %%
 queries, keys, values = layer.project(new_tokens)  # (3, 6, 16), (3, 2, 16), (3, 2, 16)
 scores = k_cache[block_ids[:3], :, 0] @ queries[0, 0] / math.sqrt(16)  # (3 blocks, 4 slots)
-draw.show(draw_decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"),
+draw.show(draw.decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"),
           alt="A table of scores with a row for each of the blocks 5, 0 and 7, and a column for each of four slots. "
               "Ten slots hold a score. The last two slots of block 7 are hatched: they hold no token.")
 
@@ -203,7 +205,7 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 #   `m` with 0 in place of -inf. Use it where m is subtracted, and only there: the m that you return stays -inf.
 
 # %% exercise="4.2"
-# INCLUDE lessons_lib/decode.py block_attention
+# INCLUDE paged_attention/decode.py block_attention
 
 # %% check="4.2"
 check("4.2", block_attention)
@@ -243,7 +245,7 @@ shares = weights / weights.sum()
 past_k, past_v = (cache[block_ids[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache))  # (10, 16)
 at_once = F.scaled_dot_product_attention(queries[0, :1], past_k, past_v)[0]
 assert torch.allclose(shares @ first_o, at_once, atol=1e-5)
-draw.show(draw_decode.adding_up([f"block {block_id}" for block_id in block_ids[:3].tolist()], shares.tolist(),
+draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:3].tolist()], shares.tolist(),
                                 first_o[:, 0].tolist(), float(at_once[0])),
           alt="Left, three bars: the share of the answer that blocks 5, 0 and 7 have. Right, three steps from 0, one for "
               "each block, as large as its share times its own answer. They end on the dashed line of attention over all "
@@ -260,7 +262,7 @@ draw.show(draw_decode.adding_up([f"block {block_id}" for block_id in block_ids[:
 # that saw no key has m = -inf and l = 0; it must not disturb the others. If no part saw a key, the result is 0, -inf, 0.
 
 # %% exercise="4.3"
-# INCLUDE lessons_lib/decode.py combine_result
+# INCLUDE paged_attention/decode.py combine_result
 
 # %% check="4.3"
 check("4.3", combine_result)
@@ -286,13 +288,13 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 # nothing new: treat the token as a block of one slot.
 
 # %%
-# INCLUDE lessons_lib/decode.py own_token
+# INCLUDE paged_attention/decode.py own_token
 
 # %% [markdown]
 # And at the end its key and value go into the slot that was made ready for them, so that the next step finds them:
 
 # %%
-# INCLUDE lessons_lib/decode.py write_new_tokens
+# INCLUDE paged_attention/decode.py write_new_tokens
 
 # %% [markdown]
 # ### Exercise 4.4: decode one token of each sequence
@@ -309,7 +311,7 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 # `block_attention`. So their checks should have passed before this one.
 
 # %% exercise="4.4"
-# INCLUDE lessons_lib/decode.py forward_decoding_loop
+# INCLUDE paged_attention/decode.py forward_decoding_loop
 
 # %% check="4.4"
 check("4.4", forward_decoding_loop)
@@ -360,7 +362,7 @@ print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax
 # ### Exercise 4.5: the parts of all requests put together at once
 
 # %% exercise="4.5"
-# INCLUDE lessons_lib/decode.py combine_segments
+# INCLUDE paged_attention/decode.py combine_segments
 
 # %% check="4.5"
 check("4.5", combine_segments)
@@ -418,7 +420,7 @@ for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments
 # The course's own `forward_decoding` has this form. On the last step from above it agrees with yours:
 
 # %%
-from lessons_lib.decode import forward_decoding
+from paged_attention.decode import forward_decoding
 
 without_loop = forward_decoding(layer, arrivals, [1, 2, 3], server)
 torch.testing.assert_close(without_loop, decoded, atol=1e-5, rtol=1e-5)
@@ -451,7 +453,7 @@ MIB = 2**20
 gather, paged = (36 * number / MIB for number in bytes_moved([1024], 16, 8, 128, 2))
 print(f"gather-then-attend: {gather:.0f} MiB for each new token, paged: {paged:.0f} MiB")
 copied = (gather - paged) / 2
-draw.show(draw_decode.bytes_per_step({
+draw.show(draw.decode.bytes_per_step({
     "gather-then-attend": {"read the blocks": copied, "write a copy": copied, "read the copy": paged},
     "paged": {"read the blocks": paged},
 }, "One new token, 36 layers, 1,024 tokens of context"),
@@ -658,4 +660,4 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # - Tri Dao et al., *Flash-Decoding for long-context inference*, PyTorch blog, 2023: the same combination, over splits.
 # - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`, `Tensor.scatter_reduce_`, and “Tensor Views”.
 #
-# **Next:** one description for any mix of prompts and decodes: batched metadata.
+# **Next:** [05 · One batch of everything](05_batched_metadata.ipynb): one description for any mix of prompts and decodes.

@@ -13,7 +13,8 @@
 # them: slow, in plain PyTorch, and right for every mix. It is what the kernels of the next lessons are compared with. At
 # the end you find a bug in a model that talks nonsense.
 #
-# **You need** lessons 02 to 04: block tables and slots, causal attention, decoding. **It takes** 60 to 90 minutes.
+# **You need** lessons [02](02_block_tables.ipynb) to [04](04_decode.ipynb): block tables and slots, causal attention,
+# decoding. **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -25,12 +26,13 @@ try:
     from torch import Tensor
     from torch.nn.functional import scaled_dot_product_attention
 
-    from lessons_lib import check, draw, draw_metadata, hint, progress_bar, solution
-    from lessons_lib.attention import share_heads
-    from lessons_lib.kv_cache import OutOfBlocksError, PagedAttentionManager
-    from lessons_lib.slots import slot_mapping, write_kv
-    from lessons_lib.softmax_state import NO_KEY
-    from lessons_lib.validate import check_paged_attention, check_scheduled
+    import draw.metadata
+    from lessons_lib import check, hint, progress_bar, solution
+    from paged_attention.attention import share_heads
+    from paged_attention.kv_cache import OutOfBlocksError, PagedAttentionManager
+    from paged_attention.slots import slot_mapping, write_kv
+    from paged_attention.softmax_state import NO_KEY
+    from paged_attention.validate import check_paged_attention, check_scheduled
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -47,7 +49,7 @@ progress_bar("05")
 # in this step. Each column is a key. A coloured square says that the query sees the key.
 
 # %%
-draw.show(draw_metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
+draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
           "three queries and five keys; its queries see three, four and five of them. C has four queries and four keys, "
           "seen in the shape of a triangle. No query sees a key of another sequence. Below, the four tensors of the batch.")
 
@@ -65,7 +67,7 @@ draw.show(draw_metadata.opening(), alt="Three sequences in one batch. A has one 
 
 # %%
 query_lens = [5, 1, 1, 3]
-draw.show(draw_metadata.padded_and_packed("ABCD", query_lens), alt="Above, four sequences with 5, 1, 1 and 3 queries as a "
+draw.show(draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four sequences with 5, 1, 1 and 3 queries as a "
           "rectangle of 20 squares, half of them grey padding. Below, the same 10 queries in one row without gaps, with the "
           "borders 0, 5, 6, 7 and 10.")
 
@@ -79,7 +81,7 @@ draw.show(draw_metadata.padded_and_packed("ABCD", query_lens), alt="Above, four 
 # ### Exercise 5.1: where each sequence's queries begin
 
 # %% exercise="5.1"
-# INCLUDE lessons_lib/metadata.py cumulative_lengths
+# INCLUDE paged_attention/metadata.py cumulative_lengths
 
 
 # %% check="5.1"
@@ -155,7 +157,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # share their last block, and both write. The first to write takes a copy. Who shares the old block then?
 
 # %% exercise="5.2"
-# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.append_tokens
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.append_tokens
 
 
 # %% check="5.2"
@@ -177,7 +179,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # This is all that a paged kernel is told about a batch:
 
 # %%
-# INCLUDE lessons_lib/metadata.py BatchMetadata
+# INCLUDE paged_attention/metadata.py BatchMetadata
 
 
 # %% [markdown]
@@ -203,7 +205,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # the batch gets a table of its own: the manager's changes with the next step.
 
 # %% exercise="5.3"
-# INCLUDE lessons_lib/metadata.py build_metadata
+# INCLUDE paged_attention/metadata.py build_metadata
 
 
 # %% check="5.3"
@@ -224,7 +226,7 @@ def batch_of(*sequences):
     return build_metadata(manager, scheduled)
 
 
-print(draw_metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
+print(draw.metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
 
 # %% [markdown]
 # The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the index -1 for the pool's last
@@ -265,7 +267,7 @@ print(seen.int())
 # ### Exercise 5.4: which query sees which key
 
 # %% exercise="5.4"
-# INCLUDE lessons_lib/metadata.py visible_keys
+# INCLUDE paged_attention/metadata.py visible_keys
 
 
 # %% check="5.4"
@@ -275,7 +277,7 @@ check("5.4", visible_keys)
 # The three lines of the table above, drawn by your two functions:
 
 # %%
-draw.show(draw_metadata.batches([
+draw.show(draw.metadata.batches([
     ("One prompt of 5", "A", batch_of(("A", 5, 5))),
     ("One new token", "A", batch_of(("A", 1, 6))),
     ("A decodes, B gets a chunk", "AB", batch_of(("A", 1, 6), ("B", 3, 5))),
@@ -293,8 +295,8 @@ assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), "1 to
 assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, "more than 5 sequences or 32 keys do not fit the picture"
 metadata = batch_of(*mine)
 assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == sum(num_new for _, num_new, _ in mine)
-print(draw_metadata.tensors_text(metadata))
-draw.show(draw_metadata.batches([("My batch", [name for name, _, _ in mine], metadata)], visible_keys),
+print(draw.metadata.tensors_text(metadata))
+draw.show(draw.metadata.batches([("My batch", [name for name, _, _ in mine], metadata)], visible_keys),
           alt="My batch: which query sees which key. " + ", ".join(
               f"queries of {name}: {num_new}, keys: {num_all}" for name, num_new, num_all in mine))
 
@@ -310,7 +312,7 @@ draw.show(draw_metadata.batches([("My batch", [name for name, _, _ in mine], met
 # `check_paged_attention` has looked at the arguments, so you need not.
 
 # %% exercise="5.5"
-# INCLUDE lessons_lib/metadata.py attn_paged_torch
+# INCLUDE paged_attention/metadata.py attn_paged_torch
 
 
 # %% check="5.5"
@@ -404,7 +406,7 @@ assert per_step == 144 * 2**20
 
 # %%
 context_lens = [1024 * 2**power for power in range(6)]
-draw.show(draw_metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt="Gathered bytes in a step against the "
+draw.show(draw.metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt="Gathered bytes in a step against the "
           "context, both on logarithmic scales: three rising straight lines for 1, 8 and 64 sequences, from 0.14 GiB for one "
           "sequence with 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights, 15 GiB.")
 
@@ -423,10 +425,9 @@ draw.show(draw_metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt=
 # `seq_lens_kv`. `window_size=(-1, 0)` is your rule of who sees whom, and `enable_gqa=True` lets query heads share KV heads.
 
 # %%
-from lessons_lib.fused import fused_needs, varlen_attn
+from paged_attention.fused import fused_needs, varlen_attn
 
-
-# INCLUDE lessons_lib/fused.py attn_paged_fused
+# INCLUDE paged_attention/fused.py attn_paged_fused
 
 
 # %% [markdown]
@@ -466,12 +467,18 @@ assert needs is None or "GPU" in needs or "PyTorch" in needs
 #
 # Now put everything into a model: embedding, four layers of attention and MLP, and the embedding again as the head. Its
 # weights are random, and its “words” are numbers. It has no positional encoding: only the causal mask tells it which token
-# came first. Somebody has written it in a hurry. The whole of it is in `lessons_lib/tiny_transformer.py`; better look there
+# came first. Somebody has written it in a hurry. The whole of it is in `paged_attention/tiny_transformer.py`; better look there
 # later.
 
 # %%
-from lessons_lib.tiny_transformer import (
-    TinyTransformer, dense, generate_dense, generate_paged, merge_in_a_hurry, merge_of_reference, paged,
+from paged_attention.tiny_transformer import (
+    TinyTransformer,
+    dense,
+    generate_dense,
+    generate_paged,
+    merge_in_a_hurry,
+    merge_of_reference,
+    paged,
 )
 
 model, prompt = TinyTransformer(seed=364), [3, 14, 15, 92, 65, 35]
@@ -541,7 +548,7 @@ print("first divergence at (layer, position):", where)
 assert where == (0, 0)
 
 # %%
-draw.show(draw_metadata.divergence([("as it is", faulty), ("rounded", trace_of(rounded))], reference),
+draw.show(draw.metadata.divergence([("as it is", faulty), ("rounded", trace_of(rounded))], reference),
           alt="Two heat maps, layer against position. As it is, every place differs from the reference by 3 to 12, from "
           "the first layer's first position on. Rounded, they are 0.1 to 0.2 in the first layer and up to 0.6 in the last.")
 
@@ -569,7 +576,7 @@ print("attention's output:", tuple(o.shape), "and equal to the reference")
 # The attention is right. So it is none of the three, and no projection before it either. The next part is this:
 
 # %%
-# INCLUDE lessons_lib/tiny_transformer.py merge_in_a_hurry
+# INCLUDE paged_attention/tiny_transformer.py merge_in_a_hurry
 
 
 # %% [markdown]
@@ -599,7 +606,7 @@ print("without a cache: ", expected_tokens)
 print("through the pool:", repaired)
 assert repaired == expected_tokens
 assert first_divergence(reference, trace_of(merge_heads), tolerance=1e-3) is None
-draw.show(draw_metadata.divergence([("before", faulty), ("after", trace_of(merge_heads))], reference),
+draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge_heads))], reference),
           alt="Two heat maps, layer against position. Before, every place differs from the reference by 3 to 12. After, "
           "none differs by more than rounding.")
 
@@ -663,4 +670,5 @@ draw.show(draw_metadata.divergence([("before", faulty), ("after", trace_of(merge
 #   chunked prefill and mixed batches.
 # - PyTorch's documentation, `torch.nn.attention.varlen.varlen_attn` and `torch.nn.functional.scaled_dot_product_attention`.
 #
-# **Next:** the same attention as a CUDA kernel, which follows the block table and gathers nothing.
+# **Next:** [06 · The paged kernel](06_cuda_kernel.ipynb): the same attention in CUDA, which follows the block table and
+# gathers nothing.

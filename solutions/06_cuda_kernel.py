@@ -13,7 +13,9 @@
 # and gathers nothing. You start with one thread that adds two vectors, and each step on the way runs. At the end you find
 # the faults in a kernel that somebody else has written.
 #
-# **You need** lessons 02, 04 and 05, and C++ as in lesson 01. You do not need a GPU. **It takes** 60 to 90 minutes.
+# **You need** lessons [02](02_block_tables.ipynb), [04](04_decode.ipynb) and
+# [05](05_batched_metadata.ipynb), and C++ as in lesson [01](01_block_manager.ipynb). You do not need a GPU.
+# **It takes** 75 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -22,12 +24,13 @@ try:
     import torch
     from torch import Tensor
 
-    from lessons_lib import KernelError, build_cuda, check, draw, draw_cuda, hint, progress_bar, solution
-    from lessons_lib.decode import block_attention, combine_result
-    from lessons_lib.kv_cache import PagedAttentionManager
-    from lessons_lib.metadata import attn_paged_torch, build_metadata
-    from lessons_lib.slots import write_kv
-    from lessons_lib.validate import check_range, check_tensor
+    import draw.cuda
+    from lessons_lib import KernelError, build_cuda, check, hint, progress_bar, solution
+    from paged_attention.decode import block_attention, combine_result
+    from paged_attention.kv_cache import PagedAttentionManager
+    from paged_attention.metadata import attn_paged_torch, build_metadata
+    from paged_attention.slots import write_kv
+    from paged_attention.validate import check_range, check_tensor
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -40,7 +43,7 @@ progress_bar("06")
 # query, its keys, its values. Each goes to a group of 128 threads of its own.
 
 # %%
-draw.show(draw_cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
+draw.show(draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
           "is orange. Middle, its 128 threads in four warps of 32, and the shared memory with the query and the scores. "
           "Right, sequence 1's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
 
@@ -147,7 +150,7 @@ def writes(source):
     return accesses
 
 
-draw.show(draw_cuda.writers([
+draw.show(draw.cuda.writers([
     ("One thread", writes(one_thread)),
     ("One block of 256 threads", writes(one_block)),
     ("A grid: yours", writes(vector_add)),
@@ -336,7 +339,7 @@ print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the sam
 # part, and they all have to. With eight lanes it would go like this:
 
 # %%
-draw.show(draw_cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
+draw.show(draw.cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
           "a shuffle with distance 4 two lanes know the largest, 9; after distance 2 four do; after distance 1 all eight.")
 
 # %% [markdown]
@@ -540,7 +543,7 @@ def reads_of(name):
     return [access for access in accesses if access.name == name and access.block == (1, 4, 0)]
 
 
-draw.show(draw_cuda.readers([
+draw.show(draw.cuda.readers([
     ("Pass 1, k_cache, KV head 1: a thread reads a whole key", reads_of("k_cache")),
     ("Pass 2, v_cache, KV head 1: a thread reads one element of every value", reads_of("v_cache")),
 ], small.kv_cache[0, 0].shape, kv_head=1), alt="The pool's blocks as tables of four slots and four elements. Of k_cache, "
@@ -639,7 +642,7 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
 # | head size | the query has 256 places in shared memory |
 # | block table and context lengths | their values become addresses |
 #
-# `lessons_lib/validate.py` does the first five, and each of its errors names the argument. The last one is yours.
+# `paged_attention/validate.py` does the first five, and each of its errors names the argument. The last one is yours.
 #
 # ### Exercise 6.7: refuse a bad block table
 #
@@ -651,18 +654,18 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
 # may be empty; two sequences may share blocks.
 
 # %% exercise="6.7"
-# INCLUDE lessons_lib/validate.py check_block_table
+# INCLUDE paged_attention/validate.py check_block_table
 
 # %% check="6.7"
 check("6.7", check_block_table)
 
 # %% [markdown]
-# `attn_paged_cuda(q, k_cache, v_cache, block_table, context_lens)` in `lessons_lib/paged_kernel.py` puts it together: it
+# `attn_paged_cuda(q, k_cache, v_cache, block_table, context_lens)` in `paged_attention/paged_kernel.py` puts it together: it
 # checks all arguments, makes room for the output, and launches. With `library=` it launches the kernel that you built.
 # A call that is refused has touched nothing:
 
 # %%
-from lessons_lib.paged_kernel import attn_paged_cuda
+from paged_attention.paged_kernel import attn_paged_cuda
 
 for change in ({"q": batch["q"].double()}, {"v_cache": batch["v_cache"][:-1]},
                {"k_cache": batch["k_cache"].transpose(0, 1).contiguous().transpose(0, 1)},
@@ -916,4 +919,4 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #   section 5.1, kernels that read through the block table.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
-# **Next:** the same kernel made fast, one idea at a time, each of them measured.
+# **Next:** [07 · A fast kernel](07_fast_kernel.ipynb): the same kernel, one idea at a time, each of them measured.

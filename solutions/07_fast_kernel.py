@@ -12,9 +12,11 @@
 # **You build** the kernel of lesson 06 anew, one idea at a time, until on large batches it is near what the memory can
 # deliver. Before each step you say what it should bring. Then you see what it did bring, and why the two differ.
 #
-# **You need** lesson 06, and the online softmax of lessons 03 and 04. You do not need a GPU: where there is none, the
-# times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or more, such as an A100 or
-# an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two hours.
+# **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons [03](03_prefill.ipynb) and
+# [04](04_decode.ipynb). Words that you meet again are in the [glossary](09_summary.ipynb#Words). You do not need a GPU:
+# where there is none, the times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or
+# more, such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two
+# hours.
 
 # %%
 try:
@@ -23,12 +25,16 @@ try:
 
     import torch
 
-    from lessons_lib import bench, build_cuda, check, draw, draw_ladder, draw_loads, draw_tiles, hint, progress_bar, solution
-    from lessons_lib.bench_backends import make_batch, reference
-    from lessons_lib.bench_workloads import WORKLOADS, Workload
+    import bench.ladder
+    import draw.ladder
+    import draw.loads
+    import draw.tiles
+    from bench.backends import make_batch, reference
+    from bench.workloads import WORKLOADS, Workload
+    from lessons_lib import build_cuda, check, hint, progress_bar, solution
     from lessons_lib.cuda_builds import choose_target
     from lessons_lib.inline import read_kernel
-    from lessons_lib.ladder import PagedDecode, Shape, rung_texts
+    from paged_attention.ladder import PagedDecode, Shape, rung_texts
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -42,8 +48,8 @@ progress_bar("07")
 
 # %%
 WORKLOAD = "gqa_b64_c1024"  # 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
-run = bench.recorded()[0]
-draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=0, others=False),
+run = bench.ladder.recorded()[0]
+draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
           alt="A single short bar, rung 0, one thread's softmax. A dashed line far to its right is the limit of the card.")
 
 # %% [markdown]
@@ -54,7 +60,7 @@ draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=0, others=False),
 #
 # A time says how fast a kernel is on one card. It does not say why. So each rung is looked at twice:
 #
-# - **Measured.** The times below were recorded by `python -m lessons_lib.bench` on the card that each line names. If this
+# - **Measured.** The times below were recorded by `python -m bench.ladder` on the card that each line names. If this
 #   machine has a GPU, its own times stand beside them; if not, you cannot repeat them here.
 # - **Counted.** How many bytes a kernel asks for, how often threads wait for each other: that is the same on every machine,
 #   and checked mode counts it for you, here and now.
@@ -68,7 +74,7 @@ def measured(number):
     """The time of a rung: as recorded, and where there is a GPU, from here too."""
     runs = [run]
     if library_target == "gpu":
-        runs.append(bench.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
+        runs.append(bench.ladder.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
     for one in runs:
         row = one.row(WORKLOAD, f"rung {number}")
         if row.milliseconds is None:
@@ -100,7 +106,7 @@ print(f"Recorded on one {run.card} on {run.date}.",
 # count each byte once, even if a kernel reads it twice: this is about the fewest bytes, of one layer.
 
 # %% exercise="7.1"
-# INCLUDE lessons_lib/traffic.py kv_bytes
+# INCLUDE paged_attention/traffic.py kv_bytes
 
 # %% check="7.1"
 check("7.1", kv_bytes)
@@ -121,7 +127,7 @@ assert must_read == 268_435_456
 # NBVAL_IGNORE_OUTPUT
 limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
 if library_target == "gpu":
-    limits[f"{torch.cuda.get_device_name()} (here)"] = bench.read_limit()
+    limits[f"{torch.cuda.get_device_name()} (here)"] = bench.ladder.read_limit()
 for card, limit in limits.items():
     print(f"{card}: {limit:,.0f} GB/s, so the step takes {must_read / limit / 1e3:.0f} microseconds or more")
 assert min(limits.values()) > 0
@@ -308,7 +314,7 @@ def first_load(number):
             for thread, (block, offset, _, element) in first.items() if thread < 32]
 
 
-draw.show(draw_loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
+draw.show(draw.loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
                             ("Rung 2: 16 lanes share a token", [(lane // 16, lane % 16 * 16) for lane in range(32)], 16)],
                            num_tokens=32, row_bytes=256),
           alt="Two panels, each with 32 keys of 256 bytes in sectors of 32 bytes. Left, rung 1: the first sector of each "
@@ -402,7 +408,7 @@ print(f"By the record, {times_faster(2):.2f} times as fast as rung 1.")
 # lane that waits once for four rows.
 
 # %%
-draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=2, others=False),
+draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
           alt="Bars for rungs 0, 1 and 2 beside the dashed line of the card's limit. Each bar has its time and its share of "
               "the limit written to it; rung 2's is the longest.")
 
@@ -480,7 +486,7 @@ print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
 # workspace is needed.
 
 # %%
-draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=3, others=False),
+draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
           alt="Bars for rungs 0 to 3 beside the dashed line of the card's limit, each with its time and its share of the "
               "limit written to it.")
 
@@ -518,7 +524,7 @@ judge(4)
 # which; the numbers in it are lanes. (Those of c have 32 bits and a register each. There a colour stands for two registers.)
 
 # %%
-draw.show(draw_tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
+draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
           "tokens by 8 queries. Lane 9 is marked. In a it has rows 2 and 10, columns 2, 3, 10 and 11; in b column 2, rows "
           "2, 3, 10 and 11; in c rows 2 and 10, columns 2 and 3.")
 
@@ -602,7 +608,7 @@ measured(4)
 print(f"By the record, {times_faster(4):.2f} times as fast as rung 3.")
 
 # %%
-draw.show(draw_ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars for rungs 0 to 4 on a batch of 64 "
+draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars for rungs 0 to 4 on a batch of 64 "
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -655,7 +661,7 @@ print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB fo
 # A warp has several **stages**, each with room for a tile. While one is used, the others are on their way:
 
 # %%
-draw.show(draw_tiles.stages(4, 9), alt="Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In "
+draw.show(draw.tiles.stages(4, 9), alt="Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In "
           "turn 0 stage 0 is used, then tile 4 is on its way into it for three turns, while stages 1, 2 and 3 are used one "
           "after the other. In each turn one stage is used and three tiles are on their way or have arrived.")
 
@@ -737,7 +743,7 @@ judge(5)
 r, s = [lane // 4 for lane in range(8)], [lane % 4 for lane in range(8)]
 as_it_comes = [8 * token + chunk for chunk, token in zip(r, s)]
 swizzled = [8 * token + (chunk ^ 2 * token) for chunk, token in zip(r, s)]
-draw.show(draw_tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]), alt="Two grids of eight lanes by eight "
+draw.show(draw.tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]), alt="Two grids of eight lanes by eight "
           "groups of banks. As it comes, lanes 0 to 3 all want group 0 and lanes 4 to 7 group 1: four rounds. Swizzled, "
           "every lane has a group to itself: one round.")
 
@@ -839,7 +845,7 @@ judge_planned(6, num_splits=3)
 # multiprocessors and 5 rows of 24 tiles:
 
 # %%
-draw.show(draw_ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
+draw.show(draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
           "blocks in one wave, three multiprocessors idle. Two splits: ten blocks in two waves, six idle in the second. "
           "Three splits: fifteen blocks in two shorter waves, one idle in the second.")
 
@@ -852,10 +858,10 @@ draw.show(draw_ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight mu
 # most. A block with t tiles takes t + SPLIT_COST units. Count each wave as if it had one of the longest blocks.
 
 # %% exercise="7.6"
-# INCLUDE lessons_lib/splits.py SPLIT_COST
+# INCLUDE paged_attention/splits.py SPLIT_COST
 
 
-# INCLUDE lessons_lib/splits.py choose_num_splits
+# INCLUDE paged_attention/splits.py choose_num_splits
 
 # %% check="7.6"
 check("7.6", choose_num_splits)
@@ -871,7 +877,7 @@ for workload in WORKLOADS:
 
 # %%
 compare("gqa_b1_c32768", 6)
-draw.show(draw_ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="Bars for rungs 0 to 6 on one sequence "
+draw.show(draw.ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="Bars for rungs 0 to 6 on one sequence "
           "of 32,768 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -894,7 +900,7 @@ compare(WORKLOAD, 6)
 
 # %%
 lengths = [12, 60, 9, 21, 14, 28]
-draw.show(draw_ladder.balanced(lengths, 8), alt="Eight blocks, one on each of eight multiprocessors, all of the same "
+draw.show(draw.ladder.balanced(lengths, 8), alt="Eight blocks, one on each of eight multiprocessors, all of the same "
           "length. The long row 1 is spread over several of them, and most blocks have pieces of two rows.")
 
 # %% [markdown]
@@ -918,7 +924,7 @@ draw.show(draw_ladder.balanced(lengths, 8), alt="Eight blocks, one on each of ei
 # fewer tiles than blocks. Cut the line as the picture above shows it, at exactly the borders that the docstring names.
 
 # %% exercise="7.7"
-# INCLUDE lessons_lib/splits.py cut_evenly
+# INCLUDE paged_attention/splits.py cut_evenly
 
 # %% check="7.7"
 check("7.7", cut_evenly)
@@ -961,7 +967,7 @@ for heads_at_once in (1, 2):
 compare("gqa_b256_ragged", 7)
 before, now = (run.milliseconds("gqa_b256_ragged", f"rung {number}") for number in (5, 7))
 print(f"and {before / now:.2f} times as fast as rung 5")
-draw.show(draw_ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt="Bars for rungs 0 to 7 on 256 "
+draw.show(draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt="Bars for rungs 0 to 7 on 256 "
           "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -973,7 +979,7 @@ draw.show(draw_ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt
 # the memory's attention, so some blocks are done well before the others, with the same number of tiles. What is still missing
 # from the limit cannot be won by counting tiles.
 #
-# Measuring changed the plan in two more ways; it is in `lessons_lib/work_plan.py`. Where all rows are about equally long,
+# Measuring changed the plan in two more ways; it is in `paged_attention/work_plan.py`. Where all rows are about equally long,
 # the cuts are moved to the ends of rows, even if a few multiprocessors then have nothing to do: what is not cut need not be
 # combined. And where rows have to be cut, there are blocks for only four of five multiprocessors. They keep the memory busy,
 # and more would only make each other wait.
@@ -1022,7 +1028,7 @@ assert by_kernel < 0.002 < by_rounding < 0.2
 
 # %%
 compare(WORKLOAD, 8)
-draw.show(draw_ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0 to 8 on a batch of 64 sequences of "
+draw.show(draw.ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0 to 8 on a batch of 64 sequences of "
           "1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -1046,11 +1052,11 @@ compare("gqa_b256_ragged", 8)
 # batch, in the same run; rung 8 had it in 8 bits.
 
 # %%
-draw.show(draw_ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
+draw.show(draw.ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %%
-draw.show(draw_ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the faster of FlashInfer's two "
+draw.show(draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the faster of FlashInfer's two "
           "kernels, beside the card's limit.")
 
 # %%
@@ -1082,13 +1088,13 @@ for workload in WORKLOADS:
 # ## On your card
 #
 # With a GPU, and nvcc, the next cell measures three rungs here. Building them takes a while. The whole ladder, with a
-# table and a plot, is one command in a terminal: `python -m lessons_lib.bench`.
+# table and a plot, is one command in a terminal: `python -m bench.ladder`.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
 if library_target == "gpu":
-    here = bench.measure(["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True)
-    print(bench.table(here))
+    here = bench.ladder.measure(["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True)
+    print(bench.ladder.table(here))
     assert all(row.share_of_limit < 1.1 for row in here.rungs("gqa_b256_ragged"))
 else:
     print("There is no GPU here that kernels can be built for. What you have seen was measured on one", run.card)
@@ -1179,4 +1185,4 @@ else:
 #   Matrix-Matrix Multiplication on the GPU*, 2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for m16n8k16, and `cp.async`.
 #
-# **Next:** lesson 08 puts this kernel into an engine that serves a model.
+# **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an engine.

@@ -13,8 +13,9 @@
 # chunks, prompts that begin alike share their blocks, and when the memory runs out somebody gives way and nothing is lost.
 # Below it lies what you have built since lesson 01.
 #
-# **You need** lessons 01, 02 and 05. Where an exercise of an earlier lesson is missing, the course's own answer takes its
-# place. You do not need a GPU. **It takes** 60 to 90 minutes.
+# **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and [05](05_batched_metadata.ipynb);
+# words are in the [glossary](09_summary.ipynb#Words). Where an exercise of an earlier lesson is missing, the course's own
+# answer takes its place. You do not need a GPU. **It takes** 60 to 90 minutes.
 
 # %%
 try:
@@ -28,15 +29,17 @@ try:
     from torch import Tensor
     from torch.nn.functional import scaled_dot_product_attention
 
-    from lessons_lib import check, draw, draw_serving, draw_timeline, hint, progress_bar, solution
-    from lessons_lib.block_manager import PythonBlockManager
-    from lessons_lib.engine.checkpoint import check_architecture, load_model
-    from lessons_lib.engine.dry_run import dry_run
-    from lessons_lib.engine.history import History
-    from lessons_lib.engine.paths import PATHS
-    from lessons_lib.kv_cache import PagedAttentionManager
-    from lessons_lib.metadata import build_metadata
-    from lessons_lib.tiny_qwen3.tasks import END, TASKS, decode, encode
+    import draw.serving
+    import draw.timeline
+    from lessons_lib import check, hint, progress_bar, solution
+    from paged_attention.block_manager import PythonBlockManager
+    from paged_attention.engine.checkpoint import check_architecture, load_model
+    from paged_attention.engine.dry_run import dry_run
+    from paged_attention.engine.history import History
+    from paged_attention.engine.paths import PATHS
+    from paged_attention.kv_cache import PagedAttentionManager
+    from paged_attention.metadata import build_metadata
+    from paged_attention.tiny_qwen3.tasks import END, TASKS, decode, encode
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
@@ -51,7 +54,7 @@ progress_bar("08")
 # blocks.
 
 # %%
-draw.show(draw_serving.loop(), alt="Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the "
+draw.show(draw.serving.loop(), alt="Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the "
           "left, tokens go out on the right, and an arrow leads back from postprocess to schedule. Below lies the pool: "
           "schedule takes blocks, run writes and reads keys and values, postprocess gives blocks back.")
 
@@ -120,7 +123,7 @@ print(refusal(check_architecture, GPT2Config(architectures=["GPT2LMHeadModel"]),
 # projection. transformers lets anybody register such a function under a name:
 
 # %%
-# INCLUDE lessons_lib/engine/attention.py plug_in
+# INCLUDE paged_attention/engine/attention.py plug_in
 
 
 # %% [markdown]
@@ -147,7 +150,7 @@ print("logits", tuple(logits.shape), "equal to the reference")
 # like `colour`, arrives here as it is. That is how the block tables get in:
 
 # %%
-# INCLUDE lessons_lib/engine/attention.py PagedStep
+# INCLUDE paged_attention/engine/attention.py PagedStep
 
 
 # %% [markdown]
@@ -160,7 +163,7 @@ print("logits", tuple(logits.shape), "equal to the reference")
 # token sees itself, and those of a chunk see each other, so their keys must be in the pool before anybody reads.
 
 # %% exercise="8.1"
-# INCLUDE lessons_lib/engine/attention.py paged_attention_forward
+# INCLUDE paged_attention/engine/attention.py paged_attention_forward
 
 
 # %% check="8.1"
@@ -199,7 +202,7 @@ print("next token:", decode([int(logits[-1].argmax())]), "· the logits of all",
 # those in the token's own sequence.
 
 # %%
-draw.show(draw_serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]),
+draw.show(draw.serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]),
           alt="Above, three sequences: A has six tokens in the cache and a new one, B two and three new ones, C four new. "
           "Below, the eight new tokens in one row: A6, B2 to B4, C0 to C3, with the positions 6, 2, 3, 4, 0, 1, 2, 3. The "
           "last indices are 0, 3 and 7.")
@@ -211,11 +214,18 @@ draw.show(draw_serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3),
 # Here is what the engine knows of each of its requests:
 
 # %%
-from lessons_lib.engine.request import (DuplicateRequestError, EmptyPromptError, PromptTooLongError, RequestError,
-                                        SamplingParams, UnknownRequestError, UnknownTokenError, as_integer)
+from paged_attention.engine.request import (
+    DuplicateRequestError,
+    EmptyPromptError,
+    PromptTooLongError,
+    RequestError,
+    SamplingParams,
+    UnknownRequestError,
+    UnknownTokenError,
+    as_integer,
+)
 
-
-# INCLUDE lessons_lib/engine/request.py Request
+# INCLUDE paged_attention/engine/request.py Request
 
 
 # %% [markdown]
@@ -226,7 +236,7 @@ from lessons_lib.engine.request import (DuplicateRequestError, EmptyPromptError,
 # ### Exercise 8.2: all sequences in one row
 
 # %% exercise="8.2"
-# INCLUDE lessons_lib/engine/runner.py flatten_batch
+# INCLUDE paged_attention/engine/runner.py flatten_batch
 
 
 # %% check="8.2"
@@ -236,7 +246,7 @@ check("8.2", flatten_batch)
 # The middle of the loop, `run`, is complete with it:
 
 # %%
-# INCLUDE lessons_lib/engine/runner.py ModelRunner
+# INCLUDE paged_attention/engine/runner.py ModelRunner
 
 
 # %% [markdown]
@@ -282,7 +292,7 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 # is called **continuous batching**. What it is worth, for six requests of different lengths and three places:
 
 # %%
-draw.show(draw_serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
+draw.show(draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
           alt="Two timelines of six requests on three places. Above, the places of B and C stay empty until A ends, and "
           "all ends after 17 steps. Below, D and F take the places of B and C at once, and all ends after 13 steps.")
 
@@ -294,7 +304,7 @@ draw.show(draw_serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}
 # The scheduler's data is two queues:
 
 # %%
-# INCLUDE lessons_lib/engine/scheduler.py Scheduler without schedule, make_room, start, stop, preempt, remove
+# INCLUDE paged_attention/engine/scheduler.py Scheduler without schedule, make_room, start, stop, preempt, remove
 
 
 # %% [markdown]
@@ -302,13 +312,13 @@ draw.show(draw_serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}
 # prefix cache comes later, and until then there is none.
 
 # %%
-# INCLUDE lessons_lib/engine/scheduler.py Scheduler.make_room
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.make_room
 
 
-# INCLUDE lessons_lib/engine/scheduler.py Scheduler.stop
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.stop
 
 
-# INCLUDE lessons_lib/engine/scheduler.py Scheduler.remove
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.remove
 
 
 Scheduler.make_room, Scheduler.stop, Scheduler.remove = make_room, stop, remove
@@ -347,7 +357,7 @@ class NoPrefixCache:
 # behind them. And if anybody had to give way in this step, nobody is started in it.
 
 # %% exercise="8.3"
-# INCLUDE lessons_lib/engine/scheduler.py Scheduler.schedule
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.schedule
 
 
 Scheduler.schedule = schedule
@@ -371,7 +381,7 @@ def scheduler_for(num_blocks, token_budget, **prompt_lens):
 
 
 history = dry_run(scheduler_for(num_blocks=32, token_budget=8, A=5, B=14, C=3), num_new=4)
-draw.show(draw_timeline.timeline(history, "A budget of 8 tokens a step, and blocks for all"),
+draw.show(draw.timeline.timeline(history, "A budget of 8 tokens a step, and blocks for all"),
           alt="A timeline of three requests. A prefills 5 tokens in step 0, then decodes. B prefills 3, 7 and 4 tokens in "
           "steps 0 to 2. C waits for two steps, and prefills 3 in step 2.")
 
@@ -394,7 +404,7 @@ draw.show(draw_timeline.timeline(history, "A budget of 8 tokens a step, and bloc
 # Use `self.stop`. It waits again *before all others*, for it came before them.
 
 # %% exercise="8.4"
-# INCLUDE lessons_lib/engine/scheduler.py Scheduler.preempt
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.preempt
 
 
 Scheduler.preempt = preempt
@@ -409,7 +419,7 @@ check("8.4", preempt)
 # %%
 history = dry_run(scheduler_for(num_blocks=9, token_budget=8, A=5, B=14, C=3), num_new=10)
 assert any(record.preempted for record in history)
-draw.show(draw_timeline.timeline(history, "The same with 9 blocks: somebody has to give way"),
+draw.show(draw.timeline.timeline(history, "The same with 9 blocks: somebody has to give way"),
           alt="A timeline of the three requests. C is preempted in step 5, B in step 9. A ends in step 9. From step 10 on B "
           "prefills again, 8, 8 and 5 tokens, then C in two chunks of 3, and both go on to decode.")
 
@@ -449,7 +459,7 @@ for layer in range(config.num_hidden_layers):
 # you, as long as other tokens become other bytes; a real vocabulary has 150,000 of them.
 
 # %% exercise="8.5"
-# INCLUDE lessons_lib/engine/prefix_cache.py block_hashes
+# INCLUDE paged_attention/engine/prefix_cache.py block_hashes
 
 
 # %% check="8.5"
@@ -470,7 +480,7 @@ for first in "KV":
 # reference count. So a block stays when its request ends, and the next one with the same beginning finds it.
 
 # %%
-# INCLUDE lessons_lib/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, clear
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, clear
 
 
 # %% [markdown]
@@ -478,16 +488,16 @@ for first in "KV":
 # it before anybody is preempted. So a block that only the cache uses is as good as free.
 
 # %%
-# INCLUDE lessons_lib/engine/prefix_cache.py PrefixCache.insert
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.insert
 
 
-# INCLUDE lessons_lib/engine/prefix_cache.py PrefixCache.num_evictable
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.num_evictable
 
 
-# INCLUDE lessons_lib/engine/prefix_cache.py PrefixCache.evict
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.evict
 
 
-# INCLUDE lessons_lib/engine/prefix_cache.py PrefixCache.clear
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.clear
 
 
 PrefixCache.insert, PrefixCache.num_evictable = insert, num_evictable
@@ -509,7 +519,7 @@ PrefixCache.evict, PrefixCache.clear = evict, clear
 # key is there already.
 
 # %% exercise="8.6"
-# INCLUDE lessons_lib/engine/scheduler.py Scheduler.start
+# INCLUDE paged_attention/engine/scheduler.py Scheduler.start
 
 
 Scheduler.start = start
@@ -567,7 +577,7 @@ draw.show(draw.pool_steps(steps), alt="The pool in four steps. A has run: two bl
 # ### Exercise 8.7: draw a token
 
 # %% exercise="8.7"
-# INCLUDE lessons_lib/engine/sampler.py sample
+# INCLUDE paged_attention/engine/sampler.py sample
 
 
 # %% check="8.7"
@@ -588,7 +598,7 @@ for way, (params, should_be) in ways.items():
     drawn = Counter(sample(p.log(), params, generator) for _ in range(1000))
     assert all(abs(drawn[token] / 1000 - should_be[token]) < 0.06 for token in range(5))
     panels[way] = {letter: (float(should_be[token]), drawn[token] / 1000) for token, letter in enumerate("abcde")}
-draw.show(draw_serving.draws(panels), alt="Four bar charts over the tokens a to e, dots for what was drawn. At temperature "
+draw.show(draw.serving.draws(panels), alt="Four bar charts over the tokens a to e, dots for what was drawn. At temperature "
           "1 the bars are 0.5, 0.25, 0.15, 0.08 and 0.02; at 0.5 the first is higher; with top_k = 2 there are only a and "
           "b, with top_p = 0.8 only a, b and c. All dots lie close to the tops of their bars.")
 
@@ -600,10 +610,9 @@ draw.show(draw_serving.draws(panels), alt="Four bar charts over the tokens a to 
 # %%
 from tqdm import tqdm
 
-from lessons_lib.validate import check_positive
+from paged_attention.validate import check_positive
 
-
-# INCLUDE lessons_lib/engine/engine.py Engine without add, cancel, run, step, postprocess, stream, generate, _check, _end, _take_back
+# INCLUDE paged_attention/engine/engine.py Engine without add, cancel, run, step, postprocess, stream, generate, _check, _end, _take_back
 
 
 # %% [markdown]
@@ -612,13 +621,13 @@ from lessons_lib.validate import check_positive
 # step can try again. When a request ends, `_end` gives its blocks back.
 
 # %%
-# INCLUDE lessons_lib/engine/engine.py Engine.add
+# INCLUDE paged_attention/engine/engine.py Engine.add
 
 
-# INCLUDE lessons_lib/engine/engine.py Engine.step
+# INCLUDE paged_attention/engine/engine.py Engine.step
 
 
-# INCLUDE lessons_lib/engine/engine.py Engine._end
+# INCLUDE paged_attention/engine/engine.py Engine._end
 
 
 Engine.add, Engine.step, Engine._end = add, step, _end
@@ -634,7 +643,7 @@ Engine.add, Engine.step, Engine._end = add, step, _end
 # `"end"` or `"length"`; where both hold, either is right.
 
 # %% exercise="8.8"
-# INCLUDE lessons_lib/engine/engine.py Engine.postprocess
+# INCLUDE paged_attention/engine/engine.py Engine.postprocess
 
 
 Engine.postprocess = postprocess
@@ -646,13 +655,13 @@ check("8.8", postprocess)
 # The engine is complete but for some comfort. Here it is:
 
 # %%
-# INCLUDE lessons_lib/engine/engine.py Engine._check
+# INCLUDE paged_attention/engine/engine.py Engine._check
 
 
-# INCLUDE lessons_lib/engine/engine.py Engine._take_back
+# INCLUDE paged_attention/engine/engine.py Engine._take_back
 
 
-# INCLUDE lessons_lib/engine/engine.py Engine.run
+# INCLUDE paged_attention/engine/engine.py Engine.run
 
 
 Engine._check, Engine._take_back, Engine.run = _check, _take_back, run
@@ -677,13 +686,13 @@ while engine.scheduler.has_work():
 # For many prompts at once there is `generate`, and for one of them `stream`, which gives each token as soon as it is there.
 
 # %%
-# INCLUDE lessons_lib/engine/engine.py Engine.cancel
+# INCLUDE paged_attention/engine/engine.py Engine.cancel
 
 
-# INCLUDE lessons_lib/engine/engine.py Engine.stream
+# INCLUDE paged_attention/engine/engine.py Engine.stream
 
 
-# INCLUDE lessons_lib/engine/engine.py Engine.generate
+# INCLUDE paged_attention/engine/engine.py Engine.generate
 
 
 Engine.cancel, Engine.stream, Engine.generate = cancel, stream, generate
@@ -725,7 +734,8 @@ for token in engine.stream(first):
 # for those that the prefix cache keeps until somebody needs them:
 
 # %%
-engine.cancel("other")
+if other.reason is None:  # whoever runs this cell again has cancelled it already
+    engine.cancel("other")
 print(other.reason, repr(decode(other.output)))
 engine.prefix_cache.clear()  # otherwise a few blocks are kept, though nobody runs
 print("free blocks:", engine.manager.block_manager.get_num_free_blocks(), "of 256")
@@ -835,7 +845,7 @@ print(f"{len(history)} steps, and the same answers as the reference")
 # preempted, an early one or a late one?
 
 # %%
-draw.show(draw_timeline.timeline(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"),
+draw.show(draw.timeline.timeline(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"),
           alt="A timeline with twelve rows. The first question about the document prefills in several steps, the later ones "
           "in one step of few tokens. Some of the late requests are preempted and wait, and then prefill again.")
 
@@ -852,7 +862,7 @@ draw.show(draw_timeline.timeline(history, "An afternoon: 12 requests, 30 blocks,
 # %%
 without, outputs_without = serve(prefix_sharing=False)
 assert outputs_without == outputs
-draw.show(draw_timeline.pool({f"With prefix sharing: {len(history)} steps": history,
+draw.show(draw.timeline.pool({f"With prefix sharing: {len(history)} steps": history,
                               f"Without: {len(without)} steps": without}, num_blocks=30),
           alt="Two stacked bar charts of 30 blocks over the steps. With sharing, up to seven blocks have several users, and "
           "the rest of the pool is filled with blocks that only the prefix cache keeps. Without, every block has one user, "
@@ -875,7 +885,7 @@ reserved = {"reserve the model's maximum": [512 * len(record.lengths) for record
 in_blocks = [16 * (record.alone + record.shared) for record in history]
 for name, slots in reserved.items():
     print(f"{name}: {max(slots):,} slots at most, {sum(slots) / sum(in_blocks):.1f} times the blocks in use")
-draw.show(draw_timeline.memory(history, 16, reserved), alt="Slots over the steps. Reserving the model's maximum is far "
+draw.show(draw.timeline.memory(history, 16, reserved), alt="Slots over the steps. Reserving the model's maximum is far "
           "above the rest, up to 4,096; reserving prompt and longest answer is about twice the blocks in use. While "
           "requests share blocks, the tokens of the running requests lie above the blocks in use.")
 
@@ -959,7 +969,7 @@ assert lead > 0.5
 # Sooner or later the tokens are not the same. Here is an engine with a fault that somebody has planted:
 
 # %%
-from lessons_lib.engine.faults import FAULTS, fill_with_leftovers, plant
+from paged_attention.engine.faults import FAULTS, fill_with_leftovers, plant
 
 leftovers, _ = questions(seed=2, count=8)
 prompt = encode("Ka17..q42......z93c21......k45..m60....t88..?mqa>")
@@ -997,19 +1007,19 @@ for fault in (None, "accumulator not rescaled"):
 # compute the same thing.
 
 # %%
-from lessons_lib.engine.divergence import Divergence
+from paged_attention.engine.divergence import Divergence
 
-# INCLUDE lessons_lib/engine/divergence.py LayerCall
+# INCLUDE paged_attention/engine/divergence.py LayerCall
 
 
-# INCLUDE lessons_lib/engine/divergence.py Recorder without share, slots, recording
+# INCLUDE paged_attention/engine/divergence.py Recorder without share, slots, recording
 
 
 # %%
-# INCLUDE lessons_lib/engine/divergence.py Recorder.recording
+# INCLUDE paged_attention/engine/divergence.py Recorder.recording
 
 
-# INCLUDE lessons_lib/engine/divergence.py Recorder.slots
+# INCLUDE paged_attention/engine/divergence.py Recorder.slots
 
 
 Recorder.recording, Recorder.slots = recording, slots
@@ -1025,11 +1035,11 @@ print(f"{len(calls[0])} layers; of the first one: query {tuple(call.query.shape)
 # How far are the outputs apart, for each token of the prompt in each layer?
 
 # %%
-# INCLUDE lessons_lib/engine/divergence.py apart
+# INCLUDE paged_attention/engine/divergence.py apart
 
 
 differences = torch.stack([apart(a.output, b.output).amax(1) for a, b in zip(*calls, strict=True)])  # (layers, tokens)
-draw.show(draw_timeline.differences(differences), alt="A heat map of four layers and 49 tokens. In all layers tokens 0 to "
+draw.show(draw.timeline.differences(differences), alt="A heat map of four layers and 49 tokens. In all layers tokens 0 to "
           "15 differ by rounding only. From token 16 on most outputs differ by about 10; in layer 0 some are still right.")
 
 # %% [markdown]
@@ -1041,7 +1051,7 @@ draw.show(draw_timeline.differences(differences), alt="A heat map of four layers
 # And within it keys and values come before queries, and outputs last, because they are made of the others.
 
 # %%
-# INCLUDE lessons_lib/engine/divergence.py first_difference
+# INCLUDE paged_attention/engine/divergence.py first_difference
 
 
 row, layer, what, head, difference = first_difference(*calls, tolerance=1e-3)
@@ -1053,7 +1063,7 @@ print(f"token {row}, layer {layer}, the {what} of head {head}")
 # output:
 
 # %%
-# INCLUDE lessons_lib/engine/divergence.py Recorder.share
+# INCLUDE paged_attention/engine/divergence.py Recorder.share
 
 
 Recorder.share = share
@@ -1074,14 +1084,14 @@ with torch.inference_mode():
 # changed, measured by its own size. Put together, with the steps of the engine around it:
 
 # %%
-# INCLUDE lessons_lib/engine/divergence.py TINY
+# INCLUDE paged_attention/engine/divergence.py TINY
 
 
-# INCLUDE lessons_lib/engine/divergence.py name_block
+# INCLUDE paged_attention/engine/divergence.py name_block
 
 
 # %%
-# INCLUDE lessons_lib/engine/divergence.py locate_divergence
+# INCLUDE paged_attention/engine/divergence.py locate_divergence
 
 
 # %% [markdown]
@@ -1129,7 +1139,7 @@ for fault in (None, *FAULTS):
     table[fault or "no fault"] = {name: sum(decode(next(requests).output) == answer + END for _, answer in task) / 8
                                   for name, task in pairs.items()}
 assert set(table["no fault"].values()) == set(table["full blocks permuted"].values()) == {1.0}
-draw.show(draw_timeline.accuracy(table), alt="A table of right answers. Without a fault and with permuted full blocks, all "
+draw.show(draw.timeline.accuracy(table), alt="A table of right answers. Without a fault and with permuted full blocks, all "
           "tasks are at 100 %. Wrong head mapping is at 0 % everywhere. Without rescaling, sort stays at 100 %, and recall "
           "and reverse are at 0 %. A position too high leaves copy and sort at 100 %, and brings recall to half and reverse "
           "to 0 %. Another's block leaves 12 to 62 %. The late table and the unmasked tail leave most answers right.")
@@ -1149,7 +1159,7 @@ draw.show(draw_timeline.accuracy(table), alt="A table of right answers. Without 
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from lessons_lib.parts import assemble, show_parts
+from paged_attention.engine.parts import assemble, show_parts
 
 engine, parts = assemble(model, path="paged_torch")
 requests = engine.generate(prompts)
@@ -1197,12 +1207,12 @@ for name, serve_all in {"generate, padded": padded_generate, "engine": engine_ge
 # %% [markdown]
 # A single run of a small model says little; the machine has other things to do. So the course has a benchmark with a longer
 # trace and several turns, beside `generate` in batches of several sizes and `generate_batch`, which is transformers' own
-# continuous batching: `python -m lessons_lib.bench_serving`. These runs are kept with the course:
+# continuous batching: `python -m bench.serving`. These runs are kept with the course:
 
 # %%
-from lessons_lib import bench_serving
+import bench.serving
 
-print(bench_serving.recorded_table())
+print(bench.serving.recorded_table())
 
 # %% [markdown]
 # Where does the time go? For a small model, not into attention. A step has a few hundred small operations, and each costs
@@ -1227,16 +1237,12 @@ print(bench_serving.recorded_table())
 # %%
 import torch.distributed as dist
 
-
-# INCLUDE lessons_lib/engine/shards.py sharded_forward
-
-
+# INCLUDE paged_attention/engine/shards.py sharded_forward
 # %% [markdown]
 # Two processes on this machine's CPU, talking by `gloo`; on GPUs it is NCCL. (Each of them loads PyTorch and the model anew,
 # which takes some seconds.)
-
 # %%
-from lessons_lib.engine.shards import serve_sharded
+from paged_attention.engine.shards import serve_sharded
 
 few = [encode(text) for text in ("Cq7b>", "Szebra>", "Ka17..q42......z93?zq>")]
 on_two = serve_sharded(few, world_size=2, backend="gloo")
@@ -1316,7 +1322,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #   [arXiv:2312.07104](https://arxiv.org/abs/2312.07104): section 3 for a prefix cache as a tree.
 # - transformers' documentation, [attention interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **This was the last lesson.** The engines that serve the large models, such as vLLM and SGLang, have these same parts under
-# nearly the same names; read their schedulers next, and you will know your way about. Or go on here: let `schedule`
-# prefer the request that has waited longest, keep preempted blocks in the CPU's memory, let a small model guess tokens that
-# the large one only checks. You have the reference, the checks, and a tool that finds the first wrong block.
+# **This was the last lesson.** [09](09_summary.ipynb) has the whole on one page. The engines that serve the large models,
+# such as vLLM and SGLang, have these same parts under nearly the same names; read their schedulers next, and you will
+# know your way about. Or go on here: let `schedule` prefer the request that has waited longest, keep preempted blocks in
+# the CPU's memory, let a small model guess tokens that the large one only checks. You have the reference, the checks, and
+# a tool that finds the first wrong block.

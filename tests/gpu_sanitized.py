@@ -6,8 +6,8 @@ import torch
 
 from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import read_kernel
-from lessons_lib.ladder import FP8, RUNGS, PagedDecode
-from lessons_lib.paged_kernel import attn_paged_cuda, paged_attention_library
+from paged_attention.ladder import FP8, RUNGS, PagedDecode
+from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))

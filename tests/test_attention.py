@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessons_lib import checks
-from lessons_lib.attention import forward_prefill, plain_attention, tiled_attention
-from lessons_lib.kv_cache import PagedAttentionManager, UnknownSequenceError
-from lessons_lib.layer import AttentionLayer
-from lessons_lib.softmax_state import NO_KEY, SoftmaxState
+from paged_attention.attention import forward_prefill, plain_attention, tiled_attention
+from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
+from paged_attention.layer import AttentionLayer
+from paged_attention.softmax_state import NO_KEY, SoftmaxState
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 NAN = float("nan")

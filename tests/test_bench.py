@@ -11,12 +11,13 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from lessons_lib import bench, bench_backends, bench_compare, bench_runs, draw_ladder
-from lessons_lib.bench_backends import BACKENDS, Backend, make_batch, reference
-from lessons_lib.bench_runs import Row, Run
-from lessons_lib.bench_workloads import VARIANTS, WORKLOADS, Workload
-from lessons_lib.ladder import FP8, RUNGS
-from lessons_lib.splits import SPLIT_COST, choose_num_splits
+import draw.ladder
+from bench import backends, compare, ladder, ladder_runs
+from bench.backends import BACKENDS, Backend, make_batch, reference
+from bench.ladder_runs import Row, Run
+from bench.workloads import VARIANTS, WORKLOADS, Workload
+from paged_attention.ladder import FP8, RUNGS
+from paged_attention.splits import SPLIT_COST, choose_num_splits
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 TINY = Workload("tiny", "a few tokens", 8, 2, 128, (33, 5, 16))
@@ -77,8 +78,8 @@ def right(batch, k_cache, v_cache):
 
 def made_up(shares=None, workloads=WORKLOADS, **fields):
     """A run with these shares of the limit, {backend: share}; what is None has failed."""
-    shares = shares or {"rung 1": 0.05, "rung 7": 0.9, "rung 8": 0.8, bench_runs.FLASHINFER[0]: 0.75,
-                        bench_runs.FLASHINFER[1]: 0.5, "PyTorch varlen_attn": None}
+    shares = shares or {"rung 1": 0.05, "rung 7": 0.9, "rung 8": 0.8, ladder_runs.FLASHINFER[0]: 0.75,
+                        ladder_runs.FLASHINFER[1]: 0.5, "PyTorch varlen_attn": None}
     rows = []
     for workload in workloads:
         for each in (each for each in BACKENDS if each.name in shares):
@@ -128,7 +129,7 @@ def test_a_batch_uses_each_block_once_and_its_caches_differ():
 @pytest.mark.parametrize("chunk", [16, 48, 1 << 16])
 @pytest.mark.parametrize("fp8", [False, True])
 def test_the_reference_agrees_with_attention_written_out(chunk, fp8, monkeypatch):
-    monkeypatch.setattr(bench_backends, "CHUNK", chunk)
+    monkeypatch.setattr(backends, "CHUNK", chunk)
     batch = make_batch(dataclasses.replace(TINY, context_lens=(33, 1, 0, 16, 70)), 1, "cpu", fp8)
     out, (k_cache, v_cache) = reference(batch), batch.caches[0]
     for seq, context_len in enumerate(batch.workload.context_lens):
@@ -144,7 +145,7 @@ def test_the_reference_agrees_with_attention_written_out(chunk, fp8, monkeypatch
 
 
 def test_rungs_and_others_are_measured_and_right():
-    run = bench.measure([TINY], ["rung 3", "rung 7", "rung 8", "gather"], quick=True, machine=Machine())
+    run = ladder.measure([TINY], ["rung 3", "rung 7", "rung 8", "gather"], quick=True, machine=Machine())
     assert [row.backend for row in run.rows] == ["rung 3", "rung 7", "rung 8", "gather + SDPA"]
     assert all(not row.reason and row.milliseconds == 2.0 and 0 < row.error < 1e-3 for row in run.rows)
     assert run.row("tiny", "rung 7").kv_bytes == TINY.kv_bytes() == 2 * run.row("tiny", "rung 8").kv_bytes
@@ -154,8 +155,8 @@ def test_rungs_and_others_are_measured_and_right():
 
 
 def test_variants_are_measured_with_the_last_rung(monkeypatch):
-    monkeypatch.setattr(bench, "VARIANTS", (dataclasses.replace(TINY, name="other"),))
-    run = bench.measure([TINY], ["gather"], variants=True, quick=True, machine=Machine())
+    monkeypatch.setattr(ladder, "VARIANTS", (dataclasses.replace(TINY, name="other"),))
+    run = ladder.measure([TINY], ["gather"], variants=True, quick=True, machine=Machine())
     assert [row.backend for row in run.rows] == ["gather + SDPA"]
     assert [(row.workload, row.backend) for row in run.variants][0] == ("other", "rung 7") and not run.variants[0].reason
 
@@ -164,17 +165,17 @@ def test_variants_are_measured_with_the_last_rung(monkeypatch):
 
 
 def test_backends_take_turns():
-    assert list(bench_compare.turns([3, 1, 2])) == [0, 1, 2, 0, 2, 0]
-    assert list(bench_compare.turns([])) == [] == list(bench_compare.turns([0, 0]))
+    assert list(compare.turns([3, 1, 2])) == [0, 1, 2, 0, 2, 0]
+    assert list(compare.turns([])) == [] == list(compare.turns([0, 0]))
 
 
 @pytest.mark.parametrize("num_backends", [1, 2, 3, 5])
 def test_a_cache_is_read_again_only_when_all_others_have_been(num_backends):
     machine = Machine()
-    bench_compare.compare(machine, TINY, [backend(f"{number}", right) for number in range(num_backends)], LIMIT)
-    caches = bench_compare.num_caches(TINY.kv_bytes(), machine.l2_bytes())
+    compare.compare(machine, TINY, [backend(f"{number}", right) for number in range(num_backends)], LIMIT)
+    caches = compare.num_caches(TINY.kv_bytes(), machine.l2_bytes())
     timed = machine.seen[num_backends:]  # the first of each says how long it takes
-    assert [run // caches for run in timed] == list(range(num_backends)) * bench_compare.ROUNDS
+    assert [run // caches for run in timed] == list(range(num_backends)) * compare.ROUNDS
     assert [run % caches for run in timed] == [number % caches for number in range(len(timed))]
 
 
@@ -182,24 +183,24 @@ def test_a_cache_is_read_again_only_when_all_others_have_been(num_backends):
     (17_000_000, 50_000_000, 13), (268_000_000, 50_000_000, 2), (200_000_000, 50_000_000, 2), (199_999_999, 50_000_000, 3),
     (0, 1, 5)])
 def test_there_are_so_many_caches_that_the_l2_forgets(kv_bytes, l2_bytes, expected):
-    count = bench_compare.num_caches(kv_bytes, l2_bytes)
+    count = compare.num_caches(kv_bytes, l2_bytes)
     assert count == expected and (count - 1) * max(1, kv_bytes) >= 4 * l2_bytes
 
 
 def test_the_time_is_the_median_and_slow_ones_run_less_often():
     times = iter([1.0] + [5.0, 1.0, 2.0] * 100)
-    row, = bench_compare.compare(Machine(lambda run: next(times)), TINY, [backend("fast", right)], LIMIT, quick=True)
+    row, = compare.compare(Machine(lambda run: next(times)), TINY, [backend("fast", right)], LIMIT, quick=True)
     assert row.milliseconds == statistics.median([5.0, 1.0, 2.0] * 3)
     machine = Machine(lambda run: 50.0 if run < 2 else 1.0)
-    slow, fast = bench_compare.compare(machine, TINY, [backend("slow", right), backend("fast", right)], LIMIT)
+    slow, fast = compare.compare(machine, TINY, [backend("slow", right), backend("fast", right)], LIMIT)
     caches = len(machine.prepared) // 2
     assert caches == 2 and (slow.milliseconds, fast.milliseconds) == (50.0, 1.0)
     rounds = Counter(run // caches for run in machine.seen)
-    assert rounds == {0: 1 + bench_compare.ROUNDS_OF_SLOW, 1: 1 + bench_compare.ROUNDS}
+    assert rounds == {0: 1 + compare.ROUNDS_OF_SLOW, 1: 1 + compare.ROUNDS}
 
 
 def compared(*results, **fields):
-    row, = bench_compare.compare(Machine(), TINY, [backend("rung 7", *results, **fields)], LIMIT, quick=True)
+    row, = compare.compare(Machine(), TINY, [backend("rung 7", *results, **fields)], LIMIT, quick=True)
     return row
 
 
@@ -225,7 +226,7 @@ def test_a_replay_that_writes_nothing_is_found():
             self.prepared.append(lambda: result)
             return self.prepared[-1]
 
-    row, = bench_compare.compare(Stale(), TINY, [backend("rung 7", right)], LIMIT, quick=True)
+    row, = compare.compare(Stale(), TINY, [backend("rung 7", right)], LIMIT, quick=True)
     assert row.reason == "the result holds NaN or infinity"
 
 
@@ -233,7 +234,7 @@ def test_a_backend_that_fails_is_reported_and_the_others_go_on():
     def fails(*batch):
         raise RuntimeError("no such\n  kernel" + "!" * 1000)
 
-    rows = bench_compare.compare(Machine(), TINY, [backend("one", fails), backend("two", right),
+    rows = compare.compare(Machine(), TINY, [backend("one", fails), backend("two", right),
                                                    backend("three", right, missing=lambda: "three is not installed")], LIMIT)
     assert rows[0].reason.startswith("RuntimeError: no such kernel!") and len(rows[0].reason) < 310
     assert (rows[0].milliseconds, rows[0].share_of_limit, rows[0].error) == (None, None, None)
@@ -249,7 +250,7 @@ def test_one_that_fails_while_it_is_timed_has_no_time():
         return 1.0
 
     clock.left = 8
-    rows = bench_compare.compare(Machine(clock), TINY, [backend("one", right), backend("two", right)], LIMIT)
+    rows = compare.compare(Machine(clock), TINY, [backend("one", right), backend("two", right)], LIMIT)
     assert [row.reason for row in rows] == ["", "RuntimeError: the card fell off"]
     assert [row.milliseconds for row in rows] == [1.0, None]
 
@@ -259,7 +260,7 @@ def test_too_little_memory_is_a_reason_for_all():
         def clean(self):
             raise torch.OutOfMemoryError("tried to allocate too much")
 
-    rows = bench_compare.compare(Full(), TINY, [backend("one", right), backend("two", right)], LIMIT)
+    rows = compare.compare(Full(), TINY, [backend("one", right), backend("two", right)], LIMIT)
     assert {row.reason for row in rows} == {"no tensors: OutOfMemoryError: tried to allocate too much"}
 
 
@@ -276,14 +277,14 @@ def test_a_run_comes_back_from_its_file(tmp_path):
 
 
 def test_recorded_runs_are_the_newest_first_and_named_after_the_card(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench_runs, "MEASURED", tmp_path)
-    assert bench.recorded() == []
+    monkeypatch.setattr(ladder_runs, "MEASURED", tmp_path)
+    assert ladder.recorded() == []
     for card, date in (("NVIDIA H200", "2026-03-01"), ("NVIDIA GeForce RTX 4090 (x)", "2026-05-01"), ("Old", "2025-12-31")):
         run = made_up(card=card, date=date)
-        run.save(bench_runs.file_of(card))
+        run.save(ladder_runs.file_of(card))
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["nvidia-geforce-rtx-4090-x.json", "nvidia-h200.json", "old.json"]
-    assert [run.date for run in bench.recorded()] == ["2026-05-01", "2026-03-01", "2025-12-31"]
+    assert [run.date for run in ladder.recorded()] == ["2026-05-01", "2026-03-01", "2025-12-31"]
 
 
 @pytest.mark.parametrize("spoil, message", [
@@ -301,27 +302,27 @@ def test_a_file_that_is_no_run_is_named(spoil, message, tmp_path):
     spoil(content)
     (tmp_path / "run.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=message):
-        bench.recorded(tmp_path)
+        ladder.recorded(tmp_path)
 
 
 def test_a_file_that_is_no_json_is_named(tmp_path):
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match="run.json is not JSON"):
-        bench.recorded(tmp_path)
+        ladder.recorded(tmp_path)
 
 
-@pytest.mark.skipif(not [*bench_runs.MEASURED.glob("*.json")], reason="nothing is recorded yet")
+@pytest.mark.skipif(not [*ladder_runs.MEASURED.glob("*.json")], reason="nothing is recorded yet")
 def test_what_is_recorded_is_whole_and_right():
-    for run in bench.recorded():
+    for run in ladder.recorded():
         assert {row.workload for row in run.rows} == {workload.name for workload in WORKLOADS}
-        assert not run.wrong_rungs() and run.command.startswith("python -m lessons_lib.bench")
+        assert not run.wrong_rungs() and run.command.startswith("python -m bench.ladder")
         for workload in run.workloads:
             assert [row.rung for row in run.rungs(workload)] == [rung.number for rung in RUNGS]
         for row in (*run.rows, *run.variants):
             if row.milliseconds is not None:
                 assert row.gb_per_s == pytest.approx(row.kv_bytes / row.milliseconds / 1e6)
                 assert row.share_of_limit == pytest.approx(row.gb_per_s / run.read_limit_gb_per_s)
-        assert bench_runs.file_of(run.card).exists() and bench.table(run)
+        assert ladder_runs.file_of(run.card).exists() and ladder.table(run)
 
 
 # What a run says
@@ -331,8 +332,8 @@ def test_a_run_answers_and_names_what_it_has():
     run = made_up()
     assert run.milliseconds("gqa_b8_c512", "rung 7") == pytest.approx(16.777216e6 / (0.9 * LIMIT) / 1e6)
     assert [row.rung for row in run.rungs("gqa_b8_c512")] == [1, 7, 8]
-    assert [row.backend for row in run.others("gqa_b8_c512")] == [*bench_runs.FLASHINFER]
-    assert run.flashinfer_row("gqa_b8_c512").backend == bench_runs.FLASHINFER[0]
+    assert [row.backend for row in run.others("gqa_b8_c512")] == [*ladder_runs.FLASHINFER]
+    assert run.flashinfer_row("gqa_b8_c512").backend == ladder_runs.FLASHINFER[0]
     with pytest.raises(KeyError, match="no workload 'large' in this run on A Card 3000; it has gqa_b64_c1024, "):
         run.milliseconds("large", "rung 7")
     with pytest.raises(KeyError, match="no backend 'rung 3' for gqa_b8_c512 .* it has rung 1, rung 7"):
@@ -342,16 +343,16 @@ def test_a_run_answers_and_names_what_it_has():
 
 
 def test_the_mean_of_ratios_is_geometric():
-    assert bench.geometric_mean([2.0, 8.0]) == pytest.approx(4.0) and bench.geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
+    assert ladder.geometric_mean([2.0, 8.0]) == pytest.approx(4.0) and ladder.geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
     for numbers in ([], [1.0, 0.0], [-1.0]):
         with pytest.raises(ValueError, match="positive"):
-            bench.geometric_mean(numbers)
+            ladder.geometric_mean(numbers)
 
 
 def test_ratios_are_of_right_results_only():
     run = made_up()
     assert set(run.ratios()) == set(run.workloads) and all(abs(ratio - 1.2) < 1e-9 for ratio in run.ratios().values())
-    wrong = tuple(dataclasses.replace(row, reason="wrong") if row.backend == bench_runs.FLASHINFER[0] else row
+    wrong = tuple(dataclasses.replace(row, reason="wrong") if row.backend == ladder_runs.FLASHINFER[0] else row
                   for row in run.rows)
     slower = dataclasses.replace(run, rows=wrong).ratios()
     assert all(abs(ratio - 1.8) < 1e-9 for ratio in slower.values())
@@ -359,7 +360,7 @@ def test_ratios_are_of_right_results_only():
 
 
 def test_the_table_has_a_row_for_each_backend_and_a_column_for_each_workload():
-    lines = bench.table(made_up()).split("\n")
+    lines = ladder.table(made_up()).split("\n")
     assert lines[:3] == ["A Card 3000, driver 1.2, CUDA 13.0, PyTorch 2.11, no FlashInfer, 2026-01-02", "made up for a test",
                          "Read limit: 4,000 GB/s"]
     cells = {re.split(r"  +", line)[0]: re.split(r"  +", line)[1:] for line in lines[4:]}
@@ -376,16 +377,16 @@ def test_the_table_has_a_row_for_each_backend_and_a_column_for_each_workload():
 
 
 def test_below_the_table_stands_the_comparison():
-    text = bench.table(made_up())
+    text = ladder.table(made_up())
     assert ("FlashInfer's time (the faster of its two) over rung 7's: geometric mean 1.200, worst 1.200 (" in text
             and "over rung 7's, workload by workload: 0.56, 0.56," in text
             and "Largest distance of a number from float64: 1.0e-04" in text)
-    assert "over rung 7" not in bench.table(made_up({"rung 1": 0.1}))
+    assert "over rung 7" not in ladder.table(made_up({"rung 1": 0.1}))
 
 
 def test_the_variants_have_a_table_of_their_own():
-    shares = {"rung 7": 0.9, bench_runs.FLASHINFER[0]: 0.45, bench_runs.FLASHINFER[1]: None}
-    lines = bench.table(made_up(variants=made_up(shares, VARIANTS).rows)).split("\n")
+    shares = {"rung 7": 0.9, ladder_runs.FLASHINFER[0]: 0.45, ladder_runs.FLASHINFER[1]: None}
+    lines = ladder.table(made_up(variants=made_up(shares, VARIANTS).rows)).split("\n")
     line = next(line for line in lines if line.startswith("12 query heads"))
     assert re.split(r"  +", line) == ["12 query heads for a KV head", "268 MB", "0.0746", "90 %", "0.1491", "45 %", "2.00",
                                       "1e-04"]
@@ -397,10 +398,10 @@ def test_the_variants_have_a_table_of_their_own():
 
 def test_without_a_gpu_it_says_what_it_needs(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert bench.main([]) == 2
+    assert ladder.main([]) == 2
     error = capsys.readouterr().err
     assert "needs an NVIDIA GPU, which PyTorch does not see here, and nvcc" in error and "--recorded" in error
-    for call in (bench.measure, bench.read_limit):
+    for call in (ladder.measure, ladder.read_limit):
         with pytest.raises(RuntimeError, match="needs an NVIDIA GPU"):
             call()
 
@@ -416,56 +417,56 @@ def test_without_a_gpu_it_says_what_it_needs(monkeypatch, capsys):
     (["--fast"], "unrecognized arguments: --fast")])
 def test_bad_arguments_are_refused_by_name(words, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        bench.main(words, Machine())
+        ladder.main(words, Machine())
     assert stop.value.code == 2 and message in " ".join(capsys.readouterr().err.split())
 
 
 def test_measure_refuses_names_that_there_are_not():
     with pytest.raises(ValueError, match="no workload 'huge'"):
-        bench.measure(["huge"], machine=Machine())
+        ladder.measure(["huge"], machine=Machine())
     with pytest.raises(ValueError, match="no backend 'slow'"):
-        bench.measure([TINY], ["slow"], machine=Machine())
+        ladder.measure([TINY], ["slow"], machine=Machine())
 
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """The command with a tiny workload, and a folder of its own for what it records."""
-    monkeypatch.setattr(bench, "WORKLOADS", (TINY,))
-    monkeypatch.setattr(bench_runs, "MEASURED", tmp_path / "measured")
+    monkeypatch.setattr(ladder, "WORKLOADS", (TINY,))
+    monkeypatch.setattr(ladder_runs, "MEASURED", tmp_path / "measured")
     return tmp_path
 
 
 def test_the_command_prints_writes_and_draws(small, capsys):
-    assert bench.main(["--only", "Rung 7", "GATHER", "--quick", "--json", f"{small}/run.json", "--plot", f"{small}/run.png"],
+    assert ladder.main(["--only", "Rung 7", "GATHER", "--quick", "--json", f"{small}/run.json", "--plot", f"{small}/run.png"],
                       Machine()) == 0
     shown = capsys.readouterr()
     run = Run.load(small / "run.json")
-    assert shown.out == bench.table(run) + "\n" and "gather + SDPA" in shown.err
-    assert run.command == "python -m lessons_lib.bench --quick --only 'Rung 7' GATHER"
+    assert shown.out == ladder.table(run) + "\n" and "gather + SDPA" in shown.err
+    assert run.command == "python -m bench.ladder --quick --only 'Rung 7' GATHER"
     assert (small / "run.png").read_bytes().startswith(b"\x89PNG")
     assert not (small / "measured").exists()
 
 
 def test_the_command_records_and_shows_what_is_recorded(small, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "BACKENDS", tuple(each for each in BACKENDS if each.name in ("rung 7", "gather + SDPA")))
-    assert bench.main(["--recorded"]) == 1 and "--record keeps one" in capsys.readouterr().out
-    assert bench.main(["--record"], Machine()) == 0
+    monkeypatch.setattr(ladder, "BACKENDS", tuple(each for each in BACKENDS if each.name in ("rung 7", "gather + SDPA")))
+    assert ladder.main(["--recorded"]) == 1 and "--record keeps one" in capsys.readouterr().out
+    assert ladder.main(["--record"], Machine()) == 0
     measured = capsys.readouterr().out
-    run, = bench.recorded()
-    assert run.command == "python -m lessons_lib.bench" and (small / "measured" / "a-card-3000.json").exists()
-    assert bench.main(["--recorded"]) == 0
+    run, = ladder.recorded()
+    assert run.command == "python -m bench.ladder" and (small / "measured" / "a-card-3000.json").exists()
+    assert ladder.main(["--recorded"]) == 0
     shown = capsys.readouterr().out
-    assert shown == bench.table(run) + "\n" and measured.startswith(shown)
+    assert shown == ladder.table(run) + "\n" and measured.startswith(shown)
 
 
 def test_a_wrong_rung_is_an_error_and_is_not_recorded(small, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "BACKENDS", (backend("rung 7", lambda *batch: right(*batch) + 1), backend("other", right)))
-    assert bench.main(["--record"], Machine()) == 1
+    monkeypatch.setattr(ladder, "BACKENDS", (backend("rung 7", lambda *batch: right(*batch) + 1), backend("other", right)))
+    assert ladder.main(["--record"], Machine()) == 1
     shown = capsys.readouterr()
     assert "! rung 7 (tiny): the result is 1.0e+00 away" in shown.out and "Not recorded" in shown.err
-    assert bench.recorded() == []
-    monkeypatch.setattr(bench, "BACKENDS", (backend("rung 7", right), backend("other", lambda *batch: right(*batch) + 1)))
-    assert bench.main([], Machine()) == 0 and "! other (tiny): the result" in capsys.readouterr().out
+    assert ladder.recorded() == []
+    monkeypatch.setattr(ladder, "BACKENDS", (backend("rung 7", right), backend("other", lambda *batch: right(*batch) + 1)))
+    assert ladder.main([], Machine()) == 0 and "! other (tiny): the result" in capsys.readouterr().out
 
 
 # The pictures
@@ -477,10 +478,10 @@ def bars(axes):
 
 def test_the_ladder_has_a_bar_for_each_that_has_a_time():
     run = made_up()
-    axes, = draw_ladder.ladder(run, "gqa_b64_c1024").axes
+    axes, = draw.ladder.ladder(run, "gqa_b64_c1024").axes
     assert bars(axes) == [(200.0, None), (3600.0, None), (3200.0, None), (3000.0, "///"), (2000.0, "///")]
     assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "rung 1: parallel softmax", "rung 7: balanced, one launch", "rung 8: fp8 cache", *bench_runs.FLASHINFER]
+        "rung 1: parallel softmax", "rung 7: balanced, one launch", "rung 8: fp8 cache", *ladder_runs.FLASHINFER]
     assert axes.lines[0].get_xdata()[0] == LIMIT and axes.get_xlim()[1] > LIMIT and axes.yaxis_inverted()
     texts = [text.get_text() for text in axes.texts]
     assert texts[:2] == ["1.34 ms, 5%", "0.0746 ms, 90%"] and texts[-1] == "the limit:\n4,000 GB/s"
@@ -488,42 +489,42 @@ def test_the_ladder_has_a_bar_for_each_that_has_a_time():
 
 
 def test_the_ladder_grows_rung_by_rung():
-    axes, = draw_ladder.ladder(made_up(), "gqa_b64_c1024", up_to=7, others=False).axes
+    axes, = draw.ladder.ladder(made_up(), "gqa_b64_c1024", up_to=7, others=False).axes
     assert bars(axes) == [(200.0, None), (3600.0, None)]
     with pytest.raises(ValueError, match="no rung up to 0 with a time for gqa_b64_c1024"):
-        draw_ladder.ladder(made_up(), "gqa_b64_c1024", up_to=0)
+        draw.ladder.ladder(made_up(), "gqa_b64_c1024", up_to=0)
     with pytest.raises(ValueError, match="its workloads are gqa_b64_c1024, "):
-        draw_ladder.ladder(made_up(), "huge")
+        draw.ladder.ladder(made_up(), "huge")
 
 
 def test_a_wrong_result_is_marked_in_the_picture():
     run = made_up({"rung 7": 1.3})
     run = dataclasses.replace(run, rows=(dataclasses.replace(run.rows[0], reason="wrong"),))
-    axes, = draw_ladder.ladder(run, "gqa_b64_c1024").axes
+    axes, = draw.ladder.ladder(run, "gqa_b64_c1024").axes
     assert axes.texts[0].get_text().endswith("130% (wrong result)") and axes.get_xlim()[1] > 1.3 * LIMIT
 
 
 def test_the_last_rung_stands_beside_flashinfer_on_every_workload():
-    axes, = draw_ladder.workloads(made_up()).axes
+    axes, = draw.ladder.workloads(made_up()).axes
     assert bars(axes) == [(3600.0, None), (3000.0, "///")] * 6
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["rung 7", "FlashInfer, the faster of its two"]
-    axes, = draw_ladder.workloads(made_up({"rung 7": 0.9})).axes
+    axes, = draw.ladder.workloads(made_up({"rung 7": 0.9})).axes
     assert bars(axes) == [(3600.0, None)] * 6 and len(axes.get_legend().get_texts()) == 1
     with pytest.raises(ValueError, match="no time of rung 7"):
-        draw_ladder.workloads(made_up({"rung 1": 0.1}))
+        draw.ladder.workloads(made_up({"rung 1": 0.1}))
 
 
 def test_the_overview_draws_what_there_is():
-    assert [len(axes.patches) for axes in draw_ladder.overview(made_up()).axes] == [5, 12]
-    assert [len(axes.patches) for axes in draw_ladder.overview(made_up({"gather + SDPA": 0.2})).axes] == [1]
+    assert [len(axes.patches) for axes in draw.ladder.overview(made_up()).axes] == [5, 12]
+    assert [len(axes.patches) for axes in draw.ladder.overview(made_up({"gather + SDPA": 0.2})).axes] == [1]
     with pytest.raises(ValueError, match="no times to draw"):
-        draw_ladder.overview(made_up({"rung 7": None}))
+        draw.ladder.overview(made_up({"rung 7": None}))
 
 
 @pytest.mark.parametrize("num_rows, num_tiles, multiprocessors", [(6, 16, 8), (5, 10, 4), (1, 7, 3), (9, 3, 4)])
 def test_waves_end_when_choose_num_splits_thinks_so(num_rows, num_tiles, multiprocessors):
     splits = tuple(range(1, num_tiles + 1))
-    panels = draw_ladder.waves(num_rows, num_tiles, multiprocessors, splits).axes
+    panels = draw.ladder.waves(num_rows, num_tiles, multiprocessors, splits).axes
     ends = [axes.lines[0].get_xdata()[0] for axes in panels]
     assert splits[ends.index(min(ends))] == choose_num_splits(num_rows, num_tiles, multiprocessors)
     for num_splits, axes, end in zip(splits, panels, ends, strict=True):
@@ -536,7 +537,7 @@ def test_waves_end_when_choose_num_splits_thinks_so(num_rows, num_tiles, multipr
 
 def test_equal_shares_end_together():
     num_tiles = [16, 5, 3, 30, 9, 1]
-    axes, = draw_ladder.balanced(num_tiles, 8).axes
+    axes, = draw.ladder.balanced(num_tiles, 8).axes
     costs = [bar for bar in axes.patches if bar.get_hatch()]
     assert [bar.get_x() for bar in costs] == [8] * 8 and {bar.get_width() for bar in costs} == {SPLIT_COST}
     assert sum(bar.get_width() for bar in axes.patches) == sum(num_tiles) + 8 * SPLIT_COST
@@ -548,12 +549,12 @@ def test_equal_shares_end_together():
 
 @needs_gpu
 def test_the_read_limit_is_a_memory_bandwidth():
-    assert 50 < bench.read_limit() < 50_000
+    assert 50 < ladder.read_limit() < 50_000
 
 
 @needs_gpu
 def test_a_small_workload_is_measured_on_the_gpu():
     workload = Workload("small", "16 sequences of 512 tokens", 32, 8, 128, (512,) * 16)
-    run = bench.measure([workload], ["rung 1", "rung 7", "rung 8", "gather"], quick=True)
+    run = ladder.measure([workload], ["rung 1", "rung 7", "rung 8", "gather"], quick=True)
     assert not [row for row in run.rows if row.reason] and run.card == torch.cuda.get_device_name()
     assert 0 < run.milliseconds("small", "rung 7") < run.milliseconds("small", "rung 1")

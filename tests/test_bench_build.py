@@ -1,7 +1,8 @@
 """The promise about build times, measured; takes a minute."""
 
 import pytest
-from bench_build import main
+
+from bench.cpp_builds import main
 
 
 @pytest.mark.slow

@@ -6,12 +6,11 @@ import re
 import pytest
 import torch
 
-from lessons_lib import bench_serving, bench_serving_runs
-from lessons_lib.bench_attention_share import attention_share
-from lessons_lib.bench_servers import (EngineServer, GenerateBatchServer, GenerateServer, Trace, random_model, random_trace,
-                                       task_trace)
-from lessons_lib.bench_serving import ServerRow, ServingRun, ShareRow, measure, table
-from lessons_lib.engine.checkpoint import load_model
+from bench import serving, serving_runs
+from bench.attention_share import attention_share
+from bench.servers import EngineServer, GenerateBatchServer, GenerateServer, Trace, random_model, random_trace, task_trace
+from bench.serving import ServerRow, ServingRun, ShareRow, measure, table
+from paged_attention.engine.checkpoint import load_model
 
 TRACE = Trace("two requests", [[5, 6], [7]], 4, end_token=1)
 SMALL = dict(num_layers=2, device="cpu", dtype=torch.float32, hidden_size=64, num_attention_heads=4, num_key_value_heads=2,
@@ -99,9 +98,9 @@ def test_all_servers_give_the_same_tokens():
 def test_the_large_benchmark_runs_on_a_small_model(monkeypatch):
     def sized(model, trace, name="generate_batch", **options):
         return GenerateBatchServer(model, trace, name, **dict(page_size=16, num_blocks=40, max_batch_tokens=64) | options)
-    monkeypatch.setattr(bench_serving, "GenerateBatchServer", sized)
-    monkeypatch.setattr(bench_serving, "random_trace", lambda vocab_size, num: random_trace(vocab_size, num, 5, 30, 3))
-    trace, rows, shares = bench_serving.measure_large(4, 1, path="batched", contexts=(20, 40), **SMALL)
+    monkeypatch.setattr(serving, "GenerateBatchServer", sized)
+    monkeypatch.setattr(serving, "random_trace", lambda vocab_size, num: random_trace(vocab_size, num, 5, 30, 3))
+    trace, rows, shares = serving.measure_large(4, 1, path="batched", contexts=(20, 40), **SMALL)
     assert [row.name for row in rows] == ["our engine", "generate, batches of 32", "generate, batches of 64",
                                           "generate_batch, sized", "generate_batch"]
     assert not [row.reason for row in rows if row.reason] and all(row.same_tokens > 0.5 for row in rows)
@@ -130,23 +129,23 @@ def test_the_table_says_all():
 
 
 def test_a_run_is_kept_and_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench_serving_runs, "MEASURED", tmp_path)
-    assert bench_serving.main(["--recorded"]) == 1
+    monkeypatch.setattr(serving_runs, "MEASURED", tmp_path)
+    assert serving.main(["--recorded"]) == 1
     gpu, cpu = made_up(), made_up(device="cpu", card="A Processor")
     for run in (cpu, gpu):
-        run.save(bench_serving_runs.file_of(run))
-    assert bench_serving.recorded() == [gpu, cpu]
+        run.save(serving_runs.file_of(run))
+    assert serving.recorded() == [gpu, cpu]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-card-3000.json", "cpu.json"]
-    assert bench_serving.recorded_table() == f"{table(gpu)}\n\n\n{table(cpu)}" and bench_serving.main(["--recorded"]) == 0
+    assert serving.recorded_table() == f"{table(gpu)}\n\n\n{table(cpu)}" and serving.main(["--recorded"]) == 0
     (tmp_path / "cpu.json").write_text('{"rows": []}')
     with pytest.raises(ValueError, match="cpu.json is not a run of the serving benchmark"):
-        bench_serving.recorded()
+        serving.recorded()
 
 
 def test_what_is_recorded_is_whole():
-    for run in bench_serving.recorded():
+    for run in serving.recorded():
         assert run.num_requests >= 64 and not run.ours.reason
-        assert run.command.startswith("python -m lessons_lib.bench_serving")
+        assert run.command.startswith("python -m bench.serving")
         assert run.device != "cpu" or (min(run.ratios().values()) >= 1 and run.ours.same_requests == run.num_requests)
 
 
@@ -159,24 +158,24 @@ def test_what_is_recorded_is_whole():
     (["--device", "tpu"], "invalid choice")])
 def test_bad_arguments_are_refused_by_name(words, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        bench_serving.main(words)
+        serving.main(words)
     assert stop.value.code == 2 and message in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_command_prints_records_and_writes(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bench_serving_runs, "MEASURED", tmp_path)
-    monkeypatch.setattr(bench_serving, "measure_small", lambda num, repeats, say: (task_trace(num), made_up().rows, ()))
-    assert bench_serving.main(["--device", "cpu", "--record", "--json", f"{tmp_path}/kept.json"]) == 0
+    monkeypatch.setattr(serving_runs, "MEASURED", tmp_path)
+    monkeypatch.setattr(serving, "measure_small", lambda num, repeats, say: (task_trace(num), made_up().rows, ()))
+    assert serving.main(["--device", "cpu", "--record", "--json", f"{tmp_path}/kept.json"]) == 0
     shown = capsys.readouterr().out
     run = ServingRun.load(tmp_path / "cpu.json")
     assert run == ServingRun.load(tmp_path / "kept.json") and shown.startswith(table(run)) and run.num_requests == 64
-    assert run.command == "python -m lessons_lib.bench_serving --device cpu" and run.threads == torch.get_num_threads()
+    assert run.command == "python -m bench.serving --device cpu" and run.threads == torch.get_num_threads()
 
 
 @pytest.mark.alone
 def test_our_engine_is_at_least_as_fast_as_transformers():
     for _ in range(3):  # a machine may do something else for a while
-        _, (ours, *others), _ = bench_serving.measure_small(repeats=3)
+        _, (ours, *others), _ = serving.measure_small(repeats=3)
         assert not [row.reason for row in others if row.reason]
         assert [row.same_requests for row in (ours, *others)] == [64] * 5
         if min(ours.seconds) <= min(min(row.seconds) for row in others):  # the turns that nothing disturbed

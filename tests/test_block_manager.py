@@ -4,8 +4,8 @@ import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from lessons_lib import draw
-from lessons_lib.block_manager import PythonBlockManager, build_block_manager
+import draw
+from paged_attention.block_manager import PythonBlockManager, build_block_manager
 from solutions.checks.lesson_01.reference_counts import DoubleFreeUnnoticed, FreeIgnoresCount
 
 module = build_block_manager()

@@ -67,17 +67,17 @@ def test_a_file_is_included_whole_for_us_and_stubbed_for_the_learner(tmp_path):
 
 def test_a_definition_is_taken_in_by_name(tmp_path):
     """A lesson shows the very code that later lessons import: a function, a method as a function, a class in part."""
-    (function,) = lesson_from(tmp_path, '# %% exercise="2.2"\n# INCLUDE lessons_lib/slots.py slot_mapping\n').cells
+    (function,) = lesson_from(tmp_path, '# %% exercise="2.2"\n# INCLUDE paged_attention/slots.py slot_mapping\n').cells
     assert "block_ids[positions // block_size]" in function.solution()
     assert "block_ids[positions // block_size]" not in function.student()
     (method,) = lesson_from(
-        tmp_path, '# %% exercise="2.7"\n# INCLUDE lessons_lib/kv_cache.py PagedAttentionManager.free_sequence\n').cells
+        tmp_path, '# %% exercise="2.7"\n# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.free_sequence\n').cells
     assert method.solution().startswith("def free_sequence(self")
     assert method.student().endswith('    raise NotImplementedError("Exercise 2.7")')
     (part,) = lesson_from(
-        tmp_path, '# %% exercise="3.2"\n# INCLUDE lessons_lib/softmax_state.py SoftmaxState without merge\n').cells
+        tmp_path, '# %% exercise="3.2"\n# INCLUDE paged_attention/softmax_state.py SoftmaxState without merge\n').cells
     assert "def update" in part.solution() and "def merge" not in part.solution()
-    (constant,) = lesson_from(tmp_path, "# %%\n# INCLUDE lessons_lib/block_table.py NO_BLOCK\n").cells
+    (constant,) = lesson_from(tmp_path, "# %%\n# INCLUDE paged_attention/block_table.py NO_BLOCK\n").cells
     assert constant.student().startswith("NO_BLOCK = -1")
 
 
@@ -89,10 +89,10 @@ def test_a_definition_is_taken_in_by_name(tmp_path):
     ("// INCLUDE no_such.cu", "no kernels/no_such.cu"),
     ("// INCLUDE free_list.h ", "not the form"),
     ("//INCLUDE free_list.h", "not the form"),
-    ("# INCLUDE lessons_lib/slots.py", "not the form"),
+    ("# INCLUDE paged_attention/slots.py", "not the form"),
     ("# INCLUDE lessons_lib/no_such.py write_kv", "no lessons_lib/no_such.py"),
-    ("# INCLUDE lessons_lib/slots.py read_kv", "lessons_lib/slots.py read_kv: there is no read_kv"),
-    ("# INCLUDE lessons_lib/softmax_state.py SoftmaxState without divide", "there is no divide"),
+    ("# INCLUDE paged_attention/slots.py read_kv", "paged_attention/slots.py read_kv: there is no read_kv"),
+    ("# INCLUDE paged_attention/softmax_state.py SoftmaxState without divide", "there is no divide"),
     ("# BEGIN SOLUTION\n# END SOLUTION", "empty solution region"),
     ("x = 1", "nothing in the student's version would fail"),
 ])
@@ -219,7 +219,8 @@ def test_cells_carry_nbgraders_metadata(lesson):
 def test_no_cell_is_long(lesson):
     for cell in lesson.cells:
         if cell.kind != "markdown":
-            lines = [line for line in cell.solution().split("\n") if line.strip() and not re.search("SOLUTION|\"\"\"$", line)]
+            text = cell.student() if cell.faulty else cell.solution()  # the repairs are a list, for those who look them up
+            lines = [line for line in text.split("\n") if line.strip() and not re.search("SOLUTION|\"\"\"$", line)]
             assert len(lines) <= LONGEST_CELL, f"{len(lines)} lines: {cell.source[:60]!r}"
 
 
@@ -238,7 +239,7 @@ def test_every_picture_has_a_text(lesson):
             for text in re.findall('<img alt="([^"]*)"', output.get("data", {}).get("text/html", "")):
                 assert len(text) > 40
                 pictures += 1
-    assert pictures >= 2
+    assert pictures >= (2 if any(cell.exercise for cell in lesson.cells) else 1)
 
 
 def test_read_cell_keeps_tags():

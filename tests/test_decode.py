@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lessons_lib.decode import (
+from paged_attention.decode import (
     block_attention,
     combine_result,
     combine_segments,
@@ -16,9 +16,9 @@ from lessons_lib.decode import (
     forward_decoding,
     forward_decoding_loop,
 )
-from lessons_lib.kv_cache import PagedAttentionManager, UnknownSequenceError
-from lessons_lib.layer import AttentionLayer
-from lessons_lib.slots import slot_mapping, write_kv
+from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
+from paged_attention.layer import AttentionLayer
+from paged_attention.slots import slot_mapping, write_kv
 
 DIM = 24
 FORMS = [forward_decoding_loop, forward_decoding]

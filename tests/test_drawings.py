@@ -3,8 +3,8 @@
 import re
 from xml.etree import ElementTree
 
-from lessons_lib.draw_tables import Film, draw_tables
-from lessons_lib.kv_cache import PagedAttentionManager
+from draw.tables import Film, draw_tables
+from paged_attention.kv_cache import PagedAttentionManager
 
 
 def forked_manager():

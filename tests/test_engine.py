@@ -13,10 +13,17 @@ import torch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from lessons_lib.engine.engine import Engine
-from lessons_lib.engine.history import History
-from lessons_lib.engine.request import (DuplicateRequestError, EmptyPromptError, PromptTooLongError, RequestError,
-                                        SamplingParams, UnknownRequestError, UnknownTokenError)
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.history import History
+from paged_attention.engine.request import (
+    DuplicateRequestError,
+    EmptyPromptError,
+    PromptTooLongError,
+    RequestError,
+    SamplingParams,
+    UnknownRequestError,
+    UnknownTokenError,
+)
 
 VOCAB_SIZE, END = 11, 0
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from test_paged_kernel import Batch, Recorder, assert_right
 
-from lessons_lib.paged_kernel import attn_paged_cuda, paged_attention_library
+from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 SLOW = 200_000_000  # clock cycles, about a tenth of a second

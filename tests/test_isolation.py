@@ -10,7 +10,6 @@ import pytest
 
 from lessons_lib import run_isolated
 
-
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook travel
 
 

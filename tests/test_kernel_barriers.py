@@ -9,9 +9,9 @@ from test_paged_kernel import Batch
 from lessons_lib.bug_hunt import HuntCase, build_hunted
 from lessons_lib.cuda import KernelError, build_cuda
 from lessons_lib.inline import read_kernel
-from lessons_lib.ladder import RUNGS, PagedDecode, Shape, shape_text
-from lessons_lib.paged_kernel import KERNEL_FILES, attn_paged_cuda
 from lessons_lib.paths import KERNELS, SOLUTIONS
+from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
+from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))

@@ -8,15 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lessons_lib.block_manager import OutOfBlocksError
-from lessons_lib.kv_cache import (
+from paged_attention.block_manager import OutOfBlocksError
+from paged_attention.kv_cache import (
     DuplicateSequenceError,
     OutOfRowsError,
     PagedAttentionManager,
     SequenceTooLongError,
     UnknownSequenceError,
 )
-from lessons_lib.slots import slot_mapping, write_kv
+from paged_attention.slots import slot_mapping, write_kv
 
 ERRORS = (DuplicateSequenceError, OutOfBlocksError, OutOfRowsError, SequenceTooLongError, UnknownSequenceError)
 PICK = st.integers(0, 10)  # which of the ids that are possible
@@ -249,7 +249,7 @@ def test_of_two_who_write_into_one_shared_block_only_one_copies():
 
 
 def test_the_cpp_block_manager_fits_in():
-    from lessons_lib.block_manager import build_block_manager
+    from paged_attention.block_manager import build_block_manager
 
     manager = PagedAttentionManager(3, 2, 1, 1, 2, 3, block_manager=build_block_manager().BlockManager)
     manager.add_sequence(0, 3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_paged_kernel import Batch, dense_attention, needs_gpu, on_each_target, one_thread  # noqa: F401
 
 from lessons_lib.cuda import KernelError
-from lessons_lib.ladder import FP8, RUNGS, PagedDecode, Shape, attn_paged_fast, rung_library, rung_texts, shape_text
+from paged_attention.ladder import FP8, RUNGS, PagedDecode, Shape, attn_paged_fast, rung_library, rung_texts, shape_text
 
 few = settings(max_examples=15, deadline=None, derandomize=True)
 HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
@@ -313,7 +313,7 @@ def test_a_shape_is_written_into_its_file(monkeypatch):
                  "constexpr int queries_per_kv_head = 5;", "constexpr int block_size = 32;",
                  "constexpr int shared_bytes = 1234;"):
         assert line in text
-    monkeypatch.setattr("lessons_lib.ladder.read_kernel", lambda _: text.replace("int head_size", "int size"))
+    monkeypatch.setattr("paged_attention.ladder.read_kernel", lambda _: text.replace("int head_size", "int size"))
     with pytest.raises(ValueError, match="head_size"):
         shape_text(Shape(HALF, 64, 1, 16))
 

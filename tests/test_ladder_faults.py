@@ -4,7 +4,7 @@ import pytest
 from test_ladder import FP8, HALF, Batch, assert_right, prepared
 
 from lessons_lib.cuda import KernelError, build_cuda
-from lessons_lib.ladder import Shape, rung_texts
+from paged_attention.ladder import Shape, rung_texts
 
 # Faults that somebody might make: (rung, file, what stands there, what stands there then).
 FAULTS = {

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lessons_lib import decode
 from lessons_lib.cuda import KernelError
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.metadata import BatchMetadata, attn_paged_torch, build_metadata, cumulative_lengths
-from lessons_lib.paged_kernel import SHARED_BYTES_FOR_SCORES, attn_paged_cuda, paged_attention_library
-from lessons_lib.slots import slot_mapping, write_kv
+from paged_attention import decode
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.metadata import BatchMetadata, attn_paged_torch, build_metadata, cumulative_lengths
+from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES, attn_paged_cuda, paged_attention_library
+from paged_attention.slots import slot_mapping, write_kv
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 TARGETS = ["fast", "checked", pytest.param("gpu", marks=needs_gpu)]

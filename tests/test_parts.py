@@ -6,21 +6,23 @@ import types
 import pytest
 import torch
 
-from lessons_lib import checks, decode, parts, progress, saved_answers, verbs
+from lessons_lib import checks, progress, saved_answers, verbs
 from lessons_lib.compiler_errors import CompileError
-from lessons_lib.engine.attention import paged_attention_forward
-from lessons_lib.engine.checkpoint import load_model
-from lessons_lib.engine.engine import Engine
-from lessons_lib.engine.prefix_cache import PrefixCache
-from lessons_lib.engine.request import SamplingParams
-from lessons_lib.engine.runner import ModelRunner
-from lessons_lib.engine.scheduler import Scheduler
 from lessons_lib.inline import read_kernel
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.metadata import attn_paged_torch
 from lessons_lib.paths import SOLUTIONS
 from lessons_lib.saved_answers import NoSavedAnswer
-from lessons_lib.tiny_qwen3.tasks import encode
+from paged_attention import decode
+from paged_attention.engine import parts
+from paged_attention.engine.attention import paged_attention_forward
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.prefix_cache import PrefixCache
+from paged_attention.engine.request import SamplingParams
+from paged_attention.engine.runner import ModelRunner
+from paged_attention.engine.scheduler import Scheduler
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.metadata import attn_paged_torch
+from paged_attention.tiny_qwen3.tasks import encode
 
 PROMPTS = [encode(prompt) for prompt in (
     "Ka17..q42...z93?zq>", "Ka17..q42...z93...b55.....c08?ac>", "Ka17..q42...z93...b55.....c08.d11.....e90?edcb>",

@@ -14,8 +14,8 @@ import pytest
 from lessons_lib.cuda_builds import CUDA_ON_CPU
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.inline import read_kernel
-from lessons_lib.paged_kernel import KERNEL_FILES
 from lessons_lib.paths import ROOT
+from paged_attention.paged_kernel import KERNEL_FILES
 
 pytestmark = pytest.mark.platforms
 HERE = ROOT / "tests/platforms"

@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from lessons_lib.engine.checkpoint import load_model
-from lessons_lib.engine.divergence import locate_divergence
-from lessons_lib.engine.engine import Engine
-from lessons_lib.engine.faults import FAULTS, fill_with_leftovers, plant
-from lessons_lib.engine.paths import PATHS
-from lessons_lib.engine.request import SamplingParams
-from lessons_lib.tiny_qwen3.tasks import TASKS, encode, recall
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.divergence import locate_divergence
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.faults import FAULTS, fill_with_leftovers, plant
+from paged_attention.engine.paths import PATHS
+from paged_attention.engine.request import SamplingParams
+from paged_attention.tiny_qwen3.tasks import TASKS, encode, recall
 
 NUM_TOKENS = 20
 PARAMS = SamplingParams(max_new_tokens=NUM_TOKENS, ignore_end=True)

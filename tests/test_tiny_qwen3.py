@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from lessons_lib.engine.checkpoint import SMALL_MODEL, load_model
-from lessons_lib.tiny_qwen3.tasks import CHARACTERS, TASKS, decode, encode, recall
-from lessons_lib.tiny_qwen3.train import batch_of, exact_match, examples_for
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from paged_attention.tiny_qwen3.tasks import CHARACTERS, TASKS, decode, encode, recall
+from paged_attention.tiny_qwen3.train import batch_of, exact_match, examples_for
 
 
 def test_a_text_and_its_tokens():

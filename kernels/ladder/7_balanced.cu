@@ -15,7 +15,7 @@ constexpr int num_stages = stages_with_room < enough_stages ? stages_with_room :
 static_assert(num_stages >= 1, "this card has too little shared memory for these heads");
 constexpr int lookups_ahead = 2;
 
-// One block's share of a sequence, for heads_at_once KV heads. Made by lessons_lib/work_plan.py.
+// One block's share of a sequence, for heads_at_once KV heads. Made by paged_attention/work_plan.py.
 struct alignas(16) WorkItem {
   int seq, kv_head;           // the first head
   int begin, end;             // tokens

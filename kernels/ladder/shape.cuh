@@ -7,7 +7,7 @@
 // A number of 8 bits: a sign, 4 bits of exponent, 3 of mantissa (e4m3); at most 448.
 struct Fp8 { uint8_t bits; };
 
-// What the kernels are compiled for. lessons_lib/ladder.py writes these lines anew for each model: numbers that the compiler
+// What the kernels are compiled for. paged_attention/ladder.py writes these lines anew for each model: numbers that the compiler
 // knows let it unroll loops and keep arrays in registers.
 using Number = __half;    // in q and out
 using KvNumber = __half;  // in the caches

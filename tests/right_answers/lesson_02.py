@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from lessons_lib.block_manager import OutOfBlocksError
-from lessons_lib.kv_cache import Sequence
+from paged_attention.block_manager import OutOfBlocksError
+from paged_attention.kv_cache import Sequence
 
 
 def pieces_by_addresses(view):

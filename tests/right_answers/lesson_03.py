@@ -6,9 +6,9 @@ import random
 import torch
 import torch.nn.functional as F
 
-from lessons_lib.attention import share_heads
-from lessons_lib.slots import slot_mapping, write_kv
-from lessons_lib.softmax_state import SoftmaxState
+from paged_attention.attention import share_heads
+from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.softmax_state import SoftmaxState
 
 # 3.1, also used for 3.4 where they take block by block.
 

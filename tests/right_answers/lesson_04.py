@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from lessons_lib.decode import (
+from paged_attention.decode import (
     block_attention,
     combine_result,
     combine_segments,
@@ -14,8 +14,8 @@ from lessons_lib.decode import (
     past_blocks,
     write_new_tokens,
 )
-from lessons_lib.slots import slot_mapping, write_kv
-from lessons_lib.softmax_state import SoftmaxState
+from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.softmax_state import SoftmaxState
 
 
 def dispatch_by_index(q, request_num_blocks):

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lessons_lib.block_manager import OutOfBlocksError
-from lessons_lib.validate import check_paged_attention, check_scheduled
+from paged_attention.block_manager import OutOfBlocksError
+from paged_attention.validate import check_paged_attention, check_scheduled
 
 # 5.1
 

@@ -3,7 +3,7 @@
 import torch
 
 from lessons_lib.inline import read_kernel
-from lessons_lib.validate import check_tensor
+from paged_attention.validate import check_tensor
 from solutions.source import given_kernel
 
 # 6.7

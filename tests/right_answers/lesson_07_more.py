@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from lessons_lib.splits import SPLIT_COST
+from paged_attention.splits import SPLIT_COST
 from solutions.source import given_kernel
 
 

@@ -2,8 +2,8 @@
 
 import random
 
-from lessons_lib.block_manager import PythonBlockManager
 from lessons_lib.checks import Exercise, Mistake, Text
+from paged_attention.block_manager import PythonBlockManager
 
 
 class BlockManager:

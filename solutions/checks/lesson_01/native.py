@@ -4,8 +4,8 @@ import ctypes
 import threading
 from pathlib import Path
 
-from lessons_lib import block_manager as errors
 from lessons_lib.inline import QUICK, build_library, read_kernel
+from paged_attention import block_manager as errors
 
 
 class StandardOutOfRange(Exception):

@@ -3,10 +3,10 @@
 import random
 import types
 
-from lessons_lib import block_manager as errors
-from lessons_lib.block_manager import PythonBlockManager
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.inline import build_cpp, read_kernel
+from paged_attention import block_manager as errors
+from paged_attention.block_manager import PythonBlockManager
 
 NAMES = ("PoolSizeError", "OutOfBlocksError", "BlockIndexError", "DoubleFreeError", "BlockNotAllocatedError")
 # What raises each error, with a number in it that the text of the error names.

@@ -4,8 +4,8 @@ import itertools
 import random
 import re
 
-from lessons_lib.block_manager import BlockNotAllocatedError, DoubleFreeError, PythonBlockManager
 from lessons_lib.checks import Crash, Exercise, Mistake, Text
+from paged_attention.block_manager import BlockNotAllocatedError, DoubleFreeError, PythonBlockManager
 from solutions.checks.lesson_01.native import StandardOutOfRange, block_manager_class
 
 

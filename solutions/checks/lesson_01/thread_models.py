@@ -2,8 +2,8 @@
 
 import threading
 
-from lessons_lib.block_manager import BlockNotAllocatedError, DoubleFreeError, OutOfBlocksError, PythonBlockManager
 from lessons_lib.checks import Crash
+from paged_attention.block_manager import BlockNotAllocatedError, DoubleFreeError, OutOfBlocksError, PythonBlockManager
 from solutions.checks.lesson_01.native import METHODS, PATIENCE_ALONE
 
 NO_PATIENCE = 0.05  # seconds after which a call counts as stuck, for models that do get stuck

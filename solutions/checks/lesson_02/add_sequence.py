@@ -2,9 +2,9 @@
 
 import functools
 
-from lessons_lib.block_manager import OutOfBlocksError
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.kv_cache import DuplicateSequenceError, PagedAttentionManager, Sequence
+from paged_attention.block_manager import OutOfBlocksError
+from paged_attention.kv_cache import DuplicateSequenceError, PagedAttentionManager, Sequence
 from solutions.checks.lesson_02 import managers
 from solutions.checks.lesson_02.managers import SMALL
 

@@ -3,7 +3,7 @@
 import functools
 
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.kv_cache import PagedAttentionManager
+from paged_attention.kv_cache import PagedAttentionManager
 from solutions.checks.lesson_02 import managers
 from solutions.checks.lesson_02.managers import SMALL
 

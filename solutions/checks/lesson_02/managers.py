@@ -4,9 +4,9 @@ import random
 
 import torch
 
-from lessons_lib.block_manager import PythonBlockManager
 from lessons_lib.checks import Text
-from lessons_lib.kv_cache import PagedAttentionManager
+from paged_attention.block_manager import PythonBlockManager
+from paged_attention.kv_cache import PagedAttentionManager
 
 # Cases: (sizes of the manager, steps done with our methods, calls of the learner's method).
 SMALL = {"num_blocks": 4, "block_size": 2, "max_num_seqs": 3, "max_blocks_per_seq": 3}
@@ -67,7 +67,7 @@ def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
 
 
 class OutOfBlocksError(MemoryError):
-    """As a module built from C++ has it: another class than `lessons_lib.block_manager.OutOfBlocksError`."""
+    """As a module built from C++ has it: another class than `paged_attention.block_manager.OutOfBlocksError`."""
 
 
 class BlockManager(PythonBlockManager):

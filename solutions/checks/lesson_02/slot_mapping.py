@@ -5,7 +5,7 @@ import random
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.slots import slot_mapping
+from paged_attention.slots import slot_mapping
 from solutions.checks import tensors
 
 

@@ -5,7 +5,7 @@ import random
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.slots import write_kv
+from paged_attention.slots import write_kv
 from solutions.checks import tensors
 
 

@@ -5,11 +5,11 @@ import random
 
 import torch
 
-from lessons_lib import attention
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.layer import AttentionLayer
-from lessons_lib.slots import slot_mapping, write_kv
+from paged_attention import attention
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.layer import AttentionLayer
+from paged_attention.slots import slot_mapping, write_kv
 from solutions.checks import tensors
 from solutions.checks.lesson_03.requests import inputs_changed
 from solutions.checks.words import counted, listed

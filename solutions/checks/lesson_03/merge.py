@@ -5,7 +5,7 @@ import random
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.softmax_state import NO_KEY, SoftmaxState, finite
+from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
 from solutions.checks import tensors
 from solutions.checks.words import counted
 

@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from lessons_lib import attention
-from lessons_lib.attention import share_heads
 from lessons_lib.checks import Exercise, Mistake
+from paged_attention import attention
+from paged_attention.attention import share_heads
 from solutions.checks import tensors
 from solutions.checks.lesson_03 import requests
 

@@ -4,9 +4,9 @@ import random
 
 import torch
 
-from lessons_lib import softmax_state
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.softmax_state import NO_KEY, finite
+from paged_attention import softmax_state
+from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
 from solutions.checks.lesson_03.requests import InputsChanged
 from solutions.checks.words import counted, listed

@@ -7,10 +7,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from lessons_lib import attention
-from lessons_lib.attention import share_heads
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.softmax_state import NO_KEY, SoftmaxState
+from paged_attention import attention
+from paged_attention.attention import share_heads
+from paged_attention.softmax_state import NO_KEY, SoftmaxState
 from solutions.checks import tensors
 from solutions.checks.lesson_03 import requests
 

@@ -5,10 +5,10 @@ import random
 
 import torch
 
-from lessons_lib import decode
-from lessons_lib.attention import share_heads
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.softmax_state import NO_KEY, finite
+from paged_attention import decode
+from paged_attention.attention import share_heads
+from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
 from solutions.checks.lesson_04.inputs import NAN, POISON, call, generator, in_double, with_zeros_of_l
 

@@ -4,9 +4,9 @@ import random
 
 import torch
 
-from lessons_lib import decode
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.softmax_state import NO_KEY, finite
+from paged_attention import decode
+from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
 from solutions.checks.lesson_04.inputs import call, drawn_parts, in_double, parts, with_zeros_of_l
 

@@ -6,12 +6,12 @@ import random
 
 import torch
 
-from lessons_lib import decode
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.decode import block_attention, combine_result, dispatch, own_token, past_blocks, write_new_tokens
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.layer import AttentionLayer
-from lessons_lib.slots import slot_mapping, write_kv
+from paged_attention import decode
+from paged_attention.decode import block_attention, combine_result, dispatch, own_token, past_blocks, write_new_tokens
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.layer import AttentionLayer
+from paged_attention.slots import slot_mapping, write_kv
 from solutions.checks import tensors
 from solutions.checks.lesson_04.block_attention import values_not_masked
 from solutions.checks.lesson_04.inputs import NAN, POISON, generator

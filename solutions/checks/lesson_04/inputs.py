@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lessons_lib.checks import Text
-from lessons_lib.softmax_state import NO_KEY
+from paged_attention.softmax_state import NO_KEY
 from solutions.checks.tensors import Values, values
 
 POISON = 1e4  # stands where an answer must not look; a finite number, so that mistakes can be told apart by the damage

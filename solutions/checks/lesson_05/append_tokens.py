@@ -4,10 +4,10 @@ import copy
 import random
 from collections import Counter
 
-from lessons_lib.block_manager import OutOfBlocksError
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.validate import check_scheduled
+from paged_attention.block_manager import OutOfBlocksError
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.validate import check_scheduled
 from solutions.checks.words import counted
 
 UNWRITTEN = -7.0  # what the pool holds before anything is written

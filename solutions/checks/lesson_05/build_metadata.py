@@ -6,9 +6,9 @@ from dataclasses import replace
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.metadata import BatchMetadata, build_metadata, cumulative_lengths
-from lessons_lib.slots import slot_mapping
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.metadata import BatchMetadata, build_metadata, cumulative_lengths
+from paged_attention.slots import slot_mapping
 from solutions.checks import tensors
 from solutions.checks.words import counted
 

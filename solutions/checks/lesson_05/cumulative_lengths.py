@@ -6,7 +6,7 @@ from itertools import accumulate
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.metadata import cumulative_lengths
+from paged_attention.metadata import cumulative_lengths
 from solutions.checks import tensors
 
 

@@ -5,8 +5,8 @@ import random
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.metadata import visible_keys
-from lessons_lib.softmax_state import NO_KEY
+from paged_attention.metadata import visible_keys
+from paged_attention.softmax_state import NO_KEY
 from solutions.checks import tensors
 
 

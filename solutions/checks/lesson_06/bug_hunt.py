@@ -14,7 +14,7 @@ import torch
 from lessons_lib.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.code_text import mask
-from lessons_lib.paged_kernel import attn_paged_cuda
+from paged_attention.paged_kernel import attn_paged_cuda
 from solutions.checks import tensors
 from solutions.checks.lesson_06 import launcher
 from solutions.checks.lesson_06.native import Found, result_of, show

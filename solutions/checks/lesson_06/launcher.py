@@ -8,9 +8,20 @@ import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
-from lessons_lib.paged_kernel import KERNEL_FILES
+from paged_attention.paged_kernel import KERNEL_FILES
 from solutions.checks.lesson_06.native import (
-    Batch, Case, Finding, Found, batch_of, build, describe, drawn, result_of, same, show)
+    Batch,
+    Case,
+    Finding,
+    Found,
+    batch_of,
+    build,
+    describe,
+    drawn,
+    result_of,
+    same,
+    show,
+)
 from solutions.checks.lesson_06.values import attention, native
 
 LARGEST = 48 * 1024  # bytes of dynamic shared memory that a kernel gets without asking, its static part included

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.validate import check_block_table, check_tensor
+from paged_attention.validate import check_block_table, check_tensor
 
 NAMES = ("block_table", "context_lens")
 TOO_LONG = ("context_lens", "block_table")

@@ -9,7 +9,18 @@ import torch
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks.lesson_06.native import (
-    Case, Found, batch_of, build, describe, drawn, result_of, rows_at, same, show, slots_of)
+    Case,
+    Found,
+    batch_of,
+    build,
+    describe,
+    drawn,
+    result_of,
+    rows_at,
+    same,
+    show,
+    slots_of,
+)
 from solutions.checks.lesson_06.scores import right_head
 
 THREADS = 128

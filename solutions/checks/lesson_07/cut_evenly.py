@@ -2,8 +2,8 @@
 
 import random
 
-from lessons_lib import splits
 from lessons_lib.checks import Exercise, Mistake, Text
+from paged_attention import splits
 from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted
 

@@ -3,9 +3,9 @@
 import math
 import random
 
-from lessons_lib import splits
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.splits import SPLIT_COST
+from paged_attention import splits
+from paged_attention.splits import SPLIT_COST
 from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.ladder import Shape
+from paged_attention.ladder import Shape
 from solutions.checks import tensors
 from solutions.checks.lesson_06.native import Found, result_of, show
 from solutions.checks.lesson_07.native import SHAPES, build, group_lanes, places

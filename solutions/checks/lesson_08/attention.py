@@ -9,9 +9,9 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.engine.attention import PagedStep, paged_attention_forward
-from lessons_lib.kv_cache import PagedAttentionManager
-from lessons_lib.metadata import attn_paged_torch, build_metadata
+from paged_attention.engine.attention import PagedStep, paged_attention_forward
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.metadata import attn_paged_torch, build_metadata
 from solutions.checks import tensors
 from solutions.checks.words import counted
 

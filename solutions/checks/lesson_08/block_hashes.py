@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.engine.prefix_cache import block_hashes
+from paged_attention.engine.prefix_cache import block_hashes
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import random
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.engine.request import Request
-from lessons_lib.engine.runner import flatten_batch
+from paged_attention.engine.request import Request
+from paged_attention.engine.runner import flatten_batch
 from solutions.checks.words import counted
 
 NAMES = ("tokens", "positions", "last")

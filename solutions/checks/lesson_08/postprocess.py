@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.engine.engine import Engine
-from lessons_lib.engine.prefix_cache import PrefixCache
-from lessons_lib.engine.request import Request, SamplingParams
-from lessons_lib.engine.scheduler import Scheduler
-from lessons_lib.kv_cache import PagedAttentionManager
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.prefix_cache import PrefixCache
+from paged_attention.engine.request import Request, SamplingParams
+from paged_attention.engine.scheduler import Scheduler
+from paged_attention.kv_cache import PagedAttentionManager
 
 VOCAB_SIZE, END, OTHER_END = 16, 1, 13
 NUM_BLOCKS, BLOCK_SIZE = 16, 4

@@ -1,7 +1,7 @@
 """Exercise 8.4: a request gives its blocks back."""
 
 from lessons_lib.checks import Exercise, Mistake
-from lessons_lib.engine.scheduler import Scheduler
+from paged_attention.engine.scheduler import Scheduler
 from solutions.checks.lesson_08 import scheduling
 from solutions.checks.lesson_08.scheduling import Scenario
 

@@ -1,7 +1,7 @@
 """Wrong ways to schedule, for exercise 8.3: ours in parts, each of which can be replaced by a wrong one."""
 
 from lessons_lib.checks import NoEnd
-from lessons_lib.engine.scheduler import Scheduler
+from paged_attention.engine.scheduler import Scheduler
 
 
 def number_left(request, budget):

@@ -6,10 +6,10 @@ import types
 from dataclasses import dataclass, fields
 
 from lessons_lib.checks import Text
-from lessons_lib.engine.prefix_cache import PrefixCache
-from lessons_lib.engine.request import Request, SamplingParams
-from lessons_lib.engine.scheduler import Scheduler
-from lessons_lib.kv_cache import PagedAttentionManager
+from paged_attention.engine.prefix_cache import PrefixCache
+from paged_attention.engine.request import Request, SamplingParams
+from paged_attention.engine.scheduler import Scheduler
+from paged_attention.kv_cache import PagedAttentionManager
 from solutions.checks.words import counted
 
 MAX_NUM_STEPS = 40  # right answers need fewer

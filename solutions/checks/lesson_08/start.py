@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
-from lessons_lib.engine.prefix_cache import PrefixCache
-from lessons_lib.engine.request import Request
-from lessons_lib.engine.scheduler import Scheduler
-from lessons_lib.kv_cache import PagedAttentionManager
+from paged_attention.engine.prefix_cache import PrefixCache
+from paged_attention.engine.request import Request
+from paged_attention.engine.scheduler import Scheduler
+from paged_attention.kv_cache import PagedAttentionManager
 from solutions.checks.words import counted
 
 NUM_BLOCKS = 12

@@ -1,0 +1,263 @@
+"""What `python -m bench.ladder` compares: ways to compute a batch of decodes. And the GPU, as it times them."""
+
+import gc
+import importlib.metadata
+import importlib.util
+import inspect
+import math
+import shutil
+import statistics
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from bench.ladder_runs import FLASHINFER
+from bench.workloads import Workload
+from paged_attention.ladder import FP8, RUNGS, PagedDecode
+
+LARGEST_FP8 = 448.0       # that e4m3 can hold
+LARGEST_NORMAL = 6.0      # beyond it normal random numbers are cut off, so that a scale fits all
+SLEEP_CYCLES = 500_000    # about a quarter of a millisecond: the CPU has the launch ready when the GPU wakes
+TIMES_THE_L2 = 4          # bytes read between two uses of a cache; then nothing of it is left in the L2
+READ_LIMIT_NUMBERS = 1 << 30  # float32: 4 GiB
+CHUNK = 1 << 16           # tokens that the reference takes at once
+
+
+@dataclass
+class Batch:
+    """The tensors of a workload. caches: several (k_cache, v_cache) with different contents and the same block table."""
+
+    workload: Workload
+    q: Tensor
+    caches: list[tuple[Tensor, Tensor]]
+    block_table: Tensor
+    context_lens: Tensor
+    k_scales: Tensor | None = None
+    v_scales: Tensor | None = None
+
+    @property
+    def num_blocks(self) -> list[int]:
+        """Of each sequence."""
+        return [-(-context_len // self.workload.block_size) for context_len in self.workload.context_lens]
+
+
+def make_batch(workload: Workload, num_caches: int, device: str, fp8: bool = False) -> Batch:
+    """Seeded random numbers in blocks of random order; in fp8 each KV head has scales of its own."""
+    counts = [-(-context_len // workload.block_size) for context_len in workload.context_lens]
+    ids = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(1), dtype=torch.int32)
+    block_table = torch.full((len(counts), max(counts)), -1, dtype=torch.int32)
+    for row, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
+        block_table[row, :count] = ids[end - count : end]
+    shape = (sum(counts), workload.block_size, workload.num_kv_heads, workload.head_size)
+    generator = torch.Generator(device)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device, dtype=workload.dtype)
+
+    def cache() -> Tensor:
+        if not fp8:
+            return random(*shape)
+        return random(*shape).mul_(LARGEST_FP8 / LARGEST_NORMAL).clamp_(-LARGEST_FP8, LARGEST_FP8).to(FP8)
+
+    caches = []
+    for number in range(num_caches):
+        generator.manual_seed(number)
+        caches.append((cache(), cache()))
+    batch = Batch(workload, random(len(counts), workload.num_q_heads, workload.head_size), caches, block_table.to(device),
+                  torch.tensor(workload.context_lens, dtype=torch.int32, device=device))
+    if fp8:
+        unit = LARGEST_NORMAL / LARGEST_FP8
+        batch.k_scales = unit * torch.linspace(0.5, 1.5, workload.num_kv_heads, device=device)
+        batch.v_scales = unit * torch.linspace(1.5, 0.5, workload.num_kv_heads, device=device)
+    return batch
+
+
+def reference(batch: Batch) -> Tensor:
+    """Attention over the batch's first caches in float64, on its device; an fp8 cache is multiplied by its scales."""
+    workload, (k_cache, v_cache) = batch.workload, batch.caches[0]
+    q = batch.q.double().unflatten(1, (workload.num_kv_heads, -1)) / math.sqrt(workload.head_size)
+    out = torch.zeros_like(q)  # (num_seqs, num_kv_heads, queries_per_kv_head, head_size)
+
+    def tokens(cache: Tensor, scales: Tensor | None, seq: int, begin: int, end: int) -> Tensor:
+        blocks = batch.block_table[seq, begin // workload.block_size : -(-end // workload.block_size)].long()
+        wide = cache[blocks].flatten(0, 1)[: end - begin].double()
+        return wide if scales is None else wide * scales.double()[:, None]
+
+    step = CHUNK // workload.block_size * workload.block_size
+    for seq, context_len in enumerate(workload.context_lens):
+        if context_len == 0:
+            continue
+        chunks = [(begin, min(begin + step, context_len)) for begin in range(0, context_len, step)]
+        scores = [torch.einsum("hgd,lhd->hgl", q[seq], tokens(k_cache, batch.k_scales, seq, *chunk)) for chunk in chunks]
+        weights = torch.softmax(torch.cat(scores, -1), -1)
+        for begin, end in chunks:
+            values = tokens(v_cache, batch.v_scales, seq, begin, end)
+            out[seq] += torch.einsum("hgl,lhd->hgd", weights[..., begin:end], values)
+    return out.flatten(1, 2)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A way to compute a batch. build: gives one function without arguments for each of the batch's caches.
+
+    missing: says why it cannot run here; empty if it can.
+    """
+
+    name: str
+    title: str
+    build: Callable[[Batch], list[Callable[[], Tensor]]]
+    missing: Callable[[], str] = lambda: ""
+    fp8: bool = False
+
+    @property
+    def rung(self) -> int | None:
+        return int(self.name.removeprefix("rung ")) if self.name.startswith("rung ") else None
+
+
+def _rung(number: int) -> Callable:
+    def build(batch: Batch):
+        decode = plan_rung(number, batch.workload, batch.context_lens)
+        scales = () if batch.k_scales is None else (batch.k_scales, batch.v_scales)
+        return [lambda k=k, v=v: decode(batch.q, k, v, batch.block_table, *scales) for k, v in batch.caches]
+
+    return build
+
+
+def plan_rung(number: int, workload: Workload, context_lens: Tensor) -> PagedDecode:
+    return PagedDecode(number, context_lens, num_q_heads=workload.num_q_heads, num_kv_heads=workload.num_kv_heads,
+                       head_size=workload.head_size, block_size=workload.block_size, dtype=workload.dtype,
+                       kv_dtype=FP8 if number == 8 else None)
+
+
+def _flashinfer(tensor_cores: bool) -> Callable:
+    def build(batch: Batch):
+        import flashinfer
+
+        workload = batch.workload
+        workspace = torch.empty(256 << 20, dtype=torch.uint8, device=batch.q.device)
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=tensor_cores)
+        ends = torch.tensor([0, *accumulate(batch.num_blocks)], dtype=torch.int32, device=batch.q.device)
+        ids = torch.cat([row[:count] for row, count in zip(batch.block_table, batch.num_blocks, strict=True)])
+        in_last_block = ((batch.context_lens - 1) % workload.block_size + 1).int()
+        wrapper.plan(ends, ids, in_last_block, workload.num_q_heads, workload.num_kv_heads, workload.head_size,
+                     workload.block_size, q_data_type=workload.dtype, kv_data_type=workload.dtype)
+        return [lambda caches=caches: wrapper.run(batch.q, caches) for caches in batch.caches]
+
+    return build
+
+
+def _no_flashinfer() -> str:
+    return "" if importlib.util.find_spec("flashinfer") else "FlashInfer is not installed"
+
+
+def _flashinfer_version() -> str:
+    try:
+        return importlib.metadata.version("flashinfer-python")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _varlen_attn(batch: Batch):
+    from torch.nn.attention.varlen import varlen_attn
+
+    num_seqs, longest = len(batch.q), max(batch.workload.context_lens)
+    ends = torch.arange(num_seqs + 1, dtype=torch.int32, device=batch.q.device)  # one query of each sequence
+    table = batch.block_table.clamp(min=0)  # should it look behind a context, it finds a block
+    return [lambda k=k, v=v: varlen_attn(batch.q, k, v, ends, None, 1, longest, seqused_k=batch.context_lens,
+                                         block_table=table, enable_gqa=True) for k, v in batch.caches]
+
+
+def _no_varlen_attn() -> str:
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return "this PyTorch has no varlen_attn"
+    takes = inspect.signature(varlen_attn).parameters
+    return "" if "block_table" in takes else "this PyTorch's varlen_attn takes no block_table"
+
+
+def _gather(batch: Batch):
+    blocks = batch.block_table.clamp(min=0).long()
+    tokens = torch.arange(blocks.shape[1] * batch.workload.block_size, device=blocks.device)
+    mask = (tokens < batch.context_lens[:, None])[:, None, None]  # (num_seqs, 1, 1, tokens)
+
+    def run(k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        k, v = (cache[blocks].flatten(1, 2).transpose(1, 2) for cache in (k_cache, v_cache))
+        return scaled_dot_product_attention(batch.q[:, :, None], k, v, attn_mask=mask, enable_gqa=True)[:, :, 0]
+
+    return [lambda k=k, v=v: run(k, v) for k, v in batch.caches]
+
+
+BACKENDS = (
+    *(Backend(f"rung {rung.number}", rung.title, _rung(rung.number), fp8=rung.number == 8) for rung in RUNGS),
+    Backend(FLASHINFER[0], "decode with tensor cores", _flashinfer(True), _no_flashinfer),
+    Backend(FLASHINFER[1], "decode with CUDA cores", _flashinfer(False), _no_flashinfer),
+    Backend("PyTorch varlen_attn", "paged, with a block table", _varlen_attn, _no_varlen_attn),
+    Backend("gather + SDPA", "a dense copy, then PyTorch's attention", _gather),
+)
+
+
+class Gpu:
+    """The GPU as the benchmark sees it: it makes functions ready to be timed, and times them."""
+
+    device = "cuda"
+
+    def __init__(self):
+        self._stream = torch.cuda.Stream()
+
+    def facts(self) -> dict[str, str]:
+        """The fields of a Run that say where it was measured."""
+        driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"],
+                                capture_output=True, text=True).stdout.strip() if shutil.which("nvidia-smi") else ""
+        return {"card": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
+                "torch": torch.__version__, "flashinfer": _flashinfer_version()}
+
+    def l2_bytes(self) -> int:
+        return torch.cuda.get_device_properties(0).L2_cache_size
+
+    def prepare(self, call: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        """`call` as a CUDA graph: the CPU's part of it is done once, now. Returns a function that replays it and returns
+        the tensor that it writes."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):  # what is done on a first call only must not be part of the graph
+            call()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = call()
+
+        def replay(_keep=call) -> Tensor:  # the graph knows addresses only; `call` keeps the tensors behind them alive
+            graph.replay()
+            return result
+
+        replay()
+        torch.cuda.synchronize()
+        return replay
+
+    def milliseconds(self, run: Callable[[], Tensor]) -> float:
+        """How long one run takes on the GPU."""
+        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(SLEEP_CYCLES)
+        before.record()
+        run()
+        after.record()
+        torch.cuda.synchronize()
+        return before.elapsed_time(after)
+
+    def read_limit(self) -> float:
+        """GB/s at which the GPU adds up 4 GiB of numbers (less where they do not fit): it reads each, and writes nothing."""
+        count = min(READ_LIMIT_NUMBERS, torch.cuda.mem_get_info()[0] // 16)
+        numbers = torch.randn(count, device=self.device)
+        numbers.sum()
+        milliseconds = statistics.median(self.milliseconds(numbers.sum) for _ in range(15))
+        return count * numbers.itemsize / milliseconds / 1e6
+
+    def clean(self) -> None:
+        """Gives memory back that no tensor uses any more."""
+        gc.collect()
+        torch.cuda.empty_cache()

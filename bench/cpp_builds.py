@@ -1,0 +1,52 @@
+"""Times the build of lesson 01's block manager: the course's way beside load_inline with its default headers.
+
+    make bench-build          each once, in folders of their own; takes about a minute
+
+Prints seconds and ratios; exits with 1 when the course's build takes more than a quarter of the default's, or when an
+unchanged rebuild takes 0.3 s or more.
+"""
+
+import os
+import platform
+import sys
+import tempfile
+import time
+
+MOST = 0.25
+REBUILD_LIMIT = 0.3  # seconds
+
+
+def main() -> int:
+    folder = tempfile.mkdtemp(prefix="bench-build-")
+    os.environ["LESSONS_BUILD_DIR"] = folder
+    import torch
+    from torch.utils.cpp_extension import load_inline
+
+    from lessons_lib import build_cpp, inline
+    from paged_attention.block_manager import block_manager_sources
+
+    sources = block_manager_sources()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, PyTorch {torch.__version__}")
+
+    ours = timed("build_cpp", lambda: build_cpp(*sources))
+    inline._loaded.clear()  # as a new kernel would find it
+    rebuild = timed("build_cpp again, unchanged", lambda: build_cpp(*sources))
+    default_folder = os.path.join(folder, "default")
+    os.mkdir(default_folder)
+    default = timed("load_inline, default headers", lambda: load_inline(
+        "default_headers", cpp_sources="\n".join(sources), build_directory=default_folder))
+
+    print(f"build_cpp takes {ours / default:.2f} of the default's time (at most {MOST})")
+    return 0 if ours <= MOST * default and rebuild < REBUILD_LIMIT else 1
+
+
+def timed(name: str, build) -> float:
+    started = time.perf_counter()
+    build()
+    seconds = time.perf_counter() - started
+    print(f"{name:30} {seconds:7.2f} s", flush=True)
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

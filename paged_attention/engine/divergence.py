@@ -1,0 +1,158 @@
+"""Where two engines part that should compute the same: the first token, and of it the layer, the head and the block."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paged_attention.engine.request import SamplingParams
+
+TINY = 1e-3  # a share that is smaller says nothing
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """`token`: its place in the sequence. `layer`, `head`: of attention. `block`: its place in the sequence's table.
+
+    `what` parts first: the "key" or "value" that the token writes, its "query", or else the "output" of attention. `head`
+    is a KV head for the first two, a query head for the others. `difference`: the largest between their numbers.
+    """
+
+    token: int
+    layer: int
+    head: int
+    block: int
+    what: str
+    difference: float
+
+    def __str__(self):
+        kind = "KV head" if self.what in ("key", "value") else "query head"
+        return (f"token {self.token}, layer {self.layer}, {kind} {self.head}, block {self.block}: "
+                f"the {self.what} differs by {self.difference:.2g}")
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a path. query, output: (num_tokens, num_q_heads, head_size). key, value: (num_tokens, num_kv_heads,
+    head_size), as they stand in the sequence's own blocks. attend, k_cache, v_cache: to ask the path again."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    output: Tensor
+    attend: object
+    k_cache: Tensor
+    v_cache: Tensor
+
+
+class Recorder:
+    """Takes one request through an engine, half a step at a time, and keeps what each layer did."""
+
+    def __init__(self, engine, prompt: list[int], num_tokens: int):
+        self.engine = engine
+        self.request = engine.add(self, prompt, SamplingParams(max_new_tokens=num_tokens, ignore_end=True))
+
+    def run(self) -> list[LayerCall]:
+        """Schedules and runs: the calls of all layers."""
+        plan, self.calls = self.engine.runner.plan, []
+        self.scheduled = self.engine.scheduler.schedule()
+        self.engine.runner.plan = lambda metadata: self.recording(plan(metadata))
+        try:
+            self.logits = self.engine.runner.run(self.scheduled)
+        finally:
+            self.engine.runner.plan = plan
+        return self.calls
+
+    def postprocess(self, logits: Tensor) -> None:
+        """The other half of the step, with these logits."""
+        self.engine.postprocess(self.scheduled, logits)
+
+    def recording(self, attend):
+        """`attend`, which leaves a LayerCall behind."""
+        def attend_and_keep(q, k_cache, v_cache):
+            o = attend(q, k_cache, v_cache)
+            slots = self.slots(k_cache.shape[1])[-len(q):]
+            key, value = (cache.flatten(0, 1)[slots] for cache in (k_cache, v_cache))
+            self.calls.append(LayerCall(q.clone(), key, value, o.clone(), attend, k_cache, v_cache))
+            return o
+        return attend_and_keep
+
+    def slots(self, block_size: int) -> list[int]:
+        """Where the keys of the sequence are, by its block table."""
+        blocks, length = self.engine.manager.blocks_of(self), self.engine.manager.get(self).length
+        return [blocks[position // block_size] * block_size + position % block_size for position in range(length)]
+
+    def share(self, call: LayerCall, index: int) -> Tensor:
+        """What block `index` adds to the output: the path once more, with zeros as the values of all other blocks."""
+        block_id = self.engine.manager.blocks_of(self)[index]
+        v_cache = torch.zeros_like(call.v_cache)
+        v_cache[block_id] = call.v_cache[block_id]
+        return call.attend(call.query, call.k_cache, v_cache)
+
+
+@torch.inference_mode()
+def locate_divergence(engine_a, engine_b, prompt: list[int], num_tokens: int = 20,
+                      tolerance: float = 1e-3) -> Divergence | None:
+    """Takes a prompt and num_tokens greedy tokens through both engines; says where the second first parts from the first.
+
+    The second goes on with the first one's tokens. tolerance: differences up to here are rounding. Returns None where they
+    never part. Raises ValueError where an engine has other requests, or where they cut the prompt into different chunks.
+    """
+    if engine_a.requests or engine_b.requests:
+        raise ValueError("an engine has other requests; locate_divergence() needs both for itself")
+    recorders = [Recorder(engine, prompt, num_tokens) for engine in (engine_a, engine_b)]
+    a, b = recorders
+    try:
+        while a.request.reason is None:
+            start = a.request.num_computed
+            calls_a, calls_b = a.run(), b.run()
+            if len(calls_a[0].query) != len(calls_b[0].query) or start != b.request.num_computed:
+                raise ValueError("the engines compute different chunks; give both the same token_budget and no prefix")
+            if parting := first_difference(calls_a, calls_b, tolerance):
+                return name_block(a, b, calls_a, calls_b, start, *parting)
+            a.postprocess(a.logits)
+            b.postprocess(a.logits)
+        return None
+    finally:
+        for recorder in recorders:
+            if recorder.request.reason is None:
+                recorder.engine.cancel(recorder)
+
+
+def first_difference(calls_a: list[LayerCall], calls_b: list[LayerCall], tolerance: float) -> tuple | None:
+    """(row, layer, what, head, difference) of the first token of a step that differs, in the first layer where it does."""
+    found = []
+    for layer, pair in enumerate(zip(calls_a, calls_b, strict=True)):
+        for order, what in enumerate(("key", "value", "query", "output")):
+            by_head = apart(*(getattr(call, what) for call in pair))  # (num_tokens, heads)
+            rows, heads = (by_head > tolerance).nonzero(as_tuple=True)  # sorted by row, then by head
+            if len(rows):
+                row, head = int(rows[0]), int(heads[0])
+                found.append((row, layer, order, what, head, float(by_head[row, head])))
+    if not found:
+        return None
+    row, layer, _, what, head, difference = min(found)
+    return row, layer, what, head, difference
+
+
+def name_block(a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, layer, what, head, difference) -> Divergence:
+    """Completes what was found: the block that the token writes to, or the one whose share in the output has changed most.
+
+    A share is measured by its own size: a key too many in one block takes weight from all, a little from each.
+    """
+    block_size, position = a.engine.manager.block_size, start + row
+    block = position // block_size
+    if what == "output":
+        changes = []
+        for index in range(block + 1):
+            ours, theirs = (recorder.share(calls[layer], index)[None, row, head, None]
+                            for recorder, calls in ((a, calls_a), (b, calls_b)))  # (1, 1, head_size)
+            size = torch.maximum(ours.abs().amax(), theirs.abs().amax())
+            changes.append(float(apart(ours, theirs) / (size + TINY)))
+        block = changes.index(max(changes))
+    return Divergence(position, layer, head, block, what, difference)
+
+
+def apart(a: Tensor, b: Tensor) -> Tensor:
+    """The largest difference of each head of each token: (num_tokens, heads). A NaN is as far apart as can be."""
+    return (a.float() - b.float()).abs().amax(-1).nan_to_num(float("inf"), float("inf"))

@@ -1,0 +1,25 @@
+"""A scheduler at work without a model, for pictures: every token that is due simply comes."""
+
+from types import SimpleNamespace
+
+from paged_attention.engine.history import History
+
+ANY_TOKEN = 7
+
+
+def dry_run(scheduler, num_new: int) -> History:
+    """Steps until each of the scheduler's requests has num_new tokens, and what happened in each step."""
+    history, nothing_kept = History(), SimpleNamespace(blocks={})
+    engine = SimpleNamespace(scheduler=scheduler, manager=scheduler.manager, prefix_cache=nothing_kept)
+    while scheduler.has_work():
+        computed = scheduler.schedule()
+        if not computed:
+            raise RuntimeError("schedule() chose nobody, though there are requests; this would go on for ever")
+        history(engine, computed)
+        for request, count in computed:
+            request.num_computed += count
+            if request.num_computed == len(request.tokens):
+                request.tokens.append(ANY_TOKEN)
+            if len(request.output) == num_new:
+                scheduler.remove(request)
+    return history

@@ -1,0 +1,198 @@
+"""An engine put together from the learner's own answers, and from the course's where one is missing (lesson 08)."""
+
+import functools
+import types
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tqdm.auto import tqdm
+
+from lessons_lib import checks
+from lessons_lib.cuda import build_cuda
+from lessons_lib.inline import build_cpp, read_kernel
+from lessons_lib.isolation import describe_error
+from lessons_lib.saved_answers import NoSavedAnswer, load, save
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.paths import PATHS
+from paged_attention.paged_kernel import KERNEL_FILES
+
+__all__ = ["Part", "assemble", "save", "show_parts"]
+
+YOURS, THE_COURSES = "yours", "the course's"
+
+# Exercises and the files under kernels/ that their answers replace, in the order in which they are compiled. 1.3 is 1.2 made
+# safe for threads. The engine has only one, so 1.2 does as well.
+BLOCK_MANAGER, WITHOUT_MUTEX = {"1.1": "free_list.h", "1.3": "block_manager.h", "1.4": "block_manager_binding.cpp"}, "1.2"
+KERNEL = {"6.2": "paged_address.cuh", "6.3": "block_reduce.cuh", "6.4": "paged_scores.cuh", "6.5": "paged_values.cuh",
+          "6.6": "paged_attention.cu"}
+# Exercises and the arguments of a path's function that their answers are.
+PATH_FUNCTIONS = {"paged_torch": {"5.5": "attn_paged_torch"},
+                  "blockwise": {"4.1": "dispatch", "4.2": "block_attention", "4.5": "combine_segments"}}
+# Exercise: the part of the engine that has the function, its name there, whether it is a method.
+PLACES = {
+    "2.5": ("manager", "append_token", True),
+    "2.7": ("manager", "free_sequence", True),
+    "5.2": ("manager", "append_tokens", True),
+    "5.3": ("runner", "build_metadata", False),
+    "8.2": ("runner", "flatten_batch", False),
+    "8.3": ("scheduler", "schedule", True),
+    "8.4": ("scheduler", "preempt", True),
+    "8.5": ("prefix_cache", "block_hashes", False),
+    "8.6": ("scheduler", "start", True),
+    "8.7": (None, "sample", False),
+    "8.8": (None, "postprocess", True),
+}
+FORWARD = "8.1"
+
+_passed: set[tuple[str, str]] = set()  # (exercise, digest) of the saved answers that this process has checked
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an engine. `whose`: "yours" or "the course's"; `reason` says why it is the course's, and is "" for yours."""
+
+    exercise: str
+    name: str
+    whose: str
+    reason: str = ""
+
+
+def assemble(model, **options) -> tuple[Engine, list[Part]]:
+    """An engine of the learner's own parts, and which ones they are.
+
+    Every saved answer is checked again before it gets in; where there is none that passes, the part is the course's.
+    options: as for Engine, except that `path` is "paged_torch" unless another is named. A block_manager or a forward that is
+    given here is used as it is.
+    """
+    path = options.setdefault("path", "paged_torch")
+    engine = Engine(model, **options)
+    of_path = KERNEL if path == "kernel" else PATH_FUNCTIONS.get(path, {})
+    of_manager = {} if "block_manager" in options else BLOCK_MANAGER
+    forward = [] if "forward" in options else [FORWARD]
+    answers = _Answers([*of_manager, *PLACES, *of_path, *forward])
+    if of_manager:
+        _install_block_manager(engine, answers)
+    if path == "kernel":
+        _install_kernel(engine, answers)
+    elif of_path:
+        yours = {name: answers.yours[exercise] for exercise, name in of_path.items() if exercise in answers.yours}
+        engine.runner.plan = functools.partial(PATHS[path], **yours)
+    for exercise, (owner, name, is_method) in PLACES.items():
+        if exercise in answers.yours:
+            place, function = getattr(engine, owner) if owner else engine, answers.yours[exercise]
+            setattr(place, name, types.MethodType(function, place) if is_method else function)
+    if FORWARD in answers.yours:
+        engine.runner.forward = answers.yours[FORWARD]
+    parts = answers.parts()
+    if not of_path and path in PATHS:
+        parts.append(Part("", f"path {path}", THE_COURSES, "no exercise is a part of it"))
+    return engine, parts
+
+
+def show_parts(parts: list[Part]) -> None:
+    """Prints the parts as a table."""
+    rows = [("exercise", "part", "whose", "why"), *((part.exercise, part.name, part.whose, part.reason) for part in parts)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+class _Answers:
+    """`yours`: exercise to the learner's answer, of those that pass their checks. `reasons`: why the others are not there."""
+
+    def __init__(self, exercises: list[str]):
+        self.yours: dict[str, object] = {}
+        self.reasons: dict[str, str] = {}
+        with ThreadPoolExecutor(2) as pool:
+            found = tqdm(pool.map(_find, exercises), "checking your parts", len(exercises), leave=False, delay=3)
+            for exercise, (answer, reason) in zip(exercises, found, strict=True):
+                if reason:
+                    self.reasons[exercise] = reason
+                else:
+                    self.yours[exercise] = answer
+
+    def stand_in(self, exercise: str, missing: str) -> None:
+        """Takes the answer to `exercise` for the missing one, if it passes."""
+        answer, reason = _find(exercise)
+        if not reason:
+            self.yours[exercise] = answer
+            del self.reasons[missing]
+
+    def build(self, files: dict[str, str], build: Callable[[dict[str, str]], object]):
+        """What `build` makes of the texts by their files' names, the learner's where there is one, else the course's.
+
+        None where no text is the learner's, and where the texts cannot be built together; then all count as the course's.
+        """
+        texts = {file: self.yours[exercise] for exercise, file in files.items() if exercise in self.yours}
+        try:
+            return build(texts) if texts else None
+        except Exception as error:
+            reason = f"your texts cannot be built together: {describe_error(error).splitlines()[0]}"
+            for exercise in [exercise for exercise in files if exercise in self.yours]:
+                del self.yours[exercise]
+                self.reasons[exercise] = reason
+            return None
+
+    def parts(self) -> list[Part]:
+        rows = [Part(exercise, _name(exercise), YOURS) for exercise in self.yours]
+        rows += [Part(exercise, _name(exercise), THE_COURSES, reason) for exercise, reason in self.reasons.items()]
+        return sorted(rows, key=lambda part: [int(number) for number in part.exercise.split(".")])
+
+
+def _find(exercise: str) -> tuple[object, str]:
+    """The saved answer to an exercise if it passes its check, else None and the reason."""
+    try:
+        saved = load(exercise)
+        if (exercise, saved.digest) not in _passed:
+            result = checks.run(exercise, saved.answer)
+            if not result.passed:
+                return None, f"it does not pass its check now: {result.mistake}"
+            _passed.add((exercise, saved.digest))
+    except NoSavedAnswer as error:
+        return None, str(error)
+    except Exception as error:
+        return None, f"its check could not be run: {describe_error(error)}"
+    return saved.answer if isinstance(saved.answer, str) else _signed(exercise, saved.answer), ""
+
+
+def _name(exercise: str) -> str:
+    return checks.find(exercise).answer_name
+
+
+def _signed(exercise: str, function: Callable) -> Callable:
+    """The function, but what it raises says where it comes from: the notebook that held its text may be closed."""
+    @functools.wraps(function)
+    def call(*arguments, **named):
+        try:
+            return function(*arguments, **named)
+        except Exception as error:
+            error.add_note(f"It came out of your answer to exercise {exercise}, `{_name(exercise)}`.")
+            raise
+    return call
+
+
+def _install_block_manager(engine: Engine, answers: _Answers) -> None:
+    """The C++ block manager of the learner's texts."""
+    def build(texts):
+        files = {file: texts.get(file) or read_kernel(file) for file in ("block_errors.h", *BLOCK_MANAGER.values())}
+        module = build_cpp(*files.values(), names=tuple(files), name="block_manager")
+        return module.BlockManager(engine.manager.kv_cache.shape[2])
+
+    files = BLOCK_MANAGER
+    if "1.3" in answers.reasons:
+        answers.stand_in(WITHOUT_MUTEX, "1.3")
+        files = {WITHOUT_MUTEX: "block_manager.h", **files}
+    built = answers.build(files, build)
+    if built is not None:
+        engine.manager.block_manager = built
+
+
+def _install_kernel(engine: Engine, answers: _Answers) -> None:
+    """The kernel of the learner's texts, for the model's device."""
+    def build(texts):
+        files = {file: texts.get(file) or read_kernel(file) for file in KERNEL_FILES}
+        target = "gpu" if engine.runner.model.device.type == "cuda" else "fast"
+        return build_cuda(*files.values(), names=KERNEL_FILES, target=target, name="paged_attention")
+
+    engine.runner.plan = functools.partial(PATHS["kernel"], library=answers.build(KERNEL, build))

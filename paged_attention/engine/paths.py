@@ -1,0 +1,153 @@
+"""The paths that attention can take from a batch's metadata to its output. They give the same numbers.
+
+A path plans once a step, `attend = path(metadata)`, and every layer calls `attend(q, k_cache, v_cache)`:
+q (num_tokens, num_q_heads, head_size), caches (num_blocks, block_size, num_kv_heads, head_size), to q's shape.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from paged_attention.decode import block_attention, combine_segments, dispatch
+from paged_attention.ladder import PagedDecode
+from paged_attention.metadata import BatchMetadata, attn_paged_torch, visible_keys
+from paged_attention.paged_kernel import attn_paged_cuda
+
+
+def gather(metadata: BatchMetadata):
+    """Copies each sequence's blocks into a contiguous tensor, and calls PyTorch's attention on it."""
+    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+
+    def attend(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        return torch.cat([attend_one(q[starts[s] : starts[s + 1]], metadata.block_table[s], kv_len, k_cache, v_cache)
+                          for s, kv_len in enumerate(kv_lens)])
+    return attend
+
+
+def attend_one(q: Tensor, table_row: Tensor, kv_len: int, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+    """Attention of one sequence's last tokens. q: (q_len, num_q_heads, head_size). table_row: its row of the block table."""
+    block_ids = table_row[: -(-kv_len // k_cache.shape[1])]
+    k, v = (cache.index_select(0, block_ids).flatten(0, 1)[:kv_len].transpose(0, 1) for cache in (k_cache, v_cache))
+    whole = len(q) == kv_len
+    with q.device:  # the mask is made where it is used
+        visible = None if whole else visible_keys(len(q), kv_len)
+    return scaled_dot_product_attention(q.transpose(0, 1)[None], k[None], v[None], attn_mask=visible, is_causal=whole,
+                                        enable_gqa=True)[0].transpose(0, 1)
+
+
+def paged_torch(metadata: BatchMetadata, attn_paged_torch=attn_paged_torch):
+    """Lesson 05's attention through the block table."""
+    return lambda q, k_cache, v_cache: attn_paged_torch(q, k_cache, v_cache, metadata)
+
+
+def each_query(metadata: BatchMetadata) -> tuple[Tensor, Tensor]:
+    """Every query as a sequence of its own: block_table (num_tokens, max_blocks_per_seq), context_lens (num_tokens,).
+
+    A query sees the keys up to itself. So a chunk of a prompt is a batch of decodes over contexts that grow by one.
+    """
+    q_lens = metadata.cu_seqlens_q.diff().long()
+    first = (metadata.seq_lens_kv - q_lens + 1).repeat_interleave(q_lens)  # (num_tokens,): what a chunk's first query sees
+    behind = torch.arange(len(first), device=first.device) - metadata.cu_seqlens_q[:-1].repeat_interleave(q_lens)
+    return metadata.block_table.repeat_interleave(q_lens, dim=0), (first + behind).int()
+
+
+def blockwise(metadata: BatchMetadata, dispatch=dispatch, block_attention=block_attention,
+              combine_segments=combine_segments):
+    """Lesson 04's: each block gives its (o, m, l), and the parts of a query are combined."""
+    block_table, context_lens = each_query(metadata)
+
+    def attend(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        block_size = k_cache.shape[1]
+        num_blocks = (context_lens.long() + block_size - 1) // block_size  # (num_tokens,)
+        index = torch.arange(block_table.shape[1], device=q.device)
+        used = index < num_blocks[:, None]  # (num_tokens, max_blocks_per_seq)
+        num_valid = (context_lens[:, None] - index * block_size).clamp(max=block_size)[used]
+        block_ids = block_table[used]
+        parts = block_attention(dispatch(q, num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
+        return combine_segments(*parts, num_blocks)[0]
+    return attend
+
+
+def kernel(metadata: BatchMetadata, library=None):
+    """Lesson 06's CUDA kernel; without a GPU it runs on the CPU, from the same text. library: as for attn_paged_cuda."""
+    block_table, context_lens = each_query(metadata)
+    return lambda q, k_cache, v_cache: attn_paged_cuda(q.contiguous(), k_cache, v_cache, block_table, context_lens, library)
+
+
+def batched(metadata: BatchMetadata):
+    """Single new tokens in a few calls of PyTorch's attention, sequences of like length together; chunks one by one."""
+    # From one power of two to the next: no context is padded to twice its length.
+    return split(metadata, Padded, group_of=lambda kv_len: (kv_len - 1).bit_length())
+
+
+def fast(metadata: BatchMetadata):
+    """All single new tokens in a launch of lesson 07's last kernel; chunks one by one. For a GPU."""
+    return split(metadata, FastDecode, group_of=lambda kv_len: 0)
+
+
+def split(metadata: BatchMetadata, plan_singles, group_of):
+    """A step's sequences of one new token go to `plan_singles`, those of the same group together; others to `attend_one`."""
+    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+    parts, groups = [], {}  # parts: rows of q, and what attends for them
+    for s, kv_len in enumerate(kv_lens):
+        if starts[s + 1] - starts[s] > 1:
+            attend_chunk = partial(attend_one, table_row=metadata.block_table[s], kv_len=kv_len)
+            parts.append((slice(starts[s], starts[s + 1]), attend_chunk))
+        else:
+            groups.setdefault(group_of(kv_len), []).append(s)
+    for group in groups.values():
+        rows = torch.tensor([starts[s] for s in group], device=metadata.block_table.device)
+        parts.append((rows, plan_singles(metadata, group)))
+
+    def attend(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        if len(parts) == 1:
+            return parts[0][1](q, k_cache=k_cache, v_cache=v_cache)
+        o = torch.empty_like(q)
+        for rows, attend_rows in parts:
+            o[rows] = attend_rows(q[rows], k_cache=k_cache, v_cache=v_cache)
+        return o
+    return attend
+
+
+class Padded:
+    """Single queries over contexts that are gathered and padded to the longest."""
+
+    def __init__(self, metadata: BatchMetadata, singles: list[int]):
+        self.kv_lens = metadata.seq_lens_kv[singles]
+        self.block_table = metadata.block_table[singles]
+        self.visible = None
+
+    def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        num_seqs, num_q_heads, head_size = q.shape
+        _, block_size, num_kv_heads, _ = k_cache.shape
+        if self.visible is None:  # the same in all layers
+            num_blocks = -(-int(self.kv_lens.max()) // block_size)
+            # Where there is no block, any will do: it is masked.
+            self.block_ids = self.block_table[:, :num_blocks].clamp(min=0).flatten()
+            self.visible = torch.arange(num_blocks * block_size, device=q.device) < self.kv_lens[:, None, None, None]
+        # Query heads that share a KV head are the queries of one small attention, as in lesson 07.
+        q = q.reshape(num_seqs, num_kv_heads, num_q_heads // num_kv_heads, head_size)
+        k, v = (cache.index_select(0, self.block_ids).view(num_seqs, -1, num_kv_heads, head_size).transpose(1, 2)
+                for cache in (k_cache, v_cache))  # index_select copies several times as fast as cache[block_ids]
+        return scaled_dot_product_attention(q, k, v, attn_mask=self.visible).reshape(num_seqs, num_q_heads, head_size)
+
+
+class FastDecode:
+    """Single queries through the ladder's last rung, planned once for all layers."""
+
+    def __init__(self, metadata: BatchMetadata, singles: list[int]):
+        self.context_lens, self.block_table = metadata.seq_lens_kv[singles], metadata.block_table[singles]
+        self.decode = None
+
+    def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        if self.decode is None:
+            _, block_size, num_kv_heads, head_size = k_cache.shape
+            self.decode = PagedDecode(7, self.context_lens, num_q_heads=q.shape[1], num_kv_heads=num_kv_heads,
+                                      head_size=head_size, block_size=block_size, dtype=q.dtype)
+        return self.decode(q.contiguous(), k_cache, v_cache, self.block_table)
+
+
+PATHS = {"gather": gather, "paged_torch": paged_torch, "blockwise": blockwise, "kernel": kernel, "batched": batched,
+         "fast": fast}

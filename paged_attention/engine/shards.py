@@ -1,0 +1,236 @@
+"""The same engine on several processes, each with a share of the KV heads: `python -m paged_attention.engine.shards`.
+
+Every rank has all weights and runs the same scheduler on the same requests, so the ranks agree on each step without a word.
+What is divided is the cache, and attention over it. Only the heads' outputs travel, once a layer.
+"""
+
+import argparse
+import datetime
+import json
+import multiprocessing
+import operator
+import os
+import pickle
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from tqdm.std import tqdm
+
+from lessons_lib.isolation import without_main_module
+from paged_attention.engine.attention import PagedStep, paged_attention_forward
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.request import Request, SamplingParams
+
+
+class ShardError(RuntimeError):
+    """A rank failed without saying why, or the ranks took too long."""
+
+
+def sharded_forward(module, query: Tensor, key: Tensor, value: Tensor, attention_mask=None, *, paged: PagedStep,
+                    **others) -> tuple[Tensor, None]:
+    """paged_attention_forward() for this rank's share of the heads; then every rank collects the heads of all.
+
+    The arguments and the result are those of all heads. The cache in `paged` has this rank's KV heads only.
+    """
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    mine = (heads.chunk(world_size, dim=1)[rank] for heads in (query, key, value))
+    o, _ = paged_attention_forward(module, *mine, attention_mask, paged=paged, **others)
+    parts = [torch.empty_like(o, memory_format=torch.contiguous_format) for _ in range(world_size)]
+    dist.all_gather(parts, o.contiguous())  # each (1, num_tokens, num_q_heads / world_size, head_size)
+    return torch.cat(parts, dim=2), None
+
+
+def sharded_engine(model, **options) -> Engine:
+    """This rank's engine. Raises ValueError where the KV heads cannot be dealt out evenly."""
+    num_kv_heads, world_size = model.config.num_key_value_heads, dist.get_world_size()
+    check_shares(num_kv_heads, world_size)
+    return Engine(model, forward=sharded_forward, num_kv_heads=num_kv_heads // world_size, **options)
+
+
+def check_shares(num_kv_heads: int, world_size: int) -> None:
+    if num_kv_heads % world_size:
+        raise ValueError(f"world_size must divide the model's {num_kv_heads} KV heads, and {world_size} does not")
+
+
+def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
+                  world_size: int = 2, backend: str | None = None, load=load_model, time_limit: float = 120.0,
+                  **engine_options) -> list[list[int]]:
+    """Serves all prompts on world_size processes, and gives each one's new tokens.
+
+    backend: "nccl", a GPU for each rank, or "gloo", on the CPU; None takes NCCL where there are so many GPUs. load: called
+    as load(device=…) on each rank; it gives the model, and must be a function of a module. time_limit: seconds for it all.
+    Raises ValueError for a world_size below 1, beyond the GPUs that NCCL has, or that does not divide the KV heads; the
+    error of a rank that failed; and ShardError. No process is left behind.
+    """
+    return run_sharded(prompts, params, world_size, backend, load, time_limit, **engine_options).answers
+
+
+@dataclass(frozen=True)
+class ShardedRun:
+    """The answers, the seconds that the last turn took, and the bytes of one rank's cache."""
+
+    answers: list[list[int]]
+    seconds: float
+    cache_bytes: int
+
+
+def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: str | None = None, load=load_model,
+                time_limit: float = 120.0, turns: int = 1, **engine_options) -> ShardedRun:
+    """serve_sharded() with the time of the last of some turns, so that the others can warm up."""
+    backend = choose_backend(world_size, backend)
+    if load is load_model:
+        config = json.loads((SMALL_MODEL / "config.json").read_text(encoding="utf-8"))
+        check_shares(config["num_key_value_heads"], world_size)
+    context = multiprocessing.get_context("forkserver")  # the checks' one, which has imported PyTorch
+    deadline = time.monotonic() + time_limit
+    processes, pipes = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        job = (world_size, backend, f"file://{folder}/store", time_limit, load, prompts, params, turns, engine_options)
+        try:
+            for rank in range(world_size):
+                receive, send = context.Pipe(duplex=False)
+                process = context.Process(target=_serve_rank, args=(rank, send, *job), daemon=True)
+                with without_main_module():
+                    process.start()
+                send.close()
+                processes.append(process)
+                pipes.append(receive)
+            runs = _collect(pipes, deadline, time_limit)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+            for pipe in pipes:
+                pipe.close()
+    if any(run.answers != runs[0].answers for run in runs):
+        raise ShardError("the ranks gave different tokens; they must have the same weights and the same requests")
+    return runs[0]
+
+
+def choose_backend(world_size: int, backend: str | None = None) -> str:
+    """NCCL where every rank can have a GPU, else gloo. Raises ValueError for what cannot be."""
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if operator.index(world_size) < 1:
+        raise ValueError(f"world_size must be 1 or more, not {world_size}")
+    if backend not in (None, "gloo", "nccl"):
+        raise ValueError(f"backend must be 'gloo', 'nccl' or None, not {backend!r}")
+    if backend == "nccl" and world_size > num_gpus:
+        raise ValueError(f"NCCL needs a GPU for each of the {world_size} ranks, and PyTorch sees {num_gpus} here; "
+                         "backend='gloo' runs on the CPU")
+    return backend or ("nccl" if num_gpus >= world_size else "gloo")
+
+
+def _collect(pipes: list, deadline: float, time_limit: float) -> list[ShardedRun]:
+    """Each rank's run, or the first error that a rank reports."""
+    runs = {}
+    while len(runs) < len(pipes):
+        ready = wait([pipe for rank, pipe in enumerate(pipes) if rank not in runs], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise ShardError(f"{len(pipes) - len(runs)} of {len(pipes)} ranks have not answered after {time_limit:g} s")
+        for pipe in ready:
+            rank = pipes.index(pipe)
+            try:
+                message = pickle.loads(pipe.recv_bytes())
+            except EOFError:
+                raise ShardError(f"rank {rank} ended without an answer") from None
+            if isinstance(message, Exception):
+                message.add_note(f"on rank {rank} of {len(pipes)}")
+                raise message
+            runs[rank] = message
+    return [runs[rank] for rank in range(len(pipes))]
+
+
+def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time_limit: float, load, prompts, params,
+                turns: int, engine_options: dict) -> None:
+    """What each process does. It sends its run, or the error."""
+    try:
+        device = f"cuda:{rank}" if backend == "nccl" else "cpu"
+        tqdm.set_lock(threading.RLock())  # tqdm's own is one between processes, and would be left behind
+        if backend == "nccl":
+            torch.cuda.set_device(rank)
+        else:
+            torch.set_num_threads(max(1, (os.cpu_count() or 1) // world_size))
+        dist.init_process_group(backend, init_method=store, rank=rank, world_size=world_size,
+                                timeout=datetime.timedelta(seconds=time_limit))
+        model = load(device=device)
+        for _ in range(turns):
+            engine = sharded_engine(model, **engine_options)
+            start = time.perf_counter()
+            results = engine.generate(prompts, params)
+            seconds = time.perf_counter() - start
+        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes)
+        dist.barrier()
+    except Exception as error:
+        message = error
+    try:
+        content = pickle.dumps(message)
+        pickle.loads(content)
+    except Exception:  # an error that cannot travel, as text
+        content = pickle.dumps(ShardError(f"{type(message).__name__}: {message}"))
+    send.send_bytes(content)
+    os._exit(0)  # at once: the other ranks may hang in a call that this one will never join
+
+
+def _outputs(results: list) -> list[list[int]]:
+    """Raises the error of the first request that was refused."""
+    for result in results:
+        if not isinstance(result, Request):
+            raise result
+    return [request.output for request in results]
+
+
+def main(words=None) -> int:
+    """Returns 0 where the sharded engine gives the tokens of the whole one (in float32), else 1."""
+    parser = argparse.ArgumentParser("python -m paged_attention.engine.shards", description=(
+        "Serves the same requests on one process and on several, each with a share of the KV heads."))
+    parser.add_argument("--world-size", type=int, default=2, metavar="N")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments = parser.parse_args(words)
+    backend = {"cpu": "gloo", "cuda": "nccl"}[arguments.device]
+    try:
+        choose_backend(arguments.world_size, backend)
+        same = _compare("the small model, float32", arguments.world_size, backend, load_model, *_small_requests())
+    except ValueError as error:
+        parser.error(str(error))
+    if backend == "nccl":
+        from bench.servers import random_model, random_trace
+
+        trace = random_trace(151_936)
+        params = SamplingParams(max_new_tokens=trace.max_new_tokens)
+        _compare("shapes of Qwen3-0.6B, random weights, bfloat16", arguments.world_size, backend, random_model, trace.prompts,
+                 params, num_blocks=trace.num_blocks, token_budget=2048, path="fast", prefix_sharing=False, time_limit=240.0)
+    return 0 if same else 1
+
+
+def _small_requests():
+    from bench.servers import task_trace
+
+    trace = task_trace(32)
+    return trace.prompts, SamplingParams(max_new_tokens=trace.max_new_tokens)
+
+
+def _compare(title: str, world_size: int, backend: str, load, prompts, params, **options) -> bool:
+    print(f"{title}, {backend}, {len(prompts)} requests")
+    runs = {}
+    for ranks in (1, world_size):
+        run = runs[ranks] = run_sharded(prompts, params, ranks, backend, load, turns=3, **options)
+        tokens = sum(map(len, run.answers))
+        print(f"  {ranks} {'rank ' if ranks == 1 else 'ranks'}: {tokens:,} tokens, {tokens / run.seconds:,.0f} a second, "
+              f"{run.cache_bytes / 1e6:,.1f} MB of cache a rank", flush=True)
+    same = sum(a == b for a, b in zip(runs[1].answers, runs[world_size].answers, strict=True))
+    print(f"  the same tokens for {same} of {len(prompts)} requests")
+    return same == len(prompts)
+
+
+if __name__ == "__main__":
+    from paged_attention.engine import shards  # so that the ranks find what they are to do under its own name
+
+    sys.exit(shards.main())

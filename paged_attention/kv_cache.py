@@ -1,0 +1,178 @@
+"""The manager of lesson 02: a KV pool, the block tables that say what lies where, and the sequences that own it."""
+
+import operator
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paged_attention.block_manager import OutOfBlocksError, PythonBlockManager
+from paged_attention.block_table import BlockTable
+from paged_attention.validate import check_positive, check_scheduled
+
+
+class DuplicateSequenceError(ValueError):
+    """A sequence of that id exists already."""
+
+
+class UnknownSequenceError(LookupError):
+    """There is no sequence of that id."""
+
+
+class SequenceTooLongError(ValueError):
+    """The sequence needs more blocks than a row of the block table has entries."""
+
+
+class OutOfRowsError(MemoryError):
+    """Every row of the block table belongs to a sequence."""
+
+
+@dataclass
+class Sequence:
+    """A sequence's row in the block table, and its length in tokens."""
+
+    row: int
+    length: int
+
+
+class PagedAttentionManager:
+    """The KV pool of a model, and a block table with a row for each sequence.
+
+    `kv_cache`: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size); `k_cache, v_cache = kv_cache[layer]`.
+    `block_table`: int32 (max_num_seqs, max_blocks_per_seq) on `device`; `table` is the BlockTable that it belongs to.
+    An operation that raises changes nothing.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int, num_kv_heads: int, head_size: int, max_num_seqs: int,
+                 max_blocks_per_seq: int, num_layers: int = 1, dtype: torch.dtype = torch.float32,
+                 device: str = "cpu", block_manager=PythonBlockManager):
+        """`block_manager`: lesson 01's class, in C++ or in Python. Raises ValueError for a size below 1."""
+        check_positive(num_blocks=num_blocks, block_size=block_size, num_kv_heads=num_kv_heads, head_size=head_size,
+                       max_num_seqs=max_num_seqs, max_blocks_per_seq=max_blocks_per_seq, num_layers=num_layers)
+        self.block_size, self.max_blocks_per_seq = block_size, max_blocks_per_seq
+        self.block_manager = block_manager(num_blocks)
+        self.kv_cache = torch.zeros(num_layers, 2, num_blocks, block_size, num_kv_heads, head_size, dtype=dtype, device=device)
+        self.table = BlockTable(max_num_seqs, max_blocks_per_seq, device)
+        self.block_table = self.table.on_device
+        self.sequences: dict[int, Sequence] = {}
+
+    def add_sequence(self, seq_id: int, num_tokens: int) -> None:
+        """Starts a sequence with room for the num_tokens tokens of its prompt (0 or more).
+
+        Raises DuplicateSequenceError, OutOfRowsError, SequenceTooLongError, OutOfBlocksError, or ValueError for a
+        negative num_tokens; then nothing has changed.
+        """
+        # BEGIN SOLUTION 2.4
+        self.check_new(seq_id)
+        num_needed = self.blocks_for(num_tokens)
+        if num_needed > self.block_manager.get_num_free_blocks():
+            raise OutOfBlocksError(f"sequence {seq_id} needs {num_needed} blocks, and "
+                                   f"{self.block_manager.get_num_free_blocks()} are free")
+        self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(num_needed)])
+        # END SOLUTION
+
+    def append_token(self, seq_id: int) -> int:
+        """Makes room for one more token and returns its slot, block_id * block_size + offset.
+
+        A full last block is followed by a new one; a shared last block is copied first, in every layer.
+        Raises UnknownSequenceError, SequenceTooLongError, OutOfBlocksError; then nothing has changed.
+        """
+        # BEGIN SOLUTION 2.5
+        sequence = self.get(seq_id)
+        self.blocks_for(sequence.length + 1)  # raises when the row is full
+        index, offset = divmod(sequence.length, self.block_size)
+        if offset == 0:
+            self.table.write(sequence.row, index, [self.block_manager.allocate()])
+        elif self.block_manager.get_ref_count(block_id := self.blocks_of(seq_id)[-1]) > 1:
+            copy_id = self.block_manager.allocate()
+            self.kv_cache[:, :, copy_id] = self.kv_cache[:, :, block_id]
+            self.block_manager.free(block_id)
+            self.table.write(sequence.row, index, [copy_id])
+        sequence.length += 1
+        return self.blocks_of(seq_id)[-1] * self.block_size + offset
+        # END SOLUTION
+
+    def fork_sequence(self, seq_id: int, child_id: int) -> None:
+        """Starts sequence child_id with the tokens of sequence seq_id so far. No key and no value is copied.
+
+        Raises UnknownSequenceError, DuplicateSequenceError, OutOfRowsError; then nothing has changed.
+        """
+        # BEGIN SOLUTION 2.6
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        self.check_new(child_id)
+        for block_id in blocks:
+            self.block_manager.increase_ref_count(block_id)
+        self.start(child_id, length, blocks)
+        # END SOLUTION
+
+    def free_sequence(self, seq_id: int) -> None:
+        """Ends a sequence: its blocks have one user less, its row is all -1 and may be given to another.
+
+        Raises UnknownSequenceError.
+        """
+        # BEGIN SOLUTION 2.7
+        for block_id in self.blocks_of(seq_id):
+            self.block_manager.free(block_id)
+        self.table.clear(self.sequences.pop(seq_id).row)
+        # END SOLUTION
+
+    def append_tokens(self, scheduled: list[tuple[int, int]]) -> None:
+        """Makes room for the new tokens of a whole batch: (seq_id, num_tokens) for each sequence, num_tokens 1 or more.
+
+        Raises ValueError for an empty batch, a sequence named twice or num_tokens below 1, and what append_token()
+        raises; then nothing has changed for any of the sequences.
+        """
+        check_scheduled(scheduled)
+        # BEGIN SOLUTION 5.2
+        num_needed, writers = 0, Counter()
+        for seq_id, num_tokens in scheduled:
+            length = self.get(seq_id).length
+            num_needed += self.blocks_for(length + num_tokens) - self.blocks_for(length)
+            if length % self.block_size != 0:
+                writers[self.blocks_of(seq_id)[-1]] += 1
+        # Of those who write into one shared block each takes a copy, except a last one whom nobody shares it with.
+        num_needed += sum(min(count, self.block_manager.get_ref_count(block_id) - 1) for block_id, count in writers.items())
+        if num_needed > self.block_manager.get_num_free_blocks():
+            raise OutOfBlocksError(f"the batch needs {num_needed} blocks, and "
+                                   f"{self.block_manager.get_num_free_blocks()} are free")
+        for seq_id, num_tokens in scheduled:
+            for _ in range(num_tokens):
+                self.append_token(seq_id)
+        # END SOLUTION
+
+    def get_block_table_for_seq(self, seq_id: int) -> Tensor:
+        """The sequence's row of the table on the device: int32 (max_blocks_per_seq,), -1 behind its last block."""
+        return self.block_table[self.get(seq_id).row]
+
+    def get(self, seq_id: int) -> Sequence:
+        """The sequence of this id. Raises UnknownSequenceError."""
+        if seq_id not in self.sequences:
+            raise UnknownSequenceError(f"there is no sequence {seq_id}; the sequences are {list(self.sequences)}")
+        return self.sequences[seq_id]
+
+    def blocks_of(self, seq_id: int) -> list[int]:
+        """The sequence's block ids in the order of its tokens."""
+        return self.table.cpu.numpy()[self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)].tolist()
+
+    def blocks_for(self, num_tokens: int) -> int:
+        """How many blocks num_tokens tokens fill. Raises SequenceTooLongError when a row has fewer entries."""
+        if operator.index(num_tokens) < 0:
+            raise ValueError(f"num_tokens must be 0 or more, not {num_tokens}")
+        num_needed = -(-num_tokens // self.block_size)
+        if num_needed > self.max_blocks_per_seq:
+            raise SequenceTooLongError(f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, and a row of "
+                                       f"the block table has {self.max_blocks_per_seq} entries")
+        return num_needed
+
+    def check_new(self, seq_id: int) -> None:
+        """Raises DuplicateSequenceError when the id is taken, OutOfRowsError when no row is free."""
+        if seq_id in self.sequences:
+            raise DuplicateSequenceError(f"sequence {seq_id} exists already")
+        if not self.table.free_rows:
+            raise OutOfRowsError(f"all {len(self.block_table)} rows of the block table are in use")
+
+    def start(self, seq_id: int, length: int, blocks: list[int]) -> None:
+        """Gives a new sequence a free row and writes its blocks there."""
+        self.sequences[seq_id] = Sequence(self.table.free_rows.pop(), length)
+        self.table.write(self.sequences[seq_id].row, 0, blocks)

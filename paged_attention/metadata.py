@@ -1,0 +1,95 @@
+"""The metadata of a batch (lesson 05), and paged attention in PyTorch, the reference of every later kernel."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paged_attention.attention import share_heads
+from paged_attention.slots import slot_mapping
+from paged_attention.softmax_state import NO_KEY
+from paged_attention.validate import check_paged_attention, check_scheduled
+
+
+@dataclass(frozen=True)
+class BatchMetadata:
+    """What a paged kernel is told about a batch of any mix: whole prompts, chunks of prompts, single new tokens.
+
+    `cu_seqlens_q`: int32 (num_seqs + 1,); sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1].
+    `seq_lens_kv`: int32 (num_seqs,), its keys, those of its queries included.
+    `block_table`: int32 (num_seqs, max_blocks_per_seq), -1 behind its blocks.
+    `slot_mapping`: int64 (num_tokens,), where the keys and values of the batch's tokens are written.
+    """
+
+    cu_seqlens_q: Tensor
+    seq_lens_kv: Tensor
+    block_table: Tensor
+    slot_mapping: Tensor
+
+
+def cumulative_lengths(query_lens: list[int]) -> Tensor:
+    """Where each sequence's queries begin in the batch, and where the last one's end: int32 (num_seqs + 1,), from 0."""
+    # BEGIN SOLUTION 5.1
+    return torch.tensor([0, *query_lens]).cumsum(0).to(torch.int32)
+    # END SOLUTION
+
+
+def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
+    """The metadata of a batch in which each (seq_id, num_tokens) computes its last num_tokens tokens.
+
+    manager: a PagedAttentionManager that has made room for them; it is not changed. The tensors are on its device, and
+    the block table is a copy.
+    Raises ValueError for an empty batch, a sequence named twice, or num_tokens below 1 or beyond the sequence's length,
+    UnknownSequenceError for an unknown sequence.
+    """
+    check_scheduled(scheduled, manager)
+    # BEGIN SOLUTION 5.3
+    device = manager.block_table.device
+    sequences = [manager.get(seq_id) for seq_id, _ in scheduled]
+    block_table = manager.block_table[[sequence.row for sequence in sequences]]
+    positions, tokens_in_row = [], block_table.shape[1] * manager.block_size
+    for index, (sequence, (_, num_tokens)) in enumerate(zip(sequences, scheduled, strict=True)):
+        end = index * tokens_in_row + sequence.length  # as if the table were one long row
+        positions += range(end - num_tokens, end)
+    return BatchMetadata(
+        cu_seqlens_q=cumulative_lengths([num_tokens for _, num_tokens in scheduled]).to(device),
+        seq_lens_kv=torch.tensor([sequence.length for sequence in sequences], dtype=torch.int32, device=device),
+        block_table=block_table,
+        slot_mapping=slot_mapping(block_table.flatten(), torch.tensor(positions, device=device), manager.block_size),
+    )
+    # END SOLUTION
+
+
+def visible_keys(q_len: int, kv_len: int) -> Tensor:
+    """Which query sees which key when a sequence's last q_len tokens are its queries: bool (q_len, kv_len).
+
+    Query q sees the keys 0 … kv_len - q_len + q.
+    """
+    # BEGIN SOLUTION 5.4
+    return torch.arange(kv_len) <= torch.arange(kv_len - q_len, kv_len)[:, None]
+    # END SOLUTION
+
+
+def attn_paged_torch(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata) -> Tensor:
+    """Causal paged attention of a batch, sequence by sequence: gather the blocks, then attend.
+
+    q: (num_tokens, num_q_heads, head_size). k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
+    What stands in slots that hold none of the sequences' tokens is not read, and may be NaN.
+    Returns the shape and dtype of q, and changes none of the arguments.
+    Raises TypeError or ValueError naming the argument that does not fit.
+    """
+    check_paged_attention(q, k_cache, v_cache, metadata)
+    # BEGIN SOLUTION 5.5
+    block_size, outputs = k_cache.shape[1], []
+    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+    for s, kv_len in enumerate(kv_lens):
+        q_rows = q[starts[s] : starts[s + 1]].transpose(0, 1)  # (num_q_heads, q_len, head_size)
+        block_ids = metadata.block_table[s, : -(-kv_len // block_size)]
+        k_rows, v_rows = (share_heads(cache[block_ids].flatten(0, 1)[:kv_len], q.shape[1]).transpose(0, 1)
+                          for cache in (k_cache, v_cache))  # (num_q_heads, kv_len, head_size)
+        scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])
+        hidden = ~visible_keys(q_rows.shape[1], kv_len).to(q.device)
+        outputs.append((torch.softmax(scores.masked_fill(hidden, NO_KEY), dim=-1) @ v_rows).transpose(0, 1))
+    return torch.cat(outputs)
+    # END SOLUTION

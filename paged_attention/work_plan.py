@@ -1,0 +1,103 @@
+"""Which block of a launch takes which tiles: every block the same number, whoever's they are (rungs 7 and 8)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Found by measuring the workloads of bench/workloads.py on an H200.
+FEW_TILES = 64     # a row of no more is not worth cutting
+BUSY = 0.8         # blocks for each multiprocessor that keep the memory busy; more would only queue there
+MANY_ROWS = 1.5    # for each multiprocessor, so that few are cut
+SOME_ROWS = 1 / 8  # likewise, so that none is cut into very many parts
+PART_COST = 40     # what handing a part over takes, counted in tiles
+
+TILE_SIZE = 16  # tokens that a warp takes in at once, tile_size in kernels/ladder/tile.cuh
+
+
+@dataclass(frozen=True)
+class WorkPlan:
+    """items: int32 (num_items, 8), the kernel's WorkItem: seq, first KV head, first token, end, part or -1, first part of
+    the row, parts of the row, next item of the same block or -1. Block b begins with item b."""
+
+    items: np.ndarray
+    num_blocks: int
+    num_parts: int
+    most_tiles: int  # of one block
+    most_parts: int  # of one block: 0, 1 or 2
+
+
+def tiles_of(context_lens) -> np.ndarray:
+    """Tiles of each context. An empty one has a tile without tokens: somebody has to write its zeros."""
+    return np.maximum(1, -(-np.asarray(context_lens, dtype=np.int64) // TILE_SIZE))
+
+
+def choose_heads_at_once(context_lens, num_kv_heads: int, num_warps: int, multiprocessors: int) -> int:
+    """KV heads that the warps of a block share: 1, 2, or one for each warp. More heads are more bytes in a row in the cache,
+    and fewer states to merge; but there are fewer rows then, and each is cut into more parts."""
+    num_rows = len(context_lens) * num_kv_heads
+    if num_rows <= multiprocessors and tiles_of(context_lens).max() <= FEW_TILES:
+        return 1
+    if num_kv_heads % num_warps == 0 and num_rows // num_warps >= MANY_ROWS * multiprocessors:
+        return num_warps
+    if num_kv_heads % 2 == 0 and num_rows // 2 >= SOME_ROWS * multiprocessors:
+        return 2
+    return 1
+
+
+def best_plan(context_lens, num_kv_heads: int, heads_at_once: int, multiprocessors: int, busy: float = BUSY) -> WorkPlan:
+    """The plan that should take the least time. Where the rows come out even, each block gets whole rows, on as many
+    multiprocessors as that allows. Otherwise rows are cut, for as many blocks as keep the memory busy: each into equal
+    pieces, or anywhere. busy: how many that is, for each multiprocessor."""
+    num_rows, busy = len(context_lens) * num_kv_heads // heads_at_once, max(1, int(busy * multiprocessors))
+    whole = max(n for n in range(1, multiprocessors + 1) if num_rows % n == 0)
+    counts = {whole} | ({busy // num_rows * num_rows} if num_rows <= busy else set())
+    plans = [plan_work(context_lens, num_kv_heads, n, heads_at_once, by_rows=True) for n in sorted(counts)]
+    plans.append(plan_work(context_lens, num_kv_heads, busy, heads_at_once))
+    return min(plans, key=lambda plan: plan.most_tiles * heads_at_once + PART_COST * plan.most_parts)
+
+
+def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: int, by_rows: bool = False) -> WorkPlan:
+    """Lays the rows of a batch end to end and cuts them into equal shares, as `cut_evenly` of paged_attention/splits.py does.
+
+    A row is a sequence and heads_at_once of its KV heads. context_lens: numbers, 0 or more. num_blocks: of the launch; never
+    more are used than there are tiles. by_rows: cuts at rows' ends, so many rows to each block; or each row into so many
+    equal pieces. One of num_blocks and the number of rows must be a multiple of the other then.
+    A row that is cut has a part for each piece, numbered from the row's first part on.
+    """
+    groups = num_kv_heads // heads_at_once
+    lens = np.asarray(context_lens, dtype=np.int64)
+    rows = np.repeat(tiles_of(lens), groups)  # tiles of each row
+    ends = np.cumsum(rows)
+    total = int(ends[-1])
+    if not by_rows:
+        cuts = total * np.arange(1, min(num_blocks, total) + 1) // min(num_blocks, total)
+    elif len(rows) % num_blocks == 0:
+        cuts = ends[len(rows) // num_blocks - 1 :: len(rows) // num_blocks]
+    else:
+        pieces = num_blocks // len(rows)
+        cuts = np.unique((ends - rows)[:, None] + rows[:, None] * np.arange(1, pieces + 1) // pieces)
+        cuts = cuts[cuts > 0]
+    num_blocks = len(cuts)
+
+    # Pieces: between two neighbouring ends, of a row or of a share.
+    bounds = np.union1d(ends, cuts)
+    starts = np.concatenate([[0], bounds[:-1]])
+    row, block = np.searchsorted(ends, starts, "right"), np.searchsorted(cuts, starts, "right")
+    begin = (starts - (ends - rows)[row]) * TILE_SIZE
+    end = np.minimum(begin + (bounds - starts) * TILE_SIZE, lens[row // groups])
+    pieces_of_row, first_of_row = np.bincount(row, minlength=len(rows)), np.searchsorted(row, np.arange(len(rows)))
+    is_part = pieces_of_row[row] > 1
+    part = np.cumsum(is_part) - 1
+    items = np.stack([row // groups, row % groups * heads_at_once, begin, end, np.where(is_part, part, -1),
+                      np.where(is_part, part[first_of_row[row]], -1), pieces_of_row[row], np.full_like(row, -1)], axis=1)
+
+    # A block does its parts first: others may wait for them. Its first item goes to the block's own place.
+    order = np.lexsort((~is_part, block))
+    items, block = items[order], block[order]
+    is_first, is_last = np.diff(block, prepend=-1) > 0, np.diff(block, append=num_blocks) > 0
+    place = np.where(is_first, block, num_blocks + np.cumsum(~is_first) - 1)
+    items[:, 7] = np.where(is_last, -1, np.append(place[1:], -1))
+    placed = np.empty(items.shape, dtype=np.int32)
+    placed[place] = items
+    parts_of_block = np.bincount(block[is_part[order]], minlength=1)
+    return WorkPlan(placed, num_blocks, int(is_part.sum()), int(np.diff(cuts, prepend=0).max()), int(parts_of_block.max()))
