@@ -2,8 +2,9 @@
 
 import torch
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention.slots import write_kv
+from paged_attention.validate import check_write
 from solutions.checks import tensors
 
 
@@ -72,27 +73,92 @@ def keys_changed(k_cache, v_cache, slots, k, v):
     k.zero_()
 
 
-# (num_blocks, block_size, num_kv_heads, head_size, slots)
+def keys_in_both(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, slots, k, k)
+
+
+def values_in_both(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, slots, v, v)
+
+
+def divided_by(dimension):
+    def wrong(k_cache, v_cache, slots, k, v):
+        size = k_cache.shape[dimension]
+        k_cache[slots // size, slots % size] = k
+        v_cache[slots // size, slots % size] = v
+    return wrong
+
+
+def viewed(*shape):
+    """Writes through a flat view of another shape; "head_size" stands for the caches' own."""
+    def wrong(k_cache, v_cache, slots, k, v):
+        sizes = [k_cache.shape[3] if size == "head_size" else size for size in shape]
+        k_cache.view(*sizes)[slots] = k
+        v_cache.view(*sizes)[slots] = v
+    return wrong
+
+
+def into_the_first_slots(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, torch.arange(len(slots)), k, v)
+
+
+def unchecked(k_cache, v_cache, slots, k, v):
+    k_cache.view(-1, *k_cache.shape[2:])[slots] = k
+    v_cache.view(-1, *v_cache.shape[2:])[slots] = v
+
+
+def checked_after(k_cache, v_cache, slots, k, v):
+    unchecked(k_cache, v_cache, slots, k, v)
+    check_write(k_cache, v_cache, slots, k, v)
+
+
+WRONG_ARGUMENTS = {
+    "one slot twice": lambda slots, k, v: (torch.full_like(slots, int(slots[0])), k, v),
+    "a slot below 0": lambda slots, k, v: (slots - int(slots[0]) - 1, k, v),
+    "values of another dtype": lambda slots, k, v: (slots, k, v.double()),
+}
+# (num_blocks, block_size, num_kv_heads, head_size, slots), and perhaps what is wrong with the arguments
 CASES = [
     (2, 2, 1, 1, [0]), (2, 2, 1, 1, [3]), (2, 2, 2, 3, [1]), (2, 2, 2, 3, []), (3, 2, 1, 2, [4, 1]), (3, 2, 2, 2, [2, 3]),
     (3, 4, 2, 2, [5, 2]), (4, 3, 3, 2, [7, 8, 0]), (4, 3, 2, 4, [11, 3, 4, 9, 10]), (3, 1, 2, 2, [2, 0]), (5, 16, 7, 8, [79, 16, 17]),
+    *((3, 2, 2, 2, [4, 1], flaw) for flaw in WRONG_ARGUMENTS),
 ]
 
 
 def observe(answer, case):
-    num_blocks, block_size, num_kv_heads, head_size, slots = case
+    num_blocks, block_size, num_kv_heads, head_size, slots, *flaw = case
     pool = torch.arange(2.0 * num_blocks * block_size * num_kv_heads * head_size)
     k_cache, v_cache = pool.view(2, num_blocks, block_size, num_kv_heads, head_size)
     k = -1.0 - torch.arange(float(len(slots) * num_kv_heads * head_size)).view(len(slots), num_kv_heads, head_size)
     slots, v = torch.tensor(slots, dtype=torch.int64), k - 1000.0
+    if flaw:
+        return _refusal(answer, k_cache, v_cache, *WRONG_ARGUMENTS[flaw[0]](slots, k, v))
     given = {"slots afterwards": slots, "k afterwards": k, "v afterwards": v}
     answer(k_cache, v_cache, slots, k, v)
     return (tensors.Values(k_cache.clone(), "k_cache"), tensors.Values(v_cache.clone(), "v_cache"),
             *(tensors.Values(tensor.clone(), name) for name, tensor in given.items()))
 
 
+def _refusal(answer, k_cache, v_cache, slots, k, v):
+    """Whether wrong arguments are refused, and the caches are as they were."""
+    before = k_cache.clone(), v_cache.clone()
+    try:
+        answer(k_cache, v_cache, slots, k, v)
+        ending = "no error"
+    except NotImplementedError:
+        raise
+    except (TypeError, ValueError):
+        ending = "ValueError or TypeError"
+    except Exception as error:
+        ending = type(error).__name__
+    written = not (torch.equal(k_cache, before[0]) and torch.equal(v_cache, before[1]))
+    return Text(f"{ending}, {'something' if written else 'nothing'} written")
+
+
 def describe(case):
-    num_blocks, block_size, num_kv_heads, head_size, slots = case
+    num_blocks, block_size, num_kv_heads, head_size, slots, *flaw = case
+    if flaw:
+        return f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}; wrong arguments: {flaw[0]}"
     return (f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}, slots {slots}; old numbers are 0 or more, new keys "
             "-1 and below, new values -1001 and below")
 
@@ -107,6 +173,7 @@ EXERCISE = Exercise(
     describe=describe,
     same=tensors.same,
     show=tensors.show,
+    chancy=lambda case: len(case) > 5,  # whether the arguments are checked has nothing to do with what is written
     mistakes=(
         Mistake("write-selects-whole-blocks",
                 "`k_cache[slots]` takes a slot for a block id: the first dimension of the cache counts blocks. So whole "
@@ -144,6 +211,30 @@ EXERCISE = Exercise(
         Mistake("added-to-old",
                 "The new numbers were added to what was there. A slot may hold an earlier sequence's numbers; they are replaced.",
                 added),
+        Mistake("keys-in-both",
+                "Both halves hold the same: the keys, or the values, went into both. A slip of the copy, perhaps.",
+                keys_in_both, also=(values_in_both,)),
+        Mistake("divided-by-another-size",
+                "The slot is divided by another size than block_size, which is the second dimension of the cache.",
+                divided_by(0), also=(divided_by(2), divided_by(3))),
+        Mistake("one-head-in-the-view",
+                "Your flat view has one head in each slot, as the cache in the example above. Each slot holds num_kv_heads "
+                "heads of head_size numbers.",
+                viewed(-1, 1, "head_size"), also=(viewed(-1, 1, 2),)),
+        Mistake("numbers-for-slots",
+                "The first dimension of your view counts single numbers. It has to count slots, with the heads and their "
+                "numbers behind it.",
+                viewed(-1), also=(viewed(-1, "head_size"),)),
+        Mistake("slots-ignored",
+                "The tokens went into the first slots of the pool, whatever `slots` says.",
+                into_the_first_slots),
+        Mistake("arguments-unchecked",
+                "What is written is right, and wrong arguments are not refused. `check_write` does that; call it before "
+                "anything is written.",
+                unchecked),
+        Mistake("checked-after-writing",
+                "Wrong arguments are refused when something has been written already. Check first.",
+                checked_after),
     ),
     hints=(
         "In which shape does the cache have one row for each slot? No number moves for that: `view` is enough.",
