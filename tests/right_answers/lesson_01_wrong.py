@@ -331,7 +331,8 @@ WRONG_ANSWERS = {
         "constructor-never-ends": [free_list((FILL, "for (unsigned i = 0; i >= 0; i--) if (size() < num_blocks) push(i);"))],
         "removes-before-reading": [free_list(("const int top = ids.back();\n    ids.pop_back();\n    return top;",
                                               "ids.pop_back();\n    return ids[ids.size() - 1];"))],
-        "capacity-for-size": [free_list(("return ids.size();", "return ids.capacity();"), (FILL, f"ids.reserve(num_blocks); {FILL}"))],
+        "capacity-for-size": [free_list(("return ids.size();", "return ids.capacity();"),
+                                        (FILL, f"ids.reserve(num_blocks); {FILL}"))],
     },
     "1.2": {
         "free-ignores-refcount": [manager((LOWER, "counts[id]--; free_list_.push(id);"))],
@@ -344,9 +345,11 @@ WRONG_ANSWERS = {
         "error-of-another-row": [manager(("throw BlockNotAllocatedError(id)", "throw DoubleFreeError(id)"))],
         "error-names-another-number": [manager((FULL, "if (free_list_.size() == 0) throw OutOfBlocksError(0);"))],
         "count-of-a-free-block-refused": [manager(("return counts.at(id);",
-                                                   "if (counts[id] < 1) throw BlockNotAllocatedError(id); return counts[id];"))],
+                                                   "if (counts[id] < 1) throw BlockNotAllocatedError(id);\n"
+                                                   "    return counts[id];"))],
         "free-blocks-miscounted": [manager(("return free_list_.size();",
-                                            "int used = 0; for (int count : counts) used += count; return counts.size() - used;"))],
+                                            "int used = 0; for (int count : counts) used += count;\n"
+                                            "    return counts.size() - used;"))],
         "last-block-refused": [manager((FULL, "if (free_list_.size() > 1) {} else throw OutOfBlocksError(counts.size());"))],
         "last-block-lost": [manager((f"{FULL}\n    int id = free_list_.pop();", f"int id = free_list_.pop();\n    {FULL}"))],
         "returns-no-block": [manager((FULL, "if (!free_list_.size()) return -1;"))],
@@ -360,15 +363,16 @@ WRONG_ANSWERS = {
         "allocate-without-lock": [safe(without=("allocate",))],
         "some-methods-without-lock": [safe(without=("increase_ref_count", "get_ref_count", "get_num_free_blocks"))],
         "count-changed-outside-lock": [
-            safe((LOWER, f"counts[id] -= 1;\n    {GUARD}\n    if (counts[id] == 0) free_list_.push(id);"), without=("free",)),
-            safe((LOWER, f"counts[id] -= 1;\n    if (counts[id] > 0) return;\n    {GUARD}\n    free_list_.push(id);"), without=("free",))],
+            safe((LOWER, f"counts[id]--;\n    {GUARD}\n    if (counts[id] == 0) free_list_.push(id);"), without=("free",)),
+            safe((LOWER, f"counts[id]--;\n    if (counts[id]) return;\n    {GUARD}\n    free_list_.push(id);"),
+                 without=("free",))],
         "keeps-lock-after-error": [
             safe((IN_ALLOCATE, "int allocate() { mutex_.lock();"), ("return id;", "mutex_.unlock(); return id;"))],
         "locks-twice-in-free": [safe((LOWER, "counts[id] -= 1;\n    if (get_ref_count(id) == 0) free_list_.push(id);"))],
         "guard-dies-at-once": [safe((IN_FREE, f"void free(int id) {{\n    {{ {GUARD} }}"))],
     },
     "1.4": {
-        "one-error-forgotten": [binding(*((line, "") for line in BINDING.splitlines() if "<OutOf" in line or "<BlockI" in line))],
+        "one-error-forgotten": [binding(*((line, "") for line in BINDING.splitlines()[6:8]))],
         "another-base": [binding(("PyExc_IndexError", "PyExc_MemoryError"), ('"OutOfBlocksError", PyExc_MemoryError',
                                                                              '"OutOfBlocksError", PyExc_IndexError'))],
         "names-differ": [binding(("<DoubleFreeError>", "<BlockNotAllocatedError>"))],

@@ -320,8 +320,9 @@ WRONG_ANSWERS = {
         "block-boundary-off-by-one": [changed(ADD, ("self.blocks_for(num_tokens)", "num_tokens // self.block_size + 1"))],
         "length-in-blocks": [changed(ADD, ("num_tokens, blocks)", "len(blocks), blocks)"))],
         "tokens-for-blocks": [changed(ADD, ("if needed > free", "if num_tokens > free"))],
-        "no-tokens-refused": [changed(ADD, ("    self.check_new", "    if not num_tokens > 0:\n        raise ValueError('none')\n"
-                                            "    self.check_new"))],
+        "no-tokens-refused": [changed(ADD, ("    self.check_new", """    if not num_tokens > 0:
+        raise ValueError("no tokens")
+    self.check_new"""))],
         "another-error": [changed(ADD, (REFUSAL, "raise RuntimeError('the pool is full')"))],
         "refused-in-silence": [changed(ADD, (REFUSAL, "return None"))],
         "started-before-the-check": [changed(
@@ -390,8 +391,8 @@ WRONG_ANSWERS = {
         raise OutOfBlocksError('full')
 {EACH}"""))],
         "key-error": [changed(FORK, ("self.get(seq_id)", "self.sequences[seq_id]"))],
-        "device-table-forgotten": [changed(FORK, ("parent.length, blocks)", "parent.length, [])\n    self.table.cpu[self.get("
-                                                  "child_id).row] = self.table.cpu[parent.row]"))],
+        "device-table-forgotten": [changed(FORK, ("parent.length, blocks)", """parent.length, [])
+    self.table.cpu[self.get(child_id).row] = self.table.cpu[parent.row]"""))],
     },
     "2.7": {
         "zero-is-a-block": [free_to_zero],
@@ -399,7 +400,7 @@ WRONG_ANSWERS = {
         "only-the-last-block": [changed(FREE, ("self.blocks_of(seq_id):", "self.blocks_of(seq_id)[-1:]:"))],
         "last-block-kept": [changed(FREE, ("self.blocks_of(seq_id):",
                                            "self.blocks_of(seq_id)[: self.get(seq_id).length // self.block_size]:"))],
-        "positions-for-ids": [changed(FREE, ("for block in self.blocks_of(seq_id)", "for block in range(len(self.blocks_of(seq_id)))"))],
+        "positions-for-ids": [changed(FREE, ("in self.blocks_of(seq_id)", "in range(len(self.blocks_of(seq_id)))"))],
         "frees-shared-outright": [changed(FREE, ("        self.block_manager.free(block)\n",
                                                  "        while self.block_manager.get_ref_count(block):\n"
                                                  "            self.block_manager.free(block)\n"))],

@@ -293,8 +293,8 @@ EXERCISE = Exercise(
                 "You copied a part of the block. A position may be anywhere in it: the tokens behind it are copied as well.",
                 wrong(copy=copied_until(0)), also=(wrong(copy=copied_until(1)),)),
         Mistake("appended-to-the-list",
-                "The copy's id stands at the end of the list, and the old id is still in its place. The copy takes the place "
-                "of the block that it replaces.",
+                "The copy's id stands at the end of the list, and the old id is still in its place. The copy takes the "
+                "place of the block that it replaces.",
                 wrong(enter=lambda blocks, copy_id: blocks.append(copy_id))),
         Mistake("copies-every-shared-block",
                 "You copy all blocks of the sequence that are shared. Only the one that is written to needs a copy.",

@@ -166,13 +166,15 @@ EXERCISE = Exercise(
                 "The counts are right, and the child's list holds the positions 0, 1, 2, … in place of the ids.",
                 giving(lambda blocks: list(range(len(blocks))))),
         Mistake("list-of-none",
-                "`increase_ref_count()` returns nothing, so a list of its results holds None. The child's list holds the ids.",
+                "`increase_ref_count()` returns nothing, so a list of its results holds None. The child's list holds the "
+                "ids.",
                 giving(lambda blocks: [None] * len(blocks))),
         Mistake("order-lost",
                 "The ids are there, in another order than the parent's. The order says which tokens stand in which block.",
                 giving(lambda blocks: blocks[::-1]), also=(giving(sorted), giving(lambda blocks: list(set(blocks))))),
         Mistake("not-a-list",
-                "The ids are right, and they are not in a list. The child's list will grow, and its entries will be replaced.",
+                "The ids are right, and they are not in a list. The child's list will grow, and its entries will be "
+                "replaced.",
                 giving(tuple), also=(giving(set),)),
     ),
     hints=(

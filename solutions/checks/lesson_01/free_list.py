@@ -198,25 +198,27 @@ EXERCISE = Exercise(
                 FromOne, (("block_ids_.push_back(block_id);\n    // END SOLUTION\n  }\n  // Takes",
                            "block_ids_.push_back(block_id + 1);\n    // END SOLUTION\n  }\n  // Takes"),)),
         Mistake("ids-behind-zeros",
-                "The list starts twice as long as it should: the vector was made with num_blocks zeros in it, and push_back() "
-                "puts the ids behind those. Make it empty, or give the elements that are there their ids.",
+                "The list starts twice as long as it should: the vector was made with num_blocks zeros in it, and "
+                "push_back() puts the ids behind those. Make it empty, or give the elements that are there their ids.",
                 BehindZeros, ((FILL, f"block_ids_.resize(num_blocks); {FILL}"),)),
         Mistake("writes-behind-the-end",
-                "The constructor uses an element that the vector does not have. `reserve()` makes room, and the size stays 0; "
-                "`block_ids_[i]` needs an element that is there, and push_back() makes one.",
+                "The constructor uses an element that the vector does not have. `reserve()` makes room, and the size stays "
+                "0; `block_ids_[i]` needs an element that is there, and push_back() makes one.",
                 WritesBehindTheEnd,
-                ((FILL, "block_ids_.reserve(num_blocks); for (int i = 0; i < num_blocks; ++i) block_ids_[i] = num_blocks - 1 - i;"),)),
+                ((FILL, "block_ids_.reserve(num_blocks);\n"
+                        "    for (int i = 0; i < num_blocks; ++i) block_ids_[i] = num_blocks - 1 - i;"),)),
         Mistake("constructor-leaves-it-empty",
                 "After the constructor the list is empty. If a variable declared inside it has the member's name, it is "
                 "another one, which is gone when the constructor ends.",
                 LeftEmpty, ((FILL, f"std::vector<int> block_ids_; {FILL}"),)),
         Mistake("constructor-never-ends",
-                "The constructor's loop does not end. Which value ends it, and does the variable ever get there? (An unsigned "
-                "number such as size_t is never below 0.)",
+                "The constructor's loop does not end. Which value ends it, and does the variable ever get there? (An "
+                "unsigned number such as size_t is never below 0.)",
                 NeverFilled,
-                ((FILL, "for (unsigned i = num_blocks - 1; i >= 0; --i) if (size() < num_blocks) block_ids_.push_back(i);"),)),
+                ((FILL, "for (unsigned i = num_blocks - 1; i >= 0; --i) if (size() < num_blocks) push(i);"),)),
         Mistake("removes-before-reading",
-                "pop() removes the top and looks at the top afterwards, which is another id by then, or none at all. Read first.",
+                "pop() removes the top and looks at the top afterwards, which is another id by then, or none at all. Read "
+                "first.",
                 RemovesBeforeReading,
                 (("int block_id = block_ids_.back();\n    block_ids_.pop_back();",
                   "block_ids_.pop_back();\n    int block_id = block_ids_.back();"),)),

@@ -155,8 +155,8 @@ EXERCISE = Exercise(
                 (('py::register_local_exception<BlockNotAllocatedError>(module, "BlockNotAllocatedError", '
                   'PyExc_RuntimeError);', ""),), also=tuple(_forgotten())),
         Mistake("another-base",
-                "An error derives from another Python type than the table says, so a caller who writes `except` with the type "
-                "in the table misses it.",
+                "An error derives from another Python type than the table says, so a caller who writes `except` with the "
+                "type in the table misses it.",
                 _module(BlockIndexError=_based_on("BlockIndexError", "ValueError")),
                 (("PyExc_IndexError", "PyExc_ValueError"),), also=tuple(_other_bases())),
         Mistake("names-differ",

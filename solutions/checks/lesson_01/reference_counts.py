@@ -385,8 +385,8 @@ EXERCISE = Exercise(
                 OneIndexTooMany,
                 (("block_id >= static_cast<int>(ref_counts_.size())", "block_id > static_cast<int>(ref_counts_.size())"),)),
         Mistake("negative-index-accepted",
-                "A negative id is not refused here, and your code touches memory before the array. C++ does not count from the "
-                "end as Python does.",
+                "A negative id is not refused here, and your code touches memory before the array. C++ does not count from "
+                "the end as Python does.",
                 NegativeIndexAccepted, (("block_id < 0 || ", ""),)),
         Mistake("error-of-the-vector",
                 "The error for a wrong id is std::vector's own (from at(), most likely). It does not name the block, and "
@@ -426,8 +426,8 @@ EXERCISE = Exercise(
                 (("check_index(block_id);\n    return ref_counts_[block_id];", "return ref_counts_[block_id];"),),
                 also=(NoIndexCheckInFree,)),
         Mistake("error-of-another-row",
-                "free() and increase_ref_count() of a free block have an error of their own each, and here it is the other's. "
-                "The table above says which belongs to which call.",
+                "free() and increase_ref_count() of a free block have an error of their own each, and here it is the "
+                "other's. The table above says which belongs to which call.",
                 FreeThrowsTheOtherError,
                 (("throw DoubleFreeError(block_id);", "throw BlockNotAllocatedError(block_id);"),),
                 also=(ShareThrowsTheOtherError, ErrorsSwapped)),
@@ -461,16 +461,16 @@ EXERCISE = Exercise(
                   "int block_id = free_list_.pop();\n"
                   "    if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());"),)),
         Mistake("returns-no-block",
-                "allocate() on a full pool returns a number in place of an error. A caller that does not look takes it for a "
-                "block id.",
+                "allocate() on a full pool returns a number in place of an error. A caller that does not look takes it for "
+                "a block id.",
                 when_exhausted(0, returned=-1),
                 (("throw OutOfBlocksError(ref_counts_.size());", "return -1;"),)),
         Mistake("first-block-refused",
                 "Block 0 is refused. The ids begin at 0.",
                 FirstBlockRefused, (("block_id < 0 || ", "block_id <= 0 || "),)),
         Mistake("index-against-free-blocks",
-                "check_index() compares the id with the number of free blocks, which changes with every call. Which ids exist "
-                "never changes: as many as the pool has blocks.",
+                "check_index() compares the id with the number of free blocks, which changes with every call. Which ids "
+                "exist never changes: as many as the pool has blocks.",
                 IndexAgainstFreeBlocks,
                 (("block_id >= static_cast<int>(ref_counts_.size())", "block_id >= free_list_.size()"),)),
         Mistake("count-set-to-two",

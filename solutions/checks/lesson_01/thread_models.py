@@ -165,7 +165,8 @@ def keeps_lock_after_error(*methods):
             return result
         return call
 
-    return type("KeepsLock", (ThreadSafeBlockManager,), {"patience": NO_PATIENCE} | {name: by_hand(name) for name in methods})
+    changes = {name: by_hand(name) for name in methods}
+    return type("KeepsLockAfterErrors", (ThreadSafeBlockManager,), {"patience": NO_PATIENCE, **changes})
 
 
 class LocksTwice(ThreadSafeBlockManager):

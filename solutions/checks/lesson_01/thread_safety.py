@@ -233,8 +233,8 @@ EXERCISE = Exercise(
     mistakes=(
         *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
         Mistake("no-mutex",
-                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename it. "
-                "A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
+                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename "
+                "it. A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
                 models.NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
         Mistake("mutex-never-locked",
                 "The member `mutex_` is there, and no method waits for it. Does each method lock that member, and not a "
@@ -256,15 +256,15 @@ EXERCISE = Exercise(
                 "get_ref_count() reads a count while another thread may be changing it. Reading takes the lock too.",
                 models.CountWithoutLock, _without_lock("get_ref_count")),
         Mistake("free-without-lock",
-                "free() does not take the lock. It changes a count and the free list, and another thread can come between any "
-                "two of its steps.",
+                "free() does not take the lock. It changes a count and the free list, and another thread can come between "
+                "any two of its steps.",
                 models.FreeWithoutLock, _without_lock("free")),
         Mistake("allocate-without-lock",
                 "allocate() does not take the lock. Two threads in it at the same moment are given the same block.",
                 models.AllocateWithoutLock, _without_lock("allocate")),
         Mistake("some-methods-without-lock",
-                "Several methods do not take the lock; the case below names them. A lock helps only when everybody takes it: "
-                "every public method, those that only read too.",
+                "Several methods do not take the lock; the case below names them. A lock helps only when everybody takes "
+                "it: every public method, those that only read too.",
                 models.OnlyAllocateLocks,
                 _without_lock("increase_ref_count", "free", "get_ref_count", "get_num_free_blocks"),
                 also=(models.OnlyFreeListLocked, models.CountsAndReadsUnlocked)),

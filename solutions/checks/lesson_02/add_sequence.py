@@ -238,7 +238,8 @@ EXERCISE = Exercise(
                 "`blocks_for` raises before that.",
                 too_long_unchecked),
         Mistake("length-in-whole-blocks",
-                "The sequence's length is that of its blocks. It is the number of its tokens; the last block need not be full.",
+                "The sequence's length is that of its blocks. It is the number of its tokens; the last block need not be "
+                "full.",
                 wrong_length),
         Mistake("length-in-blocks",
                 "The sequence's length is the number of its blocks. It is the number of its tokens.",
@@ -254,7 +255,8 @@ EXERCISE = Exercise(
                 "OutOfBlocksError misses it.",
                 when_full(MemoryError), also=(when_full(RuntimeError), when_full(ValueError))),
         Mistake("refused-in-silence",
-                "Too few blocks are free, and the call returns as if the sequence had started. The caller has to hear of it.",
+                "Too few blocks are free, and the call returns as if the sequence had started. The caller has to hear of "
+                "it.",
                 when_full(None)),
         Mistake("started-before-the-check",
                 "The sequence has its row before you know whether there are enough blocks. When it is refused, the manager "
@@ -267,8 +269,8 @@ EXERCISE = Exercise(
                 "The row holds the numbers 0, 1, 2, …, not the ids that `allocate()` gave.",
                 with_blocks(lambda manager, needed: [index for index, _ in enumerate(taken(manager, needed))])),
         Mistake("whole-row-taken",
-                "You take as many blocks as a row has entries. Take what the tokens need; the rest follows when the sequence "
-                "grows.",
+                "You take as many blocks as a row has entries. Take what the tokens need; the rest follows when the "
+                "sequence grows.",
                 with_count(lambda self, num_tokens: self.max_blocks_per_seq)),
         Mistake("table-not-written",
                 "The blocks are taken, and the sequence's row of the block table is still empty.",

@@ -277,7 +277,8 @@ EXERCISE = Exercise(
                 "raises before that.",
                 wrong(check="never"), also=(other(limit=False),)),
         Mistake("refused-on-a-full-pool",
-                "The pool is full, and you refuse a token that needs no block: its place is in the sequence's own last block.",
+                "The pool is full, and you refuse a token that needs no block: its place is in the sequence's own last "
+                "block.",
                 refused_when_full),
         Mistake("last-block-of-nothing",
                 "A sequence without tokens has no last block to look at. It needs its first one.",
@@ -289,15 +290,15 @@ EXERCISE = Exercise(
                 "The slot that you return lies in the shared block. The token's place is in the copy.",
                 old_slot),
         Mistake("copies-a-layer",
-                "The blocks are the third dimension of the pool. `self.kv_cache[i]` is layer i, and `self.kv_cache[:, i]` is "
-                "all keys or all values.",
+                "The blocks are the third dimension of the pool. `self.kv_cache[i]` is layer i, and `self.kv_cache[:, i]` "
+                "is all keys or all values.",
                 copies_a_layer, also=(other(copied=halves_taken_for_blocks),)),
         Mistake("length-counted-on-failure",
                 "No block was free, and the sequence is a token longer all the same. Count the token when it has its place.",
                 length_counted_first),
         Mistake("length-counted-first",
-                "You count the token first. From then on `blocks_of` gives the blocks of the longer sequence, and the entry of "
-                "the new token's block may still be -1.",
+                "You count the token first. From then on `blocks_of` gives the blocks of the longer sequence, and the "
+                "entry of the new token's block may still be -1.",
                 length_first(lambda length: length - 1), also=(length_first(lambda length: length),)),
         Mistake("length-not-counted",
                 "The sequence's length did not grow. The next token would overwrite this one.",
@@ -329,7 +330,8 @@ EXERCISE = Exercise(
                 "The keys were copied and the values were not. The pool's second dimension holds both.",
                 wrong(copied=(slice(None), 0))),
         Mistake("old-block-not-released",
-                "The sequence has left the shared block, and its count still includes it. The block will never be free again.",
+                "The sequence has left the shared block, and its count still includes it. The block will never be free "
+                "again.",
                 wrong(release=False)),
         Mistake("half-done-on-a-full-pool",
                 "No block was free for the copy, and the sequence has let go of its old block already. Allocate first.",
@@ -347,7 +349,8 @@ EXERCISE = Exercise(
                 "You write to the row whose number is the sequence's id. Its row is `self.get(seq_id).row`.",
                 other(row=lambda sequence, seq_id: seq_id)),
         Mistake("position-for-index",
-                "You write the new block to the entry whose number is the token's position. An entry stands for a whole block.",
+                "You write the new block to the entry whose number is the token's position. An entry stands for a whole "
+                "block.",
                 other(index=lambda index, length: length)),
         Mistake("another-error",
                 "The row is full, and the error is not SequenceTooLongError. `blocks_for` raises the right one.",
@@ -379,7 +382,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "`divmod(sequence.length, self.block_size)` says where the new token goes: which entry of the row, which offset.",
-        "Three situations: the offset is 0 (a new block), the last block is shared (a copy of it), neither (write in place).",
+        "Three situations: the offset is 0 (a new block), the last block is shared (a copy of it), neither (write in "
+        "place).",
         "Both `allocate()` calls can fail, and so can `blocks_for(length + 1)`. Nothing may have changed before them.",
         "`self.kv_cache[:, :, block_id]` is the block in every layer, keys and values.",
     ),

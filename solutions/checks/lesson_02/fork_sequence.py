@@ -183,7 +183,8 @@ ROOMY = {"num_blocks": 12, "block_size": 3, "max_num_seqs": 4, "max_blocks_per_s
 CASES = [
     (SMALL, [(ADD, 0, 0)], [(0, 1)]), (SMALL, [(ADD, 0, 1)], [(0, 1)]), (SMALL, [(ADD, 0, 2)], [(0, 1)]),
     (SMALL, [(ADD, 0, 3)], [(0, 1)]), (SMALL, [(ADD, 4, 5)], [(4, 9), (9, 1)]), (SMALL, [], [(0, 1)]),
-    (SMALL, [(ADD, 0, 3), (ADD, 1, 3)], [(1, 2)]), (SMALL, [(ADD, 0, 3)], [(0, 0)]), (SMALL, [(ADD, 0, 3), (ADD, 1, 1)], [(0, 1), (1, 0)]),
+    (SMALL, [(ADD, 0, 3), (ADD, 1, 3)], [(1, 2)]), (SMALL, [(ADD, 0, 3)], [(0, 0)]),
+    (SMALL, [(ADD, 0, 3), (ADD, 1, 1)], [(0, 1), (1, 0)]),
     (SMALL, [(ADD, 0, 3), (ADD, 1, 1), (ADD, 2, 1)], [(0, 3)]),
     (SMALL, [(ADD, 0, 6), (ADD, 1, 2)], [(0, 2), (0, 3)]), (ROOMY, [(ADD, 0, 5)], [(0, 1), (1, 2)]),
     (SMALL, [(ADD, 0, 6), ("free_sequence", 0), (ADD, 1, 5)], [(1, 0), (0, 2)]),
@@ -221,11 +222,12 @@ EXERCISE = Exercise(
                 "The child's length is the number of its blocks. It is the number of its tokens, as many as the parent has.",
                 length_is_number_of_blocks),
         Mistake("last-block-left-out",
-                "The last block is missing in the child. It is shared like the others; who writes into it first makes the copy.",
+                "The last block is missing in the child. It is shared like the others; who writes into it first makes the "
+                "copy.",
                 last_block_left_out, also=(full_blocks_only,)),
         Mistake("copies-blocks",
-                "The child has new blocks of its own. A fork shares the parent's: nothing is taken from the pool, and nothing "
-                "is copied.",
+                "The child has new blocks of its own. A fork shares the parent's: nothing is taken from the pool, and "
+                "nothing is copied.",
                 copies, also=(new_blocks_only, copies_unasked)),
         Mistake("copies-last-block",
                 "You copy the last block at once. Perhaps nobody will write into it: whoever does so first makes the copy.",
@@ -240,7 +242,8 @@ EXERCISE = Exercise(
                 "You went through the whole row, the -1 behind the last block included. `blocks_of` gives the blocks only.",
                 counts_the_whole_row),
         Mistake("positions-for-ids",
-                "You counted up the positions 0, 1, 2, … of the parent's blocks. The ids are what stands at those positions.",
+                "You counted up the positions 0, 1, 2, … of the parent's blocks. The ids are what stands at those "
+                "positions.",
                 counting(lambda blocks: range(len(blocks)))),
         Mistake("block-zero-forgotten",
                 "Block 0 has no user more. It is a block like the others; an entry without a block is -1.",

@@ -176,7 +176,8 @@ EXERCISE = Exercise(
                 "A block that another sequence uses became free. Call `free` once: it takes away one user.",
                 wrong(outright=True), also=(freed_while_used,)),
         Mistake("row-not-given-back",
-                "The row is as it was: it still names the blocks, and no other sequence may have it. `table.clear` does both.",
+                "The row is as it was: it still names the blocks, and no other sequence may have it. `table.clear` does "
+                "both.",
                 wrong(clear=False, recycle=False)),
         Mistake("row-not-cleared",
                 "The row still names the old blocks. The next sequence in this row would find them behind its own.",
@@ -185,10 +186,12 @@ EXERCISE = Exercise(
                 "The row is filled with 0, and 0 is a real block. An entry without a block is -1.",
                 wrong(zero=True)),
         Mistake("device-table-forgotten",
-                "The row is empty in the CPU's table only; the device's still names the old blocks. `table.clear` empties both.",
+                "The row is empty in the CPU's table only; the device's still names the old blocks. `table.clear` empties "
+                "both.",
                 wrong(device=False)),
         Mistake("cpu-table-forgotten",
-                "The row is empty in the device's table only; the CPU's still names the old blocks. `table.clear` empties both.",
+                "The row is empty in the device's table only; the CPU's still names the old blocks. `table.clear` empties "
+                "both.",
                 wrong(cpu=False)),
         Mistake("row-not-recycled",
                 "The row is not free for another sequence. After as many sequences as the table has rows, none can start.",
@@ -197,7 +200,8 @@ EXERCISE = Exercise(
                 "The row is in `free_rows` twice, so two sequences would get it. `table.clear` has put it there already.",
                 row_listed_twice),
         Mistake("cleared-in-the-loop",
-                "The row is given back inside the loop over the blocks: once for each block, and not at all where there is none.",
+                "The row is given back inside the loop over the blocks: once for each block, and not at all where there is "
+                "none.",
                 cleared_in_the_loop, also=(all_in_the_loop,)),
         Mistake("contents-wiped",
                 "You wiped the blocks. Another sequence may still read them, and in a free block nobody reads what is left.",
@@ -214,8 +218,8 @@ EXERCISE = Exercise(
                 "table above.",
                 with_key_error(free)),
         Mistake("forgotten-before-read",
-                "The sequence was removed from `self.sequences` before its blocks were read, so `blocks_of` does not know it "
-                "any more.",
+                "The sequence was removed from `self.sequences` before its blocks were read, so `blocks_of` does not know "
+                "it any more.",
                 forgotten_first, also=(forgotten_before_looked_for,)),
         Mistake("shared-count-kept",
                 "A shared block is not freed at all. It has one user less: `free` counts, and keeps the block while others "

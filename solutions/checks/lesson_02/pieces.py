@@ -188,16 +188,16 @@ EXERCISE = Exercise(
                 also=(lambda view: (count_pieces(view)[0], count_pieces(view)[1] / 1),
                       lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1] / 1))),
         Mistake("first-dimension-of-pieces",
-                "One piece for each entry of the first dimension: that is so when the gap is there, and nowhere else. The gap "
-                "may be further inside, or there may be several.",
+                "One piece for each entry of the first dimension: that is so when the gap is there, and nowhere else. The "
+                "gap may be further inside, or there may be several.",
                 lambda view: (1, view.numel() * view.element_size()) if view.is_contiguous()
                 else (view.shape[0], view.numel() // view.shape[0] * view.element_size())),
         Mistake("swapped",
                 "Your two numbers are in the wrong order: the number of pieces first, then the bytes of one.",
                 swapped),
         Mistake("from-the-first-dimension",
-                "You go through the dimensions from the first to the last. It is the numbers of the last one that lie side by "
-                "side, so the piece grows from there.",
+                "You go through the dimensions from the first to the last. It is the numbers of the last one that lie side "
+                "by side, so the piece grows from there.",
                 from_the_first_dimension),
         Mistake("gaps-not-pieces",
                 "You count the gaps. Between three pieces there are two.",
@@ -207,7 +207,7 @@ EXERCISE = Exercise(
         "Go through the dimensions from the last to the first, and keep how many numbers lie side by side so far.",
         "A dimension continues the piece when its stride equals the length of the piece so far. (Of size 1, it has only one "
         "entry, and its stride is never used.)",
-        "The first dimension that breaks the piece ends the search. The number of pieces is that of all numbers divided by the "
-        "length of one.",
+        "The first dimension that breaks the piece ends the search. The number of pieces is that of all numbers divided by "
+        "the length of one.",
     ),
 )

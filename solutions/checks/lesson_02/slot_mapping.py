@@ -76,7 +76,8 @@ EXERCISE = Exercise(
     show=tensors.show,
     mistakes=(
         Mistake("logical-for-physical",
-                "You use the number of the block within the sequence. Where that block lies in the pool, the block table says.",
+                "You use the number of the block within the sequence. Where that block lies in the pool, the block table "
+                "says.",
                 lambda block_ids, positions, block_size: positions),
         Mistake("pages-assumed-contiguous",
                 "You look up the first block and count on from there. A sequence's blocks need not lie side by side: each "
@@ -113,16 +114,16 @@ EXERCISE = Exercise(
                 "You look up the table's entry number `position`. An entry stands for a whole block of tokens.",
                 lambda block_ids, positions, block_size: block_ids[positions].long() * block_size + positions % block_size),
         Mistake("inputs-changed",
-                "The slots are right, and one of the arguments is not what it was. `+=` and `%=` change a tensor in place, and "
-                "the row is part of the block table itself.",
+                "The slots are right, and one of the arguments is not what it was. `+=` and `%=` change a tensor in place, "
+                "and the row is part of the block table itself.",
                 in_place, also=(padding_overwritten, offsets_left, row_multiplied)),
         Mistake("empty-is-float",
                 "For no positions your tensor is float32, PyTorch's choice for an empty list. Say the dtype.",
                 lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size)
                 if len(positions) else torch.tensor([])),
         Mistake("slots-int32",
-                "Your slots are int32, and the docstring asks for int64. A kernel multiplies a slot by heads and head_size to "
-                "find an address, and in a large pool int32 is too small for that.",
+                "Your slots are int32, and the docstring asks for int64. A kernel multiplies a slot by heads and head_size "
+                "to find an address, and in a large pool int32 is too small for that.",
                 lambda block_ids, positions, block_size:
                 (block_ids[positions // block_size] * block_size + positions % block_size).int(), also=(made_from_a_list,)),
         Mistake("overflows-int32",

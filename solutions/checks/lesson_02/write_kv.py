@@ -177,7 +177,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("write-selects-whole-blocks",
                 "`k_cache[slots]` takes a slot for a block id: the first dimension of the cache counts blocks. So whole "
-                "blocks are written, or ones that do not exist. Look at the cache in a shape whose first dimension counts slots.",
+                "blocks are written, or ones that do not exist. Look at the cache in a shape whose first dimension counts "
+                "slots.",
                 whole_blocks, also=(whole_blocks_one_by_one,)),
         Mistake("keys-only",
                 "The keys are in place, and the values were not written.",
@@ -186,17 +187,19 @@ EXERCISE = Exercise(
                 "The keys stand where the values belong, and the values where the keys belong.",
                 lambda k_cache, v_cache, slots, k, v: write_kv(k_cache, v_cache, slots, v, k)),
         Mistake("writes-into-a-copy",
-                "The caches are as they were: you wrote into a copy. `view` shows the same memory in another shape; `clone`, "
-                "`contiguous` or `reshape` may copy it.",
+                "The caches are as they were: you wrote into a copy. `view` shows the same memory in another shape; "
+                "`clone`, `contiguous` or `reshape` may copy it.",
                 into_a_copy),
         Mistake("slots-sorted",
                 "Token i goes into slots[i]. Your tokens are in the order of the slots, which need not rise.",
                 in_rows_of_slots),
         Mistake("slots-assumed-contiguous",
-                "Only the first token is sure to be in its place: you write the others behind it. Each token has a slot of its own.",
+                "Only the first token is sure to be in its place: you write the others behind it. Each token has a slot of "
+                "its own.",
                 side_by_side),
         Mistake("block-and-offset-swapped",
-                "Block and offset have changed places: the slot divided by block_size is the block, the remainder is the offset.",
+                "Block and offset have changed places: the slot divided by block_size is the block, the remainder is the "
+                "offset.",
                 indices_swapped),
         Mistake("heads-scrambled",
                 "Heads and tokens are mixed up: the numbers were transposed on their way. k has the shape (num_tokens, "
@@ -209,7 +212,8 @@ EXERCISE = Exercise(
                 "The caches are right, and the slots, the keys or the values that were handed in are not what they were.",
                 inputs_changed, also=(keys_changed,)),
         Mistake("added-to-old",
-                "The new numbers were added to what was there. A slot may hold an earlier sequence's numbers; they are replaced.",
+                "The new numbers were added to what was there. A slot may hold an earlier sequence's numbers; they are "
+                "replaced.",
                 added),
         Mistake("keys-in-both",
                 "Both halves hold the same: the keys, or the values, went into both. A slip of the copy, perhaps.",
