@@ -286,6 +286,8 @@ PagedAttentionManager.start = start
 # | `OutOfRowsError` | `MemoryError` | every row is in use |
 # | `OutOfBlocksError` | `MemoryError` | too few free blocks |
 #
+# In Python each takes a text of your choice: `raise OutOfBlocksError("3 blocks needed, 2 are free")`.
+#
 # You write four of the methods that change something. (A fifth, `append_tokens`, makes room for a whole batch; you write it
 # in lesson 05.) Each is a function here, which the last line of the cell makes a method of the class. For all of them one
 # rule holds: **all or nothing**. When a call raises, the tables, the counts and the pool are as they were. Which error comes
@@ -384,7 +386,7 @@ check("2.7", free_sequence)
 # %% [markdown]
 # ## Watch it work
 #
-# A film of your manager. It plays by itself; choose a number below it to hold a step.
+# A film of your manager. It plays by itself. Choose a number below it to hold a step; run the cell again to let it play on.
 
 # %%
 manager, film = small_manager(), Film()

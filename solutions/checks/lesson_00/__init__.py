@@ -1,7 +1,10 @@
 """The exercise of lesson 00, with its mistake bank."""
 
+import math
 import random
 from numbers import Integral
+
+import numpy
 
 from lessons_lib.checks import Exercise, Mistake, Text
 
@@ -49,13 +52,27 @@ EXERCISES = (
             Mistake("rounds-to-nearest",
                     "Your division rounds to the nearest whole number. A block that is less than half full still "
                     "has to exist.",
-                    lambda num_tokens, block_size: round(num_tokens / block_size)),
+                    lambda num_tokens, block_size: round(num_tokens / block_size),
+                    also=(lambda num_tokens, block_size: int(num_tokens / block_size + 0.5),)),
             Mistake("at-least-one",
                     "A sequence without tokens needs no block; yours gets one.",
                     lambda num_tokens, block_size: max(1, -(-num_tokens // block_size))),
             Mistake("fraction-of-a-block",
                     "Your result is a fraction. A block is handed out whole: the answer is an int.",
                     lambda num_tokens, block_size: num_tokens / block_size),
+            Mistake("float-not-int",
+                    "The number is right, and it is a float. Blocks are counted, so the answer is an int.",
+                    lambda num_tokens, block_size: float(math.ceil(num_tokens / block_size)),
+                    also=(lambda num_tokens, block_size: numpy.ceil(num_tokens / block_size),)),
+            Mistake("places-not-blocks",
+                    "You return how many tokens the blocks have room for. The question is how many blocks there are.",
+                    lambda num_tokens, block_size: math.ceil(num_tokens / block_size) * block_size),
+            Mistake("empty-places",
+                    "You return how many places stay empty in the last block. The question is how many blocks there are.",
+                    lambda num_tokens, block_size: -num_tokens % block_size),
+            Mistake("adds-the-rest",
+                    "You add the tokens that are left over. However many they are, they share one block.",
+                    lambda num_tokens, block_size: num_tokens // block_size + num_tokens % block_size),
             Mistake("block-size-ignored",
                     "Your answer is right for blocks of 16 tokens only. The size of a block is an argument.",
                     lambda num_tokens, block_size: -(-num_tokens // 16)),

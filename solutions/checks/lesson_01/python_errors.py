@@ -1,12 +1,16 @@
 """Exercise 1.4: the C++ errors as Python exceptions."""
 
+import builtins
+import itertools
 import random
+import re
 import types
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.inline import build_cpp, read_kernel
 from paged_attention import block_manager as errors
 from paged_attention.block_manager import PythonBlockManager
+from solutions.checks.lesson_01.reference_counts import without_comments
 
 NAMES = ("PoolSizeError", "OutOfBlocksError", "BlockIndexError", "DoubleFreeError", "BlockNotAllocatedError")
 # What raises each error, with a number in it that the text of the error names.
@@ -91,6 +95,39 @@ def _without_base(name):
     return type(name, (Exception,), {})
 
 
+def _based_on(name, base):
+    return type(name, (getattr(builtins, base),), {})
+
+
+BASES = dict(zip(NAMES, ("ValueError", "MemoryError", "IndexError", "RuntimeError", "RuntimeError"), strict=True))
+# What pybind11 makes of the C++ types that the errors derive from.
+UNREGISTERED = dict(zip(NAMES, (ValueError, RuntimeError, IndexError, RuntimeError, RuntimeError), strict=True))
+
+
+def _forgotten():
+    """Every choice of one to four errors that are not registered, but for the last error alone."""
+    for count in range(1, len(NAMES)):
+        for missing in itertools.combinations(NAMES, count):
+            if missing != NAMES[-1:]:
+                yield _module(**{name: UNREGISTERED[name] for name in missing})
+
+
+def _other_bases():
+    """One error with another base, and two that have changed places; a full pool as RuntimeError has a name of its own."""
+    for name, base in itertools.product(NAMES, sorted(set(BASES.values()))):
+        if base != BASES[name] and (name, base) != ("OutOfBlocksError", "RuntimeError"):
+            yield _module(**{name: _based_on(name, base)})
+    for one, other in itertools.combinations(NAMES, 2):
+        if BASES[one] != BASES[other]:
+            yield _module(**{one: _based_on(one, BASES[other]), other: _based_on(other, BASES[one])})
+
+
+def recognise(source: str) -> str | None:
+    """A line in which the C++ type and the Python name are not the same word."""
+    lines = re.findall(r'register(?:_local)?_exception<\s*(\w+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"', without_comments(source))
+    return "names-differ" if any(cpp in NAMES and cpp != python for cpp, python in lines) else None
+
+
 _EXHAUSTED_AS_RUNTIME_ERROR = type("OutOfBlocksError", (RuntimeError,), {})
 
 EXERCISE = Exercise(
@@ -104,6 +141,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=lambda case: WORDS[case[0]].format(number=case[1]),
+    recognise=recognise,
     mistakes=(
         Mistake("nothing-registered",
                 "No error has a class of its own yet. pybind11 turns the standard C++ errors into the nearest Python one, "
@@ -123,10 +161,19 @@ EXERCISE = Exercise(
                 "A full pool reaches Python as a RuntimeError. The pool is memory, and it has run out: MemoryError.",
                 _module(OutOfBlocksError=_EXHAUSTED_AS_RUNTIME_ERROR), (("PyExc_MemoryError", "PyExc_RuntimeError"),)),
         Mistake("one-error-forgotten",
-                "BlockNotAllocatedError is not registered, so it arrives as a plain RuntimeError.",
+                "Not every error of the table is registered. One without a line of its own arrives as the nearest type that "
+                "pybind11 knows, and the module has no class of that name.",
                 _module(BlockNotAllocatedError=RuntimeError),
                 (('py::register_local_exception<BlockNotAllocatedError>(module, "BlockNotAllocatedError", '
-                  'PyExc_RuntimeError);', ""),)),
+                  'PyExc_RuntimeError);', ""),), also=tuple(_forgotten())),
+        Mistake("another-base",
+                "An error derives from another Python type than the table says, so a caller who writes `except` with the "
+                "type in the table misses it.",
+                _module(BlockIndexError=_based_on("BlockIndexError", "ValueError")),
+                (("PyExc_IndexError", "PyExc_ValueError"),), also=tuple(_other_bases())),
+        Mistake("names-differ",
+                "In one of your lines the C++ type and the Python name are different words. Each error keeps its name.",
+                None, (('"BlockNotAllocatedError"', '"BlockNotAllocated"'),)),
         Mistake("base-class-swallows",
                 "One of your lines registers a base class (std::logic_error, say), which catches every error derived "
                 "from it. pybind11 asks the translator that was registered last first. Register the five types "

@@ -14,6 +14,7 @@ from lessons_lib.checks import Crash, Exercise, Mistake, Text
 from solutions.checks.lesson_01 import reference_counts
 from solutions.checks.lesson_01 import thread_models as models
 from solutions.checks.lesson_01.native import METHODS, block_manager_class
+from solutions.checks.words import counted
 
 PATIENCE = 0.1  # seconds that a call may take, while the mutex is held, before it counts as waiting
 
@@ -29,7 +30,8 @@ def cases():
     yield "keeps allocate", 4
     yield "keeps free", 4
     yield "free and share", 2
-    yield "two free", 3
+    yield "two free", (3, 1)
+    yield "two free", (3, 2)
     yield "two allocate", 1
     yield "stress", None
 
@@ -38,12 +40,14 @@ def hidden(seed):
     """Half of what exercise 1.2 has, by one thread; then the meetings of threads on pools of other sizes."""
     chance = random.Random(seed)
     yield from (("alone", case) for case in list(reference_counts.hidden(seed))[::2])
-    for kind in ("waits", "after an error", "keeps allocate", "keeps free", "free and share", "two free", "two allocate"):
+    for kind in ("waits", "after an error", "keeps allocate", "keeps free", "free and share", "two allocate"):
         yield kind, chance.randint(9, 40)
+    for users in (1, 2, 3):
+        yield "two free", (chance.randint(4, 40), users)
 
 
 def observe(manager_type, case):
-    """A case: its kind, and the size of the pool."""
+    """A case: its kind, and the size of the pool; for "two free" also how many users the block has."""
     kind, detail = case
     return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps allocate": _keeps_allocate,
             "keeps free": _keeps_free, "free and share": _free_and_share, "two free": _two_free,
@@ -56,14 +60,16 @@ def _alone(manager_type, case):
 
 
 def _waits(manager_type, num_blocks):
-    """Which methods wait while somebody else holds the mutex; all five are called at once."""
+    """Which calls wait while somebody else holds the mutex; all are made at once."""
     manager = manager_type(num_blocks)
-    freed, shared, read = manager.allocate(), manager.allocate(), manager.allocate()
+    freed, increased, read, shared = (manager.allocate() for _ in range(4))
+    manager.increase_ref_count(shared)
     manager.at_the_door = 0
     if not manager.lock():
         return Text("there is no member mutex_")
-    arguments = {"free": (freed,), "increase_ref_count": (shared,), "get_ref_count": (read,)}
+    arguments = {"free": (freed,), "increase_ref_count": (increased,), "get_ref_count": (read,)}
     calls = {name: _in_thread(getattr(manager, name), *arguments.get(name, ())) for name in METHODS}
+    calls["free of a shared block"] = _in_thread(manager.free, shared)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         waiting = [name for name, call in calls.items() if not call.done(0.002)]
@@ -72,8 +78,8 @@ def _waits(manager_type, num_blocks):
     manager.unlock()
     for call in calls.values():
         call.done(manager.patience)
-    ahead = [name for name in METHODS if name not in waiting]
-    return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every method waited")
+    ahead = [name for name in calls if name not in waiting]
+    return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every call waited")
 
 
 def _after_an_error(manager_type, num_blocks):
@@ -121,9 +127,12 @@ def _free_and_share(manager_type, num_blocks):
     return Text("the block is free or in use")
 
 
-def _two_free(manager_type, num_blocks):
+def _two_free(manager_type, detail):
+    num_blocks, users = detail
     manager = manager_type(num_blocks)
     block_id = manager.allocate()
+    for _ in range(users - 1):
+        manager.increase_ref_count(block_id)
     manager.at_the_door = 0
     results = _both_at_the_door(manager, ("free", block_id))
     return Text(f"{results}; {reference_counts.state(manager, num_blocks)}")
@@ -192,11 +201,12 @@ def describe(case):
     kind, detail = case
     if kind == "alone":
         return reference_counts.describe(detail)
+    if kind == "two free":
+        return f"BlockManager({detail[0]}): two threads free the same block, which has {counted(detail[1], 'user')}"
     words = {
-        "waits": "one thread holds mutex_, five others call one method each",
+        "waits": "one thread holds mutex_, others call each method, and free() for a shared block too",
         "free and share": "one thread frees the last use of a block, another shares it",
         "after an error": "one call after another that raises",
-        "two free": "two threads free the same block, which has one user",
         "keeps allocate": "a look at mutex_ while allocate() changes the free list",
         "keeps free": "a look at mutex_ while free() changes the free list",
         "two allocate": "two threads allocate, and one block is left",
@@ -243,8 +253,8 @@ EXERCISE = Exercise(
     mistakes=(
         *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
         Mistake("no-mutex",
-                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename it. "
-                "A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
+                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename "
+                "it. A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
                 models.NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
         Mistake("mutex-never-locked",
                 "The member `mutex_` is there, and no method waits for it. Does each method lock that member, and not a "
@@ -262,6 +272,31 @@ EXERCISE = Exercise(
                 "increase_ref_count() does not take the lock. `++count` is three steps (read, add, write), and an "
                 "increase between another thread's read and write is lost.",
                 models.IncreaseWithoutLock, _without_lock("increase_ref_count")),
+        Mistake("get-ref-count-without-lock",
+                "get_ref_count() reads a count while another thread may be changing it. Reading takes the lock too.",
+                models.CountWithoutLock, _without_lock("get_ref_count")),
+        Mistake("free-without-lock",
+                "free() does not take the lock. It changes a count and the free list, and another thread can come between "
+                "any two of its steps.",
+                models.FreeWithoutLock, _without_lock("free")),
+        Mistake("allocate-without-lock",
+                "allocate() does not take the lock. Two threads in it at the same moment are given the same block.",
+                models.AllocateWithoutLock, _without_lock("allocate")),
+        Mistake("some-methods-without-lock",
+                "Several methods do not take the lock; the case below names them. A lock helps only when everybody takes "
+                "it: every public method, those that only read too.",
+                models.OnlyAllocateLocks,
+                _without_lock("increase_ref_count", "free", "get_ref_count", "get_num_free_blocks"),
+                also=(models.OnlyFreeListLocked, models.CountsAndReadsUnlocked)),
+        Mistake("count-changed-outside-lock",
+                "free() lowers the count without the lock. Two threads that free a shared block at the same moment can lose "
+                "one of the two steps, or both find the count at 0. The look, the count and the free list belong under one "
+                "lock.",
+                models.FreeLocksPushOnly,
+                ((LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "")),
+                 ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
+                  f"if (--ref_counts_[block_id] == 0) {{ {LOCK} free_list_.push(block_id); }}")),
+                also=(models.FreeCountsOutside,)),
         Mistake("check-outside-lock",
                 "free() looks at the count first and takes the lock afterwards. Two threads can both look, both see one "
                 "user, and both free: the look and the act belong under one lock.",
@@ -289,12 +324,14 @@ EXERCISE = Exercise(
                       LOCK, "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
                             f"BlockNotAllocatedError(block_id); {LOCK}")),)),
         Mistake("keeps-lock-after-error",
-                "free() locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
+                "A method locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
                 "std::lock_guard unlocks whichever way its method is left.",
                 models.KeepsLockAfterError,
                 ((LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "mutex_.lock();")),
                  ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
-                  "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n    mutex_.unlock();"))),
+                  "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n    mutex_.unlock();")),
+                also=(models.keeps_lock_after_error("allocate"), models.keeps_lock_after_error("increase_ref_count"),
+                      models.keeps_lock_after_error(*METHODS))),
         Mistake("locks-twice",
                 "allocate() takes the lock and then calls a method that takes it again. A std::mutex does not know that "
                 "it is you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
@@ -304,7 +341,7 @@ EXERCISE = Exercise(
                 "you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
                 models.FreeLocksTwice,
                 (("check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw Double",
-                  "if (get_ref_count(block_id) == 0) throw Double"),)),
+                  "if (get_ref_count(block_id) == 0) throw Double"),), also=(models.FreeLocksTwiceAtItsEnd,)),
         Mistake("check-index-locks-too",
                 "check_index() takes the lock, and the methods that call it hold it already: the thread waits for "
                 "itself. Only the public methods lock; what they call inside does not.",
@@ -316,11 +353,12 @@ EXERCISE = Exercise(
                 "name it, and put it at the top of the method.",
                 models.GuardDiesAtOnce,
                 tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
-                      for name in METHODS)),
+                      for name in METHODS),
+                also=(models.GuardDiesInAllocate, models.GuardDiesInFree)),
     ),
     hints=(
         "The class needs one `mutable std::mutex mutex_;` (mutable, because the const methods lock it too).",
-        "`std::lock_guard<std::mutex> lock(mutex_);` locks where it stands and unlocks at the end of the method, after an "
+        "`std::lock_guard<std::mutex> guard(mutex_);` locks where it stands and unlocks at the end of the method, after an "
         "error as well.",
         "It is the first line of every public method, before any look at the data.",
     ),

@@ -119,10 +119,10 @@ def parts(manager: PagedAttentionManager, pool: torch.Tensor, block_table: torch
     return {
         "the sequences' lengths": {seq_id: sequence.length for seq_id, sequence in sequences},
         "the sequences' blocks": {seq_id: manager.table.cpu[sequence.row].tolist() for seq_id, sequence in sequences},
-        "the rows of no sequence": [row.tolist() for index, row in enumerate(manager.table.cpu) if index not in rows],
+        "the rows that no sequence has": [row.tolist() for index, row in enumerate(manager.table.cpu) if index not in rows],
         "the users of each block": [manager.block_manager.get_ref_count(block_id) for block_id in range(pool.shape[2])],
         "the number of free rows": len(set(manager.table.free_rows)),
-        "the rows' owners": sorted([sequence.row for _, sequence in sequences] + manager.table.free_rows),
+        "all rows, in use or free": sorted([sequence.row for _, sequence in sequences] + manager.table.free_rows),
         "the table on the device": Text("equal to the CPU's") if torch.equal(manager.table.cpu, block_table)
         else block_table.tolist(),
     } | {
@@ -142,7 +142,7 @@ def _numbers(cache: torch.Tensor, manager: PagedAttentionManager, seq_id: int, l
 def show(expected, actual) -> tuple[str, str]:
     """The first thing in which two results differ."""
     if not (isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual)):
-        return repr(expected), repr(actual)
+        return "a manager whose rows and lengths can be read", repr(actual)
     for number, (ours, theirs) in enumerate(zip(expected, actual, strict=True), 1):
         after = f"after call {number}, " if len(expected) > 1 else ""
         if list(ours)[0] != list(theirs)[0] or ours[list(ours)[0]] != theirs[list(theirs)[0]]:
