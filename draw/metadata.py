@@ -1,4 +1,4 @@
-"""The pictures of lesson 05: which query sees which key, rows without padding, what a gather moves, where traces part."""
+"""The pictures of lesson 05: which query sees which key, queries without padding, what a gather moves, where traces part."""
 
 import matplotlib.pyplot as plt
 import torch
@@ -74,7 +74,7 @@ def _draw_batch(axes, names, batch: list[tuple[int, int]], visible) -> None:
 
 
 def padded_and_packed(names, query_lens: list[int]):
-    """The same queries as a rectangle with padding, and as rows one after the other with their borders."""
+    """The same queries as a rectangle with padding, and one after the other with their borders."""
     figure, (padded, packed) = plt.subplots(2, 1, figsize=(8, 0.45 * len(query_lens) + 2.2), layout="constrained",
                                             height_ratios=[len(query_lens) + 0.3, 1.9])
     longest, start = max(query_lens), 0
@@ -86,9 +86,9 @@ def padded_and_packed(names, query_lens: list[int]):
         packed.text(start, 1.15, start, ha="center", va="top", fontsize=10)
         start += q_len
     packed.text(start, 1.15, start, ha="center", va="top", fontsize=10)
-    padded.set_title(f"Padded to a rectangle: {len(query_lens) * longest} rows, {len(query_lens) * longest - start} of them "
-                     "padding (grey)", loc="left", fontsize=10)
-    packed.set_title(f"One after the other: {start} rows; below them cu_seqlens_q, the borders", loc="left", fontsize=10)
+    places = len(query_lens) * longest
+    padded.set_title(f"Padded to a rectangle: {places} places, {places - start} of them padding (grey)", loc="left", fontsize=10)
+    packed.set_title(f"One after the other: {start} places; below them cu_seqlens_q, the borders", loc="left", fontsize=10)
     for axes, height in ((padded, len(query_lens)), (packed, 1.7)):
         axes.set(xlim=(-0.3, max(start, longest) + 0.3), ylim=(height + 0.05, -0.05), aspect="equal", anchor="W")
         axes.axis("off")

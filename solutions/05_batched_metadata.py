@@ -58,7 +58,9 @@ draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one 
 # prompt. The bold keys belong to tokens of this step, the other keys were written in steps before. No query ever looks at
 # another sequence.
 #
-# The four tensors below the picture say all of it. This lesson builds them one by one.
+# The four tensors below the picture say all of it. Blocks have four slots here: A's last token, number 6, is in the
+# sequence's second block, which is block 0 of the pool, at its place 2. So its slot is 2. This lesson builds the tensors one
+# by one.
 #
 # ## Rows without padding
 #
@@ -72,8 +74,8 @@ draw.show(draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four 
           "borders 0, 5, 6, 7 and 10.")
 
 # %% [markdown]
-# With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 rows would hold 1,063 queries. So the queries lie one
-# after the other, without gaps, and a short tensor says where the borders are. Its usual name is `cu_seqlens_q`: the
+# With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 places would hold 1,063 queries. So the queries lie
+# one after the other, without gaps, and a short tensor says where the borders are. Its usual name is `cu_seqlens_q`: the
 # cumulative lengths of the sequences' queries. The queries of sequence `s` are `q[cu_seqlens_q[s] : cu_seqlens_q[s + 1]]`.
 #
 # Kernels read it as int32, so it has to be int32.
@@ -142,7 +144,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 #
 # ### Exercise 5.2: room for all, or for none
 #
-# What is there to use, as methods of `self`:
+# The given line `check_scheduled` raises the `ValueError`s. The other errors are yours. What there is to use, of `self`:
 #
 # | call | gives |
 # |---|---|
@@ -150,6 +152,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # | `self.blocks_of(seq_id)` | list of int: its block ids, in the order of its tokens |
 # | `self.blocks_for(num_tokens)` | the blocks that so many tokens fill. Raises `SequenceTooLongError` if a row is too short |
 # | `self.append_token(seq_id)` | room for one token: in a new block if the last is full, in a copy if the last is shared |
+# | `self.block_size` | int: the slots of a block |
 # | `self.block_manager.get_num_free_blocks()` | int |
 # | `self.block_manager.get_ref_count(block_id)` | int: how many sequences use the block |
 #
@@ -196,13 +199,16 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 #
 # ### Exercise 5.3: the metadata of a batch
 #
-# The manager has made room for the new tokens already. Row `s` of the block table is that of sequence `s` of the batch, and
-# a sequence's row in the manager's table is `manager.get(seq_id).row`. Use your `cumulative_lengths`, and `slot_mapping(row,
-# positions, block_size)` of lesson 02. Do not call a local variable `slot_mapping`: in your function that name must remain
-# the function.
+# The manager has made room for the new tokens already. Row `s` of the block table is that of sequence `s` of the batch.
+# The number of a sequence's row in the manager's table is `manager.get(seq_id).row`. `check_scheduled` raises the errors.
 #
-# `cumulative_lengths` gives a tensor on the CPU. All four go to the device of the manager, `manager.block_table.device`. And
-# the batch gets a table of its own: the manager's changes with the next step.
+# Use your `cumulative_lengths`, and `slot_mapping(block_ids, positions, block_size)` of lesson 02. There `block_ids` is a
+# row of the table, and `positions` is an int64 tensor of places in the sequence. Do not call a local variable
+# `slot_mapping`: in your function that name must remain the function.
+#
+# `cumulative_lengths` gives a tensor on the CPU, and so do `torch.tensor` and `torch.arange` without a `device`. All four
+# go to the device of the manager, `manager.block_table.device`. And the batch gets a table of its own: the manager's
+# changes with the next step.
 
 # %% exercise="5.3"
 # INCLUDE paged_attention/metadata.py build_metadata

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from paged_attention.block_manager import OutOfBlocksError
+from paged_attention.slots import slot_mapping
 from paged_attention.validate import check_paged_attention, check_scheduled
 
 # 5.1
@@ -49,6 +50,26 @@ def ends_only(query_lens):
 
 def default_dtype(query_lens):
     return torch.cat([torch.tensor([0]), torch.tensor(query_lens).cumsum(0)])
+
+
+def borders_in_pairs(query_lens):
+    starts = cumulative_by_accumulate(query_lens)
+    return torch.stack([starts[:-1], starts[1:]], dim=1)
+
+
+def borders_of_the_longest(query_lens):
+    return max(query_lens) * torch.arange(len(query_lens) + 1, dtype=torch.int32)
+
+
+def loop_from_the_second(query_lens):
+    starts = torch.zeros(len(query_lens) + 1, dtype=torch.int32)
+    for index in range(1, len(query_lens)):
+        starts[index + 1] = starts[index] + query_lens[index]
+    return starts
+
+
+def in_numpy(query_lens):
+    return cumulative_by_accumulate(query_lens).numpy()
 
 
 def filled_floats(query_lens):
@@ -174,6 +195,67 @@ def append_until_it_fails(self, scheduled):
         self.append_token(queue.pop(0))
 
 
+def append_looking_at_every_last_block(self, scheduled):
+    check_scheduled(scheduled)
+    need, writers = 0, defaultdict(int)
+    for seq_id, num_tokens in scheduled:
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        need += self.blocks_for(length + num_tokens) - len(blocks)
+        if self.block_manager.get_ref_count(blocks[-1]) > 1 and length % self.block_size:
+            writers[blocks[-1]] += 1
+    need += sum(min(count, self.block_manager.get_ref_count(block) - 1) for block, count in writers.items())
+    if self.block_manager.get_num_free_blocks() < need:
+        raise OutOfBlocksError("the batch does not fit")
+    append_until_it_fails(self, scheduled)
+
+
+def append_with_a_value_error(self, scheduled):
+    try:
+        append_counting_writers(self, scheduled)
+    except MemoryError:
+        raise ValueError("not enough blocks") from None
+
+
+def append_and_put_lengths_back(self, scheduled):
+    before = [(self.get(seq_id), self.get(seq_id).length) for seq_id, _ in scheduled]
+    try:
+        append_until_it_fails(self, scheduled)
+    except Exception:
+        for sequence, length in before:
+            sequence.length = length
+        raise
+
+
+def append_and_put_all_back(self, scheduled):
+    check_scheduled(scheduled)
+    saved = copy.deepcopy(self.__dict__)
+    try:
+        append_until_it_fails(self, scheduled)
+    except Exception:
+        self.__dict__ = saved
+        raise
+
+
+def append_with_the_new_tokens_alone(self, scheduled):
+    check_scheduled(scheduled)
+    need = sum(self.blocks_for(num_tokens) for _, num_tokens in scheduled)
+    if self.block_manager.get_num_free_blocks() < need:
+        raise OutOfBlocksError("the batch does not fit")
+    append_until_it_fails(self, scheduled)
+
+
+def append_with_a_copy_for_each_sharer(self, scheduled):
+    check_scheduled(scheduled)
+    need = 0
+    for seq_id, num_tokens in scheduled:
+        blocks = self.blocks_of(seq_id)
+        need += self.blocks_for(self.get(seq_id).length + num_tokens) - len(blocks)
+        need += sum(self.block_manager.get_ref_count(block) > 1 for block in blocks)
+    if self.block_manager.get_num_free_blocks() < need:
+        raise OutOfBlocksError("the batch does not fit")
+    append_until_it_fails(self, scheduled)
+
+
 def append_without_copies(self, scheduled):
     free = self.block_manager.get_num_free_blocks()
     for seq_id, num_tokens in scheduled:
@@ -208,10 +290,11 @@ def metadata_by_loops(manager, scheduled):
         table.append(blocks + [-1] * (manager.max_blocks_per_seq - len(blocks)))
         for position in range(length - num_tokens, length):
             slots.append(blocks[position // manager.block_size] * manager.block_size + position % manager.block_size)
-    return SimpleNamespace(cu_seqlens_q=torch.tensor(starts, dtype=torch.int32),
-                           seq_lens_kv=torch.tensor(kv_lens, dtype=torch.int32),
-                           block_table=torch.tensor(table, dtype=torch.int32),
-                           slot_mapping=torch.tensor(slots, dtype=torch.int64))
+    device = manager.block_table.device
+    return SimpleNamespace(cu_seqlens_q=torch.tensor(starts, dtype=torch.int32, device=device),
+                           seq_lens_kv=torch.tensor(kv_lens, dtype=torch.int32, device=device),
+                           block_table=torch.tensor(table, dtype=torch.int32, device=device),
+                           slot_mapping=torch.tensor(slots, dtype=torch.int64, device=device))
 
 
 def metadata_without_loops(manager, scheduled):
@@ -219,13 +302,14 @@ def metadata_without_loops(manager, scheduled):
     ids, lens = zip(*scheduled, strict=True)
     query_lens = torch.tensor(lens)
     kv_lens = torch.tensor([manager.get(seq_id).length for seq_id in ids])
-    table = torch.stack([manager.get_block_table_for_seq(seq_id) for seq_id in ids])
+    table = manager.table.cpu[[manager.get(seq_id).row for seq_id in ids]]
     starts = pad(query_lens.cumsum(0), (1, 0))
     owner = torch.arange(len(ids)).repeat_interleave(query_lens)
     position = torch.arange(int(starts[-1])) - starts[owner] + (kv_lens - query_lens)[owner]
     block = table[owner, position // manager.block_size].long()
-    return SimpleNamespace(cu_seqlens_q=starts.int(), seq_lens_kv=kv_lens.int(), block_table=table,
-                           slot_mapping=block * manager.block_size + position % manager.block_size)
+    tensors = dict(cu_seqlens_q=starts.int(), seq_lens_kv=kv_lens.int(), block_table=table,
+                   slot_mapping=block * manager.block_size + position % manager.block_size)
+    return SimpleNamespace(**{name: tensor.to(manager.block_table.device) for name, tensor in tensors.items()})
 
 
 def metadata_from_all_slots(manager, scheduled):
@@ -236,10 +320,79 @@ def metadata_from_all_slots(manager, scheduled):
     for row, (seq_id, num_tokens) in zip(rows, scheduled, strict=True):
         every = (manager.table.cpu[row].long()[:, None] * manager.block_size + offsets).flatten()
         slots.append(every[: manager.get(seq_id).length][-num_tokens:])
-    return SimpleNamespace(cu_seqlens_q=cumulative_by_accumulate([num_tokens for _, num_tokens in scheduled]),
-                           seq_lens_kv=torch.IntTensor([manager.get(seq_id).length for seq_id, _ in scheduled]),
-                           block_table=manager.block_table.index_select(0, torch.tensor(rows)),
-                           slot_mapping=torch.cat(slots))
+    where = manager.block_table.device
+    return SimpleNamespace(cu_seqlens_q=cumulative_by_accumulate([num_tokens for _, num_tokens in scheduled]).to(where),
+                           seq_lens_kv=torch.IntTensor([manager.get(seq_id).length for seq_id, _ in scheduled]).to(where),
+                           block_table=manager.block_table.index_select(0, torch.tensor(rows, device=where)),
+                           slot_mapping=torch.cat(slots).to(where))
+
+
+def metadata_sequence_by_sequence(manager, scheduled):
+    check_scheduled(scheduled, manager)
+    device, slots = manager.block_table.device, []
+    for seq_id, num_tokens in scheduled:
+        length = manager.get(seq_id).length
+        slots.append(slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(length, device=device)[-num_tokens:],
+                                  manager.block_size))
+    return SimpleNamespace(
+        cu_seqlens_q=cumulative_by_loop([num_tokens for _, num_tokens in scheduled]).to(device),
+        seq_lens_kv=torch.tensor([manager.get(seq_id).length for seq_id, _ in scheduled]).int().to(device),
+        block_table=torch.stack([manager.get_block_table_for_seq(seq_id) for seq_id, _ in scheduled]),
+        slot_mapping=torch.cat(slots))
+
+
+def metadata_on_the_cpu(manager, scheduled):
+    result = metadata_sequence_by_sequence(manager, scheduled)
+    result.cu_seqlens_q = cumulative_by_loop([num_tokens for _, num_tokens in scheduled])
+    result.seq_lens_kv = torch.IntTensor([manager.get(seq_id).length for seq_id, _ in scheduled])
+    return result
+
+
+def metadata_of_two_devices(manager, scheduled):
+    result, slots = metadata_sequence_by_sequence(manager, scheduled), []
+    for seq_id, num_tokens in scheduled:
+        end = manager.get(seq_id).length
+        row = manager.get_block_table_for_seq(seq_id)
+        slots.append(slot_mapping(row, torch.arange(end - num_tokens, end), manager.block_size))
+    result.slot_mapping = torch.cat(slots)
+    return result
+
+
+def metadata_with_a_row_number(manager, scheduled):
+    result = metadata_by_loops(manager, scheduled)
+    result.slot_mapping = torch.cat([slot_mapping(
+        manager.get(seq_id).row, torch.arange(manager.get(seq_id).length)[-num_tokens:], manager.block_size)
+        for seq_id, num_tokens in scheduled])
+    return result
+
+
+def metadata_with_places_in_the_batch(manager, scheduled):
+    result, first, slots = metadata_by_loops(manager, scheduled), 0, []
+    for seq_id, num_tokens in scheduled:
+        row = manager.get_block_table_for_seq(seq_id)
+        slots.append(slot_mapping(row, first + torch.arange(num_tokens), manager.block_size))
+        first += num_tokens
+    result.slot_mapping = torch.cat(slots)
+    return result
+
+
+def metadata_with_one_slot_each(manager, scheduled):
+    result = metadata_by_loops(manager, scheduled)
+    result.slot_mapping = result.slot_mapping[result.cu_seqlens_q[1:].long() - 1]
+    return result
+
+
+def metadata_with_a_list_of_slots(manager, scheduled):
+    result = metadata_by_loops(manager, scheduled)
+    result.slot_mapping = result.slot_mapping.split([num_tokens for _, num_tokens in scheduled])
+    result.slot_mapping = [*result.slot_mapping]
+    return result
+
+
+def metadata_with_ragged_rows(manager, scheduled):
+    result = metadata_by_loops(manager, scheduled)
+    result.block_table = torch.IntTensor([manager.blocks_of(seq_id) for seq_id, _ in scheduled])
+    return result
 
 
 def metadata_with_python_integers(manager, scheduled):
@@ -328,6 +481,24 @@ def visible_for_prompts_only(q_len, kv_len):
 
 def visible_in_floats(q_len, kv_len):
     return torch.tril(torch.ones((q_len, kv_len)), diagonal=kv_len - q_len)
+
+
+def visible_square(q_len, kv_len):
+    return torch.arange(q_len)[:, None] >= torch.arange(q_len)
+
+
+def visible_with_the_past_last(q_len, kv_len):
+    seen = torch.ones(q_len, kv_len, dtype=torch.bool)
+    seen[:, :q_len] = seen[:, :q_len].tril()
+    return seen
+
+
+def visible_in_lists(q_len, kv_len):
+    return [[key <= kv_len - q_len + query for key in range(kv_len)] for query in range(q_len)]
+
+
+def visible_with_keys_first(q_len, kv_len):
+    return torch.ones((kv_len, q_len), dtype=torch.bool).tril(diagonal=kv_len - q_len)
 
 
 def visible_upper_triangle(q_len, kv_len):
@@ -472,6 +643,73 @@ def _by_hand(q, k_cache, v_cache, metadata, weights):
     return outputs
 
 
+def attention_over_new_keys(q, k_cache, v_cache, metadata):
+    check_paged_attention(q, k_cache, v_cache, metadata)
+    outputs = torch.zeros_like(q)
+    for begin, end in pairwise(metadata.cu_seqlens_q.tolist()):
+        slots = metadata.slot_mapping[begin:end]
+        k, v = (cache.flatten(0, 1)[slots].transpose(0, 1)[None] for cache in (k_cache, v_cache))
+        o = scaled_dot_product_attention(q[begin:end].transpose(0, 1)[None], k, v, is_causal=True, enable_gqa=True)
+        outputs[begin:end] = o[0].transpose(0, 1)
+    return outputs
+
+
+def _gathered_loop(q, k_cache, v_cache, metadata, attend, blocks_of=lambda kv_len, size: math.ceil(kv_len / size)):
+    """The outputs of attend(q, k, v) of each sequence; k and v have a head for each query head."""
+    check_paged_attention(q, k_cache, v_cache, metadata)
+    outputs = []
+    for s, (begin, end) in enumerate(pairwise(metadata.cu_seqlens_q.tolist())):
+        kv_len = int(metadata.seq_lens_kv[s])
+        rows = metadata.block_table[s][: blocks_of(kv_len, k_cache.shape[1])].long()
+        k, v = (cache[rows].flatten(0, 1)[:kv_len].repeat_interleave(q.shape[1] // cache.shape[2], 1)
+                for cache in (k_cache, v_cache))
+        outputs.append(attend(q[begin:end], k, v))
+    return outputs
+
+
+def _attended(q, k, v):
+    seen = visible_by_tril(len(q), len(k))
+    return scaled_dot_product_attention(*(x.movedim(1, 0) for x in (q, k, v)), attn_mask=seen).movedim(0, 1)
+
+
+def attention_of_full_blocks(*batch):
+    return torch.cat(_gathered_loop(*batch, _attended, blocks_of=lambda kv_len, size: kv_len // size))
+
+
+def attention_with_heads_in_place(*batch):
+    return torch.cat(_gathered_loop(*batch, scaled_dot_product_attention))
+
+
+def attention_of_keys_alone(*batch):
+    return torch.cat(_gathered_loop(*batch, lambda q, k, v: _attended(q, k, k)))
+
+
+def attention_scaled_by_heads(*batch):
+    def attend(q, k, v):
+        scores = torch.einsum("qhd,khd->hqk", q, k) / q.shape[1] ** 0.5
+        weights = scores.masked_fill(~visible_by_tril(len(q), len(k)), -torch.inf).softmax(-1)
+        return torch.einsum("hqk,khd->qhd", weights, v)
+    return torch.cat(_gathered_loop(*batch, attend))
+
+
+def attention_in_a_list(*batch):
+    return _gathered_loop(*batch, _attended)
+
+
+def attention_with_merged_heads(*batch):
+    return torch.cat(_gathered_loop(*batch, _attended)).flatten(start_dim=1)
+
+
+def attention_in_float(q, k_cache, v_cache, metadata):
+    return attention_by_sdpa(q.to(torch.float32), k_cache.to(torch.float32), v_cache.to(torch.float32), metadata)
+
+
+def attention_that_cleans_the_pool(q, k_cache, v_cache, metadata):
+    for cache in (k_cache, v_cache):
+        cache[cache.isnan()] = 0
+    return attention_by_sdpa(q, k_cache, v_cache, metadata)
+
+
 def attention_scrambled(q, k_cache, v_cache, metadata):
     outputs, right = [], attention_by_sdpa(q, k_cache, v_cache, metadata)
     for begin, end in pairwise(metadata.cu_seqlens_q.tolist()):
@@ -509,6 +747,36 @@ def bytes_by_layers(context_len, num_layers, num_kv_heads, head_size, bytes_per_
 
 def bytes_in_float(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
     return 2.0 * context_len * num_layers * num_kv_heads * head_size * bytes_per_number
+
+
+def bytes_three_times(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    read = write = read_again = bytes_by_product(context_len, num_layers, num_kv_heads, head_size, bytes_per_number)
+    return read + write + read_again
+
+
+def bytes_of_blocks(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return bytes_by_product(math.ceil(context_len / 16) * 16, num_layers, num_kv_heads, head_size, bytes_per_number)
+
+
+def bytes_of_the_past(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return bytes_by_product(context_len - 1, num_layers, num_kv_heads, head_size, bytes_per_number)
+
+
+def bytes_in_16_bits(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return 2 * context_len * num_layers * num_kv_heads * head_size * 2
+
+
+def bytes_without_head_size(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return 2 * context_len * num_layers * num_kv_heads * bytes_per_number
+
+
+def bytes_as_a_pair(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    keys = context_len * num_layers * num_kv_heads * head_size * bytes_per_number
+    return [keys, keys]
+
+
+def bytes_printed(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    print(2 * context_len * num_layers * num_kv_heads * head_size * bytes_per_number)
 
 
 def bytes_of_keys(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
@@ -618,6 +886,57 @@ def divergence_without_tolerance(expected, actual, tolerance):
     return tuple(places[0].tolist()) if len(places) else None
 
 
+def divergence_at_the_largest(expected, actual, tolerance):
+    for layer in range(len(expected)):
+        off = (expected[layer] - actual[layer]).abs().max(dim=1).values
+        if not bool((off <= tolerance).all()):
+            return layer, off.argmax().item()
+
+
+def divergence_over_the_wrong_dimension(expected, actual, tolerance):
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        wrong = torch.logical_not((ours - theirs).abs() <= tolerance).any(dim=0)
+        if wrong.any():
+            return layer, wrong.tolist().index(True)
+
+
+def divergence_that_returns_in_the_loop(expected, actual, tolerance):
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        for position in range(len(ours)):
+            if not torch.allclose(ours[position], theirs[position], rtol=0, atol=tolerance):
+                return layer, position
+        return None
+
+
+def divergence_in_three_numbers(expected, actual, tolerance):
+    difference = (torch.stack(expected) - torch.stack(actual)).abs().nan_to_num(nan=torch.inf)
+    places = torch.nonzero(difference > tolerance)
+    return tuple(places[0].tolist()) if len(places) else None
+
+
+def divergence_of_something_always(expected, actual, tolerance):
+    difference = (torch.stack(expected) - torch.stack(actual)).abs().amax(-1)
+    return tuple(torch.nonzero(~(difference <= tolerance))[0].tolist())
+
+
+def divergence_or_minus_one(expected, actual, tolerance):
+    found = divergence_by_loops(expected, actual, tolerance)
+    return (-1, -1) if found is None else found
+
+
+def divergence_with_nan_at_zero(expected, actual, tolerance):
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        if torch.isnan(theirs).any():
+            return layer, 0
+        rows = torch.nonzero(((ours - theirs).abs() > tolerance).any(-1))
+        if len(rows):
+            return layer, int(rows[0])
+
+
+def divergence_without_nan(expected, actual, tolerance):
+    return divergence_by_loops(expected, [torch.nan_to_num(output, nan=0.0) for output in actual], tolerance)
+
+
 def divergence_by_position(expected, actual, tolerance):
     for position in range(len(expected[0])):
         for layer in range(len(expected)):
@@ -674,6 +993,11 @@ def merge_in_float(o):
     return o.float().flatten(1)
 
 
+def merge_after_transposing_o(o):
+    o.transpose_(0, 1)
+    return o.contiguous().view(o.shape[1], -1)
+
+
 def merge_by_view_alone(o):
     return o.view(o.size(0), -1)
 
@@ -681,7 +1005,7 @@ def merge_by_view_alone(o):
 RIGHT_ANSWERS = {
     "5.1": [cumulative_by_accumulate, cumulative_by_padding, cumulative_by_loop, cumulative_by_triangle],
     "5.2": [append_on_a_copy_first, append_with_simulated_counts, append_counting_writers],
-    "5.3": [metadata_by_loops, metadata_without_loops, metadata_from_all_slots],
+    "5.3": [metadata_by_loops, metadata_without_loops, metadata_from_all_slots, metadata_sequence_by_sequence],
     "5.4": [visible_by_tril, visible_by_lists, visible_as_last_rows, visible_from_the_right],
     "5.5": [attention_by_sdpa, attention_token_by_token, attention_with_grouped_heads],
     "5.6": [bytes_by_product, bytes_by_shape, bytes_by_layers],
@@ -691,34 +1015,59 @@ RIGHT_ANSWERS = {
 
 WRONG_ANSWERS = {
     "5.1": {"no-total": [starts_only], "no-leading-zero": [ends_only], "sums-int64": [default_dtype],
-            "sums-float": [filled_floats]},
+            "sums-float": [filled_floats], "pairs": [borders_in_pairs],
+            "borders-of-a-rectangle": [borders_of_the_longest], "first-length-lost": [loop_from_the_second],
+            "not-a-tensor": [in_numpy]},
     "5.2": {"leak-on-failed-append": [append_until_it_fails], "ignores-copy-on-write": [append_without_copies],
             "counts-every-copy": [append_with_every_copy],
             "counts-users-not-writers": [append_unless_the_count_is_of_users],
             "copy-counted-per-token": [append_with_copies_by_token],
-            "lone-writer-forgotten": [append_with_lone_writers_free], "check-deleted": [append_with_no_check]},
+            "lone-writer-forgotten": [append_with_lone_writers_free], "check-deleted": [append_with_no_check],
+            "no-last-block": [append_looking_at_every_last_block], "other-error": [append_with_a_value_error],
+            "lengths-put-back": [append_and_put_lengths_back], "pool-replaced": [append_and_put_all_back],
+            "ignores-room-in-last-block": [append_with_the_new_tokens_alone],
+            "copy-for-each-sharer": [append_with_a_copy_for_each_sharer]},
     "5.3": {"table-int64": [metadata_with_python_integers], "zero-is-a-block": [metadata_padded_with_zeros],
             "lengths-before-append": [metadata_with_old_lengths], "sequence-ids-as-rows": [metadata_with_rows_by_id],
             "view-of-the-table": [metadata_with_a_sliced_table], "not-a-batch-metadata": [metadata_in_a_tuple],
-            "slot-mapping-shadowed": [metadata_shadowing_a_function], "appends-itself": [metadata_that_appends]},
+            "slot-mapping-shadowed": [metadata_shadowing_a_function], "appends-itself": [metadata_that_appends],
+            "row-number-for-block-ids": [metadata_with_a_row_number],
+            "places-in-the-batch": [metadata_with_places_in_the_batch], "one-slot-each": [metadata_with_one_slot_each],
+            "list-for-a-tensor": [metadata_with_a_list_of_slots], "rows-without-padding": [metadata_with_ragged_rows],
+            "stays-on-the-cpu": [metadata_on_the_cpu], "two-devices": [metadata_of_two_devices]},
     "5.4": {"top-left-aligned": [visible_without_offset], "chunk-not-causal": [visible_for_prompts_only],
             "not-boolean": [visible_in_floats], "future-not-past": [visible_upper_triangle],
-            "offset-reversed": [visible_moved_the_other_way]},
+            "offset-reversed": [visible_moved_the_other_way], "new-keys-only": [visible_square],
+            "past-behind": [visible_with_the_past_last], "list-of-lists": [visible_in_lists],
+            "keys-as-rows": [visible_with_keys_first]},
     "5.5": {"chunk-not-causal": [attention_with_is_causal], "top-left-aligned": [attention_always_is_causal],
             "wrong-head-mapping": [attention_with_repeated_heads], "missing-scale": [attention_without_scale],
             "heads-scrambled": [attention_scrambled], "mask-inverted": [attention_inverted],
             "masked-with-zero": [attention_that_masks_with_zero], "masked-after-softmax": [attention_that_masks_late],
             "softmax-overflows": [attention_by_plain_exp], "not-transposed-back": [attention_heads_first],
-            "other-dtype": [attention_in_double], "nan-in-the-tail": [attention_with_a_masked_tail],
-            "arguments-changed": [attention_that_scales_q]},
-    "5.6": {"keys-only": [bytes_of_keys], "layers-forgotten": [bytes_of_one_layer], "float-bytes": [bytes_in_float]},
+            "other-dtype": [attention_in_double, attention_in_float], "nan-in-the-tail": [attention_with_a_masked_tail],
+            "arguments-changed": [attention_that_scales_q, attention_that_cleans_the_pool],
+            "only-the-new-keys": [attention_over_new_keys], "last-block-lost": [attention_of_full_blocks],
+            "heads-as-tokens": [attention_with_heads_in_place], "one-cache-for-both": [attention_of_keys_alone],
+            "scaled-by-another-size": [attention_scaled_by_heads], "list-of-outputs": [attention_in_a_list],
+            "heads-merged": [attention_with_merged_heads]},
+    "5.6": {"keys-only": [bytes_of_keys], "layers-forgotten": [bytes_of_one_layer], "float-bytes": [bytes_in_float],
+            "all-three-movements": [bytes_three_times], "whole-blocks": [bytes_of_blocks],
+            "new-token-left-out": [bytes_of_the_past], "two-bytes-fixed": [bytes_in_16_bits],
+            "head-size-forgotten": [bytes_without_head_size], "nothing-returned": [bytes_printed],
+            "pair-not-sum": [bytes_as_a_pair]},
     "5.7": {"nan-unnoticed": [divergence_unless_greater], "exact-comparison": [divergence_without_tolerance],
             "positions-before-layers": [divergence_by_position], "list-for-tuple": [divergence_in_a_list],
             "tensors-for-ints": [divergence_in_tensors], "inputs-changed": [divergence_in_place],
             "relative-tolerance": [divergence_by_allclose], "row-sum-or-norm": [divergence_by_norm],
             "tolerance-itself": [divergence_by_strict_less], "sign-forgotten": [divergence_one_sided],
-            "all-numbers-must-differ": [divergence_of_everything]},
+            "all-numbers-must-differ": [divergence_of_everything],
+            "largest-not-first": [divergence_at_the_largest],
+            "columns-for-positions": [divergence_over_the_wrong_dimension],
+            "only-the-first-layer": [divergence_that_returns_in_the_loop], "number-too": [divergence_in_three_numbers],
+            "agreement-raises": [divergence_of_something_always], "minus-one-for-none": [divergence_or_minus_one],
+            "nan-at-the-front": [divergence_with_nan_at_zero], "nan-replaced": [divergence_without_nan]},
     "5.8": {"heads-scrambled": [merge_by_permute], "heads-summed": [merge_by_sum], "heads-interleaved": [merge_by_stack],
             "one-row": [merge_into_one], "heads-below-each-other": [merge_downwards], "dtype-changed": [merge_in_float],
-            "view-of-any-layout": [merge_by_view_alone]},
+            "view-of-any-layout": [merge_by_view_alone], "o-changed": [merge_after_transposing_o]},
 }

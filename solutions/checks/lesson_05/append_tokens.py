@@ -77,6 +77,61 @@ def ignores_room_and_copies(self, scheduled):
     append_all(self, scheduled)
 
 
+def new_tokens_alone(num_blocks, copies_too):
+    """A wrong answer that counts num_blocks(self, scheduled), and leaves the length of a row to append_token()."""
+    def wrong(self, scheduled):
+        refuse_beyond(self, num_blocks(self, scheduled) + (copies(self, scheduled) if copies_too else 0))
+        append_all(self, scheduled)
+    return wrong
+
+
+def blocks_of_each(self, scheduled):
+    return sum(self.blocks_for(num_tokens) for _, num_tokens in scheduled)
+
+
+def blocks_of_all_together(self, scheduled):
+    return self.blocks_for(sum(num_tokens for _, num_tokens in scheduled))
+
+
+def no_last_block(count):
+    """A wrong answer that looks at the last block of every sequence, and counts copies in this way."""
+    def wrong(self, scheduled):
+        for seq_id, _ in scheduled:
+            self.blocks_of(seq_id)[-1]
+        refuse_beyond(self, fresh_blocks(self, scheduled) + count(self, scheduled))
+        append_all(self, scheduled)
+    return wrong
+
+
+def other_error(error):
+    """A right answer but for the error that it raises when the batch does not fit."""
+    def wrong(self, scheduled):
+        try:
+            append_tokens(self, scheduled)
+        except OutOfBlocksError:
+            raise error("the batch does not fit") from None
+    return wrong
+
+
+def lengths_put_back(self, scheduled):
+    lengths = {seq_id: self.get(seq_id).length for seq_id, _ in scheduled}
+    try:
+        append_all(self, scheduled)
+    except Exception:
+        for seq_id, length in lengths.items():
+            self.get(seq_id).length = length
+        raise
+
+
+def everything_put_back_from_a_copy(self, scheduled):
+    saved = copy.deepcopy(vars(self))
+    try:
+        append_all(self, scheduled)
+    except Exception:
+        vars(self).update(saved)
+        raise
+
+
 def ignores_copy_on_write(self, scheduled):
     refuse_beyond(self, fresh_blocks(self, scheduled))
     append_all(self, scheduled)
@@ -213,6 +268,7 @@ CASES = [
     (3, 4, 4, [("A", 4), ("B", 4)], [("A", 1), ("B", 1)]),
     (3, 4, 4, [("A", 2), ("B", 3)], [("A", 2), ("B", 2)]),
     (2, 4, 4, [("A", 2), ("B", 3)], [("A", 2), ("B", 2)]),
+    (2, 4, 4, [("A", 1), ("B", 2)], [("A", 1), ("B", 1)]),
     (3, 4, 4, [("A", 4), ("B", 2)], [("B", 2), ("A", 4)]),
     (4, 2, 2, [("A", 1), ("B", 3)], [("A", 1), ("B", 2)]),
     (1, 4, 4, [("A", 3), ("A", "B")], [("A", 1)]),
@@ -302,12 +358,15 @@ def books(manager):
 
 def observe(answer, case):
     manager, scheduled = make_manager(answer, case), list(case[4])
+    pool = manager.kv_cache
     before, texts = books(manager), {name: [float(place) for place in slots(manager, name)] for name in manager.sequences}
     try:
         manager.append_tokens(copy.copy(scheduled))
     except NotImplementedError:
         raise
     except Exception as error:
+        if manager.kv_cache is not pool:
+            return Text(f"{type(error).__name__}, and the manager has another pool: kv_cache is a copy")
         if books(manager) == before:
             return Text(f"{type(error).__name__}, and nothing has changed")
         return Text(f"{type(error).__name__}, and this is left behind: {_state(manager)}")
@@ -370,7 +429,10 @@ EXERCISE = Exercise(
         Mistake("ignores-room-in-last-block",
                 "You count the blocks for the new tokens as if they began in a block of their own. A partly filled last "
                 "block takes the first of them, so batches that fit are refused.",
-                ignores_room_in_last_block, also=(ignores_room_and_copies,)),
+                ignores_room_in_last_block, also=(
+                    ignores_room_and_copies,
+                    *(new_tokens_alone(num_blocks, copies_too) for num_blocks in (blocks_of_each, blocks_of_all_together)
+                      for copies_too in (False, True)))),
         Mistake("block-boundary-off-by-one",
                 "Your count is off where a block is exactly full: a full block has no room for the next token, and a token "
                 "that fills a block needs no further one. Try lengths 3, 4 and 5 with blocks of 4.",
@@ -407,8 +469,12 @@ EXERCISE = Exercise(
                 "You count a copy where the shared last block is full. Nobody writes into a full block: the next token goes "
                 "into a new one.",
                 copy_of_full_block(lambda writers, users: min(writers, users - 1)),
-                also=(copy_of_full_block(lambda writers, users: writers if users > 1 else 0),
-                      copy_of_full_block(lambda writers, users: users > 1))),
+                also=(copy_of_full_block(lambda writers, users: users > 1),)),
+        Mistake("copy-for-each-sharer",
+                "You count a copy for each sequence whose last block is shared. Two kinds of them need none. What is "
+                "written into a full block? And when all of a block's users write, how many still share it when the last "
+                "one comes?",
+                copy_of_full_block(lambda writers, users: writers if users > 1 else 0)),
         Mistake("counts-for-one-token",
                 "The blocks are counted as if each sequence got one token. A long chunk fills several.",
                 counts_for_one_token, also=(counts_for_one_token_rows_too,)),
@@ -430,6 +496,24 @@ EXERCISE = Exercise(
         Mistake("one-token-each",
                 "Each sequence grows by one token, however many it is scheduled with.",
                 one_token_each),
+        Mistake("no-last-block",
+                "A sequence of 0 tokens has no blocks, and so no last one: [-1] of an empty list is an IndexError.",
+                no_last_block(copies), also=(no_last_block(lambda self, scheduled: len(shared_last_blocks(self, scheduled))),
+                                             no_last_block(lambda self, scheduled: 0))),
+        Mistake("other-error",
+                "A batch that does not fit is refused, with another error than the one that append_token() raises. Whoever "
+                "calls this waits for an OutOfBlocksError.",
+                other_error(ValueError),
+                also=tuple(map(other_error, (MemoryError, AssertionError, RuntimeError, Exception)))),
+        Mistake("lengths-put-back",
+                "When the batch fails, the lengths are put back, and the blocks that were taken meanwhile are not. Count "
+                "first: then there is nothing to put back.",
+                lengths_put_back),
+        Mistake("pool-replaced",
+                "When the batch fails, everything is put back from a copy, the pool too. So the manager has another pool "
+                "than before, and whoever holds its kv_cache goes on with the old one. Count first: then there is nothing "
+                "to put back.",
+                everything_put_back_from_a_copy),
         Mistake("only-counts",
                 "The room is counted, and then no token is appended.",
                 only_counts),

@@ -10,6 +10,7 @@ from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import BatchMetadata, build_metadata, cumulative_lengths
 from paged_attention.slots import slot_mapping
 from solutions.checks import tensors
+from solutions.checks.second_device import SECOND, SecondDevice
 from solutions.checks.words import counted
 
 OWN = Text("a block_table of its own")
@@ -106,6 +107,39 @@ def name_shadowed_by_a_tensor(manager, scheduled):
     return slot_mapping
 
 
+def row_number_for_block_ids(manager, scheduled):
+    return torch.cat([slot_mapping(manager.get(seq_id).row, torch.arange(num_tokens), manager.block_size)
+                      for seq_id, num_tokens in scheduled])
+
+
+def places_in_the_batch(manager, scheduled):
+    starts = cumulative_lengths([num_tokens for _, num_tokens in scheduled]).tolist()
+    return torch.cat([slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(start, end), manager.block_size)
+                      for (seq_id, _), start, end in zip(scheduled, starts[:-1], starts[1:], strict=True)])
+
+
+def as_a_list(name):
+    """One of the four is a list of numbers or of tensors."""
+    return changed(**{name: lambda manager, scheduled: list(getattr(build_metadata(manager, scheduled), name))})
+
+
+def rows_without_padding(manager, scheduled):
+    return torch.tensor([manager.blocks_of(seq_id) for seq_id, _ in scheduled], dtype=torch.int32)
+
+
+def on_the_cpu(*names):
+    """These tensors are made on the CPU and stay there."""
+    def stay(name):
+        return lambda manager, scheduled: getattr(build_metadata(manager, scheduled), name).cpu()
+    return changed(**{name: stay(name) for name in names})
+
+
+def places_on_the_cpu(manager, scheduled):
+    return torch.cat([slot_mapping(manager.get_block_table_for_seq(seq_id),
+                                   torch.arange(manager.get(seq_id).length)[-num_tokens:], manager.block_size)
+                      for seq_id, num_tokens in scheduled])
+
+
 def tuple_returned(manager, scheduled):
     result = build_metadata(manager, scheduled)
     return tuple(getattr(result, name) for name in NAMES)
@@ -122,7 +156,8 @@ def check_deleted(manager, scheduled):
         starts.append(starts[-1] + num_tokens)
     slots = slots_at(manager, scheduled, lambda length, num_tokens: range(length - num_tokens, length))
     rows = [manager.get(seq_id).row for seq_id, _ in scheduled]
-    return BatchMetadata(int32(starts), int32(lengths(manager, scheduled)), manager.block_table[rows], slots)
+    made = (int32(starts), int32(lengths(manager, scheduled)), manager.block_table[rows], slots)
+    return BatchMetadata(*(tensor.to(manager.block_table.device) for tensor in made))
 
 
 def previous_lengths(manager, scheduled):
@@ -144,6 +179,7 @@ CASES = [
     (3, {5: 7, 2: 6, 9: 1, 4: 4}, [9, 4, 5, 2], [(2, 6), (9, 1), (5, 3)]),
     (16, {0: 16, 1: 17, 2: 33, 3: 1}, [3, 1, 0, 2], [(2, 17), (0, 16), (3, 1), (1, 1)]),
 ]
+ON_A_DEVICE = (4, {0: 6, 1: 3}, [1, 0], [(1, 2), (0, 1)], SECOND)
 BAD_INPUT = [
     (4, {0: 6, 1: 3}, [0, 1], [(0, 1), (1, 1), (0, 1)]),
     (4, {0: 6, 1: 3}, [0, 1], [(1, 1), (0, 0)]),
@@ -171,9 +207,9 @@ def is_bad(case):
 
 
 def make_manager(case):
-    block_size, by_id, order, _ = case
+    block_size, by_id, order, _, *device = case
     manager = PagedAttentionManager(num_blocks=24, block_size=block_size, num_kv_heads=1, head_size=1, max_num_seqs=6,
-                                    max_blocks_per_seq=8)
+                                    max_blocks_per_seq=8, device=device[0] if device else "cpu")
     taken = [manager.block_manager.allocate() for _ in range(24)]
     for index in torch.randperm(24, generator=torch.Generator().manual_seed(block_size)).tolist():
         manager.block_manager.free(taken[index])
@@ -187,6 +223,8 @@ def make_manager(case):
 
 def observe(answer, case):
     """The four tensors, and whether the table is a copy; or in words what else the call did."""
+    if case == ON_A_DEVICE:
+        return devices(answer, case)
     manager, scheduled = make_manager(case), list(case[3])
     before = state(manager)
     try:
@@ -211,6 +249,17 @@ def observe(answer, case):
     return *found, OWN if torch.equal(parts[2], found[2].tensor) else VIEW
 
 
+def devices(answer, case):
+    """Which tensors are on the CPU although the manager's are not, or how it failed on the way."""
+    with SecondDevice():
+        try:
+            result = answer(make_manager(case), list(case[3]))
+        except RuntimeError as error:
+            return Text(f"{type(error).__name__}: {error}")
+        stayed = [name for name in NAMES if getattr(result, name).device != SECOND]
+    return Text(f"on the CPU: {', '.join(stayed)}" if stayed else f"all four on {SECOND}")
+
+
 def state(manager):
     """Everything in the manager that a learner's function could change."""
     return {"the lengths of its sequences": {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()},
@@ -221,11 +270,12 @@ def state(manager):
 
 
 def describe(case):
-    block_size, by_id, order, scheduled = case
-    manager = make_manager(case)
-    sequences = ", ".join(f"sequence {seq_id} with {counted(by_id[seq_id], 'token')} in row {manager.get(seq_id).row}, blocks "
-                          f"{manager.blocks_of(seq_id)}" for seq_id in order)
-    return f"blocks of {block_size}; {sequences}; build_metadata(manager, {scheduled})"
+    block_size, by_id, order, scheduled, *device = case
+    manager = make_manager(case[:4])
+    sequences = ", ".join(f"sequence {seq_id} with {counted(by_id[seq_id], 'token')} in row {manager.get(seq_id).row}, "
+                          f"blocks {manager.blocks_of(seq_id)}" for seq_id in order)
+    where = f"a manager on a GPU, {device[0]} (played by the CPU); " if device else ""
+    return f"{where}blocks of {block_size}; {sequences}; build_metadata(manager, {scheduled})"
 
 
 EXERCISE = Exercise(
@@ -233,11 +283,12 @@ EXERCISE = Exercise(
     title="four tensors for any batch",
     answer_name="build_metadata",
     reference=build_metadata,
-    cases=lambda: CASES + BAD_INPUT,
+    cases=lambda: [*CASES, ON_A_DEVICE, *BAD_INPUT],
     hidden=hidden,
     observe=observe,
     describe=describe,
-    chancy=is_bad,  # other mistakes keep their names, whether the check stands in them or not
+    # Other mistakes keep their names, whether the check stands in them or not.
+    chancy=lambda case: case == ON_A_DEVICE or is_bad(case),
     same=tensors.same,
     show=tensors.show,
     points=2,
@@ -341,6 +392,37 @@ EXERCISE = Exercise(
                 changed(slot_mapping=lambda manager, scheduled: torch.tensor([
                     position for seq_id, num_tokens in scheduled
                     for position in range(manager.get(seq_id).length - num_tokens, manager.get(seq_id).length)]))),
+        Mistake("row-number-for-block-ids",
+                "slot_mapping() gets the number of a row. It needs what stands in that row of the block table: the ids of "
+                "the sequence's blocks.",
+                changed(slot_mapping=row_number_for_block_ids)),
+        Mistake("places-in-the-batch",
+                "The new tokens' places are counted through the batch. slot_mapping() wants them counted in the sequence, "
+                "from its own first token.",
+                changed(slot_mapping=places_in_the_batch)),
+        Mistake("one-slot-each",
+                "There is one slot for each sequence, that of its last token. A chunk of a prompt has several new tokens.",
+                changed(slot_mapping=lambda manager, scheduled: slots_at(
+                    manager, scheduled, lambda length, num_tokens: range(length - 1, length)))),
+        Mistake("list-for-a-tensor",
+                "One of the four is a list. A kernel takes tensors: torch.tensor() makes one of numbers, torch.cat() one of "
+                "several tensors.",
+                as_a_list("slot_mapping"), also=tuple(map(as_a_list, NAMES[:3]))),
+        Mistake("rows-without-padding",
+                "The block table's rows are the sequences' block ids and nothing behind them. Rows of different lengths "
+                "make no tensor: each has max_blocks_per_seq entries, with -1 behind the blocks.",
+                changed(block_table=rows_without_padding)),
+        Mistake("stays-on-the-cpu",
+                "Tensors that are made from Python's numbers are on the CPU, and they stay there. A kernel reads all four "
+                "on the manager's device, manager.block_table.device.",
+                on_the_cpu("cu_seqlens_q"), also=(
+                    on_the_cpu("seq_lens_kv"), on_the_cpu("slot_mapping"), on_the_cpu("cu_seqlens_q", "seq_lens_kv"),
+                    on_the_cpu("block_table"), on_the_cpu("seq_lens_kv", "slot_mapping"),
+                    on_the_cpu("cu_seqlens_q", "seq_lens_kv", "slot_mapping"), on_the_cpu(*NAMES))),
+        Mistake("two-devices",
+                "A tensor on the manager's device meets one on the CPU. torch.arange() and torch.tensor() make theirs on "
+                "the CPU, unless they are given a device.",
+                changed(slot_mapping=places_on_the_cpu)),
         Mistake("slots-int32",
                 "The slots are right, and their dtype is int32. slot_mapping is int64: it is used as an index, and a large "
                 "pool has more numbers than int32 can count.",

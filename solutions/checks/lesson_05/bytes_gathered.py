@@ -48,6 +48,34 @@ def pairs_of_tokens(context_len, num_layers, num_kv_heads, head_size, bytes_per_
     return context_len**2 * num_layers * num_kv_heads * head_size * bytes_per_number * 2
 
 
+def all_three_movements(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return context_len * num_layers * num_kv_heads * head_size * bytes_per_number * 2 * 3
+
+
+def whole_blocks(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return -(-context_len // 16) * 16 * num_layers * num_kv_heads * head_size * bytes_per_number * 2
+
+
+def new_token_left_out(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return (context_len - 1) * num_layers * num_kv_heads * head_size * bytes_per_number * 2
+
+
+def two_bytes_fixed(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return context_len * num_layers * num_kv_heads * head_size * 2 * 2
+
+
+def head_size_forgotten(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return context_len * num_layers * num_kv_heads * bytes_per_number * 2
+
+
+def pair_not_sum(*case):
+    return keys_only(*case), keys_only(*case)
+
+
+def nothing_returned(*case):
+    print(bytes_gathered(*case))
+
+
 CASES = [(1, 1, 1, 1, 1), (3, 1, 1, 1, 1), (1, 1, 1, 16, 2), (5, 3, 1, 16, 2), (5, 1, 3, 16, 2), (0, 2, 2, 64, 2),
          (17, 4, 7, 96, 4), (1024, 36, 8, 128, 2), (32_768, 80, 8, 128, 1)]
 
@@ -105,6 +133,28 @@ EXERCISE = Exercise(
                       "That grows with the square of the context, as the scores of a prefill do. One step reads each cached "
                       "token once.",
                       pairs_of_tokens),
+        also_as_float("all-three-movements",
+                      "Three times too much here: in fact the bytes are read, written and read again, and the task "
+                      "counts each byte once.",
+                      all_three_movements),
+        also_as_float("whole-blocks",
+                      "The context is rounded up to whole blocks of 16. The task counts the tokens alone.",
+                      whole_blocks),
+        also_as_float("new-token-left-out",
+                      "One token is missing. context_len counts all tokens of the sequence, the new one too, and all of "
+                      "them are gathered.",
+                      new_token_left_out),
+        also_as_float("two-bytes-fixed",
+                      "That is right for numbers of two bytes only. How many bytes a number has is an argument.",
+                      two_bytes_fixed),
+        also_as_float("head-size-forgotten",
+                      "Each head has one number for each token here. A key is a vector: how many numbers has it?",
+                      head_size_forgotten),
+        Mistake("pair-not-sum",
+                "There are several numbers. What is asked for is one: the bytes of keys and values together.",
+                pair_not_sum, also=(lambda *case: list(pair_not_sum(*case)),)),
+        Mistake("nothing-returned", "The function gives back None. A result that is printed is not returned.",
+                nothing_returned),
     ),
     hints=(
         "Start with one token in one layer: how many numbers are its key and its value?",

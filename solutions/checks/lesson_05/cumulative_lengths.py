@@ -65,6 +65,19 @@ def zero_at_the_end(query_lens):
     return int32([*accumulate(query_lens), 0])
 
 
+def pairs(query_lens):
+    ends = list(accumulate(query_lens))
+    return int32([end - length, end] for end, length in zip(ends, query_lens, strict=True))
+
+
+def borders_of_a_rectangle(query_lens):
+    return int32(s * max(query_lens) for s in range(len(query_lens) + 1))
+
+
+def first_length_lost(query_lens):
+    return int32([0, 0, *accumulate(query_lens[1:])])
+
+
 def two_dimensions(query_lens):
     return int32([0, *accumulate(query_lens)])[None]
 
@@ -127,14 +140,26 @@ EXERCISE = Exercise(
                 "two sequences, and for both ends.",
                 only_the_total),
         Mistake("not-a-tensor",
-                "The numbers are right, and they stand in a Python list. A kernel takes a tensor.",
-                not_a_tensor),
+                "The numbers are right, and they stand in a Python list or in an array of NumPy. A kernel takes a tensor.",
+                not_a_tensor, also=(lambda query_lens: int32([0, *accumulate(query_lens)]).numpy(),
+                                    lambda query_lens: tuple(not_a_tensor(query_lens)))),
         Mistake("list-changed",
                 "The tensor is right, and the caller's list has changed on the way. Work on a list of your own.",
                 list_changed, also=(list_summed_in_place,)),
         Mistake("zero-at-the-end",
                 "The 0 stands behind the sums. Entry 0 is where the first sequence begins, so the 0 comes first.",
                 zero_at_the_end),
+        Mistake("pairs",
+                "Each sequence has a pair of numbers for itself. One row of borders says the same: where a sequence ends, "
+                "the next one begins.",
+                pairs, also=(lambda query_lens: pairs(query_lens).flatten(),)),
+        Mistake("borders-of-a-rectangle",
+                "The borders are those of the padded rectangle, where each sequence has as many places as the longest one. "
+                "Here the queries lie one after the other, without gaps.",
+                borders_of_a_rectangle),
+        Mistake("first-length-lost",
+                "The first length is in none of the sums: sequence 1 begins where sequence 0 does.",
+                first_length_lost),
         Mistake("two-dimensions",
                 "The numbers are right, and the tensor has one dimension too many. What is asked for has the shape "
                 "(num_seqs + 1,).",

@@ -58,6 +58,78 @@ def largest_not_first(expected, actual, tolerance):
     return max(found, key=sizes.get, default=None)
 
 
+def largest_by(size):
+    """The largest place by another measure: size(difference) of a layer, (num_tokens,), in the first layer that differs."""
+    def wrong(expected, actual, tolerance):
+        for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+            if not ((ours - theirs).abs() <= tolerance).all():
+                return layer, int(size((ours - theirs).abs()).argmax())
+        return None
+    return wrong
+
+
+def largest_of_all(notices_nan):
+    def wrong(expected, actual, tolerance):
+        sizes = torch.stack([(ours - theirs).abs().amax(-1) for ours, theirs in zip(expected, actual, strict=True)])
+        differs = ~(sizes <= tolerance) if notices_nan else sizes > tolerance
+        return divmod(int(sizes.argmax()), sizes.shape[1]) if differs.any() else None
+    return wrong
+
+
+def columns_for_positions(expected, actual, tolerance):
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        differs = ~((ours - theirs).abs() <= tolerance).all(0)
+        if differs.any():
+            return layer, int(differs.nonzero()[0])
+    return None
+
+
+def only_the_first_layer(expected, actual, tolerance):
+    return first_divergence(expected[:1], actual[:1], tolerance)
+
+
+def number_too(expected, actual, tolerance):
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        differs = ~((ours - theirs).abs() <= tolerance)
+        if differs.any():
+            return layer, *differs.nonzero()[0].tolist()
+    return None
+
+
+def agreement_raises(places_of):
+    """A wrong answer that takes the first of the places, be there any or not."""
+    def wrong(expected, actual, tolerance):
+        found = places_of(expected, actual, tolerance)
+        if not found:
+            raise IndexError("index 0 is out of bounds for dimension 0 with size 0")
+        return found[0]
+    return wrong
+
+
+def first_unequal_layer(expected, actual, tolerance):
+    """The places in the first layer that is not equal to the last digit; none where that one agrees."""
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        if not torch.equal(ours, theirs):
+            found = [place for place in places(expected, actual, tolerance) if place[0] == layer]
+            if not found:
+                raise IndexError("index 0 is out of bounds for dimension 0 with size 0")
+            return found[0]
+    return None
+
+
+def nan_at_the_front(expected, actual, tolerance):
+    for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
+        if theirs.isnan().any():
+            return layer, 0
+        if found := first_divergence([ours], [theirs], tolerance):
+            return layer, found[1]
+    return None
+
+
+def nan_replaced(expected, actual, tolerance):
+    return first_divergence(expected, [theirs.nan_to_num() for theirs in actual], tolerance)
+
+
 def last_position(expected, actual, tolerance):
     found = places(expected, actual, tolerance)
     return max((place for place in found if place[0] == found[0][0]), default=None)
@@ -189,6 +261,8 @@ CASES = [(*case, 1) for case in (
     (2, 3, 2, 0.1, [(1, 1, 0, -0.5)], 100_000),
     (2, 3, 2, 0.1, [(0, 2, 1, 0.01)], 0.001),
 ]
+# Where 0 is expected: a NaN that was made 0 looks right there.
+ZEROS = (2, 3, 2, 0.1, [(1, 1, 0, float("nan"))], 0)
 # A case where a list or a tensor is told from a tuple of ints, so that other mistakes keep their names.
 KINDS = (3, 4, 2, 0.1, [(1, 2, 0, 1.0)], 1)
 
@@ -275,9 +349,9 @@ def describe(case):
     num_layers, num_tokens, dim, tolerance, changes, scale = case
     where = "; ".join(f"off by {amount} at layer {layer}, position {position}" + ", in each number" * (index == ALL)
                       for layer, position, index, amount in changes)
-    size = "" if scale == 1 else f", numbers from {scale:,} on" if scale > 1 else ", small numbers"
-    return f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} with dim {dim}{size}, tolerance {tolerance}; " \
-           f"{where or 'no difference'}"
+    size = "" if scale == 1 else f", numbers from {scale:,} on" if scale > 1 else ", small numbers" if scale else ", all 0"
+    return f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} with dim {dim}{size}, tolerance {tolerance}" \
+           f"; {where or 'no difference'}"
 
 
 def several(slug, message, wrong, *also):
@@ -290,11 +364,11 @@ EXERCISE = Exercise(
     title="the first divergence",
     answer_name="first_divergence",
     reference=first_divergence,
-    cases=lambda: [*CASES, KINDS],
+    cases=lambda: [*CASES, ZEROS, KINDS],
     hidden=hidden,
     observe=observe,
     describe=describe,
-    chancy=is_about_kinds,
+    chancy=lambda case: case is ZEROS or is_about_kinds(case),
     same=lambda expected, actual: type(expected) is type(actual) and repr(expected) == repr(actual),
     mistakes=(
         Mistake("positions-before-layers",
@@ -308,12 +382,19 @@ EXERCISE = Exercise(
         Mistake("nan-unnoticed",
                 "A NaN is passed over. Every comparison with NaN is False, so “is it larger than the tolerance?” says no.",
                 nan_unnoticed),
+        Mistake("nan-replaced",
+                "Each NaN is made a number before the comparison, and where that number happens to be right nobody learns "
+                "of it. A NaN differs, whatever is expected in its place.",
+                nan_replaced),
         Mistake("last-layer-first",
                 "You report the last layer that differs. It has the mistake from the layers below it.",
                 last_layer_first),
         Mistake("largest-not-first",
                 "You report the largest difference. A small one below may have caused it.",
-                largest_not_first),
+                largest_not_first, also=(
+                    largest_by(lambda difference: difference.amax(-1)), largest_by(lambda difference: difference.sum(-1)),
+                    largest_by(lambda difference: difference.nan_to_num(0.0).amax(-1)),
+                    largest_of_all(notices_nan=True), largest_of_all(notices_nan=False))),
         Mistake("last-position",
                 "The layer is right. In it, you report the last position that differs, and not the first.",
                 last_position),
@@ -390,6 +471,27 @@ EXERCISE = Exercise(
         Mistake("zeros-for-none",
                 "When the traces agree, the result is None. (0, 0) would be a place.",
                 zeros_for_none),
+        several("minus-one-for-none",
+                "When the traces agree, the result is None. Anything else might be taken for a place.",
+                lambda *case: first_divergence(*case) or (-1, -1), lambda *case: first_divergence(*case) or -1,
+                lambda *case: first_divergence(*case) or ()),
+        several("agreement-raises",
+                "Where nothing differs, the first place is asked for all the same, and an error is raised. Look whether "
+                "there is one.",
+                agreement_raises(places), first_unequal_layer),
+        Mistake("columns-for-positions",
+                "The second number counts within a row: it says which of the dim numbers differs. A position is a row.",
+                columns_for_positions),
+        Mistake("only-the-first-layer",
+                "After the first layer the search is over. When that one agrees, the next one may still differ: where does "
+                "your loop return?",
+                only_the_first_layer),
+        Mistake("number-too",
+                "The place has a number too many: which of the dim numbers differs is not asked for.",
+                number_too),
+        Mistake("nan-at-the-front",
+                "Where a layer has a NaN, you say position 0. A NaN has a position like any other number that differs.",
+                nan_at_the_front),
     ),
     hints=(
         "Layers on the outside, positions on the inside: return at the first place that differs.",

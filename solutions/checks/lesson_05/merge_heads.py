@@ -69,6 +69,11 @@ def always_float32(o):
     return o.flatten(1).float()
 
 
+def o_changed(o):
+    o.transpose_(0, 1)
+    return o.transpose(0, 1).flatten(1)
+
+
 def view_of_any_layout(o):
     return o.view(len(o), -1)
 
@@ -157,10 +162,15 @@ EXERCISE = Exercise(
                 "view() works for one order of the numbers in memory only, and a transposed tensor has another. There are "
                 "functions that copy where they have to.",
                 view_of_any_layout, also=(lambda o: o.view(o.shape[0], o.shape[1] * o.shape[2]),)),
+        Mistake("o-changed",
+                "The caller's o is another one afterwards: look for an operation whose name ends in _. A model goes on with "
+                "its o.",
+                o_changed, also=(lambda o: o.resize_(len(o), o.shape[1] * o.shape[2]),)),
         Mistake("not-merged", "Heads and head_size are still two dimensions. They become one.", not_merged),
     ),
     hints=(
         "In which order do the numbers of o lie in memory? Which numbers should stand in row 0 of the result?",
-        "The numbers are in the right order already. Only two neighbouring dimensions have to become one.",
+        "Read token by token and head by head, the numbers are in the right order already. Only two neighbouring dimensions "
+        "have to become one, wherever the numbers lie in memory.",
     ),
 )

@@ -17,7 +17,7 @@ from solutions.checks import tensors
 from solutions.checks.words import counted
 
 POISON = 1e4  # in every slot that holds no token
-USUAL, NAN, LARGE, INT64 = "usual", "nan", "large", "int64"  # kinds of cases
+USUAL, NAN, LARGE, INT64, DOUBLE = "usual", "nan", "large", "int64", "double"  # kinds of cases
 
 
 def in_double(q, k_cache, v_cache, metadata):
@@ -119,6 +119,77 @@ def padding_overwritten(q, k_cache, v_cache, metadata):
     return attn_paged_torch(q, k_cache, v_cache, metadata)
 
 
+def caches_cleaned(q, k_cache, v_cache, metadata):
+    k_cache.nan_to_num_(0.0)
+    v_cache.nan_to_num_(0.0)
+    return attn_paged_torch(q, k_cache, v_cache, metadata)
+
+
+def new_keys_only(q, k_cache, v_cache, metadata):
+    """The keys and values of this batch's tokens, through slot_mapping."""
+    starts, outputs = metadata.cu_seqlens_q.tolist(), []
+    for start, end in zip(starts[:-1], starts[1:], strict=True):
+        slots = metadata.slot_mapping[start:end]
+        k, v = (share_heads(cache.flatten(0, 1)[slots], q.shape[1]) for cache in (k_cache, v_cache))
+        outputs.append(attend(q[start:end], k, v, visible_keys(end - start, end - start), 1 / math.sqrt(q.shape[-1])))
+    return torch.cat(outputs)
+
+
+def full_blocks(cache, metadata, s, kv_len):
+    return cache[metadata.block_table[s, : kv_len // cache.shape[1]]].flatten(0, 1)
+
+
+def heads_as_tokens(options):
+    """PyTorch's attention without moving the heads to the front: it runs over the heads of one token."""
+    def attend(q, k, v, visible, scale, softmax):
+        return scaled_dot_product_attention(q, k, v, **options(visible))
+    return paged(attend=attend)
+
+
+def heads_as_tokens_in_rows(options):
+    """The same, with each sequence's output written into rows of a tensor like q."""
+    def wrong(q, k_cache, v_cache, metadata):
+        starts, out = metadata.cu_seqlens_q.tolist(), torch.empty_like(q)
+        for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
+            mine = q[starts[s] : starts[s + 1]]
+            k, v = (share_heads(gathered(cache, metadata, s, kv_len), q.shape[1]) for cache in (k_cache, v_cache))
+            visible = visible_keys(len(mine), kv_len)
+            out[starts[s] : starts[s + 1]] = scaled_dot_product_attention(mine, k, v, **options(visible))
+        return out
+    return wrong
+
+
+def full_blocks_under_a_whole_mask(q, k_cache, v_cache, metadata):
+    """Only full blocks are read, and the mask is as wide as the sequence."""
+    starts, outputs = metadata.cu_seqlens_q.tolist(), []
+    for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
+        mine = q[starts[s] : starts[s + 1]]
+        k, v = (share_heads(full_blocks(cache, metadata, s, kv_len), q.shape[1]) for cache in (k_cache, v_cache))
+        outputs.append(attend(mine, k, v, visible_keys(len(mine), kv_len), 1 / math.sqrt(q.shape[-1])))
+    return torch.cat(outputs)
+
+
+def keys_for_values(q, k_cache, v_cache, metadata):
+    return paged()(q, k_cache, k_cache, metadata)
+
+
+def values_for_keys(q, k_cache, v_cache, metadata):
+    return paged()(q, v_cache, v_cache, metadata)
+
+
+def scaled_by(size):
+    """The scores are divided by the root of another size."""
+    def wrong(q, k_cache, v_cache, metadata):
+        def attend_scaled(q_s, k, v, visible, scale, softmax):
+            return attend(q_s, k, v, visible, 1 / math.sqrt(size(q, k_cache, k)), softmax)
+        return paged(attend=attend_scaled)(q, k_cache, v_cache, metadata)
+    return wrong
+
+
+def in_single(q, k_cache, v_cache, metadata):
+    return attn_paged_torch(q.float(), k_cache.float(), v_cache.float(), metadata)
+
+
 def check_deleted(q, k_cache, v_cache, metadata):
     return paged()(q, k_cache, v_cache, metadata)
 
@@ -181,6 +252,7 @@ CASES = [(*case, USUAL) for case in (
     (14, 4, 2, 1, 4, [(1, 3), (2, 6)], NAN),
     (43, 4, 1, 1, 4, [(3, 3), (2, 5)], LARGE),
     (4, 4, 1, 1, 4, [(2, 4)], INT64),
+    (9, 4, 2, 1, 8, [(1, 4), (1, 9)], DOUBLE),
 ]
 
 
@@ -217,6 +289,8 @@ def make_batch(case):
     q = torch.randn(sum(q_len for q_len, _ in lengths), num_q_heads, head_size, generator=generator) * 2
     if kind == LARGE:
         q *= 5_000
+    if kind == DOUBLE:
+        q, k_cache, v_cache = q.double(), k_cache.double(), v_cache.double()
     metadata = BatchMetadata(cumulative_lengths([q_len for q_len, _ in lengths]),
                              torch.tensor([kv_len for _, kv_len in lengths], dtype=torch.int32), block_table,
                              torch.cat(slots))
@@ -249,7 +323,7 @@ def observe(answer, case):
 
 
 KINDS = {USUAL: "", NAN: "; NaN in the slots that hold none of their tokens", LARGE: "; q has large numbers, so the scores "
-         "are in the tens of thousands", INT64: "; block_table is int64"}
+         "are in the tens of thousands", INT64: "; block_table is int64", DOUBLE: "; all in float64"}
 
 
 def describe(case):
@@ -368,11 +442,12 @@ EXERCISE = Exercise(
         Mistake("arguments-changed",
                 "The result may be right, and one of the arguments has another content than before. The pool belongs to the "
                 "manager and q to the caller: look for an operation in place (/=, masked_fill_, an assignment to a slice).",
-                queries_scaled_in_place, also=(keys_scaled_in_place, tail_emptied, padding_overwritten)),
+                queries_scaled_in_place, also=(keys_scaled_in_place, tail_emptied, padding_overwritten, caches_cleaned)),
         Mistake("other-dtype",
                 "The numbers are right, and their dtype is not that of q.",
                 lambda *batch: attn_paged_torch(*batch).double(),
-                also=(lambda *batch: attn_paged_torch(*batch).half(), lambda *batch: attn_paged_torch(*batch).bfloat16())),
+                also=(lambda *batch: attn_paged_torch(*batch).half(), lambda *batch: attn_paged_torch(*batch).bfloat16(),
+                      in_single)),
         Mistake("nan-in-the-tail",
                 "The slots behind the last token get no weight, and they still take part in the sum of the values. When one "
                 "of them holds NaN, 0 · NaN is NaN. Cut the tail off before anything is computed.",
@@ -386,6 +461,42 @@ EXERCISE = Exercise(
                 "wins. Minus infinity is below every score.",
                 checked(paged(softmax=masked_by(-1e4))),
                 also=(checked(paged(softmax=masked_by(-1e3))), checked(paged(softmax=masked_by(-100.0))))),
+        Mistake("only-the-new-keys",
+                "The queries see the keys of this batch's own tokens, and none that were in the pool before. slot_mapping "
+                "says where the new tokens are written. Where all tokens of a sequence are, its row of the block table "
+                "says.",
+                new_keys_only),
+        Mistake("last-block-lost",
+                "Only full blocks are read. A last block that is partly filled holds tokens too: how many blocks do 5 "
+                "tokens need, in blocks of 4?",
+                paged(rows=full_blocks), also=(paged(rows=full_blocks, attend=attend_by_sdpa),
+                                               paged(rows=full_blocks, out=lambda o: o.nan_to_num(0.0)),
+                                               full_blocks_under_a_whole_mask)),
+        Mistake("heads-as-tokens",
+                "Each token's heads attend to each other. PyTorch's attention takes the last dimension but one for the "
+                "tokens, and here the heads stand there: bring them to the front first.",
+                heads_as_tokens(lambda visible: {}), also=(
+                    heads_as_tokens(lambda visible: {"is_causal": True}),
+                    heads_as_tokens(lambda visible: {"attn_mask": visible}),
+                    heads_as_tokens_in_rows(lambda visible: {}),
+                    heads_as_tokens_in_rows(lambda visible: {"is_causal": True}),
+                    heads_as_tokens_in_rows(lambda visible: {"attn_mask": visible}))),
+        Mistake("one-cache-for-both",
+                "Keys and values come from the same cache. The scores are made of the keys, and the values are what is "
+                "summed.",
+                keys_for_values, also=(values_for_keys,)),
+        Mistake("scaled-by-another-size",
+                "The scores are divided by the root of a size, and it is not head_size, the length of a key.",
+                scaled_by(lambda q, k_cache, k: q.shape[1]), also=(
+                    scaled_by(lambda q, k_cache, k: k_cache.shape[2]), scaled_by(lambda q, k_cache, k: len(k)),
+                    scaled_by(lambda q, k_cache, k: q.shape[1] * q.shape[2]))),
+        Mistake("list-of-outputs",
+                "The outputs of the sequences stand in a list. What is asked for is one tensor, where they lie one after "
+                "the other as the queries do.",
+                paged(cat=list), also=(paged(cat=tuple),)),
+        Mistake("heads-merged",
+                "Each token has one row with all of its heads. The result has the shape of q: the heads are a dimension.",
+                paged(cat=lambda outputs: torch.cat(outputs).flatten(1))),
         Mistake("check-deleted",
                 "A block table of int64 is taken. A kernel would read it wrongly, so check_paged_attention refuses it: that "
                 "line has to stay.",

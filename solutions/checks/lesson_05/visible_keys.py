@@ -85,6 +85,19 @@ def all_tokens_as_queries(q_len, kv_len):
     return torch.ones(kv_len, kv_len).tril().bool()
 
 
+def new_keys_only(q_len, kv_len):
+    return torch.ones(q_len, q_len).tril().bool()
+
+
+def past_behind(q_len, kv_len):
+    """The new tokens' triangle first, then the keys that all of them see."""
+    return torch.cat([new_keys_only(q_len, kv_len), torch.ones(q_len, kv_len - q_len, dtype=torch.bool)], dim=1)
+
+
+def keys_as_rows_of(triangle, offset):
+    return lambda q_len, kv_len: triangle(torch.ones(kv_len, q_len), offset(q_len, kv_len)).bool()
+
+
 CASES = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4), (5, 12), (1, 20), (7, 33), (16, 16),
          (16, 17), (15, 32)]
 
@@ -138,7 +151,10 @@ EXERCISE = Exercise(
         Mistake("keys-as-rows",
                 "The keys are the rows and the queries the columns. It is (q_len, kv_len), a row for each query, as the "
                 "scores have it.",
-                keys_as_rows),
+                keys_as_rows, also=(
+                    keys_as_rows_of(torch.tril, lambda q_len, kv_len: kv_len - q_len),
+                    keys_as_rows_of(torch.tril, lambda q_len, kv_len: q_len - kv_len),
+                    keys_as_rows_of(torch.tril, lambda q_len, kv_len: 0))),
         Mistake("added-to-scores",
                 "These are numbers to add to scores, 0 and minus infinity. Here a yes or no is asked for, a tensor of bool.",
                 added_to_scores),
@@ -157,6 +173,17 @@ EXERCISE = Exercise(
         Mistake("all-tokens-as-queries",
                 "There is a row for each token of the sequence. Only its last q_len tokens are queries.",
                 all_tokens_as_queries, also=(lambda q_len, kv_len: all_tokens_as_queries(q_len, kv_len).float(),)),
+        Mistake("new-keys-only",
+                "There is a column for each new token. The tokens that were in the pool before have keys as well, so there "
+                "are kv_len columns.",
+                new_keys_only, also=(lambda q_len, kv_len: new_keys_only(q_len, kv_len).float(),)),
+        Mistake("past-behind",
+                "The triangle of the new tokens comes first, and the keys that all of them see behind it. The columns are "
+                "in the order of the sequence: which keys are the oldest?",
+                past_behind, also=(lambda q_len, kv_len: past_behind(q_len, kv_len).float(),)),
+        Mistake("list-of-lists",
+                "This is a Python list of lists. torch.tensor() makes a tensor of it.",
+                lambda q_len, kv_len: visible_keys(q_len, kv_len).tolist()),
     ),
     hints=(
         "Give each query and each key its place in the sequence, counted from 0. The keys have 0 to kv_len - 1. Which "
