@@ -170,6 +170,38 @@ SIXTEEN_NUMBERS = _wide(OUR_LOAD, OUR_SCORE.replace("i < lane_numbers;", "i < la
 SCORE_OF_THE_LEADER = _wide(OUR_LOAD, OUR_SCORE.replace("return scale * product;",
                                                         "return threadIdx.x % group_lanes ? 0.0f : scale * product;"))
 BARRIER_BETWEEN = _wide(OUR_LOAD, OUR_SCORE.replace("  for (int distance", "  __syncthreads();\n  for (int distance"))
+GROUP_OF_THE_LANE = _wide("""
+  WideRow part;
+  int which = (threadIdx.x & 31) / group_lanes;
+  for (int i = 0; i < lane_loads; ++i, which += group_lanes) part.loads[i] = ((const uint4*)row)[which];
+  return part;""", OUR_SCORE)
+ONE_LOAD_COPIED = _wide("""
+  WideRow part;
+  uint4 load = reinterpret_cast<const uint4*>(row)[threadIdx.x % group_lanes];
+  for (uint4& to : part.loads) to = load;
+  return part;""", OUR_SCORE)
+LOAD_BY_PLACE = _wide("""
+  WideRow part;
+  for (int i = 0; i < lane_loads; ++i) part.loads[i] = *(const uint4*)&row[place(i)];
+  return part;""", OUR_SCORE)
+FROM_LANE_0 = _wide(OUR_LOAD, """
+  float sum = 0.0f;
+  for (int i = 0; i < lane_numbers; ++i) sum += query[i] * number(key, i);
+  for (int d = group_lanes / 2; d; d /= 2) sum += __shfl_down_sync(0xffffffff, sum, d, group_lanes);
+  return __shfl_sync(0xffffffff, sum, 0) * scale;""")
+FROM_THE_GROUPS_NUMBER = _wide(OUR_LOAD, OUR_SCORE.replace(
+    "scale * product", "scale * __shfl_sync(0xffffffff, product, threadIdx.x / group_lanes)"))
+SIXTEEN_LANES_OF_A_LOAD = _wide(OUR_LOAD.replace("% group_lanes", "% 16"), OUR_SCORE)
+NUMBERS_FOR_LANES = _wide(OUR_LOAD, OUR_SCORE.replace("i < lane_numbers;", "i < group_lanes;"))
+OVER_SCALE = _wide(OUR_LOAD, OUR_SCORE.replace("query[i] * number(key, i)", "query[i] * number(key, i) / scale")
+                   .replace("scale * product", "product"))
+NOTHING_TO_ADD = _wide(OUR_LOAD, """
+  float sum = 0.0f;
+  for (int i = 0; i < lane_numbers; ++i) sum += query[i] * number(key, i);
+  if (sum != 0.0f) {
+    for (int d = 1; d < group_lanes; d *= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+  }
+  return sum * scale;""")
 
 # 7.3
 
@@ -291,9 +323,12 @@ WRONG_ANSWERS = {
     "7.1": {"values-forgotten": [bytes_of_the_keys], "longest-for-all": [bytes_of_padded_rows],
             "last-alone": [bytes_begun_anew], "returns-nothing": [bytes_printed], "raises-an-error": [bytes_misspelt]},
     "7.2": {"whole-warp": [ONE_STEP_TOO_MANY, WHOLE_WARP_UPWARDS], "index-in-numbers": [NUMBER_INDEX],
-            "narrow-loads": [BYTE_BY_BYTE, HALVES_OF_A_LOAD], "reads-behind-the-part": [SIXTEEN_NUMBERS],
+            "narrow-loads": [BYTE_BY_BYTE, HALVES_OF_A_LOAD], "reads-behind-the-part": [SIXTEEN_NUMBERS, NUMBERS_FOR_LANES],
             "first-lane-only": [DOWN_WITHIN_THE_GROUP, SCORE_OF_THE_LEADER], "barrier-of-the-block": [BARRIER_BETWEEN],
-            "lane-of-the-warp": [THREAD_OF_THE_BLOCK], "lanes-counted-by-hand": [SIXTEEN_LANES]},
+            "lane-of-the-warp": [THREAD_OF_THE_BLOCK], "group-for-lane": [GROUP_OF_THE_LANE],
+            "lanes-counted-by-hand": [SIXTEEN_LANES, SIXTEEN_LANES_OF_A_LOAD], "same-load-twice": [ONE_LOAD_COPIED],
+            "place-of-a-number": [LOAD_BY_PLACE], "first-groups-score": [FROM_LANE_0, FROM_THE_GROUPS_NUMBER],
+            "divided-by-scale": [OVER_SCALE], "leaves-before-the-shuffles": [NOTHING_TO_ADD]},
     "7.3": {"acc-not-rescaled": [ONLY_THE_SUM_RESCALED], "nan-before-the-first-token": [NO_GUARD],
             "nothing-rescaled": [MAXIMUM_OVERWRITTEN], "nothing-taken-in": [ON_A_COPY],
             "stops-at-a-missing-token": [ALL_FOUR_OR_NONE], "numbers-counted-by-hand": [EIGHT_NUMBERS]},
