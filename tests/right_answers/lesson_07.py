@@ -313,6 +313,42 @@ ON_A_COPY = _state("""
 ALL_FOUR_OR_NONE = _state("  if (isinf(scores[0]) || isinf(scores[1]) || isinf(scores[2]) || isinf(scores[3])) return;"
                           + NO_GUARD.partition("(&values)[rows_at_once]) {")[2].rstrip().removesuffix("}"))
 EIGHT_NUMBERS = TOKEN_BY_TOKEN.replace("i < lane_numbers;", "i < 8;")
+FACTOR_OF_EACH_TOKEN_TOO_LATE = _state("""
+  for (int i = 0; i < rows_at_once && scores[i] != -INFINITY; ++i) {
+    state.m = fmaxf(state.m, scores[i]);
+    float old = expf(state.m - state.m), now = expf(scores[i] - state.m);
+    state.l = state.l * old + now;
+    for (int d = 0; d < lane_numbers; ++d) state.acc[d] = state.acc[d] * old + now * number(values[i], d);
+  }""")
+FIRST_MAXIMUM_KEPT = _state("""
+  if (state.m == -INFINITY) {
+    for (float score : scores) state.m = fmaxf(state.m, score);
+  }
+  for (int i = 0; i < rows_at_once; ++i) {
+    if (scores[i] == -INFINITY) break;
+    float p = expf(scores[i] - state.m);
+    state.l += p;
+    for (int d = 0; d < lane_numbers; ++d) state.acc[d] += p * number(values[i], d);
+  }""")
+FINITE_MAXIMUM_STORED = WITH_A_FINITE_MAXIMUM.replace(
+    "  state.l = state.l * rescale", "  state.m = finite;\n  state.l = state.l * rescale")
+SMALL_NUMBER_FIRST = TOKEN_BY_TOKEN.replace("  for (int token", "  state.m = fmaxf(state.m, -1e30f);\n  for (int token", 1)
+ONE_SCORE = NO_GUARD.replace("fmaxf(fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3]))", "scores[0]").replace(
+    "  float factor", "  if (m == -INFINITY) return;\n  float factor")
+SCORES_FOR_WEIGHTS = TOKEN_BY_TOKEN.replace("+ weight * number", "+ scores[token] * number")
+L_IN_THE_INNER_LOOP = WITH_A_FINITE_MAXIMUM.replace("sum += weights[i] = ", "weights[i] = ").replace(
+    "of_dim += weights[i]", "sum += weights[i], of_dim += weights[i]").replace(
+    "  state.l = state.l * rescale + sum;\n", "").replace(
+    "state.acc[d] * rescale + of_dim;\n  }", "state.acc[d] * rescale + of_dim;\n  }\n  state.l = state.l * rescale + sum;")
+WEIGHTS_OF_ALL_LANES = WITH_A_FINITE_MAXIMUM.replace("  state.l = state.l * rescale", """
+  for (int i = 0; i < rows_at_once; ++i) {
+    for (int d = 1; d < group_lanes; d *= 2) weights[i] += __shfl_xor_sync(0xffffffff, weights[i], d);
+  }
+  sum = weights[0] + weights[1] + weights[2] + weights[3];
+  state.l = state.l * rescale""")
+NUMBERS_OF_ONE_LOAD = TOKEN_BY_TOKEN.replace("i < lane_numbers;", "i < per_load;")
+PLACES_OF_TOKENS = TOKEN_BY_TOKEN.replace("number(values[token], i)", "number(values[token], place(i))")
+PLACES_FOR_NUMBERS = WITH_A_FINITE_MAXIMUM.replace("number(values[i], d)", "number(values[i], place(d))")
 
 RIGHT_ANSWERS = {
     "7.1": [bytes_sequence_by_sequence, bytes_from_a_shape, bytes_as_a_tensor, bytes_head_by_head],
@@ -330,6 +366,11 @@ WRONG_ANSWERS = {
             "place-of-a-number": [LOAD_BY_PLACE], "first-groups-score": [FROM_LANE_0, FROM_THE_GROUPS_NUMBER],
             "divided-by-scale": [OVER_SCALE], "leaves-before-the-shuffles": [NOTHING_TO_ADD]},
     "7.3": {"acc-not-rescaled": [ONLY_THE_SUM_RESCALED], "nan-before-the-first-token": [NO_GUARD],
-            "nothing-rescaled": [MAXIMUM_OVERWRITTEN], "nothing-taken-in": [ON_A_COPY],
-            "stops-at-a-missing-token": [ALL_FOUR_OR_NONE], "numbers-counted-by-hand": [EIGHT_NUMBERS]},
+            "nothing-rescaled": [MAXIMUM_OVERWRITTEN, FACTOR_OF_EACH_TOKEN_TOO_LATE], "nothing-taken-in": [ON_A_COPY],
+            "stops-at-a-missing-token": [ALL_FOUR_OR_NONE], "numbers-counted-by-hand": [EIGHT_NUMBERS],
+            "maximum-of-the-first-tokens": [FIRST_MAXIMUM_KEPT], "first-score-only": [ONE_SCORE],
+            "empty-state-not-infinite": [FINITE_MAXIMUM_STORED, SMALL_NUMBER_FIRST],
+            "scores-as-weights": [SCORES_FOR_WEIGHTS], "l-counted-for-each-number": [L_IN_THE_INNER_LOOP],
+            "l-summed-over-lanes": [WEIGHTS_OF_ALL_LANES], "first-load-only": [NUMBERS_OF_ONE_LOAD],
+            "place-in-the-part": [PLACES_FOR_NUMBERS, PLACES_OF_TOKENS]},
 }
