@@ -46,6 +46,13 @@ def bytes_begun_anew(context_lens, num_kv_heads, head_size, bytes_per_number):
     return total
 
 
+def bytes_popped(context_lens, num_kv_heads, head_size, bytes_per_number):
+    total = 0
+    while context_lens:
+        total += context_lens.pop()
+    return 2 * total * num_kv_heads * head_size * bytes_per_number
+
+
 def bytes_printed(context_lens, num_kv_heads, head_size, bytes_per_number):
     print(2 * sum(context_lens) * num_kv_heads * head_size * bytes_per_number)
 
@@ -357,7 +364,8 @@ RIGHT_ANSWERS = {
 }
 WRONG_ANSWERS = {
     "7.1": {"values-forgotten": [bytes_of_the_keys], "longest-for-all": [bytes_of_padded_rows],
-            "last-alone": [bytes_begun_anew], "returns-nothing": [bytes_printed], "raises-an-error": [bytes_misspelt]},
+            "last-alone": [bytes_begun_anew], "context-lens-changed": [bytes_popped],
+            "returns-nothing": [bytes_printed], "raises-an-error": [bytes_misspelt]},
     "7.2": {"whole-warp": [ONE_STEP_TOO_MANY, WHOLE_WARP_UPWARDS], "index-in-numbers": [NUMBER_INDEX],
             "narrow-loads": [BYTE_BY_BYTE, HALVES_OF_A_LOAD], "reads-behind-the-part": [SIXTEEN_NUMBERS, NUMBERS_FOR_LANES],
             "first-lane-only": [DOWN_WITHIN_THE_GROUP, SCORE_OF_THE_LEADER], "barrier-of-the-block": [BARRIER_BETWEEN],

@@ -426,8 +426,8 @@ EXERCISE = Exercise(
     hints=(
         "It is update() of lesson 03's SoftmaxState, for one row and four keys: the new maximum, a factor for what was "
         "summed before, the new weights.",
-        "What was summed before counts from the old maximum, and what is added now counts from the new one. The factor needs "
-        "both: is the old one still there when you make it?",
+        "What was summed before counts from the old maximum, and what is added now counts from the new one. The factor "
+        "needs both: is the old one still there when you make it?",
         "Which of the steps go wrong when no token has come yet? What is the state to be in that case?",
     ),
 )
