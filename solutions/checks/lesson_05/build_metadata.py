@@ -202,7 +202,7 @@ def hidden(seed):
 
 
 def is_bad(case):
-    _, by_id, _, batch = case
+    _, by_id, _, batch, *_ = case
     return len(dict(batch)) < max(1, len(batch)) or any(not 1 <= num_tokens <= by_id[seq_id] for seq_id, num_tokens in batch)
 
 

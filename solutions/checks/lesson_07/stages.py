@@ -192,6 +192,30 @@ def last_tile_alone(case):
     return torch.stack(last), torch.stack(last), staged()(case)[2]
 
 
+def added_over_lanes(each_turn=False):
+    """Each lane gives the sum of all columns. each_turn: its sum so far is added to the others' each time."""
+    def subject(case):
+        starts = [sum(case.counts[:warp]) for warp in range(len(case.counts))]
+        sums = torch.zeros(len(starts), 32)
+        for warp, (start, count) in enumerate(zip(starts, case.counts, strict=True)):
+            for tile in case.tiles[start : start + count]:
+                sums[warp] += tile.sum(0)
+                if each_turn:
+                    sums[warp] = sums[warp].sum()
+            sums[warp] = sums[warp] if each_turn else sums[warp].sum()
+        return sums, sums, staged()(case)[2]
+    return subject
+
+
+def nothing_for_few(fewest):
+    """0 where a warp has less than `fewest` tiles."""
+    def subject(case):
+        late, early, under_way = staged()(case)
+        enough = torch.tensor(case.counts)[:, None] >= fewest
+        return late * enough, early * enough, under_way
+    return subject
+
+
 def prepare(answer):
     def own(name):
         return (Path(__file__).parent / name).read_text(encoding="utf-8")
@@ -365,7 +389,10 @@ EXERCISE = Exercise(
                 staged(stage_of=lambda tile: tile), (("stages[tile % num_stages]", "stages[tile]"),),
                 also=(staged(target_of=lambda tile: (tile + 1) % NUM_STAGES), staged(stage_of=lambda tile: 0),
                       staged(target_of=lambda tile: tile + NUM_STAGES), staged(target_of=lambda tile: 0),
-                      staged(target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES))),
+                      staged(target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES),
+                      *(staged(stage_of=lambda tile, shift=shift: (tile + shift) % NUM_STAGES,
+                               first_stage=lambda tile: tile % NUM_STAGES, target_of=lambda tile: tile % NUM_STAGES)
+                        for shift in (1, NUM_STAGES - 1)))),
         Mistake("wrong-tile",
                 "The stage that has become free gets a tile that is there already, or leaves one out. Behind the tile in "
                 "use, num_stages - 1 are on their way; which one comes next?",
@@ -414,6 +441,17 @@ EXERCISE = Exercise(
         Mistake("last-tile-alone",
                 "The sum is set anew in each turn, so that the last tile alone is in it.",
                 last_tile_alone, ((USE, USE.replace("+=", "=")),)),
+        Mistake("few-tiles-forgotten",
+                "With fewer tiles than stages the sum is 0. Those tiles are to be added up as well.",
+                nothing_for_few(NUM_STAGES),
+                ((BEFORE_LOOP_HEAD, "  if (num_tiles < num_stages) return sum;\n" + BEFORE_LOOP_HEAD),),
+                also=(nothing_for_few(NUM_STAGES + 1), nothing_for_few(NUM_STAGES - 1))),
+        Mistake("lanes-added-together",
+                "The lanes' sums are added together. Each lane has a column of its own, and gives the sum of that column.",
+                added_over_lanes(),
+                (("  return sum;", "  for (int distance = 16; distance > 0; distance /= 2) {\n"
+                                   "    sum += __shfl_xor_sync(0xffffffff, sum, distance);\n  }\n  return sum;"),),
+                also=(added_over_lanes(each_turn=True),)),
     ),
     hints=(
         "Before the loop: for each stage, start the copies of its first tile, and close the group. In the loop, each turn "
