@@ -12,11 +12,9 @@ SEEDS = 1, 2, 3
 EXERCISES = every_exercise()
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 
-# Mistakes that no hidden case shows. 5.5: scores so large that right answers in float32 agree on chosen numbers only.
-# 6.8: the models of these know the visible cases alone; as kernels they are caught, see the last test.
-LEFT = {"5.5": {"softmax-overflows", "mask-not-low-enough"},
-        "6.8": {"no-dynamic-smem", "missing-barrier", "barrier-in-branch", "shared-alias", "empty-context-unwritten",
-                "fixed-score-buffer", "max-starts-at-zero"}}
+# The models of these know the visible cases alone; as kernels they are caught, see the last test.
+HUNTED = {"no-dynamic-smem", "missing-barrier", "barrier-in-branch", "shared-alias", "empty-context-unwritten",
+          "fixed-score-buffer", "max-starts-at-zero"}
 
 
 def attempts(exercise, subject, cases):
@@ -65,15 +63,19 @@ def test_our_answer_takes_less_than_a_second_once_it_is_built(exercise):
 
 @by_exercise
 def test_they_catch_the_known_mistakes_alone(exercise):
-    """Who knows the visible cases by heart is still found out: each seed catches most mistakes, the three all of them."""
+    """Who knows the visible cases by heart is found out: each seed catches most mistakes, and the three at least nine in
+    ten. Some need a case made for them, such as scores so large that right answers agree on chosen numbers only; the visible
+    cases, which a grade uses as well, have all of these.
+    """
     mistakes = {mistake.slug: mistake.wrong for mistake in exercise.mistakes if mistake.wrong is not None}
     uncaught = []
     for seed in SEEDS:
         cases = list(exercise.hidden(seed))
         expected = attempts(exercise, exercise.reference, cases)
         uncaught.append({slug for slug, wrong in mistakes.items() if not caught(exercise, wrong, cases, expected)})
-        assert 2 * len(uncaught[-1]) < len(mistakes) or exercise.id == "6.8"
-    assert set.intersection(*uncaught) == LEFT.get(exercise.id, set())
+        uncaught[-1] -= HUNTED if exercise.id == "6.8" else set()
+        assert 2 * len(uncaught[-1]) < len(mistakes)
+    assert 10 * len(set.intersection(*uncaught)) <= len(mistakes), set.intersection(*uncaught)
 
 
 def caught(exercise, wrong, cases, expected):
@@ -88,7 +90,7 @@ def caught(exercise, wrong, cases, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slug", sorted(LEFT["6.8"]))
+@pytest.mark.parametrize("slug", sorted(HUNTED))
 def test_they_catch_the_faults_of_the_hunted_kernel(slug):
     exercise = checks.find("6.8")
     mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == slug)
