@@ -178,7 +178,7 @@ def test_the_command_writes_results_and_grades_only_what_is_new(hand_in, capsys)
 def test_what_could_not_be_graded_is_tried_again_by_the_next_run(hand_in, capsys):
     folder = hand_in("ada.ipynb", "die").parent
     assert run(folder) == 0
-    assert "file that is no notebook: 1." in capsys.readouterr().out
+    assert "not to be read: 1." in capsys.readouterr().out
     assert run(folder) == 0 and called(folder) == ["ada"] * 4
 
 
@@ -204,11 +204,11 @@ def test_arguments_that_cannot_be_are_refused_in_a_sentence(hand_in, monkeypatch
 
 def test_without_a_sandbox_the_command_refuses_unless_told(hand_in, monkeypatch, capsys):
     folder = hand_in("a.ipynb").parent
-    monkeypatch.setattr(command.sandbox, "missing", lambda: "bubblewrap is missing: apt-get install bubblewrap.")
+    monkeypatch.setattr(command.sandbox, "missing", lambda: "bubblewrap is missing: apt-get install bubblewrap")
     with pytest.raises(SystemExit) as refusal:
         command.main([str(folder)], grader=fake_grader)
     assert refusal.value.code == 2
-    assert "apt-get install bubblewrap. If you trust every submission, --no-sandbox does without." in capsys.readouterr().err
+    assert "apt-get install bubblewrap" in capsys.readouterr().err
     assert run(folder) == 0
     assert "Graded without a sandbox" in (folder.parent / "results/class.html").read_text()
     assert json.loads((folder.parent / "results/results.json").read_text())["sandboxed"] is False

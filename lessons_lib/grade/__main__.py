@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ from lessons_lib.grade import sandbox
 from lessons_lib.grade.classroom import find_submissions, grade_all
 from lessons_lib.grade.judge import grade_notebook
 from lessons_lib.grade.kept import Kept, course_digest, write_whole
-from lessons_lib.grade.report import write_report
+from lessons_lib.grade.report import to_look_at, write_report
 from lessons_lib.grade.sandbox import Limits
 
 MEMORY_OF_A_WORKER = 2 << 30  # bytes that an honest notebook and its judge take together, with room to spare
@@ -37,6 +38,7 @@ def _run(arguments: argparse.Namespace, grader) -> int:
     started, limits, seed = time.monotonic(), arguments.limits, arguments.seed
     print(f"Hidden cases of seed {seed}, which is kept in {arguments.results / 'seed'}.", flush=True)
     kept = Kept(arguments.results / "graded", f"{seed} {limits} {course_digest()}")
+    limits = replace(limits, unseen=(str(arguments.folder), str(arguments.results)))
     files = {submission: kept.file(submission) for submission in arguments.submissions}
     grades = {} if arguments.again else {each: grade for each, file in files.items() if (grade := kept.load(file))}
     before, rest = len(grades), [submission for submission in files if submission not in grades]
@@ -49,11 +51,11 @@ def _run(arguments: argparse.Namespace, grader) -> int:
             grades[submission] = grade
             bar.update()
     write_report(arguments.results, grades.values(), seed, limits.sandboxed)
-    students, noted = {grade.student for grade in grades.values()}, sum(bool(grade.events) for grade in grades.values())
+    students = {grade.student for grade in grades.values()}
     print(f"Graded: {len(grades)}, {before} of them in an earlier run. Students: {len(students)}. "
           f"Time: {time.monotonic() - started:.0f} s.")
-    if noted:
-        print(f"With something to look at, an error or a limit or a file that is no notebook: {noted}.")
+    if noted := sum(bool(to_look_at(grade)) for grade in grades.values()):
+        print(f"Notebooks to look at, stopped at a limit or not to be read: {noted}.")
     print(f"Open {arguments.results / 'class.html'}")
     return 0
 
@@ -91,14 +93,14 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def _look_around(arguments: argparse.Namespace):
     """Completes the arguments from what is on disk. Raises ValueError, in a sentence, for what cannot be."""
-    folder = arguments.submissions.resolve()
-    arguments.results = arguments.results or folder.parent / "results"
+    folder = arguments.folder = arguments.submissions.resolve()
+    arguments.results = (arguments.results or folder.parent / "results").resolve()
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder")
-    if arguments.results.resolve().is_relative_to(folder):
+    if arguments.results.is_relative_to(folder):
         raise ValueError(f"the results cannot lie among the submissions, in {arguments.results}: choose another --results")
     if arguments.limits.sandboxed and (reason := sandbox.missing()):
-        raise ValueError(f"{reason} If you trust every submission, --no-sandbox does without.")
+        raise ValueError(reason)
     arguments.submissions = find_submissions(folder)
     if not arguments.submissions:
         raise ValueError(f"there is no notebook in {folder}")

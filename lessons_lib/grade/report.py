@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,9 +60,14 @@ class Student:
     @property
     def next_steps(self) -> list[dict]:
         """The first two exercises that are not passed, each with its first hint and its place in the lesson."""
-        return [{"grade": entry, "hints": checks.find(entry.exercise).hints[:1],
-                 "place": f"/lab/tree/notebooks/{_name(lesson)}.ipynb#cell-id=exercise-{entry.exercise.replace('.', '-')}"}
+        return [{"grade": entry, "exercise": checks.find(entry.exercise),
+                 "place": f"notebooks/{_name(lesson)}.ipynb#exercise-{entry.exercise.replace('.', '-')}"}
                 for lesson, entries in self.lessons.items() for entry in entries if not entry.passed][:2]
+
+
+def to_look_at(grade: SubmissionGrade) -> list[str]:
+    """The events for a teacher: not the errors of cells, of which an unfinished notebook has many."""
+    return [event for event in grade.events if not re.match(r"cell \d+ raised |it ran without a sandbox", event)]
 
 
 def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sandboxed: bool):
@@ -111,7 +117,7 @@ def _numbers_of(students: list[Student]) -> dict:
     mistakes = [{"count": count, "of": handed_in[id], "slug": slug, "id": id, "title": titles[id],
                  "message": example[id, slug].message.split("\n")[0]}  # without the case of one student
                 for (id, slug), count in held_up.items()]
-    mistakes.sort(key=lambda mistake: (-mistake["count"], _numbers(mistake["id"]), mistake["slug"]))
+    mistakes.sort(key=lambda row: (-row["count"], row["slug"] in UNTOUCHED, _numbers(row["id"]), row["slug"]))
     return {"exercises": exercises, "mistakes": mistakes,
             "lessons": sorted({lesson for student in students for lesson in student.lessons})}
 
@@ -137,5 +143,5 @@ def _page(template: str, **values) -> str:
 _templates = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
                                 undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 _templates.globals["untouched"] = UNTOUCHED
-_templates.filters.update(score=_score, prose=lambda text: Markup(display.as_html(text)),
+_templates.filters.update(score=_score, to_look_at=to_look_at, prose=lambda text: Markup(display.as_html(text)),
                           lesson_title=lambda lesson: _name(lesson).replace("_", " "))
