@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lessons_lib import checks, cuda_builds
-from lessons_lib.checks import CheckResult, Exercise, Raised
+from lessons_lib import checks, cuda_builds, isolation
+from lessons_lib.checks import CheckResult, Exercise
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.grade import results
 from lessons_lib.grade.grades import ExerciseGrade, SubmissionGrade
@@ -20,8 +20,9 @@ from lessons_lib.grade.notebook import Notebook, read_notebook
 from lessons_lib.grade.sandbox import Limits, Run, Sandbox
 
 RESTARTS = 3  # of a notebook whose cells end their process
-MOST_ANSWERS = 3  # to one exercise, the last ones
+MOST_ANSWERS = 5  # to one exercise, the last ones
 MOST_EVENTS = 12
+LONGEST_MESSAGE = 4_000  # characters
 GRACE = 5.0  # seconds that a cell may take beyond its limit, until its process is ended
 RUN_FACTOR = 2  # hidden cases are about as many as visible ones
 NEW_CASE = "It passes the check of the notebook, and not all of the further cases that are used for grades."
@@ -81,11 +82,17 @@ class _Grading:
     def __init__(self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits):
         self.notebook, self.exercises, self.seed, self.limits = notebook, exercises, seed, limits
         self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
-        self.events: dict[str, None] = {notebook.problem: None} if notebook.problem else {}  # in their order, each once
+        self.events: dict[str, None] = {}  # each once, in their order
+        if notebook.problem:
+            self._note(notebook.problem)
         self._sandbox: Sandbox | None = None
 
+    def _note(self, event: str):
+        if len(self.events) < 1_000:
+            self.events[" ".join(event.split())[:400]] = None
+
     def list_events(self) -> tuple[str, ...]:
-        events = [" ".join(event.split())[:400] for event in self.events]
+        events = list(self.events)
         if len(events) > MOST_EVENTS:
             events[MOST_EVENTS - 1 :] = [f"and {len(events) - MOST_EVENTS + 1} more of this kind"]
         return (*([] if self.limits.sandboxed else ["it ran without a sandbox"]), *events)
@@ -113,10 +120,10 @@ class _Grading:
             if ended_by is None:
                 return
             if time.monotonic() > deadline:
-                self.events[f"the notebook was stopped after {self.limits.notebook_seconds:g} s"] = None
+                self._note(f"the notebook was stopped after {self.limits.notebook_seconds:g} s")
                 return
             cells = [cell for cell in cells if cell[0] != ended_by]
-        self.events[f"after {RESTARTS} more tries its cells were not run again"] = None
+        self._note(f"after {RESTARTS} more tries its cells were not run again")
 
     def _run_once(self, cells, deadline: float) -> int | None:
         """Runs these cells in a process, and returns the number of the one that ended it, or None."""
@@ -130,9 +137,9 @@ class _Grading:
                 case ["cell", int(number)]:
                     seconds = max(0.0, min(self.limits.cell_seconds + GRACE, deadline - time.monotonic()))
                 case ["error", int(cell), str(words)]:
-                    self.events[f"cell {cell} raised {words}"] = None
+                    self._note(f"cell {cell} raised {words}")
                 case ["stopped", int(cell)]:
-                    self.events[f"cell {cell} was stopped after {self.limits.cell_seconds:g} s"] = None
+                    self._note(f"cell {cell} was stopped after {self.limits.cell_seconds:g} s")
                 case ["answer", str(exercise), dict(answer)] if exercise in self.answers:
                     self.answers[exercise] = [*self.answers[exercise], answer][-MOST_ANSWERS:]
         outcome = run.outcome
@@ -140,13 +147,13 @@ class _Grading:
             return None
         if number is None:
             raise RuntimeError(f"The cells could not be run: {outcome.ending}, {outcome.error or outcome.detail}")
-        self.events[{
-            "raised": f"cell {number} raised {outcome.error}",
+        self._note({
+            "raised": f"cell {number} raised {isolation.describe_error(outcome.error)}",
             "crashed": f"the process crashed in cell {number}: {outcome.detail}",
             "exited": f"the process ended in cell {number}, {outcome.detail}",
             "timed out": f"cell {number} was stopped after {self.limits.cell_seconds:g} s",
             "flooded": f"cell {number} wrote more than {self.limits.output / 2**20:g} MB",
-        }[outcome.ending]] = None
+        }.get(outcome.ending, f"cell {number} ended its process"))
         return number
 
     def grade(self, exercise: Exercise) -> ExerciseGrade:
@@ -162,7 +169,7 @@ class _Grading:
             result = CheckResult(exercise.id, False, "missing", f"No cell that could be run defines `{exercise.answer_name}`.")
         earned = exercise.points if result.passed else 0
         return ExerciseGrade(exercise.id, exercise.title, exercise.points, earned, result.passed, result.mistake,
-                             result.message, round(time.monotonic() - started, 2))
+                             result.message[:LONGEST_MESSAGE], round(time.monotonic() - started, 2))
 
     def _examine(self, exercise: Exercise, answer: dict) -> CheckResult:
         """As `checks.run`, in the sandbox and with the hidden cases."""
@@ -173,11 +180,10 @@ class _Grading:
                 return checks._not_sendable(exercise, TypeError(problem))
         if exercise.language != "python":
             run = self._run("build", exercise.id, answer, time_limit=checks.BUILD_TIME_LIMIT)
-            if refused := _refused(exercise, run.next()):
-                run.stop()
-                return refused
-            if run.outcome and run.outcome.ending != "returned":
-                return checks._from_broken_run(exercise, run.outcome)
+            refused = _refused(exercise, run.next())
+            run.stop()
+            if refused or run.outcome.ending != "returned":
+                return refused or _broken(exercise, run.outcome, None)
         exam = _exam(exercise.id, self.seed)
         run = self._run("observe", exercise.id, answer, self.seed, time_limit=RUN_FACTOR * exercise.time_limit)
         try:
@@ -210,13 +216,17 @@ def _compare(exam: _Exam, run: Run) -> CheckResult:
     except _Ended:
         if refused:
             return refused
-        outcome = run.outcome if run.outcome.ending in ("crashed", "exited", "timed out", "raised") else \
-            replace(run.outcome, ending="exited", detail="without a result")
-        verdict = checks._from_broken_run(exam.exercise, replace(outcome, last_report=last))
+        verdict = _broken(exam.exercise, run.outcome, last)
     number, failure = last
     if not verdict.passed and (failure.case if failure else number) >= exam.num_visible:
         return replace(verdict, message=f"{NEW_CASE}\n{verdict.message}")
     return verdict
+
+
+def _broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
+    if outcome.ending not in ("raised", "crashed", "exited", "timed out") or outcome.ending == "raised" and not outcome.error:
+        outcome = replace(outcome, ending="exited", detail="without a result")
+    return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
 
 
 def _decode(data):
@@ -231,7 +241,7 @@ def _refused(exercise: Exercise, report) -> CheckResult | None:
     match report:
         case ["refused", str(mistake), str(message)]:
             known = {checks.NOT_ATTEMPTED, "not-an-answer", *(mistake.slug for mistake in exercise.mistakes)}
-            return CheckResult(exercise.id, False, mistake if mistake in known else "wrong", message[:3_000])
+            return CheckResult(exercise.id, False, mistake if mistake in known else "wrong", message)
     return None
 
 

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import os
 import re
 import stat
 from collections import Counter
@@ -54,17 +53,16 @@ def read_notebook(path: Path) -> Notebook:
 
 def _read_file(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would make us wait
-    except OSError as error:
-        raise _Unreadable("this is a link, and links are not followed" if path.is_symlink()
-                          else f"this file cannot be read: {error.strerror}") from None
-    with open(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
+        about = path.lstat()
+        if stat.S_ISLNK(about.st_mode):
+            raise _Unreadable("this is a link, and links are not followed")
         if not stat.S_ISREG(about.st_mode):
             raise _Unreadable("this is not a file")
         if about.st_size > LARGEST_FILE:
             raise _Unreadable(f"this file has {about.st_size >> 20} MB, and a notebook may have {LARGEST_FILE >> 20}")
-        return file.read(LARGEST_FILE)
+        return path.read_bytes()
+    except OSError as error:
+        raise _Unreadable(f"this file cannot be read: {error.strerror}") from None
 
 
 def _cells(data: bytes) -> list[dict]:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psutil
 
+from lessons_lib.compiler_errors import CompileError
 from lessons_lib.isolation import Outcome
 from lessons_lib.paths import ROOT, build_folder
 
@@ -82,7 +83,7 @@ class Sandbox:
 
     def _start(self):
         folder = SCRATCH if self.limits.sandboxed else self._folder.name
-        command = [sys.executable, "-c", "from lessons_lib.grade.worker import serve; serve()"]
+        command = [sys.executable, "-P", "-c", "from lessons_lib.grade.worker import serve; serve()"]
         if self.limits.sandboxed:
             command = [*_bubblewrap(self.limits), *command]
         orders, self._orders = os.pipe()
@@ -100,6 +101,7 @@ class Sandbox:
                           "output_limit": output_limit or sys.maxsize})
 
     def send(self, order):
+        self._deadline = time.monotonic() + PATIENCE
         with suppress(OSError):  # it has ended; `receive` will say so
             self._orders.send_bytes(json.dumps(order).encode())
 
@@ -108,8 +110,8 @@ class Sandbox:
         self._deadline = time.monotonic() + seconds + PATIENCE
         try:
             return json.loads(self._replies.recv_bytes(LARGEST_MESSAGE))
-        except (EOFError, OSError, ValueError, RecursionError):
-            self._end("it broke out of order")
+        except (EOFError, OSError, ValueError, RecursionError) as error:
+            self._end("its sandbox ended" if isinstance(error, EOFError) else "what came from its sandbox cannot be read")
             return None
         finally:
             self._deadline = float("inf")
@@ -133,13 +135,16 @@ class Sandbox:
         processes = _tree(self._process.pid)
         if len(processes) > self.limits.processes:
             return f"it started more than {self.limits.processes} processes"
-        if sum(map(_memory, processes)) > self.limits.memory:
+        # What processes share counts for each of them in the quick sum, and once in the exact one, which takes its time.
+        if sum(map(_memory, processes)) > self.limits.memory and sum(map(_share, processes)) > self.limits.memory:
             return f"it took more than {self.limits.memory / 2**30:g} GB of memory"
+        if max(map(_disk, processes), default=0) > self.limits.disk:
+            return f"it wrote more than {self.limits.disk / 2**30:.2g} GB of files"
         return ""
 
     def _end(self, reason: str):
         self.alive, self.reason = False, self.reason or reason
-        for process in _tree(self._process.pid):
+        for process in _tree(self._process.pid) if self._process.poll() is None else ():
             with suppress(psutil.Error):
                 process.kill()
         self._process.kill()
@@ -160,40 +165,42 @@ class Run:
         if self._owes_answer:
             self.sandbox.send(seconds)
         self.time_limit = self.time_limit if seconds is None else seconds
-        message = self.sandbox.receive(self.time_limit)
-        try:
-            kind, value = message
-            if kind == "report":
+        match self.sandbox.receive(self.time_limit):
+            case ["report", report] if report is not None:
                 self._owes_answer = True
-                return value
-            self.outcome = Outcome(**{**value, "error": value["error"] and error_of(*value["error"])})
-        except (TypeError, ValueError, KeyError):
-            self.sandbox._end("it broke out of order")
-            self.outcome = Outcome("crashed", detail=self.sandbox.reason)
+                return report
+            case ["ended", {"ending": str(ending), "detail": str(detail), "printed": str(printed), "error": error}]:
+                self.outcome = Outcome(ending, None, error and _error(*map(str, error)), detail, printed)
+            case _:
+                self.sandbox._end("what came from its sandbox cannot be read")
+                self.outcome = Outcome("crashed", detail=self.sandbox.reason)
         return None
 
     def stop(self):
+        """Ends it, if it has not ended."""
         while self.next(0) is not None:
             pass
 
 
-def error_of(name: str, words: str) -> BaseException:
-    """An exception of this name, with these words."""
-    return type(str(name), (Exception,), {})(str(words))
+def _error(name: str, words: str) -> BaseException:
+    """An exception of this name that describes itself in these words."""
+    words = words.removeprefix(f"{name}: ")
+    return CompileError(words) if name == "CompileError" else type(name, (Exception,), {})(words)
 
 
 def _bubblewrap(limits: Limits) -> list[str]:
-    """The command before the command."""
+    """The words before the command."""
     words = _words_of_bubblewrap()
-    def size(limit):
-        return ["--size", str(limit)] if "--size" in words else []
+
+    def disk(folder, size):
+        return [*(["--size", str(size)] if "--size" in words else []), "--tmpfs", folder]
 
     prefixes = {sys.prefix, sys.base_prefix, *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])}
     seen = [*SYSTEM, *sorted(prefixes), *(str(ROOT / name) for name in COURSE)]
     command = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
                "--uid", "1000", "--gid", "1000", *(["--disable-userns"] if "--disable-userns" in words else []),
-               "--proc", "/proc", "--dev", "/dev", *size(64 << 20), "--tmpfs", "/dev/shm", *size(64 << 20), "--tmpfs", "/tmp",
-               *size(limits.disk), "--tmpfs", SCRATCH]
+               "--proc", "/proc", "--dev", "/dev", *disk("/dev/shm", 64 << 20), *disk("/tmp", 64 << 20),
+               *disk(SCRATCH, limits.disk)]
     for path in seen:
         command += ["--symlink", os.readlink(path), path] if os.path.islink(path) and path in SYSTEM else \
             ["--ro-bind-try", path, path]
@@ -201,7 +208,7 @@ def _bubblewrap(limits: Limits) -> list[str]:
         command += ["--ro-bind", str(runtime.parent), f"{SCRATCH}/build/{runtime.parent.name}"]
     for folder in limits.unseen:
         if any(Path(folder).is_relative_to(path) for path in seen) and Path(folder).is_dir():
-            command += ["--tmpfs", folder]
+            command += disk(folder, 4096)
     return [*command, "--remount-ro", "/", "--chdir", SCRATCH]
 
 
@@ -232,9 +239,28 @@ def _tree(pid: int) -> list[psutil.Process]:
 
 
 def _memory(process: psutil.Process) -> int:
-    """Bytes that are its own, or shared memory; files that it has mapped are everybody's."""
+    """Bytes in memory, without the files that it has mapped."""
+    return _sum_of_lines(f"/proc/{process.pid}/status", ("RssAnon:", "RssShmem:"))
+
+
+def _share(process: psutil.Process) -> int:
+    """As `_memory`, with its share of what several processes have in common."""
+    return _sum_of_lines(f"/proc/{process.pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+
+
+def _sum_of_lines(file: str, names: tuple[str, ...]) -> int:
     try:
-        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon", "RssShmem")))
-    except (OSError, ValueError):
+        return sum(int(line.split()[1]) << 10 for line in Path(file).read_text().splitlines() if line.startswith(names))
+    except (OSError, ValueError):  # it has ended
+        return 0
+
+
+def _disk(process: psutil.Process) -> int:
+    """Bytes of files in its sandbox, where bubblewrap (before 0.7) cannot limit them itself."""
+    if "--size" in _words_of_bubblewrap():
+        return 0
+    try:
+        disk = os.statvfs(f"/proc/{process.pid}/root{SCRATCH}")
+        return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+    except OSError:
         return 0

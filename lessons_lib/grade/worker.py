@@ -113,6 +113,7 @@ def run_cells(cells: list, names: dict[str, str], seconds: float, report):
     """
     multiprocessing.current_process()._config["daemon"] = False  # cells may run processes of their own
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
+    sys.path.insert(0, "")  # modules that they write
     shell = _shell()
     answers = _Answers(names, shell.user_ns, report)
     _silence_verbs(answers)
