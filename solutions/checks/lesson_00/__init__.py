@@ -1,5 +1,6 @@
 """The exercise of lesson 00, with its mistake bank."""
 
+import random
 from numbers import Integral
 
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -19,6 +20,14 @@ def observe(answer, case):
 
 CASES = [(0, 16), (1, 16), (16, 16), (17, 16), (5, 1), (24, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8)]
 
+
+def hidden(seed):
+    """No token; then full blocks, one token less and one more."""
+    chance = random.Random(seed)
+    for block_size in chance.sample(range(2, 200), 5):
+        full = block_size * chance.randint(1, 80)
+        yield from ((num_tokens, block_size) for num_tokens in (0, full, full - 1, full + 1))
+
 EXERCISES = (
     Exercise(
         id="0.1",
@@ -26,6 +35,7 @@ EXERCISES = (
         answer_name="blocks_needed",
         reference=blocks_needed,
         cases=lambda: CASES,
+        hidden=hidden,
         observe=observe,
         describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",
         mistakes=(

@@ -1,5 +1,7 @@
 """Exercise 1.6: write to a block that may be shared."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -110,6 +112,17 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """By turns with a block to spare and without; of each four writes three go to a shared block."""
+    chance = random.Random(seed)
+    for number in range(16):
+        length, block_size = chance.randint(1, 4), chance.randint(1, 6)
+        num_blocks = length + number % 2
+        blocks, position = chance.sample(range(num_blocks), length), chance.randrange(length * block_size)
+        further_users = chance.choices(blocks, k=chance.randint(0, 3)) + blocks[position // block_size :][: number % 4]
+        yield num_blocks, block_size, blocks, further_users, position, chance.randint(100, 999)
+
+
 def rows(num_blocks, block_size):
     return torch.arange(1, num_blocks * block_size + 1).reshape(num_blocks, block_size)
 
@@ -148,6 +161,7 @@ EXERCISE = Exercise(
     answer_name="write",
     reference=write,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     points=2,

@@ -1,5 +1,7 @@
 """Exercise 1.5: a second sequence that shares the first one's blocks."""
 
+import random
+
 from lessons_lib.block_manager import PythonBlockManager
 from lessons_lib.checks import Exercise, Mistake, Text
 
@@ -55,6 +57,13 @@ def counts_by_position(manager, blocks):
 CASES = [(2, [0], 0), (2, [], 0), (3, [0, 1], 0), (6, [4, 1, 3], 0), (6, [5, 0, 2], 2), (4, [3, 2, 1, 0], 0), (3, [2, 1], 1)]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for length in (1, 2, 3, 3, 4, 5, 6, 8, 10):
+        num_blocks = length + chance.randint(1, 6)
+        yield num_blocks, chance.sample(range(num_blocks), length), chance.randint(0, 3)
+
+
 def observe(answer, case):
     num_blocks, parent, forks = case
     manager = BlockManager(num_blocks)
@@ -85,6 +94,7 @@ EXERCISE = Exercise(
     answer_name="fork",
     reference=fork,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     mistakes=(

@@ -1,6 +1,7 @@
 """Exercise 1.1: the free list."""
 
 import itertools
+import random
 from collections import deque
 
 from lessons_lib.checks import Crash, Exercise, Mistake, Text
@@ -73,6 +74,20 @@ def cases():
     yield 100, tuple(["pop"] * 60 + list(range(0, 60, 2)) + ["pop"] * 30)
 
 
+def hidden(seed):
+    """Longer runs on longer lists; the last call of each is a pop(), whose result shows the order."""
+    chance = random.Random(seed)
+    for length in (2, 3, 4, 6, 8, 11, 15, 20, 30, 50):
+        num_blocks, calls = chance.randint(4, 12), []
+        while len(calls) < length or calls[-1] != "pop":
+            call = chance.choice(["pop", "pop", *range(num_blocks)])
+            if _valid(num_blocks, [*calls, call]):
+                calls.append(call)
+        yield num_blocks, tuple(calls)
+    num_blocks = chance.randint(20, 200)
+    yield num_blocks, ("pop",) * num_blocks
+
+
 def _valid(num_blocks, calls):
     """pop() only while something is there; push(id) only for an id that was popped."""
     free_list = FreeList(num_blocks)
@@ -115,6 +130,7 @@ EXERCISE = Exercise(
     reference=FreeList,
     prepare=free_list_class,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     mistakes=(

@@ -1,5 +1,6 @@
 """Exercise 1.4: the C++ errors as Python exceptions."""
 
+import random
 import types
 
 from lessons_lib import block_manager as errors
@@ -8,27 +9,37 @@ from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.inline import build_cpp, read_kernel
 
 NAMES = ("PoolSizeError", "OutOfBlocksError", "BlockIndexError", "DoubleFreeError", "BlockNotAllocatedError")
+# What raises each error, with a number in it that the text of the error names.
 CALLS = {
-    "PoolSizeError": lambda module: module.BlockManager(-3),
-    "OutOfBlocksError": lambda module: _allocate_twice(module.BlockManager(1)),
-    "BlockIndexError": lambda module: module.BlockManager(4).get_ref_count(17),
-    "DoubleFreeError": lambda module: module.BlockManager(4).free(2),
-    "BlockNotAllocatedError": lambda module: module.BlockManager(4).increase_ref_count(2),
-    "TypeError": lambda module: module.BlockManager("four"),
+    "PoolSizeError": lambda module, number: module.BlockManager(number),
+    "OutOfBlocksError": lambda module, number: _allocate_one_more(module.BlockManager(number), number),
+    "BlockIndexError": lambda module, number: module.BlockManager(4).get_ref_count(number),
+    "DoubleFreeError": lambda module, number: module.BlockManager(4).free(number),
+    "BlockNotAllocatedError": lambda module, number: module.BlockManager(4).increase_ref_count(number),
+    "TypeError": lambda module, number: module.BlockManager(str(number)),
 }
 WORDS = {
-    "PoolSizeError": "BlockManager(-3)",
-    "OutOfBlocksError": "BlockManager(1), allocate(), allocate()",
-    "BlockIndexError": "BlockManager(4), get_ref_count(17)",
-    "DoubleFreeError": "BlockManager(4), free(2)",
-    "BlockNotAllocatedError": "BlockManager(4), increase_ref_count(2)",
-    "TypeError": 'BlockManager("four")',
+    "PoolSizeError": "BlockManager({number})",
+    "OutOfBlocksError": "BlockManager({number}), and allocate() once more than there are blocks",
+    "BlockIndexError": "BlockManager(4), get_ref_count({number})",
+    "DoubleFreeError": "BlockManager(4), free({number})",
+    "BlockNotAllocatedError": "BlockManager(4), increase_ref_count({number})",
+    "TypeError": 'BlockManager("{number}")',
 }
+CASES = [("PoolSizeError", -3), ("OutOfBlocksError", 1), ("BlockIndexError", 17), ("DoubleFreeError", 2),
+         ("BlockNotAllocatedError", 2), ("TypeError", 4)]
 
 
-def _allocate_twice(manager):
-    manager.allocate()
-    manager.allocate()
+def hidden(seed):
+    chance = random.Random(seed)
+    numbers = {"PoolSizeError": range(-90, -3), "OutOfBlocksError": range(2, 90), "BlockIndexError": range(18, 90),
+               "DoubleFreeError": (0, 1, 3), "BlockNotAllocatedError": (0, 1, 3), "TypeError": range(5, 90)}
+    return [(name, number) for name in chance.sample([*numbers], len(numbers)) for number in chance.sample(numbers[name], 2)]
+
+
+def _allocate_one_more(manager, num_blocks):
+    for _ in range(num_blocks + 1):
+        manager.allocate()
 
 
 def build(binding):
@@ -38,15 +49,15 @@ def build(binding):
 
 def observe(module, case):
     """The exception that reaches Python: its name, its natural type, its text, and whether the module offers it."""
+    name, number = case
     try:
-        CALLS[case](module)
+        CALLS[name](module, number)
     except Exception as error:
         natural = next(base for base in type(error).__mro__ if base.__module__ == "builtins").__name__
-        if case == "TypeError":
+        if name == "TypeError":
             return Text(f"a {natural}")
-        name = type(error).__name__
-        offered = isinstance(error, getattr(module, case, ()))
-        return Text(f"{name} (a {natural}): {error}{'' if offered else f'; and there is no module.{case}'}")
+        offered = "" if isinstance(error, getattr(module, name, ())) else f"; and there is no module.{name}"
+        return Text(f"{type(error).__name__} (a {natural}): {error}{offered}")
     return Text("no error")
 
 
@@ -89,9 +100,10 @@ EXERCISE = Exercise(
     language="c++",
     reference=_module(),
     prepare=build,
-    cases=lambda: CALLS,
+    cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
-    describe=WORDS.get,
+    describe=lambda case: WORDS[case[0]].format(number=case[1]),
     mistakes=(
         Mistake("nothing-registered",
                 "No error has a class of its own yet. pybind11 turns the standard C++ errors into the nearest Python one, "

@@ -126,9 +126,25 @@ def cases():
             yield 2, ((name, wrong),)
     yield 1, (("allocate",), *[("increase_ref_count", 0)] * 300)
     yield 1000, (("allocate",),) * 1000
-    chance = random.Random(12)
-    calls = _calls(range(8))
-    yield 8, tuple(chance.choice([("allocate",), *calls]) for _ in range(400))
+    yield 8, _run(random.Random(12), range(8), 400)
+
+
+def hidden(seed):
+    """Runs on pools of other sizes, now and then with an id that does not exist; ids just beside the pool; no pool."""
+    chance = random.Random(seed)
+    for length in (3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 25, 30):
+        num_blocks = chance.randint(2, 4)
+        yield num_blocks, (("allocate",), *_run(chance, range(num_blocks), length))
+    for name in ("free", "increase_ref_count", "get_ref_count"):
+        num_blocks = chance.randint(3, 40)
+        yield from ((num_blocks, (("allocate",), (name, wrong))) for wrong in (num_blocks, -chance.randint(1, num_blocks)))
+    yield chance.randint(3, 40), (("allocate",), *_run(chance, range(-1, 4), 30))
+    yield -chance.randint(2, 100), ()
+
+
+def _run(chance, block_ids, length):
+    calls = [("allocate",), *_calls(block_ids)]
+    return tuple(chance.choice(calls) for _ in range(length))
 
 
 def _calls(block_ids):
@@ -195,6 +211,7 @@ EXERCISE = Exercise(
     reference=PythonBlockManager,
     prepare=block_manager_class,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     recognise=recognise,

@@ -5,6 +5,7 @@ that comes back meanwhile took no lock. Two threads that wait at the door for th
 look and the act are under one lock.
 """
 
+import random
 import re
 import threading
 import time
@@ -23,21 +24,30 @@ def cases():
     for case in reference_counts.cases():
         if len(case[1]) <= 2 or len(case[1]) == 400:
             yield "alone", case
-    yield "waits", None
-    yield "after an error", None
-    yield "keeps", "allocate"
-    yield "keeps", "free"
-    yield "free and share", None
-    yield "two free", None
-    yield "two allocate", None
+    yield "waits", 8
+    yield "after an error", 1
+    yield "keeps allocate", 4
+    yield "keeps free", 4
+    yield "free and share", 2
+    yield "two free", 3
+    yield "two allocate", 1
     yield "stress", None
 
 
+def hidden(seed):
+    """Half of what exercise 1.2 has, by one thread; then the meetings of threads on pools of other sizes."""
+    chance = random.Random(seed)
+    yield from (("alone", case) for case in list(reference_counts.hidden(seed))[::2])
+    for kind in ("waits", "after an error", "keeps allocate", "keeps free", "free and share", "two free", "two allocate"):
+        yield kind, chance.randint(9, 40)
+
+
 def observe(manager_type, case):
+    """A case: its kind, and the size of the pool."""
     kind, detail = case
-    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps": _keeps,
-            "free and share": _free_and_share, "two free": _two_free, "two allocate": _two_allocate,
-            "stress": _stress}[kind](manager_type, detail)
+    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps allocate": _keeps_allocate,
+            "keeps free": _keeps_free, "free and share": _free_and_share, "two free": _two_free,
+            "two allocate": _two_allocate, "stress": _stress}[kind](manager_type, detail)
 
 
 def _alone(manager_type, case):
@@ -45,9 +55,9 @@ def _alone(manager_type, case):
     return _in_thread(reference_counts.observe, manager_type, case).result(manager_type.patience)
 
 
-def _waits(manager_type, _):
+def _waits(manager_type, num_blocks):
     """Which methods wait while somebody else holds the mutex; all five are called at once."""
-    manager = manager_type(8)
+    manager = manager_type(num_blocks)
     freed, shared, read = manager.allocate(), manager.allocate(), manager.allocate()
     manager.at_the_door = 0
     if not manager.lock():
@@ -66,11 +76,11 @@ def _waits(manager_type, _):
     return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every method waited")
 
 
-def _after_an_error(manager_type, _):
+def _after_an_error(manager_type, num_blocks):
     """Each method that can fail fails; then the manager still answers."""
-    manager = manager_type(1)
-    calls = [("free", 5), ("free", 0), ("increase_ref_count", 5), ("increase_ref_count", 0), ("get_ref_count", 5),
-             ("allocate",), ("allocate",)]
+    manager, none = manager_type(num_blocks), num_blocks + 4
+    calls = [("free", none), ("free", 0), ("increase_ref_count", none), ("increase_ref_count", 0), ("get_ref_count", none),
+             *[("allocate",)] * (num_blocks + 1)]
     for call in calls:
         result = _in_thread(reference_counts.perform, manager, call).result(manager.patience)
         if result == STUCK:
@@ -78,17 +88,24 @@ def _after_an_error(manager_type, _):
     return Text("the manager answers after each error")
 
 
-def _keeps(manager_type, method):
+def _keeps_allocate(manager_type, num_blocks):
     """Whether the method holds the mutex to its end."""
-    manager, arguments = _used(manager_type, method)
-    kept = manager.keeps_lock_during(method, *arguments)
+    return _kept("allocate", manager_type(num_blocks).keeps_lock_during("allocate"))
+
+
+def _keeps_free(manager_type, num_blocks):
+    manager = manager_type(num_blocks)
+    return _kept("free", manager.keeps_lock_during("free", manager.allocate()))
+
+
+def _kept(method, kept):
     return Text(f"{method}() {'holds the mutex' if kept else 'has let go of the mutex'}")
 
 
-def _free_and_share(manager_type, _):
+def _free_and_share(manager_type, num_blocks):
     """One thread frees a block's last use while another wants to share it; several times, since either may be first."""
     for _ in range(4):
-        manager = manager_type(2)
+        manager = manager_type(num_blocks)
         block_id = manager.allocate()
         manager.at_the_door = 0
         held = manager.lock()
@@ -99,25 +116,28 @@ def _free_and_share(manager_type, _):
         if held:
             manager.unlock()
         free.result(manager.patience), share.result(manager.patience)
-        if (manager.get_ref_count(block_id) > 0) == (manager.get_num_free_blocks() == 2):
+        if (manager.get_ref_count(block_id) > 0) == (manager.get_num_free_blocks() == num_blocks):
             return Text("the block is in the free list and in use")
     return Text("the block is free or in use")
 
 
-def _two_free(manager_type, _):
-    manager = manager_type(3)
+def _two_free(manager_type, num_blocks):
+    manager = manager_type(num_blocks)
     block_id = manager.allocate()
     manager.at_the_door = 0
     results = _both_at_the_door(manager, ("free", block_id))
-    return Text(f"{results}; {reference_counts.state(manager, 3)}")
+    return Text(f"{results}; {reference_counts.state(manager, num_blocks)}")
 
 
-def _two_allocate(manager_type, _):
-    manager = manager_type(1)
+def _two_allocate(manager_type, num_blocks):
+    manager = manager_type(num_blocks)
+    for _ in range(num_blocks - 1):
+        manager.allocate()
+    manager.at_the_door = 0
     results = _both_at_the_door(manager, ("allocate",))
     if getattr(manager, "crashed", False):
         raise Crash
-    return Text(f"{results}; {reference_counts.state(manager, 1)}")
+    return Text(f"{results}; {reference_counts.state(manager, num_blocks)}")
 
 
 def _stress(manager_type, _):
@@ -132,14 +152,6 @@ def _both_at_the_door(manager, call):
         calls[0].comes_back(manager, 2, time.monotonic() + PATIENCE)
         manager.unlock()
     return " and ".join(sorted(str(call.result(manager.patience)) for call in calls))
-
-
-def _used(manager_type, method):
-    """A manager with one block in use, and arguments that make the call valid."""
-    manager = manager_type(4)
-    block_id = manager.allocate()
-    manager.at_the_door = 0
-    return manager, (block_id,) if method in ("free", "increase_ref_count", "get_ref_count") else ()
 
 
 STUCK = Text("the call never comes back")
@@ -178,16 +190,19 @@ class _in_thread:
 
 def describe(case):
     kind, detail = case
-    return {
-        "alone": lambda: reference_counts.describe(detail),
-        "waits": lambda: "one thread holds mutex_, five others call one method each",
-        "free and share": lambda: "one thread frees the last use of a block, another shares it",
-        "after an error": lambda: "one call after another that raises, on BlockManager(1)",
-        "two free": lambda: "two threads free the same block, which has one user",
-        "keeps": lambda: f"a look at mutex_ while {detail}() changes the free list",
-        "two allocate": lambda: "two threads allocate, and one block is left",
-        "stress": lambda: "four threads allocate and free as fast as they can",
-    }[kind]()
+    if kind == "alone":
+        return reference_counts.describe(detail)
+    words = {
+        "waits": "one thread holds mutex_, five others call one method each",
+        "free and share": "one thread frees the last use of a block, another shares it",
+        "after an error": "one call after another that raises",
+        "two free": "two threads free the same block, which has one user",
+        "keeps allocate": "a look at mutex_ while allocate() changes the free list",
+        "keeps free": "a look at mutex_ while free() changes the free list",
+        "two allocate": "two threads allocate, and one block is left",
+        "stress": "four threads allocate and free as fast as they can",
+    }[kind]
+    return f"BlockManager({detail}): {words}" if detail else words
 
 
 def recognise(source: str) -> str | None:
@@ -218,6 +233,7 @@ EXERCISE = Exercise(
     reference=models.ThreadSafeBlockManager,
     prepare=block_manager_class,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=lambda case: case[0] in ("free and share", "two free", "two allocate", "stress"),

@@ -91,6 +91,7 @@ EXERCISE = Exercise(
     answer_name="free_sequence",
     reference=PagedAttentionManager.free_sequence,
     cases=lambda: CASES,
+    hidden=functools.partial(managers.hidden, "free_sequence"),
     observe=functools.partial(managers.drive, "free_sequence"),
     describe=functools.partial(managers.describe, "free_sequence"),
     show=managers.show,

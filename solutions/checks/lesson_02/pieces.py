@@ -1,5 +1,7 @@
 """Exercise 2.1: in how many pieces a part of the pool lies in memory."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -96,6 +98,17 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Tensors of two to five dimensions; of each but the first all, a range, one, or every second, though not of
+    three, whose last one would lie beside the first one of the next row."""
+    chance = random.Random(seed)
+    for number in range(20):
+        sizes = chance.choices((1, 1, 2, 3, 4, 6), k=2 + number // 5)
+        parts = [chance.choice((slice(None), slice(None), slice(0, chance.randint(1, size)), size - 1,
+                                slice(None, None, 1 + (size != 3)))) for size in sizes[1:]]
+        yield tuple(sizes), (slice(None), *parts), chance.choice(("float16", "float32", "float64"))
+
+
 def view_of(case):
     sizes, index, dtype = case
     return torch.zeros(sizes, dtype=getattr(torch, dtype))[index]
@@ -120,6 +133,7 @@ EXERCISE = Exercise(
     answer_name="count_pieces",
     reference=count_pieces,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     mistakes=(

@@ -1,5 +1,7 @@
 """Exercise 2.2: from positions in a sequence to slots in the pool."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -46,12 +48,24 @@ CASES = [
     (16, [2**30 + 7, 200_000_000], [3, 30], 0),
 ]
 
+def hidden(seed):
+    """Any positions in any order; none; one pool whose slots do not fit into 32 bits."""
+    chance = random.Random(seed)
+    for number in range(12):
+        block_size, length = chance.randint(1, 20), chance.randint(1, 6)
+        blocks, num_tokens = chance.sample(range(2 * length), length), block_size * length
+        yield block_size, blocks, chance.sample(range(num_tokens), chance.randint(1, min(num_tokens, 9))), number % 3
+    yield chance.randint(2, 20), chance.sample(range(9), 3), [], 2
+    yield 16, [chance.randrange(2**28, 2**31) for _ in range(3)], [chance.randrange(16), chance.randrange(16, 48)], 1
+
+
 EXERCISE = Exercise(
     id="2.2",
     title="slots",
     answer_name="slot_mapping",
     reference=slot_mapping,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -1,5 +1,7 @@
 """Exercise 2.3: keys and values into their slots."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -79,6 +81,14 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for num_tokens in (1, 1, 2, 2, 3, 4, 5, 6, 7, 9):
+        num_blocks, block_size = chance.randint(3, 6), chance.randint(3, 6)
+        slots = chance.sample(range(num_blocks * block_size), num_tokens)
+        yield num_blocks, block_size, chance.randint(1, 4), chance.randint(1, 8), slots
+
+
 def observe(answer, case):
     num_blocks, block_size, num_kv_heads, head_size, slots = case
     pool = torch.arange(2.0 * num_blocks * block_size * num_kv_heads * head_size)
@@ -103,6 +113,7 @@ EXERCISE = Exercise(
     answer_name="write_kv",
     reference=write_kv,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

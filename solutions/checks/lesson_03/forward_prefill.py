@@ -261,6 +261,18 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """By turns requests of any lengths, and three of as many blocks each in a busy manager."""
+    chance = random.Random(seed)
+    for number in range(12):
+        block_size, busy = chance.randint(2, 5), number % 3 == 2
+        num_blocks = [chance.randint(2, 3)] * 3 if busy else chance.choices(range(4), k=chance.randint(2, 4))
+        lengths = tuple(max(0, block_size * count - chance.randrange(block_size)) for count in num_blocks)
+        head_size = chance.choice((2, 4, 6))
+        yield (lengths, block_size, chance.randint(1, 3), chance.randint(1, 3), head_size, chance.randint(3, 9), number % 2,
+               chance.randrange(2**31), busy)
+
+
 def given(case):
     """The layer, x, request_num_blocks, seq_ids, and a manager whose free blocks are shuffled."""
     lengths, block_size, num_kv_heads, group, head_size, dim, index, seed, busy = case
@@ -334,6 +346,7 @@ EXERCISE = Exercise(
     answer_name="forward_prefill",
     reference=in_double,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

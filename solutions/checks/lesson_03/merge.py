@@ -1,5 +1,7 @@
 """Exercise 3.3: two states of the same rows become one."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -163,6 +165,15 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for number, rows in enumerate(((1,), (1,), (1,), (3,), (5,), (6,), (2, 4), (4, 3), (3, 5), (2, 2, 3))):
+        keys = chance.randint(1, 6), chance.randint(1, 6)
+        num_keys, num_others = {0: (0, keys[0]), 1: (keys[0], 0), 2: (0, 0)}.get(number, keys)
+        yield (rows, num_keys, num_others, chance.randint(1, 9), chance.choice((-200.0, -2.0, 0.0, 2.0, 200.0)),
+               chance.randrange(2**31))
+
+
 def two_states(case):
     rows, num_keys, num_others, head_size, centre, seed = case
     generator = torch.Generator().manual_seed(seed)
@@ -197,6 +208,7 @@ EXERCISE = Exercise(
     answer_name="merge",
     reference=merge_in_double,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -222,6 +222,7 @@ EXERCISE = Exercise(
     answer_name="plain_attention",
     reference=requests.in_double(attention.plain_attention),
     cases=lambda: requests.CASES,
+    hidden=requests.hidden,
     observe=requests.observe,
     describe=requests.describe,
     same=tensors.same,

@@ -1,5 +1,7 @@
 """Exercise 3.2: the online softmax, part by part."""
 
+import random
+
 import torch
 
 from lessons_lib import softmax_state
@@ -291,6 +293,19 @@ CASES = [
 HIGH = 1e7  # where all scores are equal, the values are this high and this low by turns: float32 loses what is between
 
 
+def hidden(seed):
+    """Up to four parts, of each of which a row may be masked; then no part, and float64."""
+    chance = random.Random(seed)
+    for number in range(12):
+        rows, sizes = chance.choice(((1,), (3,), (4,), (2, 3), (5, 2))), chance.choices(range(1, 7), k=1 + number // 3)
+        masked = {part: chance.choice((None, *range(rows[-1]))) for part in range(len(sizes)) if chance.random() < 0.4}
+        yield (rows, tuple(sizes), chance.randint(1, 8), chance.choice((0.0, 0.0, -300.0, 250.0)),
+               chance.choice((1.0, 3.0, 20.0)), tuple(masked.items()), chance.random() < 0.5, chance.randrange(2**31), FLOAT)
+    yield (chance.randint(2, 6), 3), (), chance.randint(2, 8), 0.0, 1.0, (), False, chance.randrange(2**31), FLOAT
+    yield (1,), (chance.randint(2, 5), 3), 2, 1e6, 3.0, (), False, chance.randrange(2**31), DOUBLE
+    yield (2,), (2, 2 * chance.randint(1, 3)), 5, 0.0, 0.0, (), True, chance.randrange(2**31), DOUBLE
+
+
 def parts(case):
     """The scores and values of each part. Rows of two dimensions share the values along the second."""
     rows, sizes, head_size, centre, spread, masked, _, seed, dtype = case
@@ -346,6 +361,7 @@ EXERCISE = Exercise(
     answer_name="SoftmaxState",
     reference=InDouble,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -1,6 +1,7 @@
 """Exercise 3.4: the same attention, block by block."""
 
 import math
+import random
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -276,6 +277,16 @@ writes_into_q, other_changes = requests.inputs_changing(tiled)
 LONG = (93, 16, 1, 1, 1, 15, requests.POISON)
 
 
+def is_long(case):
+    return case[0] > 80
+
+
+def hidden(seed):
+    yield from requests.hidden(seed)
+    chance = random.Random(seed)
+    yield chance.choice((94, 95, 96)), *LONG[1:5], chance.randrange(2**31), requests.POISON
+
+
 class TooManyScores(Text):
     """The result of an answer that is right, with the scores of more than a pair of blocks at once; equal to any other."""
 
@@ -319,7 +330,7 @@ def place(x):
 
 def observe(answer, case):
     answer = getattr(answer, "attend", answer)
-    if case != LONG:
+    if not is_long(case):
         return requests.observe(answer, case)
     sizes = []
 
@@ -336,11 +347,11 @@ def observe(answer, case):
 
 
 def tells_little(case):
-    return case == LONG or requests.tells_little(case)
+    return is_long(case) or requests.tells_little(case)
 
 
 def describe(case):
-    return requests.describe(case) + (", and how large the tensors on the way are" if case == LONG else "")
+    return requests.describe(case) + (", and how large the tensors on the way are" if is_long(case) else "")
 
 
 class OnlyHere:
@@ -359,6 +370,7 @@ EXERCISE = Exercise(
     answer_name="tiled_attention",
     reference=requests.in_double(attention.tiled_attention),
     cases=lambda: [*requests.CASES, LONG],
+    hidden=hidden,
     chancy=tells_little,
     observe=observe,
     describe=describe,

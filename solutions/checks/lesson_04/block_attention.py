@@ -1,6 +1,7 @@
 """Exercise 4.2: attention of one query over one block, as (o, m, l)."""
 
 import math
+import random
 
 import torch
 
@@ -212,6 +213,16 @@ CASES = [
 LEVELS = {"near +500": 500.0, "near -500": -500.0}
 
 
+def hidden(seed):
+    """Blocks with any number of tokens, some without; NaN behind the tokens in the last cases."""
+    chance = random.Random(seed)
+    for number in range(15):
+        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        counts = tuple(chance.choice((0, 1, block_size, chance.randint(1, block_size))) for _ in range(1 + number // 3))
+        yield (counts, block_size, num_kv_heads * chance.randint(1, 5), num_kv_heads, chance.choice((4, 16, 64)),
+               ("usual", "usual", *LEVELS)[number % 4], POISON if number < 13 else NAN, chance.randrange(2**31))
+
+
 def observe(answer, case):
     counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, seed = case
     source, num_valid = generator(seed), torch.tensor(counts, dtype=torch.int64)
@@ -246,6 +257,7 @@ EXERCISE = Exercise(
     answer_name="block_attention",
     reference=in_double(decode.block_attention),
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=holds_nan,

@@ -1,6 +1,7 @@
 """Exercise 4.6: the bytes that two ways of decoding move."""
 
 import operator
+import random
 
 from lessons_lib.checks import Exercise, Mistake, Text
 
@@ -121,6 +122,16 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Lengths around whole blocks; then the kinds of numbers."""
+    chance = random.Random(seed)
+    for number in range(10):
+        block_size, *sizes = chance.randint(2, 20), chance.randint(2, 9), chance.randint(3, 99), chance.choice((1, 2, 4))
+        lengths = [block_size * chance.randint(0, 9) + chance.choice((0, 1, block_size - 1)) for _ in range(1 + number // 2)]
+        yield lengths, block_size, *sizes
+    yield [chance.randint(2, 99)], 4, 1, 1, 2, KINDS
+
+
 def observe(answer, case):
     context_lens, *sizes = case[:5]
     result = answer(list(context_lens), *sizes)
@@ -151,6 +162,7 @@ EXERCISE = Exercise(
     answer_name="bytes_moved",
     reference=bytes_moved,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=lambda case: case[5:] == (KINDS,),  # a mistake keeps its name where its numbers are floats

@@ -1,12 +1,14 @@
 """Exercise 4.3: the parts of one attention put together."""
 
+import random
+
 import torch
 
 from lessons_lib import decode
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.softmax_state import finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, in_double, parts, with_zeros_of_l
+from solutions.checks.lesson_04.inputs import call, drawn_parts, in_double, parts, with_zeros_of_l
 
 
 def _guarded(l):
@@ -204,6 +206,15 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for num_parts in (1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 12, 30):
+        shape = (num_parts, chance.randint(1, 6)) if num_parts % 3 else (num_parts, 2, chance.randint(1, 5))
+        yield shape, *drawn_parts(chance, num_parts)
+    num_parts = chance.randint(2, 9)
+    yield (num_parts, 2), chance.randint(3, 9), 0.0, 1.0, tuple(range(num_parts)), chance.randrange(2**31)
+
+
 def observe(answer, case):
     o, m, l = parts(*case)
     return with_zeros_of_l(call(answer, ("o", "m", "l"), o=o, m=m, l=l))
@@ -223,6 +234,7 @@ EXERCISE = Exercise(
     answer_name="combine_result",
     reference=in_double(decode.combine_result),
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -1,12 +1,14 @@
 """Exercise 4.5: the parts of all requests put together at once."""
 
+import random
+
 import torch
 
 from lessons_lib import decode
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, in_double, parts, with_zeros_of_l
+from solutions.checks.lesson_04.inputs import call, drawn_parts, in_double, parts, with_zeros_of_l
 
 
 def _owners(request_num_blocks):
@@ -201,6 +203,13 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for num_requests in (1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 9):
+        counts = chance.choices((0, 1, 2, 3, 7), k=num_requests)
+        yield tuple(counts), chance.randint(1, 6), *drawn_parts(chance, sum(counts))
+
+
 def observe(answer, case):
     counts, num_heads, head_size, level, spread, empty, seed = case
     o, m, l = parts((sum(counts), num_heads), head_size, level, spread, empty, seed)
@@ -222,6 +231,7 @@ EXERCISE = Exercise(
     answer_name="combine_segments",
     reference=in_double(decode.combine_segments),
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -1,5 +1,7 @@
 """Exercise 4.1: each query once for each of its blocks."""
 
+import random
+
 import torch
 
 from lessons_lib import decode
@@ -66,6 +68,13 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
+        counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
+        yield tuple(chance.sample(counts, length)), chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+
+
 def observe(answer, case):
     counts, num_heads, head_size, seed = case
     q = torch.randn(len(counts), num_heads, head_size, generator=generator(seed))
@@ -83,6 +92,7 @@ EXERCISE = Exercise(
     answer_name="dispatch",
     reference=decode.dispatch,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

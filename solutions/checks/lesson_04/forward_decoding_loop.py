@@ -2,6 +2,7 @@
 
 import copy
 import math
+import random
 
 import torch
 
@@ -300,6 +301,17 @@ CASES = [
 CASES = [(*case, POISON) for case in CASES] + [((1,), 2, 1, 1, 4, 1, 12, NAN), ((5, 0, 3), 4, 6, 2, 8, 2, 13, NAN)]
 
 
+def hidden(seed):
+    """Up to five sequences of up to three blocks; the last case has NaN in the unused slots."""
+    chance = random.Random(seed)
+    for number in range(11):
+        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        past_lens = tuple(block_size * chance.randint(0, 2) + chance.choice((0, 1, block_size - 1, block_size))
+                          for _ in range(1 + number // 2 % 5))
+        yield (past_lens, block_size, num_kv_heads * chance.randint(1, 4), num_kv_heads, chance.choice((4, 8, 12)),
+               chance.randint(1, 3), chance.randrange(2**31), POISON if number < 10 else NAN)
+
+
 def prepare(case):
     """The layer, the new tokens, the batch's ids and a manager whose unused slots are poisoned."""
     past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, seed, poison = case
@@ -369,6 +381,7 @@ EXERCISE = Exercise(
     answer_name="forward_decoding_loop",
     reference=in_double,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=holds_nan,

@@ -37,6 +37,13 @@ def equal(tensor: Tensor, other: Tensor) -> bool:
     return tensor.shape == other.shape and bool(((tensor == other) | (tensor.isnan() & other.isnan())).all())
 
 
+def drawn_parts(chance, num_parts: int):
+    """For hidden cases, what `parts` takes besides a shape: head size, level, spread, parts that saw no key, seed."""
+    level, spread = chance.choice(((0.0, 1.0), (-2.0, 3.0), (0.0, 300.0), (500.0, 1.0), (-500.0, 1.0)))
+    empty = sorted(chance.sample(range(num_parts), chance.choice((0, 0, num_parts // 3, num_parts // 2))))
+    return chance.choice((2, 5, 16)), level, spread, tuple(empty), chance.randrange(2**31)
+
+
 def with_zeros_of_l(result):
     """A result (o, m, l), and where its l is 0: exactly, since the next step asks for `l == 0`."""
     if not isinstance(result, tuple):

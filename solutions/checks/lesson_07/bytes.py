@@ -1,5 +1,6 @@
 """Exercise 7.1: the bytes that a decode step has to read."""
 
+import random
 from dataclasses import dataclass
 
 from lessons_lib.checks import Exercise, Mistake
@@ -45,6 +46,13 @@ def cases():
         Case((1024,) * 64, 8, 128, 2), Case((33, 100, 257), 4, 128, 1), Case((131_072,) * 60, 8, 128, 2))
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for number in range(10):
+        lengths = [chance.choice((0, chance.randint(1, 99), chance.randint(1, 9_999))) for _ in range(number // 3)]
+        yield Case((chance.randint(2, 999), *lengths), chance.randint(2, 16), chance.randint(3, 256), chance.choice((1, 2, 4)))
+
+
 def observe(subject, case):
     result = subject(list(case.context_lens), case.num_kv_heads, case.head_size, case.bytes_per_number)
     return result.item() if hasattr(result, "item") else result
@@ -76,6 +84,7 @@ EXERCISE = Exercise(
     answer_name="kv_bytes",
     reference=kv_bytes(),
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=same,

@@ -1,6 +1,7 @@
 """Exercise 7.5: the kernel that puts the parts of split contexts together."""
 
 import math
+import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -221,6 +222,20 @@ def cases():
         Case(1, 2, 1, seed=15, dtype=torch.bfloat16), Case(3, 2, 3, seed=16, dtype=torch.bfloat16))
 
 
+def hidden(seed):
+    """Parts near 0 and far from it, some of a row without a token; then whole splits, and all of one row."""
+    chance = random.Random(seed)
+    for number in range(14):
+        shape = chance.randint(2, 7), chance.randint(1, 3), chance.randint(1, 4)
+        level, spread = chance.choice(((0.0, 1.0), (-3.0, 2.0), (500.0, 1.0), (-150.0, 1.0), (-400.0, 1.0), (0.0, 60.0)))
+        empty = tuple({tuple(map(chance.randrange, shape)): None for _ in range(chance.choice((0, 0, 1, 2)))})
+        if number == 12:
+            empty = tuple(sorted(chance.sample(range(shape[0]), shape[0] - 1)))
+        elif number == 13:
+            empty = tuple((split, shape[1] - 1, shape[2] - 1) for split in range(shape[0]))
+        yield Case(*shape, level, spread, empty, chance.randrange(2**31), torch.bfloat16 if number % 4 == 3 else torch.half)
+
+
 def parts_of(case: Case) -> Parts:
     generator = torch.Generator().manual_seed(case.seed)
     shape = case.num_splits, case.num_seqs, case.num_q_heads
@@ -265,6 +280,7 @@ EXERCISE = Exercise(
     reference=combined(dtype=torch.float64),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=same,

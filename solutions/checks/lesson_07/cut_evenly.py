@@ -1,5 +1,7 @@
 """Exercise 7.7: all tiles of a batch in equal shares."""
 
+import random
+
 from lessons_lib import splits
 from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks.lesson_07 import outcomes
@@ -179,6 +181,19 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Fewer tiles than blocks, as many, some more, many more; then numbers whose borders floats miss."""
+    chance = random.Random(seed)
+    for number in range(16):
+        num_tiles = chance.choices((1, 1, 2, 3, *range(4, 40)), k=1 + number // 3)
+        total = sum(num_tiles)
+        num_blocks = (total + chance.randint(1, 20), chance.randint(2, 6), max(1, total // chance.randint(2, 4)), total)[number % 4]
+        yield num_tiles, num_blocks
+    for total, num_blocks in chance.sample(((26, 46), (29, 50), (31, 43), (47, 41), (49, 22), (52, 23)), 2):
+        first = chance.randint(1, total - 1)
+        yield [first, total - first], num_blocks
+
+
 def observe(answer, case):
     num_tiles, num_blocks = case
     mine = list(num_tiles)
@@ -223,6 +238,7 @@ EXERCISE = Exercise(
     answer_name="cut_evenly",
     reference=splits.cut_evenly,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
     same=same,

@@ -1,6 +1,7 @@
 """Exercise 7.6: in how many splits a batch's contexts are best cut."""
 
 import math
+import random
 
 from lessons_lib import splits
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -76,6 +77,14 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Few rows and few multiprocessors, then real sizes, then contexts of one tile."""
+    chance = random.Random(seed)
+    yield from ((chance.randint(1, 9), chance.randint(5, 99), chance.randint(3, 16)) for _ in range(10))
+    yield from ((chance.randint(1, 200), chance.randint(50, 4_000), chance.choice((78, 108, 132, 144))) for _ in range(8))
+    yield chance.randint(1, 3), 1, chance.randint(5, 132)
+
+
 def observe(answer, case):
     result = answer(*case)
     return tuple(map(plain, result)) if isinstance(result, tuple | list) else plain(result)
@@ -111,6 +120,7 @@ EXERCISE = Exercise(
     answer_name="choose_num_splits",
     reference=splits.choose_num_splits,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=same,

@@ -1,5 +1,6 @@
 """Exercise 7.3: the state of the online softmax takes in more tokens."""
 
+import random
 from dataclasses import dataclass
 
 import torch
@@ -157,6 +158,16 @@ def cases():
         Case("float, small heads", (4, 3), seed=11))
 
 
+def hidden(seed):
+    """Up to four rounds of any numbers of tokens, with scores that go up or down from any level; one round without a token."""
+    chance = random.Random(seed)
+    for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
+        there = chance.choices(range(ROWS + 1), k=1 + number // 3)
+        yield Case(shape, (*there, chance.randint(1, ROWS)), chance.choice((0.0, -60.0, 150.0, -300.0)),
+                   chance.choice((0.0, -2.0, 1.5, 90.0)), chance.randrange(2**31))
+    yield Case("half", (0,), seed=chance.randrange(2**31))
+
+
 def observe(subject, case):
     return result_of(lambda: subject(made(case)), (), ("m by (group, lane)", "l by (group, lane)", "acc by (group, dim)"))
 
@@ -185,6 +196,7 @@ EXERCISE = Exercise(
     reference=states(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -4,6 +4,7 @@ The models of mistakes run on a small simulation of one warp, in the two extreme
 is made when it is waited for, or as soon as it is asked for.
 """
 
+import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -225,6 +226,13 @@ def cases():
     yield from ((count, seed) for seed, count in enumerate(counts))
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for number in range(10):
+        counts = (chance.randint(0, 4), chance.randint(3, 14)) if number % 2 else (chance.randint(1, 20),)
+        yield tuple(chance.sample(counts, len(counts))), chance.randrange(2**31)
+
+
 def observe(subject, case):
     counts, seed = case
     generator = torch.Generator().manual_seed(seed)
@@ -272,6 +280,7 @@ EXERCISE = Exercise(
     reference=staged(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

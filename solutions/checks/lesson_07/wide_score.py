@@ -1,6 +1,7 @@
 """Exercise 7.2: a dot product by a group of lanes, in loads of 16 bytes."""
 
 import math
+import random
 import re
 from dataclasses import dataclass
 
@@ -202,6 +203,12 @@ def cases():
         Case("float, small heads", 1, 8), Case("float, small heads", 4, 9))
 
 
+def hidden(seed):
+    """Of each shape some keys that do not fill a block of threads, and some that are more."""
+    chance = random.Random(seed)
+    yield from (Case(shape, chance.randint(*those), chance.randrange(2**31)) for those in ((1, 3), (5, 12)) for shape in SHAPES)
+
+
 def observe(subject, case):
     result = result_of(lambda: as_pair(subject(made(case))), ("keys",), ("score by (key, lane)", "wide"))
     if isinstance(result, Finding) or not isinstance(result, tuple):
@@ -238,6 +245,7 @@ EXERCISE = Exercise(
     reference=scores(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
