@@ -88,7 +88,7 @@ def test_every_submission_gets_its_grade(hand_in):
     hand_in("nothing/essay.pdf")
     grades = outcomes(folder)
     assert len(grades) == 8 and called(folder) == [f"student{number}" for number in range(7)]
-    assert grades.pop("nothing")[0].events == ("There is no notebook in this folder.",)
+    assert grades.pop("nothing")[0].events == ("there is no notebook in this folder",)
     assert all(grade.exercises == (ALL_RIGHT,) and is_final for grade, is_final in grades.values())
 
 
@@ -102,7 +102,7 @@ def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(hand_in, ord
     assert called(folder) == ["a", "b", "b", "c", "d", "e", "f"]
     broken, is_final = grades.pop("b")
     assert not is_final and broken.exercises == ()
-    assert broken.events == (f"The first attempt to grade this failed: {reason}.", f"The second attempt failed: {reason}.")
+    assert broken.events == (f"the first attempt to grade this failed: {reason}", f"the second attempt failed: {reason}")
     assert all(grade.exercises and is_final and not grade.events for grade, is_final in grades.values())
 
 
@@ -110,7 +110,7 @@ def test_a_second_attempt_may_do(hand_in):
     folder = hand_in("a.ipynb", "die once").parent
     grade, is_final = outcomes(folder)["a"]
     assert is_final and grade.exercises == (ALL_RIGHT,) and grade.events == (
-        "The first attempt to grade this failed: the process that graded it ended, exit code -9.",)
+        "the first attempt to grade this failed: the process that graded it ended, exit code -9",)
 
 
 def test_a_grade_is_found_again_under_the_same_terms_only(tmp_path, hand_in):

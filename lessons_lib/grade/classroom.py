@@ -28,7 +28,8 @@ class Submission:
     path: Path
 
     def without_points(self, *events: str) -> SubmissionGrade:
-        return SubmissionGrade(self.student, text_of(self.path.name), "", None, (), events, 0.0)
+        name = "" if self.path.is_dir() else text_of(self.path.name)
+        return SubmissionGrade(self.student, name, "", None, (), events, 0.0)
 
 
 def find_submissions(folder: Path) -> list[Submission]:
@@ -63,16 +64,16 @@ def grade_all(submissions: list[Submission], grade: Grader, workers: int, patien
     more, with nothing beside it, and then gets a grade without points that says so: another run may do better.
     """
     folders = [submission for submission in submissions if submission.path.is_dir()]
-    yield from ((folder, folder.without_points("There is no notebook in this folder."), False) for folder in folders)
+    yield from ((folder, folder.without_points("there is no notebook in this folder"), False) for folder in folders)
     lost: dict[Submission, str] = {}
     for submission, outcome in _outcomes([each for each in submissions if each not in folders], grade, workers, patience):
         if isinstance(outcome, str):
-            lost[submission] = f"The first attempt to grade this failed: {outcome}."
+            lost[submission] = f"the first attempt to grade this failed: {outcome}"
         else:
             yield submission, outcome, True
     for submission, outcome in _outcomes(list(lost), grade, 1, patience):
         if isinstance(outcome, str):
-            yield submission, submission.without_points(lost[submission], f"The second attempt failed: {outcome}."), False
+            yield submission, submission.without_points(lost[submission], f"the second attempt failed: {outcome}"), False
         else:
             yield submission, replace(outcome, events=(*outcome.events, lost[submission])), True
 
