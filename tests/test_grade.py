@@ -36,7 +36,7 @@ def notebook_of(folder, lesson: str):
 
 
 @needs_sandbox
-@by_lesson("00", "02", "03")
+@by_lesson("00", "02")
 def test_the_solution_of_a_lesson_gets_all_points_without_an_event(lesson):
     result = grade(notebook_of(SOLUTIONS, lesson), USUAL)
     assert result.lesson == lesson and not result.events
@@ -45,7 +45,7 @@ def test_the_solution_of_a_lesson_gets_all_points_without_an_event(lesson):
 
 
 @needs_sandbox
-@by_lesson("00", "04")
+@by_lesson("00")
 def test_a_lesson_that_nobody_has_written_in_gets_nothing(lesson):
     result = grade(notebook_of(NOTEBOOKS, lesson), USUAL)
     assert set(mistakes(result).values()) == {checks.NOT_ATTEMPTED}
@@ -55,17 +55,15 @@ def test_a_lesson_that_nobody_has_written_in_gets_nothing(lesson):
 @needs_sandbox
 def test_exercises_are_found_wherever_their_answers_are(tmp_path):
     """Without metadata, moved, copied, split, deleted, renamed, imported: one lesson with all of it."""
-    split = solution_of("2.3").split("\n")
-    needed = "import torch\nfrom lessons_lib import check\n"
+    needed = "from torch import Tensor\nfrom lessons_lib import check\nfrom lessons_lib.validate import check_write\n"
     result = grade(hand_in(
         tmp_path, needed + solution_of("2.2"),                  # moved to the front, with the import that it needs
         solution_of("2.1"), "def count_pieces(tensor):\n    return None",  # copied, and the copy is not right
-        "def name():\n    pass\n" + "\n".join(split), "helper = write_kv",
-        "def write_kv(*arguments):\n    return helper(*arguments)",  # an answer in two cells
+        "def write_kv(*arguments):\n    return write(*arguments)", solution_of("2.3").replace("write_kv", "write"),  # split
         "from lessons_lib.kv_cache import PagedAttentionManager\nadd_sequence = PagedAttentionManager.add_sequence",
         "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",  # handed in by another name
         "def fork_sequence(self, seq_id, child_id):\n    raise NotImplementedError('Exercise 2.6')",
-        "free_sequence = open('/dev/null')", name="homework.ipynb"))
+        "import threading\nfree_sequence = threading.Lock()", name="homework.ipynb"))
     assert result.lesson == "02"
     assert mistakes(result) == {"2.1": None, "2.2": None, "2.3": None, "2.4": "missing", "2.5": "wrong",
                                 "2.6": checks.NOT_ATTEMPTED, "2.7": "not-an-answer"}
@@ -79,7 +77,7 @@ def test_magics_work_and_a_later_helper_is_found(tmp_path):
         tmp_path, "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()",
         "%%writefile mine.py\ndef up(a, b):\n    return -(-a // b)", "!ls", "x = await __import__('asyncio').sleep(0, 3)",
         "def blocks_needed(num_tokens, block_size):\n    return helper(num_tokens, block_size)",
-        "import mine\ndef helper(a, b):\n    return (a + b - 1) // b"))
+        "import mine\ndef helper(a, b):\n    return (a + b - 1) // b"), USUAL)
     assert passed(result) == {"0.1": True} and result.events == ()
 
 
@@ -160,7 +158,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     """The same for the comparison and in messages: ours, and those of each mistake."""
     forms = [exercise.reference, *(mistake.wrong for mistake in exercise.mistakes if mistake.wrong is not None)]
     attempt = functools.partial(checks._attempt, exercise)
-    for case in list(exercise.cases())[:8]:
+    for case in list(exercise.cases())[:4]:
         expected = attempt(exercise.reference, case)
         for result in (attempt(form, case) for form in forms):
             there = results.decode(json.loads(json.dumps(results.encode(result))))

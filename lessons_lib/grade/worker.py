@@ -157,8 +157,12 @@ def _shell():
     from IPython.core.history import HistoryManager
     from IPython.core.interactiveshell import InteractiveShell
 
+    class Shell(InteractiveShell):
+        def enable_gui(self, gui=None):  # for %matplotlib; there is nothing to see here
+            pass
+
     HistoryManager.enabled = False
-    return InteractiveShell.instance(user_module=types.ModuleType("__main__"))
+    return Shell.instance(user_module=types.ModuleType("__main__"))
 
 
 def _silence_verbs(answers: "_Answers"):
