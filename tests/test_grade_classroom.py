@@ -1,6 +1,6 @@
 """A folder of submissions: who handed in what, several at a time, interruptions, and what gets lost on the way.
 
-A grader that only reads the file stands in for the one that runs notebooks.
+In most tests a grader that only reads the file stands in for the one that runs notebooks.
 """
 
 import json
@@ -13,8 +13,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from graded import RIGHT, WRONG, hand_in as hand_in_cells
 
 from lessons_lib.grade import __main__ as command
+from lessons_lib.grade import sandbox
 from lessons_lib.grade.classroom import Submission, find_submissions, grade_all
 from lessons_lib.grade.grades import ExerciseGrade, SubmissionGrade
 from lessons_lib.grade.kept import Kept, course_digest, write_whole
@@ -261,3 +263,40 @@ def test_a_killed_command_leaves_no_process_and_the_next_run_goes_on(hand_in):
     process.stderr.close()
     assert not psutil.wait_procs(workers, timeout=10)[1]
     assert_resumes(folder)
+
+
+def grade_class(folder: Path, cells: dict[str, tuple[str, ...]]) -> dict[str, dict]:
+    """Lets the command run notebooks of these cells, and returns what it says of each student."""
+    for student, sources in cells.items():
+        (folder / student).mkdir(parents=True)
+        hand_in_cells(folder / student, *sources)
+    assert command.main([str(folder), "--workers", "2", "--limit-seconds", "20", "--seed", "1"]) == 0
+    data = json.loads((folder.parent / "results/results.json").read_text())
+    return {grade["student"]: grade for grade in data["submissions"]}
+
+
+@pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
+def test_the_whole_command_with_real_notebooks(tmp_path):
+    (tmp_path / "class" / "zuse").mkdir(parents=True)
+    (tmp_path / "class" / "zuse" / "00.ipynb").write_text("no JSON")
+    peek = f"import os; print(os.listdir({str(tmp_path)!r}))"
+    grades = grade_class(tmp_path / "class", {"ada": (RIGHT,), "alan": (WRONG,), "eve": (peek, RIGHT)})
+    found = {student: [(each["earned"], each["mistake"]) for each in grades[student]["exercises"]]
+             for student in ("ada", "alan", "eve")}
+    assert found == {"ada": [(1, None)], "alan": [(0, "floor-division")], "eve": [(1, None)]}
+    assert "FileNotFoundError" in grades["eve"]["events"][0] and "this is not a notebook" in grades["zuse"]["events"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
+def test_two_hundred_submissions_and_some_that_do_harm(tmp_path):
+    harm = {"student030": "while True: pass", "student060": "import os; os._exit(0)",
+            "student090": "import ctypes; ctypes.string_at(0)", "student120": "import os\nwhile True: os.fork()",
+            "student150": "grown = []\nwhile True: grown.append(bytearray(1 << 24))"}
+    names = [f"student{number:03d}" for number in range(200)]
+    grades = grade_class(tmp_path / "class", {
+        name: (RIGHT if number % 3 else WRONG, *([harm[name]] if name in harm else []))
+        for number, name in enumerate(names)})
+    assert {name: grade["exercises"][0]["passed"] for name, grade in grades.items()} == {
+        name: bool(number % 3) for number, name in enumerate(names)}
+    assert all(bool(grade["events"]) == (name in harm) for name, grade in grades.items())
