@@ -38,7 +38,7 @@ class Kept:
 def write_whole(file: Path, text: str):
     """Writes all of the file, or leaves what was there."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(".partial")
+    partial = file.with_name(f".{os.getpid()}.partial")  # two runs may write to the same folder
     try:
         partial.write_bytes(text.encode("utf-8", "backslashreplace"))
         os.replace(partial, file)
