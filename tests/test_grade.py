@@ -195,3 +195,10 @@ def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
     fill = "with open('much', 'wb') as file:\n    for _ in range(300): file.write(b'x' * (1 << 20))\nimport time\ntime.sleep(9)"
     result = grade(hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20))
     assert passed(result) == {"0.1": True} and "it wrote more than 0.2 GB of files" in result.events[0]
+
+
+@needs_sandbox
+def test_a_wrong_answer_that_a_lesson_checks_to_show_it_is_not_the_students(tmp_path):
+    graded = grade(hand_in(tmp_path, "from lessons_lib import check", RIGHT.replace("-(-num_tokens // block_size)", "1.5"),
+                           "check('0.1', lambda num_tokens, block_size: num_tokens // block_size)"))
+    assert graded.exercises[0].message.endswith("got:      1.5, of type float")
