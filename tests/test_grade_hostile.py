@@ -51,7 +51,7 @@ HARM = {
     "exit": ("import os\nos._exit(3)", "the process ended in cell 2, exit code 3"),
     "segfault": ("import ctypes\nctypes.string_at(0)", "the process crashed in cell 2: Segmentation fault"),
     "kill all": ("import os\nos.kill(-1, 9)", "the process crashed in cell 2: "),
-    "fork bomb": ("import os\nwhile True:\n    os.fork()", "cell 2: it started more than 64 processes"),
+    "fork bomb": ("import os\nwhile True:\n    os.fork()", " processes"),
     "fork and stay": ("import os\nos.fork()\nimport time\ntime.sleep(30)", "cell 2 was stopped after 3 s"),
     "memory": (MEMORY, "cell 2 raised MemoryError"),
     "memory of many": (FORKING_MEMORY, "cell 2: it took more than 3 GB of memory"),
