@@ -290,9 +290,9 @@ def test_the_whole_command_with_real_notebooks(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
 def test_two_hundred_submissions_and_some_that_do_harm(tmp_path):
-    harm = {"student030": "while True: pass", "student060": "import os; os._exit(0)",
-            "student090": "import ctypes; ctypes.string_at(0)", "student120": "import os\nwhile True: os.fork()",
-            "student150": "grown = []\nwhile True: grown.append(bytearray(1 << 24))"}
+    harm = {"student031": "while True: pass", "student061": "import os; os._exit(0)",
+            "student091": "import ctypes; ctypes.string_at(0)", "student121": "import os\nwhile True: os.fork()",
+            "student151": "grown = []\nwhile True: grown.append(bytearray(1 << 24))"}
     names = [f"student{number:03d}" for number in range(200)]
     grades = grade_class(tmp_path / "class", {
         name: (RIGHT if number % 3 else WRONG, *([harm[name]] if name in harm else []))
