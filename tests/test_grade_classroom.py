@@ -281,9 +281,7 @@ def test_the_whole_command_with_real_notebooks(tmp_path):
     (tmp_path / "class" / "zuse" / "00.ipynb").write_text("no JSON")
     peek = f"import os; print(os.listdir({str(tmp_path)!r}))"
     grades = grade_class(tmp_path / "class", {"ada": (RIGHT,), "alan": (WRONG,), "eve": (peek, RIGHT)})
-    found = {student: [(each["earned"], each["mistake"]) for each in grades[student]["exercises"]]
-             for student in ("ada", "alan", "eve")}
-    assert found == {"ada": [(1, None)], "alan": [(0, "floor-division")], "eve": [(1, None)]}
+    assert [grades[name]["exercises"][0]["mistake"] for name in ("ada", "alan", "eve")] == [None, "floor-division", None]
     assert "FileNotFoundError" in grades["eve"]["events"][0] and "this is not a notebook" in grades["zuse"]["events"][0]
 
 
