@@ -62,7 +62,7 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
 
     Functions of the notebook travel by value, with the globals that they use. `report=True` passes the function a
     keyword `report`, a callable that sends a small object back while it runs. `on_report` is called with each of these
-    here; a number that it returns is the new time limit, from then on. The time that it takes itself does not count.
+    here, while the run waits; a number that it returns is the new time limit, from then on.
     A run that writes more than `output_limit` bytes is ended.
     Raises TypeError when the function or an argument cannot be sent to another process.
     """
@@ -81,7 +81,7 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
 
 
 def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: float) -> Outcome:
-    results, send_results = _context.Pipe(duplex=False)
+    results, send_results = _context.Pipe(duplex=on_report is not None)
     output, write_output = _context.Pipe(duplex=False)
     process = _context.Process(target=_run_in_child, args=(call, time_limit, report, send_results, write_output),
                                daemon=True)
@@ -90,7 +90,7 @@ def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: 
             process.start()
         send_results.close()
         write_output.close()
-        return _follow(process, results, output, time_limit, on_report or (lambda value: None), output_limit)
+        return _follow(process, results, output, time_limit, on_report, output_limit)
     finally:
         _end(process)
         for end in (results, send_results, output, write_output):
@@ -107,9 +107,15 @@ def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, wr
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
     send_results.send(("started", None))
+
+    def send_report(value):
+        send_results.send(("report", value))
+        if send_results.readable:
+            send_results.recv()  # until it has arrived where it is wanted
+
     try:
         function, args = pickle.loads(call)
-        keywords = {"report": lambda value: send_results.send(("report", value))} if report else {}
+        keywords = {"report": send_report} if report else {}
         message = ("returned", function(*args, **keywords))
     except SystemExit as stop:
         message = ("exited", f"exit({stop.code!r:.80})")
@@ -168,7 +174,7 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
         if results in sources and results.poll(0):
             try:
                 kind, value = results.recv()
-            except EOFError:
+            except (EOFError, ConnectionError):
                 sources.discard(results)
                 continue
             except Exception as error:  # what came cannot be read: most likely the answer wrote into our pipe
@@ -177,11 +183,12 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
                 limit, deadline = time_limit, time.monotonic() + time_limit
             elif kind == "report":
                 last_report, paused = value, time.monotonic()
-                seconds = on_report(value)
-                if seconds is None:
-                    deadline += time.monotonic() - paused
-                else:
-                    limit, deadline = seconds, time.monotonic() + seconds
+                if on_report:
+                    seconds = on_report(value)
+                    limit = limit if seconds is None else seconds
+                    deadline = time.monotonic() + (deadline - paused if seconds is None else seconds)
+                    with suppress(OSError):  # it has ended, as we shall see
+                        results.send(None)
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]
