@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz lessons check doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -46,6 +46,10 @@ lessons: $(READY)  ## rebuild and execute all lessons
 
 check: $(READY)  ## say whether the notebooks are in step with their sources
 	$(PY) solutions/build.py --check $(ARGS)
+
+grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
+	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
+	$(PY) -m lessons_lib.grade "$(SUBMISSIONS)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_lib.doctor

@@ -46,7 +46,7 @@ def test_conda_installs_the_same_through_the_same_pins():
     (pip,) = [item["pip"] for item in CONDA["dependencies"] if isinstance(item, dict)]
     assert pip == ["--constraint constraints.txt", "--editable .[test]"]
     names = [re.split(r"[ =<>]", item)[0] for item in CONDA["dependencies"] if isinstance(item, str)]
-    assert {"python", "pip", "cxx-compiler", "cuda-nvcc", "make"} <= set(names)
+    assert {"python", "pip", "cxx-compiler", "cuda-nvcc", "make", "bubblewrap"} <= set(names)
     # What pip installs, conda must not install as well in another version.
     assert not {normal(re.split(r"[<>=]", item)[0]) for item in wanted()} & set(names)
 
