@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from lessons_lib.grade.judge import grade_notebook
-from lessons_lib.grade.sandbox import Limits
+from grading.judge import grade_notebook
+from grading.sandbox import Limits
 from lessons_lib.paths import SOLUTIONS
 from solutions.source import read_lesson
 

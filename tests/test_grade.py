@@ -12,11 +12,11 @@ from answers import our_answer, wrong_answer
 from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
 from right_answers import RIGHT_ANSWERS
 
+from grading import judge, results, sandbox
+from grading.grades import SubmissionGrade
+from grading.notebook import Notebook, read_notebook
+from grading.sandbox import Limits
 from lessons_lib import checks
-from lessons_lib.grade import judge, results, sandbox
-from lessons_lib.grade.grades import SubmissionGrade
-from lessons_lib.grade.notebook import Notebook, read_notebook
-from lessons_lib.grade.sandbox import Limits
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 
 LESSONS = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
@@ -55,12 +55,12 @@ def test_a_lesson_that_nobody_has_written_in_gets_nothing(lesson):
 @needs_sandbox
 def test_exercises_are_found_wherever_their_answers_are(tmp_path):
     """Without metadata, moved, copied, split, deleted, renamed, imported: one lesson with all of it."""
-    needed = "from torch import Tensor\nfrom lessons_lib import check\nfrom lessons_lib.validate import check_write\n"
+    needed = "from torch import Tensor\nfrom lessons_lib import check\nfrom paged_attention.validate import check_write\n"
     result = grade(hand_in(
         tmp_path, needed + solution_of("2.2"),                  # moved to the front, with the import that it needs
         solution_of("2.1"), "def count_pieces(tensor):\n    return None",  # copied, and the copy is not right
         "def write_kv(*arguments):\n    return write(*arguments)", solution_of("2.3").replace("write_kv", "write"),  # split
-        "from lessons_lib.kv_cache import PagedAttentionManager\nadd_sequence = PagedAttentionManager.add_sequence",
+        "from paged_attention.kv_cache import PagedAttentionManager\nadd_sequence = PagedAttentionManager.add_sequence",
         "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",  # handed in by another name
         "def fork_sequence(self, seq_id, child_id):\n    raise NotImplementedError('Exercise 2.6')",
         "import threading\nfree_sequence = threading.Lock()", name="homework.ipynb"))

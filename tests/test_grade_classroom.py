@@ -13,13 +13,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from graded import RIGHT, WRONG, hand_in as hand_in_cells
+from graded import RIGHT, WRONG
+from graded import hand_in as hand_in_cells
 
-from lessons_lib.grade import __main__ as command
-from lessons_lib.grade import sandbox
-from lessons_lib.grade.classroom import Submission, find_submissions, grade_all
-from lessons_lib.grade.grades import ExerciseGrade, SubmissionGrade
-from lessons_lib.grade.kept import Kept, course_digest, write_whole
+from grading import command, sandbox
+from grading.classroom import Submission, find_submissions, grade_all
+from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.kept import Kept, course_digest, write_whole
 
 ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 
@@ -220,7 +220,7 @@ def start(folder: Path) -> subprocess.Popen:
     """The command as from a terminal, stopped in the middle: two submissions are done and two take for ever."""
     for name, order in (("a", ""), ("b", ""), ("c", "sleep 3600"), ("d", "sleep 3600"), ("e", "")):
         (folder / f"{name}.ipynb").write_text(order)
-    script = ("import sys, test_grade_classroom as test; from lessons_lib.grade.__main__ import main; "
+    script = ("import sys, test_grade_classroom as test; from grading.command import main; "
               "sys.exit(main(sys.argv[1:], grader=test.fake_grader))")
     process = subprocess.Popen([sys.executable, "-c", script, str(folder), "--workers", "2", "--no-sandbox", "--seed", "1"],
                                stderr=subprocess.PIPE, text=True, start_new_session=True,

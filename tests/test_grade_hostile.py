@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from graded import QUICK, RIGHT, WRONG, grade, hand_in, mistakes
 
-from lessons_lib.grade import sandbox
+from grading import sandbox
 from lessons_lib.paths import ROOT
 
 pytestmark = pytest.mark.skipif(sandbox.missing() is not None, reason="there is no bubblewrap that works")
@@ -142,7 +142,7 @@ import os
 found = 0
 for number in filter(str.isdigit, os.listdir('/proc')):
     words = open(f'/proc/{number}/cmdline').read().split('\\0')
-    if 'bwrap' not in words[0] and 'from lessons_lib.grade.worker' in ' '.join(words):
+    if 'bwrap' not in words[0] and 'from grading.worker' in ' '.join(words):
         found += 1
         for file in ('mem', 'maps', *(f'fd/{descriptor}' for descriptor in range(100))):
             try: open(f'/proc/{number}/{file}', 'rb').close()

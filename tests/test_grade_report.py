@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.report import COLUMNS, Student, write_report
 from lessons_lib import checks
-from lessons_lib.grade.grades import ExerciseGrade, SubmissionGrade
-from lessons_lib.grade.report import COLUMNS, Student, write_report
 from lessons_lib.paths import ROOT
 
 EVIL = '<script>alert("1")</script>&amp;\' {{ 7 * 7 }}'
@@ -180,7 +180,7 @@ def test_pages_say_when_there_was_no_sandbox(written):
 
 def test_the_pages_templates_are_installed_with_the_package():
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    assert data["lessons_lib.grade"] == ["templates/*.html"]
+    assert data["grading"] == ["templates/*.html"]
 
 
 def test_make_grade_asks_for_the_folder():

@@ -7,8 +7,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from lessons_lib.grade.classroom import Submission, text_of
-from lessons_lib.grade.grades import SubmissionGrade
+from grading.classroom import Submission, text_of
+from grading.grades import SubmissionGrade
 from lessons_lib.paths import ROOT
 
 LARGEST_READ = 20 << 20  # bytes; the grader refuses larger files
@@ -48,7 +48,7 @@ def write_whole(file: Path, text: str):
 
 def course_digest() -> str:
     """Changes with whatever in the course may decide a grade."""
-    files = [path for folder in ("lessons_lib", "solutions/checks", "kernels", "notebooks")
+    files = [path for folder in ("grading", "kernels", "lessons_lib", "notebooks", "paged_attention", "solutions/checks")
              for path in sorted((ROOT / folder).rglob("*")) if path.suffix not in (".pyc", ".html") and path.is_file()]
     contents = [(path.relative_to(ROOT), path.read_bytes()) for path in files]
     return hashlib.sha256(repr(contents).encode()).hexdigest()

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 
+from grading.grades import SubmissionGrade
 from lessons_lib import isolation
-from lessons_lib.grade.grades import SubmissionGrade
 
 Grader = Callable[[Path, str], SubmissionGrade]
 _context = multiprocessing.get_context("forkserver")

@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 from tqdm import tqdm
 
-from lessons_lib.grade import sandbox
-from lessons_lib.grade.classroom import find_submissions, grade_all
-from lessons_lib.grade.judge import grade_notebook
-from lessons_lib.grade.kept import Kept, course_digest, write_whole
-from lessons_lib.grade.report import to_look_at, write_report
-from lessons_lib.grade.sandbox import Limits
+from grading import sandbox
+from grading.classroom import find_submissions, grade_all
+from grading.judge import grade_notebook
+from grading.kept import Kept, course_digest, write_whole
+from grading.report import to_look_at, write_report
+from grading.sandbox import Limits
 
 MEMORY_OF_A_WORKER = 2 << 30  # bytes that an honest notebook and its judge take together, with room to spare
 LONGEST_JUDGEMENT = 900.0  # seconds beside the notebook's own: each exercise built, and run to its limit
@@ -113,7 +113,3 @@ def _look_around(arguments: argparse.Namespace):
 def _usual_workers() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, psutil.virtual_memory().available // MEMORY_OF_A_WORKER))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -233,7 +233,7 @@ def observe(exercise_id: str, packed: dict, seed: int, report):
     """Reports ["case", number, result] for each case, the visible ones and those of `seed`; or ["refused", mistake, message]."""
     import torch
 
-    from lessons_lib.grade.results import encode
+    from grading.results import encode
 
     torch.set_num_threads(1)
     exercise = checks.find(exercise_id)

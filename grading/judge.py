@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grading import results
+from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.notebook import Notebook, read_notebook
+from grading.sandbox import Limits, Run, Sandbox
 from lessons_lib import checks, cuda_builds, isolation
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_lib.compiler_errors import CompileError
-from lessons_lib.grade import results
-from lessons_lib.grade.grades import ExerciseGrade, SubmissionGrade
-from lessons_lib.grade.notebook import Notebook, read_notebook
-from lessons_lib.grade.sandbox import Limits, Run, Sandbox
 
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # to one exercise, the last ones
@@ -58,10 +58,15 @@ class _Exam:
 @functools.lru_cache(maxsize=100)
 def _exam(exercise_id: str, seed: int) -> _Exam:
     exercise = checks.find(exercise_id)
-    visible = list(exercise.cases())
-    cases = [*visible, *exercise.hidden(seed)]
+    visible, hidden = list(exercise.cases()), list(exercise.hidden(seed))
+    cases = [*visible, *hidden]
     expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
-    return _Exam(replace(exercise, cases=lambda: cases, same=functools.partial(_same, exercise.same)), len(visible), expected)
+
+    def chancy(case):  # a mistake has the name that the notebook's check gives it
+        return exercise.chancy(case) or any(case is each for each in hidden)
+
+    same = functools.partial(_same, exercise.same)
+    return _Exam(replace(exercise, cases=lambda: cases, same=same, chancy=chancy), len(visible), expected)
 
 
 def _same(same, expected, actual) -> bool:

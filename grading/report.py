@@ -17,9 +17,9 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.kept import write_whole
 from lessons_lib import checks, display
-from lessons_lib.grade.grades import ExerciseGrade, SubmissionGrade
-from lessons_lib.grade.kept import write_whole
 from lessons_lib.paths import NOTEBOOKS
 
 COLUMNS = ("student", "notebook", "lesson", "exercise", "title", "points", "earned", "passed", "mistake", "seconds")

@@ -33,7 +33,7 @@ LARGEST_MESSAGE = 64 << 20  # bytes
 SCRATCH = "/scratch"  # inside: the only folder that is not read-only, but for a small /tmp
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/etc/alternatives", "/etc/ld.so.cache",
           "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/localtime")
-COURSE = ("lessons_lib", "solutions", "kernels")
+COURSE = ("bench", "draw", "grading", "kernels", "lessons_lib", "paged_attention", "solutions")
 INSTALL = ("Grading needs bubblewrap, which keeps submissions away from your files: sudo apt-get install bubblewrap (Fedora: "
            "dnf install bubblewrap). Without it, --no-sandbox runs them as plain processes, which can read and delete all "
            "that you can.")
@@ -84,7 +84,7 @@ class Sandbox:
 
     def _start(self):
         folder = SCRATCH if self.limits.sandboxed else self._folder.name
-        command = [sys.executable, "-P", "-c", "from lessons_lib.grade.worker import serve; serve()"]
+        command = [sys.executable, "-P", "-c", "from grading.worker import serve; serve()"]
         if self.limits.sandboxed:
             command = [*_bubblewrap(self.limits), *command]
         orders, self._orders = os.pipe()
