@@ -174,7 +174,7 @@ draw.show(draw.decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3]
 
 # %% [markdown]
 # Each row of this picture becomes a part of the answer, by itself. A part consists of three things, the same three that
-# `finish()` gave in lesson 03. For the scores $s_t$ and the values $v_t$ of a block:
+# `finish()` gave in lesson 03. For the scores $s_t$ of a block, divided by √head_size as before, and its values $v_t$:
 #
 # $$m = \max_t s_t \qquad l = \sum_t e^{s_t - m} \qquad o = \frac{1}{l} \sum_t e^{s_t - m}\, v_t$$
 #
@@ -410,7 +410,7 @@ for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments
 # the loop pays for its calls once per request, however short the request is.
 #
 # Two lines can replace the loop in `forward_decoding_loop`. The past of every request is combined, and then past and new
-# token, two parts, for all requests together:
+# token, two parts, for all requests together. Here `parts` is what `block_attention` returned:
 #
 # ```python
 # past = combine_segments(*parts, request_num_blocks)

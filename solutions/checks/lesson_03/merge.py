@@ -260,6 +260,7 @@ def hidden(seed):
         num_keys, num_others = {0: (0, keys[0]), 1: (keys[0], 0), 2: (0, 0)}.get(number, keys)
         yield (rows, num_keys, num_others, chance.randint(1, 9), chance.choice((-200.0, -2.0, 0.0, 2.0, 200.0)),
                chance.randrange(2**31))
+    yield (chance.randint(1, 5),), 0, chance.randint(1, 6), chance.randint(1, 9), 0.0, chance.randrange(2**31), TWICE
 
 
 def two_states(case):

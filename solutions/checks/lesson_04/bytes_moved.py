@@ -180,12 +180,13 @@ CASES = [
 
 
 def hidden(seed):
-    """Lengths around whole blocks; then the kinds of numbers."""
+    """Lengths around whole blocks; then no request, and the kinds of numbers."""
     chance = random.Random(seed)
     for number in range(10):
         block_size, *sizes = chance.randint(2, 20), chance.randint(2, 9), chance.randint(3, 99), chance.choice((1, 2, 4))
         lengths = [block_size * chance.randint(0, 9) + chance.choice((0, 1, block_size - 1)) for _ in range(1 + number // 2)]
         yield lengths, block_size, *sizes
+    yield [], chance.randint(2, 20), chance.randint(2, 9), chance.randint(3, 99), 2
     yield [chance.randint(2, 99)], 4, 1, 1, 2, KINDS
 
 

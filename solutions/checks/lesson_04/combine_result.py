@@ -300,6 +300,8 @@ def hidden(seed):
         yield shape, *drawn_parts(chance, num_parts)
     num_parts = chance.randint(2, 9)
     yield (num_parts, 2), chance.randint(3, 9), 0.0, 1.0, tuple(range(num_parts)), chance.randrange(2**31)
+    part_and_head = chance.randrange(num_parts), chance.randrange(3)
+    yield (num_parts, 3), chance.randint(3, 9), 0.0, 1.0, (part_and_head,), chance.randrange(2**31)
 
 
 def observe(answer, case):

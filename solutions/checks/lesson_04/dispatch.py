@@ -97,6 +97,7 @@ def hidden(seed):
     for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
         counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
         yield tuple(chance.sample(counts, length)), chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+    yield (0,) * chance.randint(1, 5), chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
 
 
 def observe(answer, case):
