@@ -200,7 +200,8 @@ EXERCISE = Exercise(
                       fastest(waves=lambda rows, s, sms: max(1, round(rows * s / sms))))),
         Mistake("one-wave-too-many",
                 "You count one wave more than there are where the blocks fill the last one exactly.",
-                fastest(waves=lambda rows, s, sms: rows * s // sms + 1)),
+                fastest(waves=lambda rows, s, sms: rows * s // sms + 1),
+                also=(fastest(waves=lambda rows, s, sms: rows * s // sms + 1, tiles=lambda tiles, s: tiles // s + 1),)),
         Mistake("tiles-not-rounded-up",
                 "Where a context does not divide evenly, the largest split has a tile more than the others, and a wave "
                 "waits for it.",
