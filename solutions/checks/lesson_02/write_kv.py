@@ -133,6 +133,8 @@ def hidden(seed):
         num_blocks, block_size = chance.randint(3, 6), chance.randint(3, 6)
         slots = chance.sample(range(num_blocks * block_size), num_tokens)
         yield num_blocks, block_size, chance.randint(1, 4), chance.randint(1, 8), slots
+    for flaw in WRONG_ARGUMENTS:
+        yield 4, 3, 2, chance.randint(2, 8), chance.sample(range(12), 2), flaw
 
 
 def observe(answer, case):
