@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu lessons check doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -19,7 +19,7 @@ lab: $(READY)  ## open JupyterLab on lesson 00
 	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run every test, and compare each lesson's outputs
-	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone and not platforms" --durations 5 \
+	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
 
@@ -33,11 +33,23 @@ test-platforms: $(READY)  ## build kernels for other processors and systems (apt
 test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
 	PYTHON=$(PY) bash tests/gpu.sh
 
+test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/nbgrader nbgrader
+	PYTHONPATH=.build/nbgrader $(PY) -m pytest -m nbgrader $(ARGS)
+
+fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'
+	PYTHON=$(PY) bash tests/fuzz.sh $(ARGS)
+
 lessons: $(READY)  ## rebuild and execute all lessons
 	$(PY) solutions/build.py $(ARGS)
 
 check: $(READY)  ## say whether the notebooks are in step with their sources
 	$(PY) solutions/build.py --check $(ARGS)
+
+grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
+	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
+	$(PY) -m lessons_lib.grade "$(SUBMISSIONS)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_lib.doctor

@@ -45,10 +45,14 @@ def show(figure, alt: str) -> Picture:
 
 
 def draw_pool(ref_counts: list[int], title: str, axes, texts: list[str] | None = None) -> None:
-    """One row of squares, a block each: its id or its text inside, how many sequences use it below; white is free."""
+    """One row of squares, a block each: its id inside, how many sequences use it below; white is free.
+
+    With `texts`, those are inside, and the ids below.
+    """
     for block_id, count in enumerate(ref_counts):
-        inside = str(block_id) if texts is None else texts[block_id]
-        draw_block(axes, block_id, 0, inside, pool_colour(count), below=f"×{count}" if count else "free")
+        users = f"×{count}" if count else "free"
+        inside, below = (str(block_id), users) if texts is None else (texts[block_id], f"{block_id}: {users}")
+        draw_block(axes, block_id, 0, inside, pool_colour(count), below=below)
     axes.set_title(title, loc="left", fontsize=10)
     _frame(axes, len(ref_counts))
 

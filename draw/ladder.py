@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from bench.ladder_runs import LAST_RUNG, Row, Run
 from bench.workloads import TITLES
@@ -60,7 +61,7 @@ def waves(num_rows: int, num_tiles: int, num_multiprocessors: int, splits: tuple
     """The blocks of rung 6 on the multiprocessors, over time, for several numbers of splits; time as `choose_num_splits`
     counts it. Rows are sequences × KV heads, each of num_tiles tiles."""
     figure, panels = plt.subplots(len(splits), 1, sharex=True, squeeze=False, layout="constrained",
-                                  figsize=(9, (0.26 * num_multiprocessors + 0.7) * len(splits) + 0.8))
+                                  figsize=(9, (0.18 * num_multiprocessors + 0.5) * len(splits) + 0.8))
     longest = 0
     for axes, num_splits in zip(panels[:, 0], splits, strict=True):
         each = -(-num_tiles // num_splits)  # tiles of all splits but the last
@@ -172,12 +173,14 @@ def _finish(axes, num_multiprocessors: int) -> None:
     axes.set_ylim(num_multiprocessors - 0.4, -0.6)
     step = 1 if num_multiprocessors <= 8 else 4
     axes.set_yticks(range(0, num_multiprocessors, step))
+    axes.tick_params(axis="y", labelsize=9)
     axes.set_ylabel("multiprocessor", fontsize=9)
     axes.set_facecolor(FREE)
 
 
 def _time_axis(figure, axes, time: float) -> None:
     axes.set_xlim(0, time * 1.02)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("time, in units (the time of a tile)")
     kinds = [Patch(facecolor=USED, edgecolor=EDGE, label="tiles, with the row's number"),
              Patch(facecolor=WASTED, edgecolor=EDGE, hatch=HATCH, label="cost of a block"),

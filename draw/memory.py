@@ -21,7 +21,8 @@ def draw_layouts(layouts: dict[str, tuple]):
         marks = torch.zeros(whole.numel())
         for view, mark in ((blocks, 1.0), (part, 2.0)):
             marks[_addresses(view)] = mark
-        axes.imshow(marks[None], aspect="auto", interpolation="nearest", cmap=ListedColormap([FREE, WASTED, USED]), vmin=0, vmax=2)
+        axes.imshow(marks[None], aspect="auto", interpolation="nearest", extent=(0, whole.numel(), 0, 1),
+                    cmap=ListedColormap([FREE, WASTED, USED]), vmin=0, vmax=2)
         axes.set_title(name, loc="left", fontsize=10)
         axes.set_yticks([])
         axes.set_xticks(range(0, whole.numel() + 1, 32))

@@ -148,8 +148,7 @@ def run(exercise_id: str, answer: object) -> CheckResult:
                 return _from_broken_run(exercise, built)
         outcome = isolation.run_isolated(_examine, exercise_id, answer, time_limit=exercise.time_limit, report=True)
     except TypeError as error:
-        return CheckResult(exercise_id, False, "not-an-answer", f"{error}\nYour answer uses an object of "
-                           "the notebook (a compiled manager, a lock, an open file) where it should use its arguments.")
+        return _not_sendable(exercise, error)
     if outcome.ending != "returned":
         return _from_broken_run(exercise, outcome)
     return _with_printed(outcome.value, outcome.printed)
@@ -181,6 +180,11 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
     return None
 
 
+def _not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
+    return CheckResult(exercise.id, False, "not-an-answer", f"{error}\nYour answer uses an object of the notebook "
+                       "(a compiled manager, a lock, an open file) where it should use its arguments.")
+
+
 def _kind(exercise: Exercise) -> str:
     return "class" if inspect.isclass(exercise.reference) else "function"
 
@@ -196,13 +200,22 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
     torch.set_num_threads(1)  # the tensors are small: threads would mostly wait for each other
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
+    return compare(exercise, lambda number, case: _attempt(exercise, exercise.reference, case),
+                   lambda number, case: _attempt(exercise, subject, case), report)
+
+
+def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
+    """The verdict on an answer. `expect(number, case)` gives our result on a case, `attempt(number, case)` the answer's.
+
+    `report` is called before each case with its number and with the failure so far, None as long as there is none.
+    """
     cases = enumerate(exercise.cases())
     seen, failure = [], None
     for number, case in cases:
         report((number, None))
-        expected, actual = _attempt(exercise, exercise.reference, case), _attempt(exercise, subject, case)
+        expected, actual = expect(number, case), attempt(number, case)
         if isinstance(actual, Raised) and actual.startswith("NotImplementedError"):
-            return CheckResult(exercise_id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual))
+            return CheckResult(exercise.id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual))
         seen.append((case, actual))
         if not exercise.same(expected, actual):
             failure = Failure(number, *_show(exercise, expected, actual), _suspects(exercise, exercise.mistakes, seen))
@@ -215,8 +228,7 @@ def _examine(exercise_id: str, answer, report) -> CheckResult:
         if not failure.suspects or time.monotonic() > deadline:
             break
         remaining = [mistake for mistake in exercise.mistakes if mistake.slug in failure.suspects]
-        seen = [(case, _attempt(exercise, subject, case))]
-        failure = replace(failure, suspects=_suspects(exercise, remaining, seen))
+        failure = replace(failure, suspects=_suspects(exercise, remaining, [(case, attempt(number, case))]))
     return _verdict(exercise, failure)
 
 

@@ -21,7 +21,7 @@ class Card:
 
     def _repr_html_(self):
         accent = _ACCENTS[self.tone]
-        body = "".join(_paragraph(*group) for group in _groups(self.body)) if self.body else ""
+        body = as_html(self.body) if self.body else ""
         # The notebook's own text colour stays, so that the card reads in the light and in the dark theme.
         return (f'<div role="status" style="border-left:4px solid {accent};padding:.3em .9em;margin:.2em 0;'
                 f'max-width:52em"><div style="font-weight:600"><span aria-hidden="true">{_SIGNS[self.tone]}</span> '
@@ -39,6 +39,11 @@ def show(item):
         print(item)
     else:
         display(item)
+
+
+def as_html(body: str) -> str:
+    """The text of a message as HTML, escaped; lines that begin with two spaces are shown as code."""
+    return "".join(_paragraph(*group) for group in _groups(body))
 
 
 def _groups(body: str) -> list[tuple[bool, list[str]]]:

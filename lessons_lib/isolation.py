@@ -35,7 +35,8 @@ _context.set_forkserver_preload(_PRELOAD)
 class Outcome:
     """What became of a run.
 
-    `ending`: "returned" (with `value`), "raised" (with `error`), "crashed", "exited" or "timed out" (with `detail`).
+    `ending`: "returned" (with `value`), "raised" (with `error`), "crashed", "exited", "timed out" or "flooded" (with
+    `detail`).
     `printed`: the start of what the run wrote. `last_report`: what it passed to `report` last, or None.
     """
 
@@ -55,11 +56,14 @@ def warm_up():
         forkserver.ensure_running()
 
 
-def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False) -> Outcome:
+def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False, on_report=None,
+                 output_limit: float = math.inf) -> Outcome:
     """Calls `function(*args)` in a process of its own and waits at most `time_limit` seconds.
 
     Functions of the notebook travel by value, with the globals that they use. `report=True` passes the function a
-    keyword `report`, a callable that sends a small object back while it runs.
+    keyword `report`, a callable that sends a small object back while it runs. `on_report` is called with each of these
+    here, while the run waits; a number that it returns is the new time limit, from then on.
+    A run that writes more than `output_limit` bytes is ended.
     Raises TypeError when the function or an argument cannot be sent to another process.
     """
     try:
@@ -69,15 +73,15 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
 
     for attempt in range(1, START_ATTEMPTS + 1):
         try:
-            return _run(call, time_limit, report)
+            return _run(call, time_limit, report, on_report, output_limit)
         except (EOFError, ConnectionError) as error:  # the forkserver was killed; the next try starts a new one
             if attempt == START_ATTEMPTS:
                 raise RuntimeError(f"No process could be started to run this in: {error!r}. Restart the kernel.") from None
             time.sleep(0.2)  # until the system has noticed that it is gone
 
 
-def _run(call: bytes, time_limit: float, report: bool) -> Outcome:
-    results, send_results = _context.Pipe(duplex=False)
+def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: float) -> Outcome:
+    results, send_results = _context.Pipe(duplex=on_report is not None)
     output, write_output = _context.Pipe(duplex=False)
     process = _context.Process(target=_run_in_child, args=(call, time_limit, report, send_results, write_output),
                                daemon=True)
@@ -86,7 +90,7 @@ def _run(call: bytes, time_limit: float, report: bool) -> Outcome:
             process.start()
         send_results.close()
         write_output.close()
-        return _follow(process, results, output, time_limit)
+        return _follow(process, results, output, time_limit, on_report, output_limit)
     finally:
         _end(process)
         for end in (results, send_results, output, write_output):
@@ -103,9 +107,15 @@ def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, wr
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
     send_results.send(("started", None))
+
+    def send_report(value):
+        send_results.send(("report", value))
+        if send_results.readable:
+            send_results.recv()  # until it has arrived where it is wanted
+
     try:
         function, args = pickle.loads(call)
-        keywords = {"report": lambda value: send_results.send(("report", value))} if report else {}
+        keywords = {"report": send_report} if report else {}
         message = ("returned", function(*args, **keywords))
     except SystemExit as stop:
         message = ("exited", f"exit({stop.code!r:.80})")
@@ -150,7 +160,7 @@ def _limit_memory():
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def _follow(process, results, output, time_limit) -> Outcome:
+def _follow(process, results, output, time_limit, on_report, output_limit) -> Outcome:
     """Reads reports and output until the run ends, in whichever way."""
     limit, deadline = START_LIMIT, time.monotonic() + START_LIMIT
     printed, last_report = _Printed(), None
@@ -159,10 +169,12 @@ def _follow(process, results, output, time_limit) -> Outcome:
         ready = wait(list(sources), max(0.0, deadline - time.monotonic()))
         if output in ready and not printed.read(output):
             sources.discard(output)
+        if printed.length > output_limit:
+            return Outcome("flooded", detail=f"{output_limit} bytes", printed=printed.text(), last_report=last_report)
         if results in sources and results.poll(0):
             try:
                 kind, value = results.recv()
-            except EOFError:
+            except (EOFError, ConnectionError):
                 sources.discard(results)
                 continue
             except Exception as error:  # what came cannot be read: most likely the answer wrote into our pipe
@@ -170,7 +182,13 @@ def _follow(process, results, output, time_limit) -> Outcome:
             if kind == "started":
                 limit, deadline = time_limit, time.monotonic() + time_limit
             elif kind == "report":
-                last_report = value
+                last_report, paused = value, time.monotonic()
+                if on_report:
+                    seconds = on_report(value)
+                    limit = limit if seconds is None else seconds
+                    deadline = time.monotonic() + (deadline - paused if seconds is None else seconds)
+                    with suppress(OSError):  # it has ended, as we shall see
+                        results.send(None)
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]

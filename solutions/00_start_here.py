@@ -28,8 +28,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
 report = doctor()
-assert report.ready, "Something that the lessons need is missing; python -m lessons_lib.doctor says what."
-report
+display(report)
+assert report.ready, "Something that the lessons need is missing: the rows marked ✗ say what. Then run this cell again."
 
 # %% [markdown]
 # Where a row is marked ✗, do first what it says. A row marked – is good to have, and the row says what it would be used for.
@@ -86,7 +86,8 @@ draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars 
 # %% [markdown]
 # Kwon and others (2023, figure 2) measured three systems with contiguous caches. One reserved the longest length allowed,
 # one the next power of two, and one was told the true length beforehand. They used 20.4 %, 26.8 % and 38.2 % of the cache
-# for tokens. The rest was paid for and empty.
+# for tokens. The rest was paid for and empty. (Knowing the length does not help enough: the places of tokens that are
+# still to come are empty for a long time, and so are gaps between the pieces that are too short for the next one.)
 #
 # ## The idea: blocks
 #

@@ -13,7 +13,8 @@
 # knows which blocks are free, counts who uses each one, refuses every wrong call, and may be used by several threads.
 # With it, two sequences share their blocks until one of them writes.
 #
-# **You need** lesson 00, and a little C++: a class, a `std::vector`, a reference. **It takes** 60 to 90 minutes.
+# **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a reference. **It takes** 60
+# to 90 minutes. Words that you meet here are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -31,14 +32,14 @@ progress_bar("01")
 # memory. A sequence asks for a block and is given a number, the **block id**. The number says where in the pool the block
 # is. What is in it is not the manager's business: it only keeps the books.
 #
-# Below is where you will get to: a pool of eight blocks, drawn after three events. White blocks are free. The number below
-# a block says how many sequences use it.
+# Below is where you will get to: a pool of eight blocks, drawn after three events. The number in a block is its id, the one
+# below it says how many sequences use it. White blocks are free.
 
 # %%
 draw.show(draw.pool_steps([
     ("Two sequences have come: one took three blocks, one took two", [1, 1, 1, 1, 1, 0, 0, 0]),
     ("The first was forked: two sequences now share its three blocks", [2, 2, 2, 1, 1, 0, 0, 0]),
-    ("The second sequence left: its blocks are free again", [2, 2, 2, 0, 0, 0, 0, 0]),
+    ("The sequence with two blocks left: they are free again", [2, 2, 2, 0, 0, 0, 0, 0]),
 ]), alt="A pool of eight blocks in three rows. First blocks 0 to 4 are used once. Then blocks 0 to 2 are used twice. "
         "Then blocks 3 and 4 are free again.")
 
@@ -196,7 +197,7 @@ def holds(manager_source):
 
 survives = holds(block_manager)
 print("without a mutex the manager", "holds" if survives else "breaks")
-assert not survives
+assert not survives, "It held. If your block_manager has a mutex already, you are ahead: go on with exercise 1.3."
 
 # %% [markdown]
 # ### Exercise 1.3: thread safety
@@ -493,8 +494,8 @@ draw.show(draw.pool_steps(steps), alt="Six blocks in four rows. The text fills t
 # Two sequences of eleven and twelve letters, six blocks' worth, stand in four. When both leave, every block comes back:
 
 # %%
-for block in [*ours, *theirs]:
-    manager.free(block)
+while blocks := ours or theirs:
+    manager.free(blocks.pop())
 assert [manager.get_ref_count(block_id) for block_id in range(6)] == [0] * 6
 print("free blocks:", manager.get_num_free_blocks(), "of 6")
 
@@ -538,4 +539,4 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # - pybind11's documentation, “Exceptions”, for how C++ errors become Python exceptions.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
-# **Next:** block tables, which turn these ids into the memory of a model.
+# **Next:** [02 · Block tables](02_block_tables.ipynb), which turn these ids into the memory of a model.

@@ -13,7 +13,8 @@
 # block holds which token of which sequence. Sequences come, grow, fork and end, and no call leaves anything half done.
 # Then you measure how much memory this saves.
 #
-# **You need** lesson 01: block ids, reference counts, copy on write. **It takes** 60 to 90 minutes.
+# **You need** lesson [01](01_block_manager.ipynb): block ids, reference counts, copy on write. **It takes** 60 to 90
+# minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -285,6 +286,8 @@ PagedAttentionManager.start = start
 # | `OutOfRowsError` | `MemoryError` | every row is in use |
 # | `OutOfBlocksError` | `MemoryError` | too few free blocks |
 #
+# In Python each takes a text of your choice: `raise OutOfBlocksError("3 blocks needed, 2 are free")`.
+#
 # You write four of the methods that change something. (A fifth, `append_tokens`, makes room for a whole batch; you write it
 # in lesson 05.) Each is a function here, which the last line of the cell makes a method of the class. For all of them one
 # rule holds: **all or nothing**. When a call raises, the tables, the counts and the pool are as they were. Which error comes
@@ -383,7 +386,7 @@ check("2.7", free_sequence)
 # %% [markdown]
 # ## Watch it work
 #
-# A film of your manager. It plays by itself; choose a number below it to hold a step.
+# A film of your manager. It plays by itself. Choose a number below it to hold a step; run the cell again to let it play on.
 
 # %%
 manager, film = small_manager(), Film()
@@ -694,4 +697,5 @@ print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that 
 #   lengths, section 7.2 for the block size.
 # - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*, “Coalesced Access to Global Memory”.
 #
-# **Next:** prefill. Several prompts at once, attention over their blocks, and keys and values into this pool.
+# **Next:** [03 · Prefill](03_prefill.ipynb). Several prompts at once, attention over their blocks, and keys and values into
+# this pool.

@@ -14,8 +14,9 @@
 # block with the online softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it into a
 # layer that leaves its keys and values in the pool.
 #
-# **You need** lesson 02, and a rough idea of attention: a query is compared with keys, and the result is a weighted sum of
-# values. **It takes** 75 to 90 minutes.
+# **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is compared with keys, and the
+# result is a weighted sum of values. **It takes** 75 to 90 minutes. Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -287,7 +288,8 @@ print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - fini
 #
 # Write it for many rows at once: m and l have a number for each row. The rows may have any shape; in a moment it will be
 # (num_q_heads, block_size). `dtype` is the type of the numbers in m, l and acc, and scores and values come in the same type:
-# a state made for float64 computes in float64. `finish()` may be called at any time, even before the first part.
+# a state made for float64 computes in float64. `finish()` may be called at any time, even before the first part. The check
+# looks at what `finish()` gives. Exercise 3.3 works on `m`, `l` and `acc` themselves, so let them hold what the class says.
 
 # %% exercise="3.2"
 # INCLUDE paged_attention/softmax_state.py SoftmaxState without merge
@@ -445,6 +447,7 @@ draw.show(draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in 
 # For each request: take its slice of q, k and v, attend, and write its keys and values into its slots. This is what you have:
 #
 # - `layer.project(x)` gives q, k and v of all blocks, and `layer.output(o)` brings the heads' outputs back to dim.
+#   Where o is 0, the result is 0.
 # - `attend` is one of your two functions: the caller chooses.
 # - `manager.get(seq_id).length` is the number of tokens, and `manager.get_block_table_for_seq(seq_id)` the row of the table.
 # - `slot_mapping(block_ids, positions, block_size)` gives the slots of tokens. `block_ids` is such a row. `positions`,
@@ -578,4 +581,4 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 # - Ashish Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762, section 3.2.1, for the scale.
 # - PyTorch's documentation, `torch.nn.functional.scaled_dot_product_attention`.
 #
-# **Next:** decode, where each sequence has one new token, and all its past lies in the pool.
+# **Next:** [04 · Decode](04_decode.ipynb), where each sequence has one new token, and all its past lies in the pool.

@@ -13,7 +13,8 @@
 # values lie in blocks anywhere in the pool, and they are never moved together. Each block gives a part of the answer, and
 # the parts are put together at the end.
 #
-# **You need** lessons 02 (block tables, slots) and 03 (the online softmax). **It takes** 60 to 90 minutes.
+# **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and [03](03_prefill.ipynb) (the online softmax).
+# **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -173,7 +174,7 @@ draw.show(draw.decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3]
 
 # %% [markdown]
 # Each row of this picture becomes a part of the answer, by itself. A part consists of three things, the same three that
-# `finish()` gave in lesson 03. For the scores $s_t$ and the values $v_t$ of a block:
+# `finish()` gave in lesson 03. For the scores $s_t$ of a block, divided by √head_size as before, and its values $v_t$:
 #
 # $$m = \max_t s_t \qquad l = \sum_t e^{s_t - m} \qquad o = \frac{1}{l} \sum_t e^{s_t - m}\, v_t$$
 #
@@ -409,7 +410,7 @@ for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments
 # the loop pays for its calls once per request, however short the request is.
 #
 # Two lines can replace the loop in `forward_decoding_loop`. The past of every request is combined, and then past and new
-# token, two parts, for all requests together:
+# token, two parts, for all requests together. Here `parts` is what `block_attention` returned:
 #
 # ```python
 # past = combine_segments(*parts, request_num_blocks)
@@ -659,4 +660,4 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # - Tri Dao et al., *Flash-Decoding for long-context inference*, PyTorch blog, 2023: the same combination, over splits.
 # - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`, `Tensor.scatter_reduce_`, and “Tensor Views”.
 #
-# **Next:** one description for any mix of prompts and decodes: batched metadata.
+# **Next:** [05 · One batch of everything](05_batched_metadata.ipynb): one description for any mix of prompts and decodes.

@@ -13,7 +13,8 @@
 # them: slow, in plain PyTorch, and right for every mix. It is what the kernels of the next lessons are compared with. At
 # the end you find a bug in a model that talks nonsense.
 #
-# **You need** lessons 02 to 04: block tables and slots, causal attention, decoding. **It takes** 60 to 90 minutes.
+# **You need** lessons [02](02_block_tables.ipynb) to [04](04_decode.ipynb): block tables and slots, causal attention,
+# decoding. **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -675,4 +676,5 @@ draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge
 #   chunked prefill and mixed batches.
 # - PyTorch's documentation, `torch.nn.attention.varlen.varlen_attn` and `torch.nn.functional.scaled_dot_product_attention`.
 #
-# **Next:** the same attention as a CUDA kernel, which follows the block table and gathers nothing.
+# **Next:** [06 · The paged kernel](06_cuda_kernel.ipynb): the same attention in CUDA, which follows the block table and
+# gathers nothing.

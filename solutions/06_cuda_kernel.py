@@ -13,7 +13,9 @@
 # and gathers nothing. You start with one thread that adds two vectors, and each step on the way runs. At the end you find
 # the faults in a kernel that somebody else has written.
 #
-# **You need** lessons 02, 04 and 05, and C++ as in lesson 01. You do not need a GPU. **It takes** 75 to 90 minutes.
+# **You need** lessons [02](02_block_tables.ipynb), [04](04_decode.ipynb) and
+# [05](05_batched_metadata.ipynb), and C++ as in lesson [01](01_block_manager.ipynb). You do not need a GPU.
+# **It takes** 75 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -921,4 +923,4 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #   section 5.1, kernels that read through the block table.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
-# **Next:** the same kernel made fast, one idea at a time, each of them measured.
+# **Next:** [07 · A fast kernel](07_fast_kernel.ipynb): the same kernel, one idea at a time, each of them measured.

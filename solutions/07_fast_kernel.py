@@ -12,9 +12,11 @@
 # **You build** the kernel of lesson 06 anew, one idea at a time, until on large batches it is near what the memory can
 # deliver. Before each step you say what it should bring. Then you see what it did bring, and why the two differ.
 #
-# **You need** lesson 06, and the online softmax of lessons 03 and 04. You do not need a GPU: where there is none, the
-# times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or more, such as an A100 or
-# an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two hours.
+# **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons [03](03_prefill.ipynb) and
+# [04](04_decode.ipynb). Words that you meet again are in the [glossary](09_summary.ipynb#Words). You do not need a GPU:
+# where there is none, the times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or
+# more, such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two
+# hours.
 
 # %%
 try:
@@ -236,8 +238,9 @@ print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: 
 assert of_thread[0] > 4 * of_thread[1]
 
 # %% [markdown]
-# Five touches for each token (the text has six; the compiler keeps the weight that it has just written), all by thread 0,
-# while 127 threads stand at a barrier.
+# Every thread has 129 touches for the two passes: it writes one score, and in the second pass it reads all 128 weights. What
+# thread 0 has beyond that is the softmax: five touches for each token (the text has six; the compiler keeps the weight that
+# it has just written). Meanwhile 127 threads stand at a barrier.
 #
 # ## Rung 1: a parallel softmax
 #
@@ -322,7 +325,8 @@ draw.show(draw.loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
 # %% [markdown]
 # Now a key belongs to a **group** of lanes. Each lane has a part of it, and of the query the same part. It can do its part
 # of the dot product alone; then the group puts the parts together, with shuffles, as a warp did in lesson 06. How many lanes
-# a group has depends on the model, so the text has names for it:
+# a group has depends on the model, so the text has names for it. (`num_threads`, how many threads a block has, is 128 in
+# rungs 0 to 3.)
 
 # %%
 ladder_texts["ladder/wide_row.cuh"] = r"""
@@ -354,7 +358,8 @@ check("7.2", wide_score)
 # %% [markdown]
 # One more idea goes with it. Memory answers after several hundred nanoseconds, whatever you ask for. A lane that asks for a
 # key, waits, uses it, and asks for the next, waits most of the time. So a group asks for four rows, and only then uses the
-# first:
+# first. One line in the text is new: `#pragma unroll` asks the compiler to write a loop out, so that an array that is
+# indexed by it can stay in registers.
 
 # %%
 ladder_texts["ladder/wide_score.cuh"] = wide_score
@@ -383,8 +388,8 @@ ladder_texts["ladder/wide_values.cuh"] = r"""
 # </details>
 
 # %% [markdown]
-# Two words in it are new. `#pragma unroll` asks the compiler to write a loop out, so that an array that is indexed by it can
-# stay in registers. `__launch_bounds__(n)` promises that a block has at most n threads, so that each may have more registers.
+# One word in the rung's text is new: `__launch_bounds__(n)` promises that a block has at most n threads, so that each may
+# have more registers.
 
 # %%
 ladder_texts["ladder/2_wide_loads.cu"] = r"""
@@ -518,8 +523,9 @@ judge(4)
 # matrix product: (16 tokens × head_size) times (head_size × queries). For matrix products a GPU has units of its own, the
 # **tensor cores**. One instruction, `mma`, multiplies a 16 × 16 matrix by a 16 × 8 matrix and adds the result to a 16 × 8
 # matrix. The 32 lanes of a warp execute it together, and none of them has a whole matrix: each lane holds some numbers of
-# each, in its registers, two 16-bit numbers to a register. This picture says
-# which; the numbers in it are lanes. (Those of c have 32 bits and a register each. There a colour stands for two registers.)
+# each, in its registers, two 16-bit numbers to a register. This picture says which; the numbers in it are lanes. Each of its
+# cells stands for two numbers of the matrix, side by side in a and c, one above the other in b. (The numbers of c have 32
+# bits and a register each. There a colour stands for two registers.)
 
 # %%
 draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
@@ -683,6 +689,8 @@ staged_tile = r"""
 # - a stage is filled again while other lanes may not have read it yet;
 # - `wait` counts groups, not tiles. Near the end no tile is loaded any more: what must still be closed then?
 #
+# (`__syncwarp()` is for the 32 lanes of a warp what `__syncthreads()` is for a block.)
+#
 # The check makes each copy as late as it may be made, and then, in a second run, as early. (A GPU does something in
 # between, and not always the same.)
 
@@ -798,7 +806,7 @@ compare("gqa_b1_c32768", 5)
 show_lines("ladder/6_split_kv.cu", "int seq = blockIdx.x", "  });")
 
 # %% [markdown]
-# ### Exercise 7.5: the parts put together
+# ### Exercise 7.5: the parts put together, by a kernel
 #
 # The second kernel is `combine_result` of lesson 04. A block of threads has one row: one query head of one sequence. Each
 # thread has one number of its output. `gridDim` says how many sequences and query heads there are,
@@ -970,17 +978,17 @@ draw.show(draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt
 
 # %% [markdown]
 # **Why they differ.** Most of this is the second launch, which rung 6 has and rung 7 has not. Beside rung 5, rung 7 wins
-# little here: with 2,048 rows for 132 multiprocessors, the card had shared the work out well by itself. Equal shares are
-# for batches between the extremes: few rows, or very unequal ones.
+# next to nothing here: with 2,048 rows for 132 multiprocessors, the card had shared the work out well by itself. Equal
+# shares are for batches between the extremes: few rows, or very unequal ones.
 #
-# Equal shares should take equal times, and they do not. Multiprocessors do not all get the same share of
-# the memory's attention, so some blocks are done well before the others, with the same number of tiles. What is still missing
-# from the limit cannot be won by counting tiles.
+# Equal shares should take equal times, and they do not. Multiprocessors do not all get the same share of the memory's
+# attention, so some blocks are done well before the others, with the same number of tiles. What is still missing from the
+# limit cannot be won by counting tiles.
 #
-# Measuring changed the plan in two more ways; it is in `paged_attention/work_plan.py`. Where all rows are about equally long,
-# the cuts are moved to the ends of rows, even if a few multiprocessors then have nothing to do: what is not cut need not be
-# combined. And where rows have to be cut, there are blocks for only four of five multiprocessors. They keep the memory busy,
-# and more would only make each other wait.
+# Measuring changed the plan in two more ways; it is in `paged_attention/work_plan.py`. Where all rows are about equally
+# long, the cuts are moved to the ends of rows, even if a few multiprocessors then have nothing to do: what is not cut need
+# not be combined. And where rows have to be cut, there are blocks for only four of five multiprocessors. They keep the
+# memory busy, and more would only make each other wait.
 
 # %% [markdown]
 # ## Rung 8: half the bytes
@@ -1079,9 +1087,10 @@ for workload in WORKLOADS:
 
 # %% [markdown]
 # Not always. On the first batch rungs 4 and 7 are about level: equal contexts, as many as the card needs, leave little to
-# share out. Where no query heads share a KV head, there is nothing to pack: seven of the eight columns of each matrix
-# product are zeros, and rung 3 does without them. In the smallest batch nothing has to be cut, and rung 7 still looks its
-# work up first. Rung 7 is never far behind, whatever the batch.
+# share out. With eight sequences of 8,192 tokens rungs 6 and 7 are: both cut rows of one length alike. Where no query heads
+# share a KV head, there is nothing to pack: seven of the eight columns of each matrix product are zeros, and rung 3 does
+# without them. In the smallest batch nothing has to be cut, and rung 7 still looks its work up first. Rung 7 is never far
+# behind, whatever the batch.
 #
 # ## On your card
 #
@@ -1183,4 +1192,4 @@ else:
 #   Matrix-Matrix Multiplication on the GPU*, 2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for m16n8k16, and `cp.async`.
 #
-# **Next:** lesson 08 puts this kernel into an engine that serves a model.
+# **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an engine.

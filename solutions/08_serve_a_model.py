@@ -13,8 +13,9 @@
 # chunks, prompts that begin alike share their blocks, and when the memory runs out somebody gives way and nothing is lost.
 # Below it lies what you have built since lesson 01.
 #
-# **You need** lessons 01, 02 and 05. Where an exercise of an earlier lesson is missing, the course's own answer takes its
-# place. You do not need a GPU. **It takes** 60 to 90 minutes.
+# **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and [05](05_batched_metadata.ipynb);
+# words are in the [glossary](09_summary.ipynb#Words). Where an exercise of an earlier lesson is missing, the course's own
+# answer takes its place. You do not need a GPU. **It takes** 60 to 90 minutes.
 
 # %%
 try:
@@ -733,7 +734,8 @@ for token in engine.stream(first):
 # for those that the prefix cache keeps until somebody needs them:
 
 # %%
-engine.cancel("other")
+if other.reason is None:  # whoever runs this cell again has cancelled it already
+    engine.cancel("other")
 print(other.reason, repr(decode(other.output)))
 engine.prefix_cache.clear()  # otherwise a few blocks are kept, though nobody runs
 print("free blocks:", engine.manager.block_manager.get_num_free_blocks(), "of 256")
@@ -1320,7 +1322,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #   [arXiv:2312.07104](https://arxiv.org/abs/2312.07104): section 3 for a prefix cache as a tree.
 # - transformers' documentation, [attention interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **This was the last lesson.** The engines that serve the large models, such as vLLM and SGLang, have these same parts under
-# nearly the same names; read their schedulers next, and you will know your way about. Or go on here: let `schedule`
-# prefer the request that has waited longest, keep preempted blocks in the CPU's memory, let a small model guess tokens that
-# the large one only checks. You have the reference, the checks, and a tool that finds the first wrong block.
+# **This was the last lesson.** [09](09_summary.ipynb) has the whole on one page. The engines that serve the large models,
+# such as vLLM and SGLang, have these same parts under nearly the same names; read their schedulers next, and you will
+# know your way about. Or go on here: let `schedule` prefer the request that has waited longest, keep preempted blocks in
+# the CPU's memory, let a small model guess tokens that the large one only checks. You have the reference, the checks, and
+# a tool that finds the first wrong block.

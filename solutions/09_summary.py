@@ -113,19 +113,19 @@ for run in bench.serving_runs.recorded():
 # | **block** | A fixed number of slots for the keys and values of consecutive tokens of one sequence. Others call it a page. | [00](00_start_here.ipynb) |
 # | **block id** | The number of a block in the pool. | [01](01_block_manager.ipynb) |
 # | **block manager** | Who hands out blocks and takes them back: a free list and a reference count for each block. | [01](01_block_manager.ipynb) |
-# | **block size** | The number of slots in a block, 16 unless said otherwise. | [00](00_start_here.ipynb) |
+# | **block size** | The number of slots in a block, 16 unless said otherwise. | [02](02_block_tables.ipynb) |
 # | **block table** | For each sequence the ids of its blocks, in order. Entries behind the last block are -1. | [02](02_block_tables.ipynb) |
 # | **causal** | A query sees its own key and those before it, and none after it. | [03](03_prefill.ipynb) |
 # | **checked mode** | Running a CUDA kernel on the CPU with every access watched, so that a race or a wrong index is named by its line. | [06](06_cuda_kernel.ipynb) |
 # | **chunk** | A piece of a prompt that is computed in one step, so that others need not wait for the whole prompt. | [05](05_batched_metadata.ipynb) |
 # | **combine** | Making one (o, m, l) out of several, exactly, in any order. | [04](04_decode.ipynb) |
-# | **context length** | How many tokens a sequence has whose keys are in the cache: `context_len`. | [02](02_block_tables.ipynb) |
+# | **context length** | How many tokens a sequence has whose keys are in the cache: `context_len`. | [06](06_cuda_kernel.ipynb) |
 # | **continuous batching** | Deciding at every step anew which requests are in the batch. | [08](08_serve_a_model.ipynb) |
 # | **copy on write** | A shared block is copied when one of its users wants to write into it, and not before. | [01](01_block_manager.ipynb) |
 # | **decode** | A step in which a sequence has one new token, and its query reads all keys of its past. | [04](04_decode.ipynb) |
 # | **fork** | A second sequence with the same past: it shares the first one's blocks. | [01](01_block_manager.ipynb) |
 # | **free list** | The ids of the blocks that nobody uses. Ours is a stack. | [01](01_block_manager.ipynb) |
-# | **gather** | Copying scattered blocks into one contiguous tensor. It moves bytes that a paged kernel need not move. | [05](05_batched_metadata.ipynb) |
+# | **gather** | Copying scattered blocks into one contiguous tensor. It moves bytes that a paged kernel need not move. | [04](04_decode.ipynb) |
 # | **GQA** | Grouped-query attention: several query heads share one KV head. | [03](03_prefill.ipynb) |
 # | **head size** | The length of one head's key, value or query. | [02](02_block_tables.ipynb) |
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |

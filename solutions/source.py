@@ -6,6 +6,7 @@ there for the learner (`STUB: text`; without it, a line that fails and names the
 file of `kernels/`; `# INCLUDE lessons_lib/file.py name` takes in a function, a class or a method (see `solutions/include.py`).
 Of what is taken in, the regions of later exercises than the cell's are left out.
 An exercise cell with `faulty=true` gives the learner a text to repair: its stubs are faults and need not say that they are.
+Its solution is that text and, behind it in one region, the repairs: so whoever clears solutions leaves the faults.
 """
 
 import re
@@ -40,9 +41,12 @@ class Cell:
     exercise: str | None = None
     language: str = "c++"
     tags: tuple[str, ...] = ()
+    faulty: bool = False
 
     def solution(self) -> str:
         """The cell with our solution in it, between bare markers (which nbgrader looks for)."""
+        if self.faulty:
+            return "\n".join([self.student(), "# BEGIN SOLUTION", *self._repairs(), "# END SOLUTION"])
         lines = []
         for region in self._regions():
             if region.exercise is None:
@@ -61,6 +65,13 @@ class Cell:
 
     def solution_lines(self) -> set[str]:
         return {line.strip() for region in self._regions() if region.exercise for line in region.lines}
+
+    def _repairs(self) -> list[str]:
+        """For each fault the lines that put our own text in its place."""
+        name = self.source.split(" ")[0]
+        pairs = [(self._stub(region), "\n".join(region.lines)) for region in self._regions() if region.exercise]
+        return [line for fault, repair in pairs
+                for line in (f"{name} = {name}.replace(", f"    {fault!r},", f"    {repair!r})")]
 
     def _stub(self, region: Region) -> str:
         indent, comment, text = region.begin["indent"], region.begin["comment"], region.begin["stub"]
@@ -144,8 +155,8 @@ def _read_cell(cell) -> Cell:
         raise SourceError(f'an exercise is named like "1.2" (a string), not {exercise!r}')
     kind = "exercise" if "exercise" in metadata else "check" if "check" in metadata else "code"
     result = Cell(kind, _expand_includes(cell.source), exercise, metadata.get("language", "c++"),
-                  tuple(metadata.get("tags", ())))
-    if metadata.get("faulty"):
+                  tuple(metadata.get("tags", ())), bool(metadata.get("faulty")))
+    if result.faulty:
         if kind != "exercise" or not result.solution_lines():
             raise SourceError(f"faulty=true is for an exercise cell with regions: {result.source[:60]!r}")
     elif kind == "exercise" and not re.search(r"raise NotImplementedError|throw std::logic_error|#error", result.student()):

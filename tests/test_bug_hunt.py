@@ -58,8 +58,14 @@ def test_a_cell_of_faults_needs_no_stub_that_fails(tmp_path):
     source = 'text = r"""\n// BEGIN SOLUTION STUB: x = 6;\nx = 7;\n// END SOLUTION\n"""'
     path.write_text(f'# %% exercise="1.1" language="cuda" faulty=true\n{source}\n')
     (cell,) = read_lesson(path).cells
-    assert cell == Cell("exercise", source, "1.1", "cuda")
+    assert cell == Cell("exercise", source, "1.1", "cuda", faulty=True)
     assert cell.student() == 'text = r"""\nx = 6;\n"""'
+    assert cell.solution() == cell.student() + """
+# BEGIN SOLUTION
+text = text.replace(
+    'x = 6;',
+    'x = 7;')
+# END SOLUTION"""
     path.write_text('# %% exercise="1.1" faulty=true\nx = 7\n')
     with pytest.raises(SourceError, match="cell with regions"):
         read_lesson(path)

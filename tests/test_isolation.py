@@ -140,3 +140,27 @@ def test_rubbish_in_the_result_pipe_is_an_ending_like_any_other():
         os._exit(0)
 
     assert run_isolated(answer).ending == "exited"
+
+
+def test_a_run_waits_until_its_report_was_received_and_may_get_more_time():
+    def answer(report):
+        for number in range(3):
+            report(number)
+            time.sleep(0.6)
+        return "done"
+
+    received = []
+
+    def receive(value):
+        received.append(value)
+        time.sleep(0.5)  # does not count
+        return 1.0
+
+    outcome = run_isolated(answer, time_limit=1.0, report=True, on_report=receive)
+    assert (outcome.ending, outcome.value, received) == ("returned", "done", [0, 1, 2])
+    assert run_isolated(answer, time_limit=20.0, report=True, on_report=lambda value: 0.1).ending == "timed out"
+
+
+def test_a_run_that_writes_too_much_is_ended():
+    outcome = run_isolated(lambda: [print("x" * 1_000) for _ in range(10_000)], time_limit=20, output_limit=100_000)
+    assert outcome.ending == "flooded"

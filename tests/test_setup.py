@@ -46,7 +46,7 @@ def test_conda_installs_the_same_through_the_same_pins():
     (pip,) = [item["pip"] for item in CONDA["dependencies"] if isinstance(item, dict)]
     assert pip == ["--constraint constraints.txt", "--editable .[test]"]
     names = [re.split(r"[ =<>]", item)[0] for item in CONDA["dependencies"] if isinstance(item, str)]
-    assert {"python", "pip", "cxx-compiler", "cuda-nvcc", "make"} <= set(names)
+    assert {"python", "pip", "cxx-compiler", "cuda-nvcc", "make", "bubblewrap"} <= set(names)
     # What pip installs, conda must not install as well in another version.
     assert not {normal(re.split(r"[<>=]", item)[0]) for item in wanted()} & set(names)
 
@@ -144,3 +144,15 @@ def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(monkeypatch, sys
     monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
     (line,) = [line for line in repr(doctor.doctor()).split("\n") if "CUDA on the CPU" in line]
     assert words in line
+
+
+def test_the_library_that_helps_the_lessons_stays_small():
+    """What lessons build is in paged_attention/, pictures in draw/, measurements in bench/, grades in grading/."""
+    files = [path for path in (ROOT / "lessons_lib").rglob("*.py") if "cuda_on_cpu" not in path.parts]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 3_000
+
+
+def test_every_package_is_installed():
+    (packages,) = [line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("include = ")]
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert {f'"{name}*"' in packages for name in folders} == {True} and {"draw", "grading", "lessons_lib"} <= folders

@@ -40,6 +40,13 @@ def test_a_message_begins_where_the_two_differ():
     assert show(pair, (pair[0], Values(actual, "m")))[1] == "m (2, 9) float at [1, 4]: 7, 0, 0, 0, 0"
 
 
+def test_numbers_that_look_alike_have_more_digits():
+    ours, theirs = torch.full((9,), 1.0432), torch.full((9,), 1.0434)
+    assert show(Values(ours), Values(theirs)) == ("(9,) float at [0]: " + ", ".join(["1.0432"] * 6),
+                                                  "(9,) float at [0]: " + ", ".join(["1.0434"] * 6))
+    assert show(Values(ours[:1]), Values(theirs[:1])) == ("(1,) float [1.0432]", "(1,) float [1.0434]")
+
+
 def test_other_shapes_and_dtypes_are_shown_as_such():
     assert show(ONES, Values(torch.ones(3))) == ("(2, 3) float [1, 1, 1, 1, 1, 1]", "(3,) float [1, 1, 1]")
     assert show(Values(torch.tensor([1])), Values(torch.tensor([1], dtype=torch.int32))) == ("(1,) int64 [1]", "(1,) int32 [1]")

@@ -8,6 +8,7 @@ from lessons_lib.checks import Text
 
 TOLERANCE = 1e-4  # relative and absolute; our references accumulate in float64, answers may in float32
 SHOWN = 6  # numbers of a tensor that a message shows
+DIGITS, MORE_DIGITS = 4, 7  # of a float in a message; more where two results would look alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +19,11 @@ class Values:
     name: str = ""
 
     def __repr__(self):
+        return self.text(DIGITS)
+
+    def text(self, digits: int) -> str:
         more = ", …" if self.tensor.numel() > SHOWN else ""
-        return f"{self._head()} [{_numbers(self.tensor.flatten()[:SHOWN])}{more}]"
+        return f"{self._head()} [{_numbers(self.tensor.flatten()[:SHOWN], digits)}{more}]"
 
     def _head(self) -> str:
         kind = "float" if self.tensor.is_floating_point() else str(self.tensor.dtype).removeprefix("torch.")
@@ -64,16 +68,20 @@ def show(expected, actual) -> tuple[str, str]:
     ours, theirs = expected.tensor.detach().cpu(), actual.tensor.detach().cpu()
     if ours.shape != theirs.shape or ours.dim() == 0 or ours.numel() <= SHOWN \
             or (not ours.is_floating_point() and ours.dtype != theirs.dtype):
-        return repr(expected), repr(actual)
+        digits = DIGITS if repr(expected) != repr(actual) else MORE_DIGITS
+        return expected.text(digits), actual.text(digits)
     close = torch.isclose(theirs.double(), ours.double(), rtol=TOLERANCE, atol=TOLERANCE)
     first = (~close).nonzero()[0].tolist() if not close.all() else [0] * ours.dim()
     place = f"at [{', '.join(map(str, first))}]"
     row = (*first[:-1], slice(first[-1], first[-1] + SHOWN))
-    return f"{expected._head()} {place}: {_numbers(ours[row])}", f"{actual._head()} {place}: {_numbers(theirs[row])}"
+    digits = DIGITS if _numbers(ours[row], DIGITS) != _numbers(theirs[row], DIGITS) else MORE_DIGITS
+    return (f"{expected._head()} {place}: {_numbers(ours[row], digits)}",
+            f"{actual._head()} {place}: {_numbers(theirs[row], digits)}")
 
 
-def _numbers(tensor: torch.Tensor) -> str:
-    return ", ".join(f"{number:.4g}" if isinstance(number, float) else str(number) for number in tensor.flatten().tolist())
+def _numbers(tensor: torch.Tensor, digits: int) -> str:
+    numbers = tensor.flatten().tolist()
+    return ", ".join(f"{number:.{digits}g}" if isinstance(number, float) else str(number) for number in numbers)
 
 
 def _word(result) -> str:

@@ -16,4 +16,38 @@ def blocks_by_last_token(num_tokens, block_size):
     return (num_tokens - 1) // block_size + 1
 
 
-RIGHT_ANSWERS = {"0.1": [blocks_by_negative_floor, blocks_by_remainder, blocks_by_last_token]}
+def blocks_by_taking_away(num_tokens, block_size):
+    return 0 if num_tokens <= 0 else 1 + blocks_by_taking_away(num_tokens - block_size, block_size)
+
+
+RIGHT_ANSWERS = {"0.1": [blocks_by_negative_floor, blocks_by_remainder, blocks_by_last_token, blocks_by_taking_away]}
+
+
+def rounded_half_up(num_tokens, block_size):
+    return int((num_tokens + block_size / 2) / block_size)
+
+
+def remainder_as_float(num_tokens, block_size):
+    return num_tokens / block_size // 1 + (num_tokens % block_size > 0)
+
+
+def room_of_the_blocks(num_tokens, block_size):
+    return num_tokens + -num_tokens % block_size
+
+
+def room_left(num_tokens, block_size):
+    rest = num_tokens % block_size
+    return block_size - rest if rest else 0
+
+
+def quotient_and_rest(num_tokens, block_size):
+    return sum(divmod(num_tokens, block_size))
+
+
+WRONG_ANSWERS = {"0.1": {
+    "rounds-to-nearest": [rounded_half_up],
+    "float-not-int": [remainder_as_float],
+    "places-not-blocks": [room_of_the_blocks],
+    "empty-places": [room_left],
+    "adds-the-rest": [quotient_and_rest],
+}}

@@ -205,6 +205,7 @@ SAFE_BLOCK_MANAGERS = [
     _safe("std::mutex", "std::unique_lock<std::mutex> guard(mutex_);"),
     _safe("std::shared_mutex", "std::unique_lock hold(mutex_);", "std::shared_lock hold(mutex_);"),
     _safe("std::mutex", "mutex_.lock();", unlock="mutex_.unlock();"),
+    _safe("std::mutex", "std::scoped_lock hold(mutex_);").replace("mutable std::mutex", "inline static std::mutex"),
     _safe("std::recursive_mutex", "std::scoped_lock hold{mutex_};"),
 ]
 

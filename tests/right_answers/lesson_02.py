@@ -6,6 +6,7 @@ import torch
 
 from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import Sequence
+from paged_attention.validate import check_write
 
 
 def pieces_by_addresses(view):
@@ -64,12 +65,14 @@ def slots_with_gather(block_ids, positions, block_size):
 
 
 def write_by_block_and_offset(k_cache, v_cache, slots, k, v):
+    check_write(k_cache, v_cache, slots, k, v)
     block_size = k_cache.size(1)
     k_cache[slots // block_size, slots % block_size] = k
     v_cache[slots // block_size, slots % block_size] = v
 
 
 def write_token_by_token(k_cache, v_cache, slots, k, v):
+    check_write(k_cache, v_cache, slots, k, v)
     for token, slot in enumerate(slots.tolist()):
         block, offset = divmod(slot, k_cache.shape[1])
         k_cache[block, offset] = k[token]
@@ -77,8 +80,20 @@ def write_token_by_token(k_cache, v_cache, slots, k, v):
 
 
 def write_with_index_copy(k_cache, v_cache, slots, k, v):
+    check_write(k_cache, v_cache, slots, k, v)
     k_cache.flatten(0, 1).index_copy_(0, slots, k)
     v_cache.flatten(0, 1).index_copy_(0, slots, v)
+
+
+def write_with_own_checks(k_cache, v_cache, slots, k, v):
+    num_slots = k_cache.shape[0] * k_cache.shape[1]
+    if k.dtype != k_cache.dtype or v.dtype != v_cache.dtype or slots.dtype != torch.int64:
+        raise TypeError("another dtype")
+    if any(slot not in range(num_slots) for slot in slots.tolist()) or len(set(slots.tolist())) < len(slots):
+        raise ValueError("a slot outside the pool, or one named twice")
+    index = slots[:, None, None].expand_as(k)
+    k_cache.view(num_slots, *k.shape[1:]).scatter_(0, index, k)
+    v_cache.view(num_slots, *v.shape[1:]).scatter_(0, index, v)
 
 
 def add_counting_first(self, seq_id, num_tokens):
@@ -239,113 +254,9 @@ def free_by_hand(self, seq_id):
 RIGHT_ANSWERS = {
     "2.1": [pieces_by_addresses, pieces_by_flattening, pieces_recursively],
     "2.2": [slots_one_by_one, slots_from_every_slot, slots_with_numpy, slots_with_gather],
-    "2.3": [write_by_block_and_offset, write_token_by_token, write_with_index_copy],
+    "2.3": [write_by_block_and_offset, write_token_by_token, write_with_index_copy, write_with_own_checks],
     "2.4": [add_counting_first, add_giving_back, add_then_grow],
     "2.5": [append_in_three_cases, append_through_the_table, append_tensor_slot],
     "2.6": [fork_checking_first, fork_by_row, fork_undoing],
     "2.7": [free_backwards, free_by_row, free_by_hand],
-}
-
-
-def one_piece_whatever(view):
-    return (1, view.element_size() * math.prod(view.shape))
-
-
-def rows_are_pieces(view):
-    rows = math.prod(view.shape[:-1])
-    if view.stride()[-1] != 1:
-        return view.numel(), view.element_size()
-    return rows, view.shape[-1] * view.element_size()
-
-
-def slots_in_the_tables_type(block_ids, positions, block_size):
-    return (block_ids[positions // block_size] * block_size + positions % block_size).to(torch.int32)
-
-
-def slots_from_the_first_block(block_ids, positions, block_size):
-    return int(block_ids[0]) * block_size + positions
-
-
-def write_at_slots(k_cache, v_cache, slots, k, v):
-    for token, slot in enumerate(slots.tolist()):
-        k_cache[slot] = k[token]
-        v_cache[slot] = v[token]
-
-
-def write_only_k(k_cache, v_cache, slots, k, v):
-    k_cache.flatten(0, 1)[slots] = k
-
-
-def add_taking_at_once(self, seq_id, num_tokens):
-    self.check_new(seq_id)
-    self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(self.blocks_for(num_tokens))])
-
-
-def add_rounding_down(self, seq_id, num_tokens):
-    self.check_new(seq_id)
-    self.blocks_for(num_tokens)
-    count, _ = divmod(num_tokens, self.block_size)
-    if self.block_manager.get_num_free_blocks() < count:
-        raise OutOfBlocksError("full")
-    self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(count)])
-
-
-def append_ignoring_sharing(self, seq_id):
-    sequence = self.get(seq_id)
-    needed = self.blocks_for(sequence.length + 1)
-    if needed > len(self.blocks_of(seq_id)):
-        self.table.write(sequence.row, needed - 1, [self.block_manager.allocate()])
-    sequence.length += 1
-    return self.blocks_of(seq_id)[-1] * self.block_size + (sequence.length - 1) % self.block_size
-
-
-def append_allocating_before_looking(self, seq_id):
-    sequence = self.get(seq_id)
-    if sequence.length % self.block_size:
-        return append_in_three_cases(self, seq_id)
-    block = self.block_manager.allocate()
-    needed = self.blocks_for(sequence.length + 1)
-    self.table.write(sequence.row, needed - 1, [block])
-    sequence.length += 1
-    return block * self.block_size
-
-
-def fork_without_counting(self, seq_id, child_id):
-    parent = self.get(seq_id)
-    self.check_new(child_id)
-    self.start(child_id, parent.length, self.blocks_of(seq_id))
-
-
-def fork_counting_too_soon(self, seq_id, child_id):
-    blocks = self.blocks_of(seq_id)
-    for block in blocks:
-        self.block_manager.increase_ref_count(block)
-    self.check_new(child_id)
-    self.start(child_id, self.get(seq_id).length, blocks)
-
-
-def free_to_zero(self, seq_id):
-    row, blocks = self.get(seq_id).row, self.blocks_of(seq_id)
-    for block in blocks:
-        self.block_manager.free(block)
-    self.table.cpu[row].fill_(0)
-    self.table.on_device[row].fill_(0)
-    self.table.free_rows.append(row)
-    self.sequences.pop(seq_id)
-
-
-def free_without_blocks(self, seq_id):
-    self.get(seq_id)
-    self.table.clear(self.sequences.pop(seq_id).row)
-
-
-WRONG_ANSWERS = {
-    "2.1": {"gaps-unnoticed": [one_piece_whatever], "last-dimension-only": [rows_are_pieces]},
-    "2.2": {"slots-int32": [slots_in_the_tables_type], "pages-assumed-contiguous": [slots_from_the_first_block]},
-    "2.3": {"write-selects-whole-blocks": [write_at_slots], "keys-only": [write_only_k]},
-    "2.4": {"partial-allocation": [add_taking_at_once], "floor-division": [add_rounding_down]},
-    "2.5": {"writes-into-shared-block": [append_ignoring_sharing],
-            "leak-on-failed-append": [append_allocating_before_looking]},
-    "2.6": {"counts-not-increased": [fork_without_counting], "half-done-fork": [fork_counting_too_soon]},
-    "2.7": {"zero-is-a-block": [free_to_zero], "blocks-not-freed": [free_without_blocks]},
 }

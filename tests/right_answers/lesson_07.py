@@ -46,6 +46,13 @@ def bytes_begun_anew(context_lens, num_kv_heads, head_size, bytes_per_number):
     return total
 
 
+def bytes_popped(context_lens, num_kv_heads, head_size, bytes_per_number):
+    total = 0
+    while context_lens:
+        total += context_lens.pop()
+    return 2 * total * num_kv_heads * head_size * bytes_per_number
+
+
 def bytes_printed(context_lens, num_kv_heads, head_size, bytes_per_number):
     print(2 * sum(context_lens) * num_kv_heads * head_size * bytes_per_number)
 
@@ -170,6 +177,38 @@ SIXTEEN_NUMBERS = _wide(OUR_LOAD, OUR_SCORE.replace("i < lane_numbers;", "i < la
 SCORE_OF_THE_LEADER = _wide(OUR_LOAD, OUR_SCORE.replace("return scale * product;",
                                                         "return threadIdx.x % group_lanes ? 0.0f : scale * product;"))
 BARRIER_BETWEEN = _wide(OUR_LOAD, OUR_SCORE.replace("  for (int distance", "  __syncthreads();\n  for (int distance"))
+GROUP_OF_THE_LANE = _wide("""
+  WideRow part;
+  int which = (threadIdx.x & 31) / group_lanes;
+  for (int i = 0; i < lane_loads; ++i, which += group_lanes) part.loads[i] = ((const uint4*)row)[which];
+  return part;""", OUR_SCORE)
+ONE_LOAD_COPIED = _wide("""
+  WideRow part;
+  uint4 load = reinterpret_cast<const uint4*>(row)[threadIdx.x % group_lanes];
+  for (uint4& to : part.loads) to = load;
+  return part;""", OUR_SCORE)
+LOAD_BY_PLACE = _wide("""
+  WideRow part;
+  for (int i = 0; i < lane_loads; ++i) part.loads[i] = *(const uint4*)&row[place(i)];
+  return part;""", OUR_SCORE)
+FROM_LANE_0 = _wide(OUR_LOAD, """
+  float sum = 0.0f;
+  for (int i = 0; i < lane_numbers; ++i) sum += query[i] * number(key, i);
+  for (int d = group_lanes / 2; d; d /= 2) sum += __shfl_down_sync(0xffffffff, sum, d, group_lanes);
+  return __shfl_sync(0xffffffff, sum, 0) * scale;""")
+FROM_THE_GROUPS_NUMBER = _wide(OUR_LOAD, OUR_SCORE.replace(
+    "scale * product", "scale * __shfl_sync(0xffffffff, product, threadIdx.x / group_lanes)"))
+SIXTEEN_LANES_OF_A_LOAD = _wide(OUR_LOAD.replace("% group_lanes", "% 16"), OUR_SCORE)
+NUMBERS_FOR_LANES = _wide(OUR_LOAD, OUR_SCORE.replace("i < lane_numbers;", "i < group_lanes;"))
+OVER_SCALE = _wide(OUR_LOAD, OUR_SCORE.replace("query[i] * number(key, i)", "query[i] * number(key, i) / scale")
+                   .replace("scale * product", "product"))
+NOTHING_TO_ADD = _wide(OUR_LOAD, """
+  float sum = 0.0f;
+  for (int i = 0; i < lane_numbers; ++i) sum += query[i] * number(key, i);
+  if (sum != 0.0f) {
+    for (int d = 1; d < group_lanes; d *= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+  }
+  return sum * scale;""")
 
 # 7.3
 
@@ -281,6 +320,42 @@ ON_A_COPY = _state("""
 ALL_FOUR_OR_NONE = _state("  if (isinf(scores[0]) || isinf(scores[1]) || isinf(scores[2]) || isinf(scores[3])) return;"
                           + NO_GUARD.partition("(&values)[rows_at_once]) {")[2].rstrip().removesuffix("}"))
 EIGHT_NUMBERS = TOKEN_BY_TOKEN.replace("i < lane_numbers;", "i < 8;")
+FACTOR_OF_EACH_TOKEN_TOO_LATE = _state("""
+  for (int i = 0; i < rows_at_once && scores[i] != -INFINITY; ++i) {
+    state.m = fmaxf(state.m, scores[i]);
+    float old = expf(state.m - state.m), now = expf(scores[i] - state.m);
+    state.l = state.l * old + now;
+    for (int d = 0; d < lane_numbers; ++d) state.acc[d] = state.acc[d] * old + now * number(values[i], d);
+  }""")
+FIRST_MAXIMUM_KEPT = _state("""
+  if (state.m == -INFINITY) {
+    for (float score : scores) state.m = fmaxf(state.m, score);
+  }
+  for (int i = 0; i < rows_at_once; ++i) {
+    if (scores[i] == -INFINITY) break;
+    float p = expf(scores[i] - state.m);
+    state.l += p;
+    for (int d = 0; d < lane_numbers; ++d) state.acc[d] += p * number(values[i], d);
+  }""")
+FINITE_MAXIMUM_STORED = WITH_A_FINITE_MAXIMUM.replace(
+    "  state.l = state.l * rescale", "  state.m = finite;\n  state.l = state.l * rescale")
+SMALL_NUMBER_FIRST = TOKEN_BY_TOKEN.replace("  for (int token", "  state.m = fmaxf(state.m, -1e30f);\n  for (int token", 1)
+ONE_SCORE = NO_GUARD.replace("fmaxf(fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3]))", "scores[0]").replace(
+    "  float factor", "  if (m == -INFINITY) return;\n  float factor")
+SCORES_FOR_WEIGHTS = TOKEN_BY_TOKEN.replace("+ weight * number", "+ scores[token] * number")
+L_IN_THE_INNER_LOOP = WITH_A_FINITE_MAXIMUM.replace("sum += weights[i] = ", "weights[i] = ").replace(
+    "of_dim += weights[i]", "sum += weights[i], of_dim += weights[i]").replace(
+    "  state.l = state.l * rescale + sum;\n", "").replace(
+    "state.acc[d] * rescale + of_dim;\n  }", "state.acc[d] * rescale + of_dim;\n  }\n  state.l = state.l * rescale + sum;")
+WEIGHTS_OF_ALL_LANES = WITH_A_FINITE_MAXIMUM.replace("  state.l = state.l * rescale", """
+  for (int i = 0; i < rows_at_once; ++i) {
+    for (int d = 1; d < group_lanes; d *= 2) weights[i] += __shfl_xor_sync(0xffffffff, weights[i], d);
+  }
+  sum = weights[0] + weights[1] + weights[2] + weights[3];
+  state.l = state.l * rescale""")
+NUMBERS_OF_ONE_LOAD = TOKEN_BY_TOKEN.replace("i < lane_numbers;", "i < per_load;")
+PLACES_OF_TOKENS = TOKEN_BY_TOKEN.replace("number(values[token], i)", "number(values[token], place(i))")
+PLACES_FOR_NUMBERS = WITH_A_FINITE_MAXIMUM.replace("number(values[i], d)", "number(values[i], place(d))")
 
 RIGHT_ANSWERS = {
     "7.1": [bytes_sequence_by_sequence, bytes_from_a_shape, bytes_as_a_tensor, bytes_head_by_head],
@@ -289,12 +364,21 @@ RIGHT_ANSWERS = {
 }
 WRONG_ANSWERS = {
     "7.1": {"values-forgotten": [bytes_of_the_keys], "longest-for-all": [bytes_of_padded_rows],
-            "last-alone": [bytes_begun_anew], "returns-nothing": [bytes_printed], "raises-an-error": [bytes_misspelt]},
+            "last-alone": [bytes_begun_anew], "context-lens-changed": [bytes_popped],
+            "returns-nothing": [bytes_printed], "raises-an-error": [bytes_misspelt]},
     "7.2": {"whole-warp": [ONE_STEP_TOO_MANY, WHOLE_WARP_UPWARDS], "index-in-numbers": [NUMBER_INDEX],
-            "narrow-loads": [BYTE_BY_BYTE, HALVES_OF_A_LOAD], "reads-behind-the-part": [SIXTEEN_NUMBERS],
+            "narrow-loads": [BYTE_BY_BYTE, HALVES_OF_A_LOAD], "reads-behind-the-part": [SIXTEEN_NUMBERS, NUMBERS_FOR_LANES],
             "first-lane-only": [DOWN_WITHIN_THE_GROUP, SCORE_OF_THE_LEADER], "barrier-of-the-block": [BARRIER_BETWEEN],
-            "lane-of-the-warp": [THREAD_OF_THE_BLOCK], "lanes-counted-by-hand": [SIXTEEN_LANES]},
+            "lane-of-the-warp": [THREAD_OF_THE_BLOCK], "group-for-lane": [GROUP_OF_THE_LANE],
+            "lanes-counted-by-hand": [SIXTEEN_LANES, SIXTEEN_LANES_OF_A_LOAD], "same-load-twice": [ONE_LOAD_COPIED],
+            "place-of-a-number": [LOAD_BY_PLACE], "first-groups-score": [FROM_LANE_0, FROM_THE_GROUPS_NUMBER],
+            "divided-by-scale": [OVER_SCALE], "leaves-before-the-shuffles": [NOTHING_TO_ADD]},
     "7.3": {"acc-not-rescaled": [ONLY_THE_SUM_RESCALED], "nan-before-the-first-token": [NO_GUARD],
-            "nothing-rescaled": [MAXIMUM_OVERWRITTEN], "nothing-taken-in": [ON_A_COPY],
-            "stops-at-a-missing-token": [ALL_FOUR_OR_NONE], "numbers-counted-by-hand": [EIGHT_NUMBERS]},
+            "nothing-rescaled": [MAXIMUM_OVERWRITTEN, FACTOR_OF_EACH_TOKEN_TOO_LATE], "nothing-taken-in": [ON_A_COPY],
+            "stops-at-a-missing-token": [ALL_FOUR_OR_NONE], "numbers-counted-by-hand": [EIGHT_NUMBERS],
+            "maximum-of-the-first-tokens": [FIRST_MAXIMUM_KEPT], "first-score-only": [ONE_SCORE],
+            "empty-state-not-infinite": [FINITE_MAXIMUM_STORED, SMALL_NUMBER_FIRST],
+            "scores-as-weights": [SCORES_FOR_WEIGHTS], "l-counted-for-each-number": [L_IN_THE_INNER_LOOP],
+            "l-summed-over-lanes": [WEIGHTS_OF_ALL_LANES], "first-load-only": [NUMBERS_OF_ONE_LOAD],
+            "place-in-the-part": [PLACES_FOR_NUMBERS, PLACES_OF_TOKENS]},
 }

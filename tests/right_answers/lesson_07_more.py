@@ -198,6 +198,51 @@ def splits_up_to_one_for_each_multiprocessor(num_rows, num_tiles, num_multiproce
         math.ceil(num_rows * s / num_multiprocessors) * (math.ceil(num_tiles / s) + SPLIT_COST)))
 
 
+def splits_by_their_sizes(num_rows, num_tiles, num_multiprocessors):
+    best, least = 0, math.inf
+    for s in range(num_tiles, 0, -1):
+        sizes = [len(range(split, num_tiles, s)) for split in range(s)]
+        time = math.ceil(num_rows * len(sizes) / num_multiprocessors) * (max(sizes) + SPLIT_COST)
+        if time <= least:
+            best, least = s, time
+    return best
+
+
+def whole_rows_are_free(num_rows, num_tiles, num_multiprocessors):
+    best, least = 1, math.ceil(num_rows / num_multiprocessors) * num_tiles
+    for s in range(2, num_tiles + 1):
+        time = math.ceil(num_rows * s / num_multiprocessors) * (math.ceil(num_tiles / s) + SPLIT_COST)
+        if time < least:
+            best, least = s, time
+    return best
+
+
+def tiles_of_the_batch(num_rows, num_tiles, num_multiprocessors):
+    total, times = num_rows * num_tiles, []
+    for s in range(1, num_tiles + 1):
+        times.append(math.ceil(num_rows * s / num_multiprocessors) * (math.ceil(total / s) + SPLIT_COST))
+    return times.index(min(times)) + 1
+
+
+def rest_in_short_blocks(num_rows, num_tiles, num_multiprocessors):
+    times = {}
+    for s in range(1, num_tiles + 1):
+        waves, rest = num_rows * s // num_multiprocessors, num_rows * s % num_multiprocessors
+        times[s] = waves * (math.ceil(num_tiles / s) + SPLIT_COST)
+        if rest:
+            times[s] += num_tiles // s + SPLIT_COST
+    return min(times, key=times.get)
+
+
+def least_waste(num_rows, num_tiles, num_multiprocessors):
+    best, fewest = 1, math.inf
+    for s in range(1, num_tiles + 1):
+        idle = math.ceil(num_rows * s / num_multiprocessors) * num_multiprocessors - num_rows * s
+        if idle < fewest:
+            best, fewest = s, idle
+    return best
+
+
 def no_later_one(num_rows, num_tiles, num_multiprocessors):
     best, best_time = 1, math.inf
     for s in range(1, num_tiles + 1):
@@ -313,6 +358,65 @@ def cut_by_numpy(num_tiles, num_blocks):
     return shares
 
 
+def cut_at_two_ends(num_tiles, num_blocks):
+    total, shares = sum(num_tiles), []
+
+    def find(place):
+        for row, length in enumerate(num_tiles):
+            if place < length:
+                return row, place
+            place -= length
+
+    for block in range(num_blocks):
+        first, end = total * block // num_blocks, total * (block + 1) // num_blocks
+        if first == end:
+            shares.append([])
+            continue
+        (row, tile), (last_row, last_tile) = find(first), find(end - 1)
+        if row == last_row:
+            shares.append([(row, tile, last_tile + 1)])
+        else:
+            shares.append([(row, tile, num_tiles[row]), (last_row, 0, last_tile + 1)])
+    return shares
+
+
+def cut_from_what_is_left(num_tiles, num_blocks):
+    total, row, done, shares, used = sum(num_tiles), 0, [0] * len(num_tiles), [], 0
+    for block in range(num_blocks):
+        want, share = total * (block + 1) // num_blocks - used, []
+        used += want
+        while want:
+            take = min(want, num_tiles[row])
+            share.append((row, done[row], done[row] + take))
+            done[row] += take
+            num_tiles[row] -= take
+            want -= take
+            if num_tiles[row] == 0:
+                row += 1
+        shares.append(share)
+    return shares
+
+
+def cut_with_a_late_step(num_tiles, num_blocks):
+    total, row, tile, used, shares = sum(num_tiles), 0, 0, 0, []
+    for block in range(num_blocks):
+        want, share = total * (block + 1) // num_blocks - used, []
+        used += want
+        while want > 0:
+            take = min(want, num_tiles[row] - tile)
+            share.append((row, tile, tile + take))
+            want, tile = want - take, tile + take
+            if take == 0:
+                row, tile = row + 1, 0
+        shares.append(share)
+    return shares
+
+
+def cut_one_by_one(num_tiles, num_blocks):
+    for share in cut_with_a_cursor(num_tiles, num_blocks):
+        yield share
+
+
 def shares_of_equal_size(num_tiles, num_blocks):
     size = sum(num_tiles) // num_blocks
     line = [(row, tile) for row in range(len(num_tiles)) for tile in range(num_tiles[row])]
@@ -374,7 +478,7 @@ RIGHT_ANSWERS = {
     "7.5": [combined(ONE_PASS), combined(LOG_SUMS), combined(SHARED_WEIGHTS),
             combined(SHARED_WEIGHTS, (", head_size, 0, stream", ", 32, 0, stream"))],
     "7.6": [splits_by_loop, splits_by_sorting, splits_by_numpy, splits_by_numpy_unconverted,
-            splits_up_to_one_for_each_multiprocessor],
+            splits_up_to_one_for_each_multiprocessor, splits_by_their_sizes],
     "7.7": [cut_with_a_cursor, cut_tile_by_tile, cut_at_all_borders, cut_by_numpy],
 }
 
@@ -396,6 +500,13 @@ WRONG_ANSWERS = {
         "last-tiles-forgotten": [edited(staged(WITH_CURSORS), ("left = num_tiles;", "left = num_tiles - 4;"))],
         "tiles-not-through-the-stages": [
             staged("  for (int i = threadIdx.x % 32; i < num_tiles * tile_floats; i += 32) sum += tiles[i];")],
+        "wrong-stage": [edited(staged(WITH_CURSORS), ("add_up(stages[stage])", "add_up(stages[(stage + 1) % num_stages])"))],
+        "few-tiles-forgotten": [edited(staged(DRAINED), ("  int first = num_tiles < num_stages ? num_tiles : num_stages;\n",
+                                                         "  if (num_tiles < 4) return 0.0f;\n  int first = 4;\n"))],
+        "lanes-added-together": [edited(staged(DRAINED), ("    float part = add_up(stages[t & 3]);\n", """
+    float part = add_up(stages[t & 3]);
+    for (int d = 1; d < 32; d *= 2) part += __shfl_xor_sync(0xffffffff, part, d);
+""".lstrip("\n")))],
         "waits-for-too-few": [edited(staged(LOADED_BEFORE_USE), ("wait<lead - 1>", "wait<lead>"))],
         "one-lane-copies": [edited(staged(LOADED_BEFORE_USE), ("if (t + lead", "if (threadIdx.x % 32 == 0 && t + lead"))],
     },
@@ -414,20 +525,31 @@ WRONG_ANSWERS = {
                                     edited(combined(ONE_PASS), ("continue;", "return;"))],
         "nan-when-the-first-split-is-empty": [
             edited(combined(ONE_PASS), ("    if (part_l[part] == 0.0f) continue;\n", ""))],
+        "empty-row-not-written": [edited(combined(ONE_PASS), ("  out[", "  if (l == 0.0f) return;\n  out["))],
+        "first-maximum-alone": [edited(combined(SHARED_WEIGHTS), (
+            "m_all = max(m_all, part_m[s * rows + row])", "m_all = part_m[row]"))],
+        "wrong-row": [edited(combined(LOG_SUMS), ("blockIdx.x * gridDim.y", "blockIdx.x * gridDim.x"))],
+        "divided-at-each-step": [edited(combined(ONE_PASS), ("    m = m_new;\n", "    m = m_new;\n    o /= l;\n"),
+                                        ("l > 0.0f ? o / l : 0.0f", "o"))],
         "thread-left-out": [edited(combined(ONE_PASS), ("(int64_t)row * head_size + i]", "(int64_t)row * head_size]"))],
         "head-size-typed": [edited(combined(ONE_PASS), ("(int64_t)part * head_size", "(int64_t)part * 128"))],
         "output-written-in-part": [edited(combined(SHARED_WEIGHTS, (", head_size, 0, stream", ", 32, 0, stream")),
                                           ("for (int i = threadIdx.x; i < head_size; i += blockDim.x)",
                                            "int i = threadIdx.x;"))],
     },
-    "7.6": {"last-of-equals": [no_later_one], "cost-left-out": [tiles_only],
+    "7.6": {"one-split-free": [whole_rows_are_free], "tiles-of-all-rows": [tiles_of_the_batch],
+            "last-wave-shorter": [rest_in_short_blocks], "fewest-idle": [least_waste],
+            "last-of-equals": [no_later_one], "cost-left-out": [tiles_only],
             "one-split-always": [smooth_waves, whole_before_ceil, one_split], "one-tile-in-each-split": [last_number],
             "stops-at-the-first-worse": [breaks_off], "no-splits-tried": [splits_by_range(lambda tiles: range(tiles + 1))],
             "not-all-tried": [splits_by_range(lambda tiles: range(1, tiles)),
-                              splits_by_range(lambda tiles: range(2, tiles + 1))],
+                              splits_by_range(lambda tiles: range(2, tiles + 1)),
+                              splits_by_range(lambda tiles: range(1, min(tiles + 1, 33)))],
             "time-beside-the-number": [splits_by_range(lambda tiles: range(1, tiles + 1), lambda *both: both)],
             "returns-nothing": [splits_by_range(lambda tiles: range(1, tiles + 1), lambda best, time: None)]},
-    "7.7": {"last-tiles-lost": [shares_of_equal_size], "shares-rounded-up": [shares_of_ceil],
+    "7.7": {"rows-between-lost": [cut_at_two_ends], "num-tiles-changed": [cut_from_what_is_left],
+            "pieces-without-tiles": [cut_with_a_late_step], "shares-yielded": [cut_one_by_one],
+            "last-tiles-lost": [shares_of_equal_size], "shares-rounded-up": [shares_of_ceil],
             "empty-shares-left-out": [only_blocks_with_work], "end-included": [last_tile_named],
             "parts-of-tiles": [respelt_cut(division="/")], "begin-not-cut": [respelt_cut(begin="start")],
             "end-not-cut": [respelt_cut(end="start + length")], "begins-before-the-row": [respelt_cut(begin="place")],

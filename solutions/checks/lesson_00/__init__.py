@@ -1,6 +1,10 @@
 """The exercise of lesson 00, with its mistake bank."""
 
+import math
+import random
 from numbers import Integral
+
+import numpy
 
 from lessons_lib.checks import Exercise, Mistake, Text
 
@@ -19,6 +23,14 @@ def observe(answer, case):
 
 CASES = [(0, 16), (1, 16), (16, 16), (17, 16), (5, 1), (24, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8)]
 
+
+def hidden(seed):
+    """No token; then full blocks, one token less and one more."""
+    chance = random.Random(seed)
+    for block_size in chance.sample(range(2, 200), 5):
+        full = block_size * chance.randint(1, 80)
+        yield from ((num_tokens, block_size) for num_tokens in (0, full, full - 1, full + 1))
+
 EXERCISES = (
     Exercise(
         id="0.1",
@@ -26,6 +38,7 @@ EXERCISES = (
         answer_name="blocks_needed",
         reference=blocks_needed,
         cases=lambda: CASES,
+        hidden=hidden,
         observe=observe,
         describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",
         mistakes=(
@@ -39,13 +52,27 @@ EXERCISES = (
             Mistake("rounds-to-nearest",
                     "Your division rounds to the nearest whole number. A block that is less than half full still "
                     "has to exist.",
-                    lambda num_tokens, block_size: round(num_tokens / block_size)),
+                    lambda num_tokens, block_size: round(num_tokens / block_size),
+                    also=(lambda num_tokens, block_size: int(num_tokens / block_size + 0.5),)),
             Mistake("at-least-one",
                     "A sequence without tokens needs no block; yours gets one.",
                     lambda num_tokens, block_size: max(1, -(-num_tokens // block_size))),
             Mistake("fraction-of-a-block",
                     "Your result is a fraction. A block is handed out whole: the answer is an int.",
                     lambda num_tokens, block_size: num_tokens / block_size),
+            Mistake("float-not-int",
+                    "The number is right, and it is a float. Blocks are counted, so the answer is an int.",
+                    lambda num_tokens, block_size: float(math.ceil(num_tokens / block_size)),
+                    also=(lambda num_tokens, block_size: numpy.ceil(num_tokens / block_size),)),
+            Mistake("places-not-blocks",
+                    "You return how many tokens the blocks have room for. The question is how many blocks there are.",
+                    lambda num_tokens, block_size: math.ceil(num_tokens / block_size) * block_size),
+            Mistake("empty-places",
+                    "You return how many places stay empty in the last block. The question is how many blocks there are.",
+                    lambda num_tokens, block_size: -num_tokens % block_size),
+            Mistake("adds-the-rest",
+                    "You add the tokens that are left over. However many they are, they share one block.",
+                    lambda num_tokens, block_size: num_tokens // block_size + num_tokens % block_size),
             Mistake("block-size-ignored",
                     "Your answer is right for blocks of 16 tokens only. The size of a block is an argument.",
                     lambda num_tokens, block_size: -(-num_tokens // 16)),

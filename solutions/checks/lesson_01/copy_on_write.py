@@ -1,5 +1,7 @@
 """Exercise 1.6: write to a block that may be shared."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -100,6 +102,83 @@ def value_into_old_block(manager, pool, blocks, position, value):
     pool[block_id, offset] = value
 
 
+def copying(manager, pool, blocks, position, value, *, index=None, offset=None, block_id=None,
+            shared=lambda count: count > 1, allocates_first=False, copy=None, enter=None, counted=False):
+    """Our write with a place for each mistake."""
+    index = position // pool.shape[1] if index is None else index
+    offset = position % pool.shape[1] if offset is None else offset
+    block_id = blocks[index] if block_id is None else block_id
+    spare = manager.allocate() if allocates_first else None
+    if shared(manager.get_ref_count(block_id)):
+        copy_id = manager.allocate() if spare is None else spare
+        spare = None
+        if counted:
+            manager.increase_ref_count(copy_id)
+        if copy:
+            copy(pool, copy_id, block_id, offset)
+        else:
+            pool[copy_id] = pool[block_id]
+        manager.free(block_id)
+        if enter:
+            enter(blocks, copy_id)
+        else:
+            blocks[index] = copy_id
+        block_id = copy_id
+    if spare is not None:
+        manager.free(spare)
+    pool[block_id, offset] = value
+
+
+def wrong(**differences):
+    """`copying` with differences; those that are functions of (pool, blocks, position) are called first."""
+    def answer(manager, pool, blocks, position, value):
+        found = {name: difference(pool, blocks, position) if name in ("index", "offset", "block_id") else difference
+                 for name, difference in differences.items()}
+        copying(manager, pool, blocks, position, value, **found)
+    return answer
+
+
+def copied_backwards(pool, copy_id, block_id, offset):
+    pool[block_id] = pool[copy_id]
+
+
+def copied_until(end):
+    def copy(pool, copy_id, block_id, offset):
+        pool[copy_id, : offset + end] = pool[block_id, : offset + end]
+    return copy
+
+
+def every_shared_block(manager, pool, blocks, position, value):
+    for index in range(len(blocks)):
+        write(manager, pool, blocks, index * pool.shape[1], pool[blocks[index], 0].item())
+    write(manager, pool, blocks, position, value)
+
+
+def into_a_copy_of_the_pool(manager, pool, blocks, position, value):
+    write(manager, pool.clone(), blocks, position, value)
+
+
+def gives_up(manager, pool, blocks, position, value):
+    try:
+        write(manager, pool, blocks, position, value)
+    except MemoryError:
+        return
+
+
+def writes_after_all(manager, pool, blocks, position, value):
+    try:
+        write(manager, pool, blocks, position, value)
+    except MemoryError:
+        pool[blocks[position // pool.shape[1]], position % pool.shape[1]] = value
+
+
+def position_for_slot(manager, pool, blocks, position, value):
+    block_size = pool.shape[1]
+    if manager.get_ref_count(blocks[position // block_size]) > 1:
+        write(manager, pool, blocks, position, pool[blocks[position // block_size], position % block_size].item())
+    pool.view(-1)[position] = value
+
+
 # (blocks in the pool, block size, blocks of the writer, further users of them, position to write, value)
 CASES = [
     (2, 4, [0], [], 0, 70), (2, 4, [0], [0], 0, 70), (2, 4, [0], [0], 3, 71), (3, 4, [0, 1], [0, 1], 4, 72),
@@ -108,6 +187,17 @@ CASES = [
     (4, 3, [3, 1], [1, 1, 3], 5, 80), (6, 4, [4, 1, 3], [4, 1], 6, 81), (6, 4, [4, 1, 3], [4, 1], 11, 82),
     (6, 16, [5, 2, 0], [5, 2, 0], 32, 83), (6, 4, [5, 2, 0], [5, 2, 0, 5, 2, 0], 8, 84),
 ]
+
+
+def hidden(seed):
+    """By turns with a block to spare and without; of each four writes three go to a shared block."""
+    chance = random.Random(seed)
+    for number in range(16):
+        length, block_size = chance.randint(1, 4), chance.randint(1, 6)
+        num_blocks = length + number % 2
+        blocks, position = chance.sample(range(num_blocks), length), chance.randrange(length * block_size)
+        further_users = chance.choices(blocks, k=chance.randint(0, 3)) + blocks[position // block_size :][: number % 4]
+        yield num_blocks, block_size, blocks, further_users, position, chance.randint(100, 999)
 
 
 def rows(num_blocks, block_size):
@@ -148,6 +238,7 @@ EXERCISE = Exercise(
     answer_name="write",
     reference=write,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     points=2,
@@ -191,6 +282,50 @@ EXERCISE = Exercise(
                 "The slot is right, but the value is in the last block of the sequence. Position p lies in block "
                 "p // block_size of its list.",
                 always_the_last_block),
+        Mistake("shared-by-another-number",
+                "A block with several users was written in place. Shared means more than one user, whatever the number.",
+                wrong(shared=lambda count: count == 2), also=(wrong(shared=lambda count: count > 2),)),
+        Mistake("rows-for-block-size",
+                "You divide the position by the number of blocks. The pool's shape is (num_blocks, block_size).",
+                wrong(index=lambda pool, blocks, position: position // pool.shape[0],
+                      offset=lambda pool, blocks, position: position % pool.shape[0]),
+                also=(wrong(index=lambda pool, blocks, position: position // len(blocks),
+                            offset=lambda pool, blocks, position: position % len(blocks)),)),
+        Mistake("position-for-index",
+                "You look up the list's entry number `position`. An entry stands for a whole block of tokens.",
+                wrong(index=lambda pool, blocks, position: position)),
+        Mistake("logical-for-physical",
+                "You take the number of the block within the sequence for its id. The id stands in `blocks`.",
+                wrong(block_id=lambda pool, blocks, position: position // pool.shape[1])),
+        Mistake("position-for-slot",
+                "The value went to the place number `position` of the whole pool. The sequence's block may lie elsewhere.",
+                position_for_slot),
+        Mistake("copied-backwards",
+                "You copied the new block over the old one. In `a = b` the numbers go from b to a.",
+                wrong(copy=copied_backwards)),
+        Mistake("copies-a-part",
+                "You copied a part of the block. A position may be anywhere in it: the tokens behind it are copied as well.",
+                wrong(copy=copied_until(0)), also=(wrong(copy=copied_until(1)),)),
+        Mistake("appended-to-the-list",
+                "The copy's id stands at the end of the list, and the old id is still in its place. The copy takes the "
+                "place of the block that it replaces.",
+                wrong(enter=lambda blocks, copy_id: blocks.append(copy_id))),
+        Mistake("copies-every-shared-block",
+                "You copy all blocks of the sequence that are shared. Only the one that is written to needs a copy.",
+                every_shared_block),
+        Mistake("allocates-unasked",
+                "You take a block before you know whether you need one. A write in place needs none, and on a full pool it "
+                "fails for nothing.",
+                wrong(allocates_first=True)),
+        Mistake("new-block-counted-twice",
+                "The new block has two users. `allocate()` has counted its only one already.",
+                wrong(counted=True)),
+        Mistake("error-swallowed",
+                "No block is free, and the caller does not hear of it: your function catches the error. It has to pass.",
+                gives_up, also=(writes_after_all,)),
+        Mistake("writes-into-a-copy-of-the-pool",
+                "The counts and the list changed, and the pool did not: you wrote into a copy of it.",
+                into_a_copy_of_the_pool),
     ),
     hints=(
         "`divmod(position, block_size)` gives both: which block of the list, and which slot in it.",

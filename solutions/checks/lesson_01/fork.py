@@ -1,5 +1,7 @@
 """Exercise 1.5: a second sequence that shares the first one's blocks."""
 
+import random
+
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention.block_manager import PythonBlockManager
 
@@ -51,8 +53,51 @@ def counts_by_position(manager, blocks):
     return list(blocks)
 
 
+def counting(chosen):
+    """Our fork, but only the blocks in chosen(blocks) have one user more."""
+    def wrong(manager, blocks):
+        for block_id in chosen(blocks):
+            manager.increase_ref_count(block_id)
+        return list(blocks)
+    return wrong
+
+
+def giving(child):
+    """Our fork with another result: child(blocks)."""
+    def wrong(manager, blocks):
+        fork(manager, blocks)
+        return child(blocks)
+    return wrong
+
+
+def new_last_block(manager, blocks):
+    for block_id in blocks[:-1]:
+        manager.increase_ref_count(block_id)
+    return [*blocks[:-1], manager.allocate()]
+
+
+def returns_inside_the_loop(manager, blocks):
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+        return list(blocks)
+
+
+def counts_to_two(manager, blocks):
+    for block_id in blocks:
+        if manager.get_ref_count(block_id) == 1:
+            manager.increase_ref_count(block_id)
+    return list(blocks)
+
+
 # (size of the pool, blocks of the parent in its order, how many forks of it there are already)
 CASES = [(2, [0], 0), (2, [], 0), (3, [0, 1], 0), (6, [4, 1, 3], 0), (6, [5, 0, 2], 2), (4, [3, 2, 1, 0], 0), (3, [2, 1], 1)]
+
+
+def hidden(seed):
+    chance = random.Random(seed)
+    for length in (1, 2, 3, 3, 4, 5, 6, 8, 10):
+        num_blocks = length + chance.randint(1, 6)
+        yield num_blocks, chance.sample(range(num_blocks), length), chance.randint(0, 3)
 
 
 def observe(answer, case):
@@ -85,6 +130,7 @@ EXERCISE = Exercise(
     answer_name="fork",
     reference=fork,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     mistakes=(
@@ -103,13 +149,43 @@ EXERCISE = Exercise(
         Mistake("last-block-not-shared",
                 "You share all blocks but the last and give the child a fresh, empty one. The last block holds tokens "
                 "that both sequences have; it is shared as well, until one of them writes to it.",
-                last_block_not_shared),
+                last_block_not_shared, also=(new_last_block,)),
+        Mistake("not-every-block-counted",
+                "Only some of the blocks have one user more. The child uses all of them.",
+                counting(lambda blocks: blocks[:1]),
+                also=(counting(lambda blocks: blocks[-1:]), counting(lambda blocks: [blocks[-1]]),
+                      counting(lambda blocks: [blocks[0]]), counting(lambda blocks: blocks[:-1]),
+                      counting(lambda blocks: blocks[1:]))),
+        Mistake("returns-inside-the-loop",
+                "Your `return` stands inside the loop. So the function ends after the first block, and without any block it "
+                "returns nothing.",
+                returns_inside_the_loop),
+        Mistake("counts-to-two",
+                "A block that is shared already gets no further user. Each fork adds one, whatever the count is.",
+                counts_to_two),
+        Mistake("counts-twice",
+                "Each block has two users more. One fork adds one sequence.",
+                counting(lambda blocks: [*blocks, *blocks])),
         Mistake("returns-nothing",
                 "The counts are right, but fork() returns None. It returns the child's list of blocks.",
                 returns_nothing),
         Mistake("positions-for-ids",
                 "You counted up the positions 0, 1, 2, … of the list. The ids are what stands at those positions.",
                 counts_by_position),
+        Mistake("positions-returned",
+                "The counts are right, and the child's list holds the positions 0, 1, 2, … in place of the ids.",
+                giving(lambda blocks: list(range(len(blocks))))),
+        Mistake("list-of-none",
+                "`increase_ref_count()` returns nothing, so a list of its results holds None. The child's list holds the "
+                "ids.",
+                giving(lambda blocks: [None] * len(blocks))),
+        Mistake("order-lost",
+                "The ids are there, in another order than the parent's. The order says which tokens stand in which block.",
+                giving(lambda blocks: blocks[::-1]), also=(giving(sorted), giving(lambda blocks: list(set(blocks))))),
+        Mistake("not-a-list",
+                "The ids are right, and they are not in a list. The child's list will grow, and its entries will be "
+                "replaced.",
+                giving(tuple), also=(giving(set),)),
     ),
     hints=(
         "How many sequences use each of these blocks before the fork, and how many after it?",

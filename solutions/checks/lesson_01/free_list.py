@@ -1,9 +1,10 @@
 """Exercise 1.1: the free list."""
 
 import itertools
+import random
 from collections import deque
 
-from lessons_lib.checks import Crash, Exercise, Mistake, Text
+from lessons_lib.checks import Crash, Exercise, Mistake, NoEnd, Text
 from solutions.checks.lesson_01.native import free_list_class
 
 
@@ -62,6 +63,51 @@ class FromOne(FreeList):
         self.block_ids = list(range(1, num_blocks + 1))[::-1]
 
 
+class BehindZeros(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = [0] * num_blocks + list(range(num_blocks))[::-1]
+
+
+class WritesBehindTheEnd(FreeList):
+    def __init__(self, num_blocks):
+        raise Crash
+
+
+class LeftEmpty(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = []
+
+
+class NeverFilled(FreeList):
+    def __init__(self, num_blocks):
+        raise NoEnd
+
+
+class RemovesBeforeReading(FreeList):
+    def pop(self):
+        super().pop()
+        if not self.block_ids:
+            raise Crash
+        return self.block_ids[-1]
+
+
+class CapacityForSize(FreeList):
+    """A vector that grew by push_back has doubled its room each time."""
+
+    def __init__(self, num_blocks):
+        super().__init__(num_blocks)
+        self.capacity = 1 << (num_blocks - 1).bit_length()
+
+    def size(self):
+        return self.capacity
+
+
+class ReservedForSize(CapacityForSize):
+    def __init__(self, num_blocks):
+        super().__init__(num_blocks)
+        self.capacity = num_blocks
+
+
 def cases():
     """Every valid sequence of up to five calls on lists of up to three ids, shorter ones first, then a long one."""
     for length in range(6):
@@ -71,6 +117,20 @@ def cases():
                     yield num_blocks, calls
     yield 1000, tuple(["pop"] * 1000)
     yield 100, tuple(["pop"] * 60 + list(range(0, 60, 2)) + ["pop"] * 30)
+
+
+def hidden(seed):
+    """Longer runs on longer lists; the last call of each is a pop(), whose result shows the order."""
+    chance = random.Random(seed)
+    for length in (2, 3, 4, 6, 8, 11, 15, 20, 30, 50):
+        num_blocks, calls = chance.randint(4, 12), []
+        while len(calls) < length or calls[-1] != "pop":
+            call = chance.choice(["pop", "pop", *range(num_blocks)])
+            if _valid(num_blocks, [*calls, call]):
+                calls.append(call)
+        yield num_blocks, tuple(calls)
+    num_blocks = chance.randint(20, 200)
+    yield num_blocks, ("pop",) * num_blocks
 
 
 def _valid(num_blocks, calls):
@@ -115,6 +175,7 @@ EXERCISE = Exercise(
     reference=FreeList,
     prepare=free_list_class,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     mistakes=(
@@ -152,6 +213,34 @@ EXERCISE = Exercise(
                 "Your ids go from 1 to num_blocks. They are indices into the pool, so they go from 0 to num_blocks - 1.",
                 FromOne, (("block_ids_.push_back(block_id);\n    // END SOLUTION\n  }\n  // Takes",
                            "block_ids_.push_back(block_id + 1);\n    // END SOLUTION\n  }\n  // Takes"),)),
+        Mistake("ids-behind-zeros",
+                "The list starts twice as long as it should: the vector was made with num_blocks zeros in it, and "
+                "push_back() puts the ids behind those. Make it empty, or give the elements that are there their ids.",
+                BehindZeros, ((FILL, f"block_ids_.resize(num_blocks); {FILL}"),)),
+        Mistake("writes-behind-the-end",
+                "The constructor uses an element that the vector does not have. `reserve()` makes room, and the size stays "
+                "0; `block_ids_[i]` needs an element that is there, and push_back() makes one.",
+                WritesBehindTheEnd,
+                ((FILL, "block_ids_.reserve(num_blocks);\n"
+                        "    for (int i = 0; i < num_blocks; ++i) block_ids_[i] = num_blocks - 1 - i;"),)),
+        Mistake("constructor-leaves-it-empty",
+                "After the constructor the list is empty. If a variable declared inside it has the member's name, it is "
+                "another one, which is gone when the constructor ends.",
+                LeftEmpty, ((FILL, f"std::vector<int> block_ids_; {FILL}"),)),
+        Mistake("constructor-never-ends",
+                "The constructor's loop does not end. Which value ends it, and does the variable ever get there? (An "
+                "unsigned number such as size_t is never below 0.)",
+                NeverFilled,
+                ((FILL, "for (unsigned i = num_blocks - 1; i >= 0; --i) if (size() < num_blocks) push(i);"),)),
+        Mistake("removes-before-reading",
+                "pop() removes the top and looks at the top afterwards, which is another id by then, or none at all. Read "
+                "first.",
+                RemovesBeforeReading,
+                (("int block_id = block_ids_.back();\n    block_ids_.pop_back();",
+                  "block_ids_.pop_back();\n    int block_id = block_ids_.back();"),)),
+        Mistake("capacity-for-size",
+                "size() gives how many ids the vector has room for, not how many are in it.",
+                CapacityForSize, (("return block_ids_.size();", "return block_ids_.capacity();"),), also=(ReservedForSize,)),
     ),
     hints=(
         "`std::vector` is a stack already: push_back() puts on top, back() looks at the top, pop_back() removes it.",

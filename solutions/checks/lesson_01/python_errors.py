@@ -1,34 +1,49 @@
 """Exercise 1.4: the C++ errors as Python exceptions."""
 
+import builtins
+import itertools
+import random
+import re
 import types
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.inline import build_cpp, read_kernel
 from paged_attention import block_manager as errors
 from paged_attention.block_manager import PythonBlockManager
+from solutions.checks.lesson_01.reference_counts import without_comments
 
 NAMES = ("PoolSizeError", "OutOfBlocksError", "BlockIndexError", "DoubleFreeError", "BlockNotAllocatedError")
+# What raises each error, with a number in it that the text of the error names.
 CALLS = {
-    "PoolSizeError": lambda module: module.BlockManager(-3),
-    "OutOfBlocksError": lambda module: _allocate_twice(module.BlockManager(1)),
-    "BlockIndexError": lambda module: module.BlockManager(4).get_ref_count(17),
-    "DoubleFreeError": lambda module: module.BlockManager(4).free(2),
-    "BlockNotAllocatedError": lambda module: module.BlockManager(4).increase_ref_count(2),
-    "TypeError": lambda module: module.BlockManager("four"),
+    "PoolSizeError": lambda module, number: module.BlockManager(number),
+    "OutOfBlocksError": lambda module, number: _allocate_one_more(module.BlockManager(number), number),
+    "BlockIndexError": lambda module, number: module.BlockManager(4).get_ref_count(number),
+    "DoubleFreeError": lambda module, number: module.BlockManager(4).free(number),
+    "BlockNotAllocatedError": lambda module, number: module.BlockManager(4).increase_ref_count(number),
+    "TypeError": lambda module, number: module.BlockManager(str(number)),
 }
 WORDS = {
-    "PoolSizeError": "BlockManager(-3)",
-    "OutOfBlocksError": "BlockManager(1), allocate(), allocate()",
-    "BlockIndexError": "BlockManager(4), get_ref_count(17)",
-    "DoubleFreeError": "BlockManager(4), free(2)",
-    "BlockNotAllocatedError": "BlockManager(4), increase_ref_count(2)",
-    "TypeError": 'BlockManager("four")',
+    "PoolSizeError": "BlockManager({number})",
+    "OutOfBlocksError": "BlockManager({number}), and allocate() once more than there are blocks",
+    "BlockIndexError": "BlockManager(4), get_ref_count({number})",
+    "DoubleFreeError": "BlockManager(4), free({number})",
+    "BlockNotAllocatedError": "BlockManager(4), increase_ref_count({number})",
+    "TypeError": 'BlockManager("{number}")',
 }
+CASES = [("PoolSizeError", -3), ("OutOfBlocksError", 1), ("BlockIndexError", 17), ("DoubleFreeError", 2),
+         ("BlockNotAllocatedError", 2), ("TypeError", 4)]
 
 
-def _allocate_twice(manager):
-    manager.allocate()
-    manager.allocate()
+def hidden(seed):
+    chance = random.Random(seed)
+    numbers = {"PoolSizeError": range(-90, -3), "OutOfBlocksError": range(2, 90), "BlockIndexError": range(18, 90),
+               "DoubleFreeError": (0, 1, 3), "BlockNotAllocatedError": (0, 1, 3), "TypeError": range(5, 90)}
+    return [(name, number) for name in chance.sample([*numbers], len(numbers)) for number in chance.sample(numbers[name], 2)]
+
+
+def _allocate_one_more(manager, num_blocks):
+    for _ in range(num_blocks + 1):
+        manager.allocate()
 
 
 def build(binding):
@@ -38,15 +53,15 @@ def build(binding):
 
 def observe(module, case):
     """The exception that reaches Python: its name, its natural type, its text, and whether the module offers it."""
+    name, number = case
     try:
-        CALLS[case](module)
+        CALLS[name](module, number)
     except Exception as error:
         natural = next(base for base in type(error).__mro__ if base.__module__ == "builtins").__name__
-        if case == "TypeError":
+        if name == "TypeError":
             return Text(f"a {natural}")
-        name = type(error).__name__
-        offered = isinstance(error, getattr(module, case, ()))
-        return Text(f"{name} (a {natural}): {error}{'' if offered else f'; and there is no module.{case}'}")
+        offered = "" if isinstance(error, getattr(module, name, ())) else f"; and there is no module.{name}"
+        return Text(f"{type(error).__name__} (a {natural}): {error}{offered}")
     return Text("no error")
 
 
@@ -80,6 +95,39 @@ def _without_base(name):
     return type(name, (Exception,), {})
 
 
+def _based_on(name, base):
+    return type(name, (getattr(builtins, base),), {})
+
+
+BASES = dict(zip(NAMES, ("ValueError", "MemoryError", "IndexError", "RuntimeError", "RuntimeError"), strict=True))
+# What pybind11 makes of the C++ types that the errors derive from.
+UNREGISTERED = dict(zip(NAMES, (ValueError, RuntimeError, IndexError, RuntimeError, RuntimeError), strict=True))
+
+
+def _forgotten():
+    """Every choice of one to four errors that are not registered, but for the last error alone."""
+    for count in range(1, len(NAMES)):
+        for missing in itertools.combinations(NAMES, count):
+            if missing != NAMES[-1:]:
+                yield _module(**{name: UNREGISTERED[name] for name in missing})
+
+
+def _other_bases():
+    """One error with another base, and two that have changed places; a full pool as RuntimeError has a name of its own."""
+    for name, base in itertools.product(NAMES, sorted(set(BASES.values()))):
+        if base != BASES[name] and (name, base) != ("OutOfBlocksError", "RuntimeError"):
+            yield _module(**{name: _based_on(name, base)})
+    for one, other in itertools.combinations(NAMES, 2):
+        if BASES[one] != BASES[other]:
+            yield _module(**{one: _based_on(one, BASES[other]), other: _based_on(other, BASES[one])})
+
+
+def recognise(source: str) -> str | None:
+    """A line in which the C++ type and the Python name are not the same word."""
+    lines = re.findall(r'register(?:_local)?_exception<\s*(\w+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"', without_comments(source))
+    return "names-differ" if any(cpp in NAMES and cpp != python for cpp, python in lines) else None
+
+
 _EXHAUSTED_AS_RUNTIME_ERROR = type("OutOfBlocksError", (RuntimeError,), {})
 
 EXERCISE = Exercise(
@@ -89,9 +137,11 @@ EXERCISE = Exercise(
     language="c++",
     reference=_module(),
     prepare=build,
-    cases=lambda: CALLS,
+    cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
-    describe=WORDS.get,
+    describe=lambda case: WORDS[case[0]].format(number=case[1]),
+    recognise=recognise,
     mistakes=(
         Mistake("nothing-registered",
                 "No error has a class of its own yet. pybind11 turns the standard C++ errors into the nearest Python one, "
@@ -111,10 +161,19 @@ EXERCISE = Exercise(
                 "A full pool reaches Python as a RuntimeError. The pool is memory, and it has run out: MemoryError.",
                 _module(OutOfBlocksError=_EXHAUSTED_AS_RUNTIME_ERROR), (("PyExc_MemoryError", "PyExc_RuntimeError"),)),
         Mistake("one-error-forgotten",
-                "BlockNotAllocatedError is not registered, so it arrives as a plain RuntimeError.",
+                "Not every error of the table is registered. One without a line of its own arrives as the nearest type that "
+                "pybind11 knows, and the module has no class of that name.",
                 _module(BlockNotAllocatedError=RuntimeError),
                 (('py::register_local_exception<BlockNotAllocatedError>(module, "BlockNotAllocatedError", '
-                  'PyExc_RuntimeError);', ""),)),
+                  'PyExc_RuntimeError);', ""),), also=tuple(_forgotten())),
+        Mistake("another-base",
+                "An error derives from another Python type than the table says, so a caller who writes `except` with the "
+                "type in the table misses it.",
+                _module(BlockIndexError=_based_on("BlockIndexError", "ValueError")),
+                (("PyExc_IndexError", "PyExc_ValueError"),), also=tuple(_other_bases())),
+        Mistake("names-differ",
+                "In one of your lines the C++ type and the Python name are different words. Each error keeps its name.",
+                None, (('"BlockNotAllocatedError"', '"BlockNotAllocated"'),)),
         Mistake("base-class-swallows",
                 "One of your lines registers a base class (std::logic_error, say), which catches every error derived "
                 "from it. pybind11 asks the translator that was registered last first. Register the five types "

@@ -5,7 +5,13 @@ import random
 import re
 
 from lessons_lib.checks import Crash, Exercise, Mistake, Text
-from paged_attention.block_manager import BlockNotAllocatedError, DoubleFreeError, PythonBlockManager
+from paged_attention.block_manager import (
+    BlockIndexError,
+    BlockNotAllocatedError,
+    DoubleFreeError,
+    OutOfBlocksError,
+    PythonBlockManager,
+)
 from solutions.checks.lesson_01.native import StandardOutOfRange, block_manager_class
 
 
@@ -26,6 +32,15 @@ class DoubleFreeUnnoticed(PythonBlockManager):
             self.free_blocks.append(block_id)
 
 
+class FreesAtEachCall(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        self.ref_counts[block_id] -= 1
+        self.free_blocks.append(block_id)
+
+
 class FreesIntoListTwice(PythonBlockManager):
     def free(self, block_id):
         self.check_index(block_id)
@@ -44,6 +59,19 @@ class CountNotReset(PythonBlockManager):
             self.free_blocks.append(block_id)
         else:
             self.ref_counts[block_id] -= 1
+
+
+class CountNeverLowered(CountNotReset):
+    def free(self, block_id):
+        shared = self.get_ref_count(block_id) > 1
+        if not shared:
+            super().free(block_id)
+
+
+class SharedCountKept(PythonBlockManager):
+    def free(self, block_id):
+        if self.get_ref_count(block_id) <= 1:
+            super().free(block_id)
 
 
 class AllocatesWithoutCount(PythonBlockManager):
@@ -104,12 +132,118 @@ class FreeCountsBeforeItChecks(PythonBlockManager):
             self.free_blocks.append(block_id)
 
 
+class FreeCountsBelowZero(PythonBlockManager):
+    def free(self, block_id):
+        self.check_index(block_id)
+        self.ref_counts[block_id] -= 1
+        if self.ref_counts[block_id] < 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        if self.ref_counts[block_id] == 0:
+            self.free_blocks.append(block_id)
+
+
 class SharesBeforeItChecks(PythonBlockManager):
     def increase_ref_count(self, block_id):
         self.check_index(block_id)
         self.ref_counts[block_id] += 1
         if self.ref_counts[block_id] == 1:
             raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared")
+
+
+class FreeThrowsTheOtherError(PythonBlockManager):
+    def free(self, block_id):
+        try:
+            super().free(block_id)
+        except DoubleFreeError:
+            raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared") from None
+
+
+class ShareThrowsTheOtherError(PythonBlockManager):
+    def increase_ref_count(self, block_id):
+        try:
+            super().increase_ref_count(block_id)
+        except BlockNotAllocatedError:
+            raise DoubleFreeError(f"block {block_id} is already free") from None
+
+
+class ErrorsSwapped(FreeThrowsTheOtherError, ShareThrowsTheOtherError):
+    pass
+
+
+class CountOfFreeBlockRefused(PythonBlockManager):
+    def get_ref_count(self, block_id):
+        if self.ref_counts[self.check_index(block_id)] == 0:
+            raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared")
+        return super().get_ref_count(block_id)
+
+
+class CountOfFreeBlockDoubleFree(PythonBlockManager):
+    def get_ref_count(self, block_id):
+        if self.ref_counts[self.check_index(block_id)] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        return super().get_ref_count(block_id)
+
+
+class NoIndexCheckInGet(PythonBlockManager):
+    def get_ref_count(self, block_id):
+        if not 0 <= block_id < len(self.ref_counts):
+            raise Crash
+        return super().get_ref_count(block_id)
+
+
+class NoIndexCheckInFree(PythonBlockManager):
+    def free(self, block_id):
+        if not 0 <= block_id < len(self.ref_counts):
+            raise Crash
+        super().free(block_id)
+
+
+class FirstBlockRefused(PythonBlockManager):
+    def check_index(self, block_id):
+        if block_id == 0:
+            raise BlockIndexError("there is no block 0")
+        return super().check_index(block_id)
+
+
+class IndexAgainstFreeBlocks(PythonBlockManager):
+    def check_index(self, block_id):
+        if not 0 <= block_id < len(self.free_blocks):
+            raise BlockIndexError(f"there is no block {block_id}")
+        return block_id
+
+
+def when_exhausted(minimum, words="no block is free: {total} of {total} are in use", returned=None):
+    """A manager whose allocate() gives up when no more than `minimum` blocks are free: it raises, or returns a number."""
+    class Manager(PythonBlockManager):
+        def allocate(self):
+            if len(self.free_blocks) > minimum:
+                return super().allocate()
+            if returned is not None:
+                return returned
+            raise OutOfBlocksError(words.format(total=len(self.ref_counts)))
+    return Manager
+
+
+class LastBlockLost(PythonBlockManager):
+    def allocate(self):
+        if not self.free_blocks:
+            raise Crash
+        block_id = self.free_blocks.pop()
+        if not self.free_blocks:
+            raise OutOfBlocksError(f"no block is free: {len(self.ref_counts)} of {len(self.ref_counts)} are in use")
+        self.ref_counts[block_id] = 1
+        return block_id
+
+
+class CountSetToTwo(PythonBlockManager):
+    def increase_ref_count(self, block_id):
+        super().increase_ref_count(block_id)
+        self.ref_counts[block_id] = 2
+
+
+def with_free_blocks(count):
+    """A manager whose get_num_free_blocks() is count(manager)."""
+    return type("Manager", (PythonBlockManager,), {"get_num_free_blocks": count})
 
 
 def cases():
@@ -126,9 +260,25 @@ def cases():
             yield 2, ((name, wrong),)
     yield 1, (("allocate",), *[("increase_ref_count", 0)] * 300)
     yield 1000, (("allocate",),) * 1000
-    chance = random.Random(12)
-    calls = _calls(range(8))
-    yield 8, tuple(chance.choice([("allocate",), *calls]) for _ in range(400))
+    yield 8, _run(random.Random(12), range(8), 400)
+
+
+def hidden(seed):
+    """Runs on pools of other sizes, now and then with an id that does not exist; ids just beside the pool; no pool."""
+    chance = random.Random(seed)
+    for length in (3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 25, 30):
+        num_blocks = chance.randint(2, 4)
+        yield num_blocks, (("allocate",), *_run(chance, range(num_blocks), length))
+    for name in ("free", "increase_ref_count", "get_ref_count"):
+        num_blocks = chance.randint(3, 40)
+        yield from ((num_blocks, (("allocate",), (name, wrong))) for wrong in (num_blocks, -chance.randint(1, num_blocks)))
+    yield chance.randint(3, 40), (("allocate",), *_run(chance, range(-1, 4), 30))
+    yield -chance.randint(2, 100), ()
+
+
+def _run(chance, block_ids, length):
+    calls = [("allocate",), *_calls(block_ids)]
+    return tuple(chance.choice(calls) for _ in range(length))
 
 
 def _calls(block_ids):
@@ -195,6 +345,7 @@ EXERCISE = Exercise(
     reference=PythonBlockManager,
     prepare=block_manager_class,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     recognise=recognise,
@@ -206,7 +357,7 @@ EXERCISE = Exercise(
                 "user lets go.",
                 FreeIgnoresCount,
                 (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
-                  "ref_counts_[block_id] = 0; free_list_.push(block_id);"),)),
+                  "ref_counts_[block_id] = 0; free_list_.push(block_id);"),), also=(FreesAtEachCall,)),
         Mistake("double-free-unnoticed",
                 "free() of a block that is free already passes without an error, and its count drops below zero.",
                 DoubleFreeUnnoticed, (("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);", ""),)),
@@ -223,7 +374,14 @@ EXERCISE = Exercise(
                 "is in use, and a second free() passes unnoticed.",
                 CountNotReset,
                 (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
-                  "if (ref_counts_[block_id] == 1) free_list_.push(block_id); else --ref_counts_[block_id];"),)),
+                  "if (ref_counts_[block_id] == 1) free_list_.push(block_id); else --ref_counts_[block_id];"),),
+                also=(CountNeverLowered,)),
+        Mistake("shared-count-kept",
+                "free() of a shared block changes nothing. It has one user less: the count goes down at each call, and the "
+                "block goes back when it reaches 0.",
+                SharedCountKept,
+                (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
+                  "if (ref_counts_[block_id] == 1) { ref_counts_[block_id] = 0; free_list_.push(block_id); }"),)),
         Mistake("allocated-with-count-zero",
                 "allocate() hands out a block and leaves its count at 0, as if nobody used it.",
                 AllocatesWithoutCount, (("ref_counts_[block_id] = 1;", ""),)),
@@ -244,8 +402,8 @@ EXERCISE = Exercise(
                 OneIndexTooMany,
                 (("block_id >= static_cast<int>(ref_counts_.size())", "block_id > static_cast<int>(ref_counts_.size())"),)),
         Mistake("negative-index-accepted",
-                "A negative id is not refused here, and your code touches memory before the array. C++ does not count from the "
-                "end as Python does.",
+                "A negative id is not refused here, and your code touches memory before the array. C++ does not count from "
+                "the end as Python does.",
                 NegativeIndexAccepted, (("block_id < 0 || ", ""),)),
         Mistake("error-of-the-vector",
                 "The error for a wrong id is std::vector's own (from at(), most likely). It does not name the block, and "
@@ -277,7 +435,64 @@ EXERCISE = Exercise(
                 (("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);\n"
                   "    if (--ref_counts_[block_id] == 0)",
                   "if (ref_counts_[block_id]-- == 0) throw DoubleFreeError(block_id);\n"
-                  "    if (ref_counts_[block_id] == 0)"),)),
+                  "    if (ref_counts_[block_id] == 0)"),), also=(FreeCountsBelowZero,)),
+        Mistake("index-unchecked",
+                "A method uses block_id as an index before check_index() has seen it, and touches memory outside the array. "
+                "The case below shows which method.",
+                NoIndexCheckInGet,
+                (("check_index(block_id);\n    return ref_counts_[block_id];", "return ref_counts_[block_id];"),),
+                also=(NoIndexCheckInFree,)),
+        Mistake("error-of-another-row",
+                "free() and increase_ref_count() of a free block have an error of their own each, and here it is the "
+                "other's. The table above says which belongs to which call.",
+                FreeThrowsTheOtherError,
+                (("throw DoubleFreeError(block_id);", "throw BlockNotAllocatedError(block_id);"),),
+                also=(ShareThrowsTheOtherError, ErrorsSwapped)),
+        Mistake("error-names-another-number",
+                "The error is the right one, and the number in it is not. OutOfBlocksError takes how many blocks the whole "
+                "pool has, not how many are free.",
+                when_exhausted(0, "no block is free: 0 of 0 are in use"),
+                (("throw OutOfBlocksError(ref_counts_.size());", "throw OutOfBlocksError(free_list_.size());"),)),
+        Mistake("count-of-a-free-block-refused",
+                "get_ref_count() of a free block throws. Nobody did anything wrong: its count is 0.",
+                CountOfFreeBlockRefused,
+                (("check_index(block_id);\n    return ref_counts_[block_id];",
+                  "check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);\n"
+                  "    return ref_counts_[block_id];"),), also=(CountOfFreeBlockDoubleFree,)),
+        Mistake("free-blocks-miscounted",
+                "get_num_free_blocks() counts something else: the blocks in use, all blocks, or users. The free ones are "
+                "those in the free list.",
+                with_free_blocks(lambda manager: len(manager.ref_counts) - len(manager.free_blocks)),
+                (("return free_list_.size();", "return ref_counts_.size() - free_list_.size();"),),
+                also=(with_free_blocks(lambda manager: len(manager.ref_counts)),
+                      with_free_blocks(lambda manager: len(manager.ref_counts) - sum(manager.ref_counts)))),
+        Mistake("last-block-refused",
+                "allocate() throws although a block is free. The pool has run out when there is none left.",
+                when_exhausted(1), (("if (free_list_.size() == 0) throw Out", "if (free_list_.size() <= 1) throw Out"),)),
+        Mistake("last-block-lost",
+                "allocate() takes a block and looks afterwards whether one is left. So the last block is refused, and it is "
+                "out of the free list all the same. Look first.",
+                LastBlockLost,
+                (("if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());\n"
+                  "    int block_id = free_list_.pop();",
+                  "int block_id = free_list_.pop();\n"
+                  "    if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());"),)),
+        Mistake("returns-no-block",
+                "allocate() on a full pool returns a number in place of an error. A caller that does not look takes it for "
+                "a block id.",
+                when_exhausted(0, returned=-1),
+                (("throw OutOfBlocksError(ref_counts_.size());", "return -1;"),)),
+        Mistake("first-block-refused",
+                "Block 0 is refused. The ids begin at 0.",
+                FirstBlockRefused, (("block_id < 0 || ", "block_id <= 0 || "),)),
+        Mistake("index-against-free-blocks",
+                "check_index() compares the id with the number of free blocks, which changes with every call. Which ids "
+                "exist never changes: as many as the pool has blocks.",
+                IndexAgainstFreeBlocks,
+                (("block_id >= static_cast<int>(ref_counts_.size())", "block_id >= free_list_.size()"),)),
+        Mistake("count-set-to-two",
+                "increase_ref_count() sets the count to 2. A third user makes it 3.",
+                CountSetToTwo, (("++ref_counts_[block_id];", "ref_counts_[block_id] = 2;"),)),
     ),
     hints=(
         "Write check_index() first; every method that is given a block_id calls it before anything else.",

@@ -74,6 +74,56 @@ class IncreaseWithoutLock(ThreadSafeBlockManager):
     unlocked = ("increase_ref_count",)
 
 
+class FreeWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("free",)
+
+
+class AllocateWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("allocate",)
+
+
+class CountWithoutLock(ThreadSafeBlockManager):
+    unlocked = ("get_ref_count",)
+
+
+class OnlyAllocateLocks(ThreadSafeBlockManager):
+    unlocked = ("increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
+
+
+class OnlyFreeListLocked(ThreadSafeBlockManager):
+    unlocked = ("increase_ref_count", "get_ref_count", "get_num_free_blocks")
+
+
+class CountsAndReadsUnlocked(ThreadSafeBlockManager):
+    unlocked = ("increase_ref_count", "get_ref_count")
+
+
+class FreeLocksPushOnly(ThreadSafeBlockManager):
+    """Looks at the count and lowers it without the lock, and takes it for the free list alone."""
+
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        self.ref_counts[block_id] -= 1
+        if self.ref_counts[block_id] == 0:
+            with self.enter():
+                self.free_blocks.append(block_id)
+
+
+class FreeCountsOutside(ThreadSafeBlockManager):
+    """Lowers the count, then waits for the lock and looks at the count again."""
+
+    def free(self, block_id):
+        self.check_index(block_id)
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError(f"block {block_id} is already free")
+        self.ref_counts[block_id] -= 1
+        with self.enter():
+            if self.ref_counts[block_id] == 0:
+                self.free_blocks.append(block_id)
+
+
 class FreeChecksOutside(ThreadSafeBlockManager):
     def free(self, block_id):
         self.check_index(block_id)
@@ -105,6 +155,20 @@ class KeepsLockAfterError(ThreadSafeBlockManager):
         self.mutex.release()
 
 
+def keeps_lock_after_error(*methods):
+    """Locks by hand in `methods`, and unlocks at the end only."""
+    def by_hand(name):
+        def call(self, *arguments):
+            self.enter().acquire()
+            result = getattr(PythonBlockManager, name)(self, *arguments)
+            self.mutex.release()
+            return result
+        return call
+
+    changes = {name: by_hand(name) for name in methods}
+    return type("KeepsLockAfterErrors", (ThreadSafeBlockManager,), {"patience": NO_PATIENCE, **changes})
+
+
 class LocksTwice(ThreadSafeBlockManager):
     patience = NO_PATIENCE
 
@@ -120,6 +184,15 @@ class FreeLocksTwice(ThreadSafeBlockManager):
         with self.enter():
             self.get_ref_count(block_id)
             PythonBlockManager.free(self, block_id)
+
+
+class FreeLocksTwiceAtItsEnd(ThreadSafeBlockManager):
+    patience = NO_PATIENCE
+
+    def free(self, block_id):
+        with self.enter():
+            PythonBlockManager.free(self, block_id)
+            self.get_ref_count(block_id)
 
 
 class CheckIndexLocksToo(ThreadSafeBlockManager):
@@ -139,6 +212,16 @@ class IncreaseChecksOutside(ThreadSafeBlockManager):
             raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared")
         with self.enter():
             self.ref_counts[block_id] += 1
+
+
+class GuardDiesInAllocate(ThreadSafeBlockManager):
+    def keeps_lock_during(self, method, *arguments):
+        return method != "allocate"
+
+
+class GuardDiesInFree(ThreadSafeBlockManager):
+    def keeps_lock_during(self, method, *arguments):
+        return method != "free"
 
 
 class GuardDiesAtOnce(ThreadSafeBlockManager):

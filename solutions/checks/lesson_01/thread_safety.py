@@ -5,6 +5,7 @@ that comes back meanwhile took no lock. Two threads that wait at the door for th
 look and the act are under one lock.
 """
 
+import random
 import re
 import threading
 import time
@@ -13,6 +14,7 @@ from lessons_lib.checks import Crash, Exercise, Mistake, Text
 from solutions.checks.lesson_01 import reference_counts
 from solutions.checks.lesson_01 import thread_models as models
 from solutions.checks.lesson_01.native import METHODS, block_manager_class
+from solutions.checks.words import counted
 
 PATIENCE = 0.1  # seconds that a call may take, while the mutex is held, before it counts as waiting
 
@@ -23,21 +25,33 @@ def cases():
     for case in reference_counts.cases():
         if len(case[1]) <= 2 or len(case[1]) == 400:
             yield "alone", case
-    yield "waits", None
-    yield "after an error", None
-    yield "keeps", "allocate"
-    yield "keeps", "free"
-    yield "free and share", None
-    yield "two free", None
-    yield "two allocate", None
+    yield "waits", 8
+    yield "after an error", 1
+    yield "keeps allocate", 4
+    yield "keeps free", 4
+    yield "free and share", 2
+    yield "two free", (3, 1)
+    yield "two free", (3, 2)
+    yield "two allocate", 1
     yield "stress", None
 
 
+def hidden(seed):
+    """Half of what exercise 1.2 has, by one thread; then the meetings of threads on pools of other sizes."""
+    chance = random.Random(seed)
+    yield from (("alone", case) for case in list(reference_counts.hidden(seed))[::2])
+    for kind in ("waits", "after an error", "keeps allocate", "keeps free", "free and share", "two allocate"):
+        yield kind, chance.randint(9, 40)
+    for users in (1, 2, 3):
+        yield "two free", (chance.randint(4, 40), users)
+
+
 def observe(manager_type, case):
+    """A case: its kind, and the size of the pool; for "two free" also how many users the block has."""
     kind, detail = case
-    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps": _keeps,
-            "free and share": _free_and_share, "two free": _two_free, "two allocate": _two_allocate,
-            "stress": _stress}[kind](manager_type, detail)
+    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps allocate": _keeps_allocate,
+            "keeps free": _keeps_free, "free and share": _free_and_share, "two free": _two_free,
+            "two allocate": _two_allocate, "stress": _stress}[kind](manager_type, detail)
 
 
 def _alone(manager_type, case):
@@ -45,15 +59,17 @@ def _alone(manager_type, case):
     return _in_thread(reference_counts.observe, manager_type, case).result(manager_type.patience)
 
 
-def _waits(manager_type, _):
-    """Which methods wait while somebody else holds the mutex; all five are called at once."""
-    manager = manager_type(8)
-    freed, shared, read = manager.allocate(), manager.allocate(), manager.allocate()
+def _waits(manager_type, num_blocks):
+    """Which calls wait while somebody else holds the mutex; all are made at once."""
+    manager = manager_type(num_blocks)
+    freed, increased, read, shared = (manager.allocate() for _ in range(4))
+    manager.increase_ref_count(shared)
     manager.at_the_door = 0
     if not manager.lock():
         return Text("there is no member mutex_")
-    arguments = {"free": (freed,), "increase_ref_count": (shared,), "get_ref_count": (read,)}
+    arguments = {"free": (freed,), "increase_ref_count": (increased,), "get_ref_count": (read,)}
     calls = {name: _in_thread(getattr(manager, name), *arguments.get(name, ())) for name in METHODS}
+    calls["free of a shared block"] = _in_thread(manager.free, shared)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         waiting = [name for name, call in calls.items() if not call.done(0.002)]
@@ -62,15 +78,15 @@ def _waits(manager_type, _):
     manager.unlock()
     for call in calls.values():
         call.done(manager.patience)
-    ahead = [name for name in METHODS if name not in waiting]
-    return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every method waited")
+    ahead = [name for name in calls if name not in waiting]
+    return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every call waited")
 
 
-def _after_an_error(manager_type, _):
+def _after_an_error(manager_type, num_blocks):
     """Each method that can fail fails; then the manager still answers."""
-    manager = manager_type(1)
-    calls = [("free", 5), ("free", 0), ("increase_ref_count", 5), ("increase_ref_count", 0), ("get_ref_count", 5),
-             ("allocate",), ("allocate",)]
+    manager, none = manager_type(num_blocks), num_blocks + 4
+    calls = [("free", none), ("free", 0), ("increase_ref_count", none), ("increase_ref_count", 0), ("get_ref_count", none),
+             *[("allocate",)] * (num_blocks + 1)]
     for call in calls:
         result = _in_thread(reference_counts.perform, manager, call).result(manager.patience)
         if result == STUCK:
@@ -78,17 +94,24 @@ def _after_an_error(manager_type, _):
     return Text("the manager answers after each error")
 
 
-def _keeps(manager_type, method):
+def _keeps_allocate(manager_type, num_blocks):
     """Whether the method holds the mutex to its end."""
-    manager, arguments = _used(manager_type, method)
-    kept = manager.keeps_lock_during(method, *arguments)
+    return _kept("allocate", manager_type(num_blocks).keeps_lock_during("allocate"))
+
+
+def _keeps_free(manager_type, num_blocks):
+    manager = manager_type(num_blocks)
+    return _kept("free", manager.keeps_lock_during("free", manager.allocate()))
+
+
+def _kept(method, kept):
     return Text(f"{method}() {'holds the mutex' if kept else 'has let go of the mutex'}")
 
 
-def _free_and_share(manager_type, _):
+def _free_and_share(manager_type, num_blocks):
     """One thread frees a block's last use while another wants to share it; several times, since either may be first."""
     for _ in range(4):
-        manager = manager_type(2)
+        manager = manager_type(num_blocks)
         block_id = manager.allocate()
         manager.at_the_door = 0
         held = manager.lock()
@@ -99,25 +122,31 @@ def _free_and_share(manager_type, _):
         if held:
             manager.unlock()
         free.result(manager.patience), share.result(manager.patience)
-        if (manager.get_ref_count(block_id) > 0) == (manager.get_num_free_blocks() == 2):
+        if (manager.get_ref_count(block_id) > 0) == (manager.get_num_free_blocks() == num_blocks):
             return Text("the block is in the free list and in use")
     return Text("the block is free or in use")
 
 
-def _two_free(manager_type, _):
-    manager = manager_type(3)
+def _two_free(manager_type, detail):
+    num_blocks, users = detail
+    manager = manager_type(num_blocks)
     block_id = manager.allocate()
+    for _ in range(users - 1):
+        manager.increase_ref_count(block_id)
     manager.at_the_door = 0
     results = _both_at_the_door(manager, ("free", block_id))
-    return Text(f"{results}; {reference_counts.state(manager, 3)}")
+    return Text(f"{results}; {reference_counts.state(manager, num_blocks)}")
 
 
-def _two_allocate(manager_type, _):
-    manager = manager_type(1)
+def _two_allocate(manager_type, num_blocks):
+    manager = manager_type(num_blocks)
+    for _ in range(num_blocks - 1):
+        manager.allocate()
+    manager.at_the_door = 0
     results = _both_at_the_door(manager, ("allocate",))
     if getattr(manager, "crashed", False):
         raise Crash
-    return Text(f"{results}; {reference_counts.state(manager, 1)}")
+    return Text(f"{results}; {reference_counts.state(manager, num_blocks)}")
 
 
 def _stress(manager_type, _):
@@ -132,14 +161,6 @@ def _both_at_the_door(manager, call):
         calls[0].comes_back(manager, 2, time.monotonic() + PATIENCE)
         manager.unlock()
     return " and ".join(sorted(str(call.result(manager.patience)) for call in calls))
-
-
-def _used(manager_type, method):
-    """A manager with one block in use, and arguments that make the call valid."""
-    manager = manager_type(4)
-    block_id = manager.allocate()
-    manager.at_the_door = 0
-    return manager, (block_id,) if method in ("free", "increase_ref_count", "get_ref_count") else ()
 
 
 STUCK = Text("the call never comes back")
@@ -178,16 +199,20 @@ class _in_thread:
 
 def describe(case):
     kind, detail = case
-    return {
-        "alone": lambda: reference_counts.describe(detail),
-        "waits": lambda: "one thread holds mutex_, five others call one method each",
-        "free and share": lambda: "one thread frees the last use of a block, another shares it",
-        "after an error": lambda: "one call after another that raises, on BlockManager(1)",
-        "two free": lambda: "two threads free the same block, which has one user",
-        "keeps": lambda: f"a look at mutex_ while {detail}() changes the free list",
-        "two allocate": lambda: "two threads allocate, and one block is left",
-        "stress": lambda: "four threads allocate and free as fast as they can",
-    }[kind]()
+    if kind == "alone":
+        return reference_counts.describe(detail)
+    if kind == "two free":
+        return f"BlockManager({detail[0]}): two threads free the same block, which has {counted(detail[1], 'user')}"
+    words = {
+        "waits": "one thread holds mutex_, others call each method, and free() for a shared block too",
+        "free and share": "one thread frees the last use of a block, another shares it",
+        "after an error": "one call after another that raises",
+        "keeps allocate": "a look at mutex_ while allocate() changes the free list",
+        "keeps free": "a look at mutex_ while free() changes the free list",
+        "two allocate": "two threads allocate, and one block is left",
+        "stress": "four threads allocate and free as fast as they can",
+    }[kind]
+    return f"BlockManager({detail}): {words}" if detail else words
 
 
 def recognise(source: str) -> str | None:
@@ -218,6 +243,7 @@ EXERCISE = Exercise(
     reference=models.ThreadSafeBlockManager,
     prepare=block_manager_class,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=lambda case: case[0] in ("free and share", "two free", "two allocate", "stress"),
@@ -227,8 +253,8 @@ EXERCISE = Exercise(
     mistakes=(
         *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
         Mistake("no-mutex",
-                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename it. "
-                "A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
+                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename "
+                "it. A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
                 models.NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
         Mistake("mutex-never-locked",
                 "The member `mutex_` is there, and no method waits for it. Does each method lock that member, and not a "
@@ -246,6 +272,31 @@ EXERCISE = Exercise(
                 "increase_ref_count() does not take the lock. `++count` is three steps (read, add, write), and an "
                 "increase between another thread's read and write is lost.",
                 models.IncreaseWithoutLock, _without_lock("increase_ref_count")),
+        Mistake("get-ref-count-without-lock",
+                "get_ref_count() reads a count while another thread may be changing it. Reading takes the lock too.",
+                models.CountWithoutLock, _without_lock("get_ref_count")),
+        Mistake("free-without-lock",
+                "free() does not take the lock. It changes a count and the free list, and another thread can come between "
+                "any two of its steps.",
+                models.FreeWithoutLock, _without_lock("free")),
+        Mistake("allocate-without-lock",
+                "allocate() does not take the lock. Two threads in it at the same moment are given the same block.",
+                models.AllocateWithoutLock, _without_lock("allocate")),
+        Mistake("some-methods-without-lock",
+                "Several methods do not take the lock; the case below names them. A lock helps only when everybody takes "
+                "it: every public method, those that only read too.",
+                models.OnlyAllocateLocks,
+                _without_lock("increase_ref_count", "free", "get_ref_count", "get_num_free_blocks"),
+                also=(models.OnlyFreeListLocked, models.CountsAndReadsUnlocked)),
+        Mistake("count-changed-outside-lock",
+                "free() lowers the count without the lock. Two threads that free a shared block at the same moment can lose "
+                "one of the two steps, or both find the count at 0. The look, the count and the free list belong under one "
+                "lock.",
+                models.FreeLocksPushOnly,
+                ((LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "")),
+                 ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
+                  f"if (--ref_counts_[block_id] == 0) {{ {LOCK} free_list_.push(block_id); }}")),
+                also=(models.FreeCountsOutside,)),
         Mistake("check-outside-lock",
                 "free() looks at the count first and takes the lock afterwards. Two threads can both look, both see one "
                 "user, and both free: the look and the act belong under one lock.",
@@ -273,12 +324,14 @@ EXERCISE = Exercise(
                       LOCK, "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
                             f"BlockNotAllocatedError(block_id); {LOCK}")),)),
         Mistake("keeps-lock-after-error",
-                "free() locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
+                "A method locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
                 "std::lock_guard unlocks whichever way its method is left.",
                 models.KeepsLockAfterError,
                 ((LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "mutex_.lock();")),
                  ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
-                  "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n    mutex_.unlock();"))),
+                  "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n    mutex_.unlock();")),
+                also=(models.keeps_lock_after_error("allocate"), models.keeps_lock_after_error("increase_ref_count"),
+                      models.keeps_lock_after_error(*METHODS))),
         Mistake("locks-twice",
                 "allocate() takes the lock and then calls a method that takes it again. A std::mutex does not know that "
                 "it is you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
@@ -288,7 +341,7 @@ EXERCISE = Exercise(
                 "you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
                 models.FreeLocksTwice,
                 (("check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw Double",
-                  "if (get_ref_count(block_id) == 0) throw Double"),)),
+                  "if (get_ref_count(block_id) == 0) throw Double"),), also=(models.FreeLocksTwiceAtItsEnd,)),
         Mistake("check-index-locks-too",
                 "check_index() takes the lock, and the methods that call it hold it already: the thread waits for "
                 "itself. Only the public methods lock; what they call inside does not.",
@@ -300,11 +353,12 @@ EXERCISE = Exercise(
                 "name it, and put it at the top of the method.",
                 models.GuardDiesAtOnce,
                 tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
-                      for name in METHODS)),
+                      for name in METHODS),
+                also=(models.GuardDiesInAllocate, models.GuardDiesInFree)),
     ),
     hints=(
         "The class needs one `mutable std::mutex mutex_;` (mutable, because the const methods lock it too).",
-        "`std::lock_guard<std::mutex> lock(mutex_);` locks where it stands and unlocks at the end of the method, after an "
+        "`std::lock_guard<std::mutex> guard(mutex_);` locks where it stands and unlocks at the end of the method, after an "
         "error as well.",
         "It is the first line of every public method, before any look at the data.",
     ),

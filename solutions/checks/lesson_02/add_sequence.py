@@ -109,6 +109,73 @@ def exact_fit_refused(self, seq_id, num_tokens):
     self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
 
 
+def started_first(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    needed = self.blocks_for(num_tokens)
+    self.start(seq_id, num_tokens, [])
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.table.write(self.sequences[seq_id].row, 0, [self.block_manager.allocate() for _ in range(needed)])
+
+
+def id_for_row_entered_first(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    needed = self.blocks_for(num_tokens)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    blocks = [self.block_manager.allocate() for _ in range(needed)]
+    self.sequences[seq_id] = Sequence(seq_id, num_tokens)
+    self.table.write(seq_id, 0, blocks)
+
+
+def when_full(error):
+    """The right method, but for what happens when there are too few blocks: another error, or none."""
+    def wrong(self, seq_id, num_tokens):
+        self.check_new(seq_id)
+        if self.blocks_for(num_tokens) <= self.block_manager.get_num_free_blocks():
+            add_sequence(self, seq_id, num_tokens)
+        elif error:
+            raise error
+    return wrong
+
+
+def with_blocks(take, length=lambda num_tokens, needed: num_tokens):
+    """The right method, but for the list of blocks, take(manager, needed), and the length."""
+    def wrong(self, seq_id, num_tokens):
+        self.check_new(seq_id)
+        needed = self.blocks_for(num_tokens)
+        if needed > self.block_manager.get_num_free_blocks():
+            raise OutOfBlocksError
+        self.start(seq_id, length(num_tokens, needed), take(self.block_manager, needed))
+    return wrong
+
+
+def taken(manager, needed):
+    return [manager.allocate() for _ in range(needed)]
+
+
+def tokens_for_blocks(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    self.blocks_for(num_tokens)
+    if num_tokens > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    add_sequence(self, seq_id, num_tokens)
+
+
+def no_tokens_refused(self, seq_id, num_tokens):
+    if num_tokens == 0:
+        raise ValueError
+    add_sequence(self, seq_id, num_tokens)
+
+
+def boundary_without_row_limit(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    needed = num_tokens // self.block_size + 1
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
+
+
 CASES = [
     (SMALL, [], [(0, 0)]), (SMALL, [], [(0, 1)]), (SMALL, [], [(0, 2)]), (SMALL, [], [(0, 3)]),
     (SMALL, [], [(7, 3)]), (SMALL, [], [(0, 4), (1, 3)]), (SMALL, [("add_sequence", 0, 1)], [(0, 1)]),
@@ -127,6 +194,7 @@ EXERCISE = Exercise(
     answer_name="add_sequence",
     reference=add_sequence,
     cases=lambda: CASES,
+    hidden=functools.partial(managers.hidden, "add_sequence"),
     observe=functools.partial(managers.drive, "add_sequence"),
     describe=functools.partial(managers.describe, "add_sequence"),
     show=managers.show,
@@ -136,7 +204,7 @@ EXERCISE = Exercise(
                 with_count(lambda self, num_tokens: num_tokens // self.block_size)),
         Mistake("block-boundary-off-by-one",
                 "You take a block more than the tokens need when they fill their blocks exactly.",
-                with_count(lambda self, num_tokens: num_tokens // self.block_size + 1)),
+                with_count(lambda self, num_tokens: num_tokens // self.block_size + 1), also=(boundary_without_row_limit,)),
         Mistake("at-least-one-block",
                 "A sequence of no tokens needs no block; yours takes one.",
                 with_count(lambda self, num_tokens: max(1, -(-num_tokens // self.block_size)))),
@@ -171,8 +239,40 @@ EXERCISE = Exercise(
                 "`blocks_for` raises before that.",
                 too_long_unchecked),
         Mistake("length-in-whole-blocks",
-                "The sequence's length is that of its blocks. It is the number of its tokens; the last block need not be full.",
+                "The sequence's length is that of its blocks. It is the number of its tokens; the last block need not be "
+                "full.",
                 wrong_length),
+        Mistake("length-in-blocks",
+                "The sequence's length is the number of its blocks. It is the number of its tokens.",
+                with_blocks(taken, lambda num_tokens, needed: needed)),
+        Mistake("tokens-for-blocks",
+                "You compare the number of tokens with the number of free blocks. A block holds block_size tokens.",
+                tokens_for_blocks),
+        Mistake("no-tokens-refused",
+                "A sequence of no tokens is refused. It has a row and no block, until its first token comes.",
+                no_tokens_refused),
+        Mistake("another-error",
+                "Too few blocks are free, and the error is not the one that the docstring names. A caller who waits for "
+                "OutOfBlocksError misses it.",
+                when_full(MemoryError), also=(when_full(RuntimeError), when_full(ValueError))),
+        Mistake("refused-in-silence",
+                "Too few blocks are free, and the call returns as if the sequence had started. The caller has to hear of "
+                "it.",
+                when_full(None)),
+        Mistake("started-before-the-check",
+                "The sequence has its row before you know whether there are enough blocks. When it is refused, the manager "
+                "knows it all the same.",
+                started_first),
+        Mistake("one-block-for-all",
+                "`allocate()` is called once, and its block stands in every entry. Each entry needs a block of its own.",
+                with_blocks(lambda manager, needed: [manager.allocate()] * needed)),
+        Mistake("positions-for-ids",
+                "The row holds the numbers 0, 1, 2, …, not the ids that `allocate()` gave.",
+                with_blocks(lambda manager, needed: [index for index, _ in enumerate(taken(manager, needed))])),
+        Mistake("whole-row-taken",
+                "You take as many blocks as a row has entries. Take what the tokens need; the rest follows when the "
+                "sequence grows.",
+                with_count(lambda self, num_tokens: self.max_blocks_per_seq)),
         Mistake("table-not-written",
                 "The blocks are taken, and the sequence's row of the block table is still empty.",
                 table_not_written),
@@ -182,7 +282,7 @@ EXERCISE = Exercise(
                 device_table_forgotten),
         Mistake("id-for-row",
                 "You use the sequence's id as its row. An id may be any number; which row is free, `table.free_rows` knows.",
-                id_for_row),
+                id_for_row, also=(id_for_row_entered_first,)),
     ),
     hints=(
         "Everything that can fail comes first: the id, the row, the length, the number of free blocks. Then take.",

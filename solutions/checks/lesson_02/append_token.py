@@ -2,6 +2,8 @@
 
 import functools
 
+import torch
+
 from lessons_lib.checks import Exercise, Mistake
 from paged_attention.kv_cache import PagedAttentionManager
 from solutions.checks.lesson_02 import managers
@@ -139,6 +141,98 @@ def freed_first(self, seq_id):
     return PagedAttentionManager.append_token(self, seq_id)
 
 
+def in_place(self, seq_id, *, limit=True, copied=lambda pool, new, old: pool[:, :, new].copy_(pool[:, :, old]),
+             row=lambda sequence, seq_id: sequence.row, index=lambda index, length: index,
+             entered=True, slot=lambda block, offset, size, length: block * size + offset, every=False):
+    """As `append`, in the form of the hints: the block is in a variable, and the slot is made from it."""
+    sequence = self.get(seq_id)
+    if limit:
+        self.blocks_for(sequence.length + 1)
+    entry, offset = divmod(sequence.length, self.block_size)
+    blocks = self.table.cpu[sequence.row, :entry + 1].tolist()
+    for number, block_id in enumerate(blocks[:-1] if every and offset else []):
+        if self.block_manager.get_ref_count(block_id) > 1:
+            copy_id = self.block_manager.allocate()
+            self.kv_cache[:, :, copy_id] = self.kv_cache[:, :, block_id]
+            self.block_manager.free(block_id)
+            self.table.write(sequence.row, number, [copy_id])
+    if offset == 0:
+        block_id = self.block_manager.allocate()
+        if entered:
+            self.table.write(row(sequence, seq_id), index(entry, sequence.length), [block_id])
+    else:
+        block_id = blocks[-1]
+        if self.block_manager.get_ref_count(block_id) > 1:
+            copy_id = self.block_manager.allocate()
+            copied(self.kv_cache, copy_id, block_id)
+            self.block_manager.free(block_id)
+            self.table.write(row(sequence, seq_id), entry, [copy_id])
+            block_id = copy_id
+    sequence.length += 1
+    return slot(block_id, offset, self.block_size, sequence.length)
+
+
+def other(**differences):
+    def method(self, seq_id):
+        return in_place(self, seq_id, **differences)
+    return method
+
+
+def halves_taken_for_blocks(pool, new, old):
+    pool[:, new] = pool[:, old]
+
+
+def cpu_forgotten(self, seq_id):
+    before = self.table.cpu.clone()
+    slot = PagedAttentionManager.append_token(self, seq_id)
+    self.table.cpu.copy_(before)
+    return slot
+
+
+def length_first(offset_of):
+    """Counts the token, and reads the blocks of the longer sequence."""
+    def method(self, seq_id):
+        sequence = self.get(seq_id)
+        self.blocks_for(sequence.length + 1)
+        sequence.length += 1
+        entry, offset = divmod(offset_of(sequence.length), self.block_size)
+        blocks = self.blocks_of(seq_id)
+        if entry == len(blocks):
+            block_id = self.block_manager.allocate()
+            self.table.write(sequence.row, entry, [block_id])
+        else:
+            block_id = blocks[entry]
+            if self.block_manager.get_ref_count(block_id) > 1:
+                copy_id = self.block_manager.allocate()
+                self.kv_cache[:, :, copy_id] = self.kv_cache[:, :, block_id]
+                self.block_manager.free(block_id)
+                self.table.write(sequence.row, entry, [copy_id])
+                block_id = copy_id
+        return block_id * self.block_size + offset
+    return method
+
+
+def when_full(result, new_block_only=False):
+    """Catches the error and returns `result`."""
+    def method(self, seq_id):
+        sequence = self.get(seq_id)
+        try:
+            return PagedAttentionManager.append_token(self, seq_id)
+        except MemoryError:
+            if new_block_only and sequence.length % self.block_size:
+                raise
+            return result
+    return method
+
+
+def too_long(error):
+    def method(self, seq_id):
+        if self.get(seq_id).length >= self.max_blocks_per_seq * self.block_size:
+            raise error
+        return PagedAttentionManager.append_token(self, seq_id)
+    return method
+
+
 ADD, FORK = "add_sequence", "fork_sequence"
 ROOMY = {"num_blocks": 12, "block_size": 3, "max_num_seqs": 4, "max_blocks_per_seq": 6}
 CASES = [
@@ -159,6 +253,7 @@ EXERCISE = Exercise(
     answer_name="append_token",
     reference=PagedAttentionManager.append_token,
     cases=lambda: CASES,
+    hidden=functools.partial(managers.hidden, "append_token"),
     observe=functools.partial(managers.drive, "append_token"),
     describe=functools.partial(managers.describe, "append_token"),
     show=managers.show,
@@ -179,11 +274,12 @@ EXERCISE = Exercise(
                 "fail.",
                 wrong(check="late")),
         Mistake("row-limit-forgotten",
-                "The row has no entry left, and you find out when you write there: the block is taken by then. "
-                "`blocks_for(length + 1)` raises before that.",
-                wrong(check="never")),
+                "The row has no entry left. You find out when the block is taken, or not at all. `blocks_for(length + 1)` "
+                "raises before that.",
+                wrong(check="never"), also=(other(limit=False),)),
         Mistake("refused-on-a-full-pool",
-                "The pool is full, and you refuse a token that needs no block: its place is in the sequence's own last block.",
+                "The pool is full, and you refuse a token that needs no block: its place is in the sequence's own last "
+                "block.",
                 refused_when_full),
         Mistake("last-block-of-nothing",
                 "A sequence without tokens has no last block to look at. It needs its first one.",
@@ -195,11 +291,16 @@ EXERCISE = Exercise(
                 "The slot that you return lies in the shared block. The token's place is in the copy.",
                 old_slot),
         Mistake("copies-a-layer",
-                "`self.kv_cache[i]` is layer i, not block i. The blocks are the third dimension.",
-                copies_a_layer),
+                "The blocks are the third dimension of the pool. `self.kv_cache[i]` is layer i, and `self.kv_cache[:, i]` "
+                "is all keys or all values.",
+                copies_a_layer, also=(other(copied=halves_taken_for_blocks),)),
         Mistake("length-counted-on-failure",
                 "No block was free, and the sequence is a token longer all the same. Count the token when it has its place.",
                 length_counted_first),
+        Mistake("length-counted-first",
+                "You count the token first. From then on `blocks_of` gives the blocks of the longer sequence, and the "
+                "entry of the new token's block may still be -1.",
+                length_first(lambda length: length - 1), also=(length_first(lambda length: length),)),
         Mistake("length-not-counted",
                 "The sequence's length did not grow. The next token would overwrite this one.",
                 wrong(count=False)),
@@ -217,6 +318,12 @@ EXERCISE = Exercise(
         Mistake("contents-not-copied",
                 "The copy holds whatever the block held before: the tokens that stood beside the new one are lost.",
                 wrong(copied=(slice(0, 0), slice(None)))),
+        Mistake("copied-backwards",
+                "You copied the new block over the shared one. In `a = b` the numbers go from b to a.",
+                other(copied=lambda pool, new, old: pool[:, :, old].copy_(pool[:, :, new]))),
+        Mistake("copies-every-shared-block",
+                "You copy all blocks that are shared. Only the last one will be written to.",
+                other(every=True)),
         Mistake("copies-one-layer",
                 "Only the first layer was copied. The pool has all layers, and one block table serves them all.",
                 wrong(copied=(0, slice(None)))),
@@ -224,7 +331,8 @@ EXERCISE = Exercise(
                 "The keys were copied and the values were not. The pool's second dimension holds both.",
                 wrong(copied=(slice(None), 0))),
         Mistake("old-block-not-released",
-                "The sequence has left the shared block, and its count still includes it. The block will never be free again.",
+                "The sequence has left the shared block, and its count still includes it. The block will never be free "
+                "again.",
                 wrong(release=False)),
         Mistake("half-done-on-a-full-pool",
                 "No block was free for the copy, and the sequence has let go of its old block already. Allocate first.",
@@ -232,6 +340,25 @@ EXERCISE = Exercise(
         Mistake("table-not-updated",
                 "The copy was made, and the block table still names the shared block.",
                 wrong(enter=False), also=(table_forgotten,)),
+        Mistake("new-block-not-entered",
+                "A new block was taken, and the row of the table does not name it.",
+                other(entered=False)),
+        Mistake("cpu-table-forgotten",
+                "The new entry is in the device's table only, and the manager reads the CPU's. `table.write` writes both.",
+                cpu_forgotten),
+        Mistake("id-for-row",
+                "You write to the row whose number is the sequence's id. Its row is `self.get(seq_id).row`.",
+                other(row=lambda sequence, seq_id: seq_id)),
+        Mistake("position-for-index",
+                "You write the new block to the entry whose number is the token's position. An entry stands for a whole "
+                "block.",
+                other(index=lambda index, length: length)),
+        Mistake("another-error",
+                "The row is full, and the error is not SequenceTooLongError. `blocks_for` raises the right one.",
+                too_long(ValueError), also=(too_long(IndexError), too_long(MemoryError), too_long(RuntimeError))),
+        Mistake("error-swallowed",
+                "No block is free, and your method returns something all the same. The error has to reach the caller.",
+                when_full(None), also=(when_full(-1), when_full(None, True), when_full(-1, True))),
         Mistake("returns-position",
                 "You return the token's place in its block. The slot counts through the whole pool: block id times "
                 "block_size, plus that place.",
@@ -241,14 +368,23 @@ EXERCISE = Exercise(
                 gives(lambda slot, block_size: slot // block_size)),
         Mistake("returns-next-slot",
                 "You return the slot behind the new token's. Its place is found from the length before it is counted.",
-                gives(lambda slot, block_size: slot + 1)),
+                gives(lambda slot, block_size: slot + 1),
+                also=(other(slot=lambda block, offset, size, length: block * size + length % size),)),
+        Mistake("logical-for-physical",
+                "You return the token's place in its sequence. Where its block lies in the pool, the block table says.",
+                other(slot=lambda block, offset, size, length: length - 1)),
+        Mistake("returns-tensor",
+                "The slot is right, and it is a tensor. An entry of the table is a number after `.item()` or `.tolist()`.",
+                gives(lambda slot, block_size: torch.tensor(slot)),
+                also=(gives(lambda slot, block_size: torch.tensor(slot, dtype=torch.int32)),)),
         Mistake("returns-nothing",
                 "The manager is right, and the method returns None. The caller needs the slot to write to.",
                 gives(lambda slot, block_size: None)),
     ),
     hints=(
         "`divmod(sequence.length, self.block_size)` says where the new token goes: which entry of the row, which offset.",
-        "Three situations: the offset is 0 (a new block), the last block is shared (a copy of it), neither (write in place).",
+        "Three situations: the offset is 0 (a new block), the last block is shared (a copy of it), neither (write in "
+        "place).",
         "Both `allocate()` calls can fail, and so can `blocks_for(length + 1)`. Nothing may have changed before them.",
         "`self.kv_cache[:, :, block_id]` is the block in every layer, keys and values.",
     ),

@@ -3,6 +3,7 @@
 import functools
 
 from lessons_lib.checks import Exercise, Mistake
+from paged_attention.block_manager import OutOfBlocksError
 from paged_attention.kv_cache import PagedAttentionManager, Sequence
 from solutions.checks.lesson_02 import managers
 from solutions.checks.lesson_02.managers import SMALL
@@ -100,12 +101,90 @@ def counts_the_whole_row(self, seq_id, child_id):
     self.start(child_id, self.get(seq_id).length, row)
 
 
+def copies_unasked(self, seq_id, child_id):
+    """As `copies`, but nobody looks whether there are enough blocks."""
+    self.check_new(child_id)
+    blocks = self.blocks_of(seq_id)
+    new = [self.block_manager.allocate() for _ in blocks]
+    for old, copy_id in zip(blocks, new, strict=True):
+        self.kv_cache[:, :, copy_id] = self.kv_cache[:, :, old]
+    self.start(child_id, self.get(seq_id).length, new)
+
+
+def copies_last_block_always(self, seq_id, child_id):
+    self.check_new(child_id)
+    blocks = self.blocks_of(seq_id)
+    for block_id in blocks[:-1]:
+        self.block_manager.increase_ref_count(block_id)
+    if blocks:
+        last = self.block_manager.allocate()
+        self.kv_cache[:, :, last] = self.kv_cache[:, :, blocks[-1]]
+        blocks = [*blocks[:-1], last]
+    self.start(child_id, self.get(seq_id).length, blocks)
+
+
+def full_blocks_only(self, seq_id, child_id):
+    self.check_new(child_id)
+    full = self.get(seq_id).length // self.block_size
+    blocks = self.blocks_of(seq_id)[:full]
+    for block_id in blocks:
+        self.block_manager.increase_ref_count(block_id)
+    self.start(child_id, full * self.block_size, blocks)
+
+
+def counting(chosen):
+    """The right method, but only the blocks in chosen(blocks) have one user more."""
+    def wrong(self, seq_id, child_id):
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        self.check_new(child_id)
+        for block_id in chosen(blocks):
+            self.block_manager.increase_ref_count(block_id)
+        self.start(child_id, length, blocks)
+    return wrong
+
+
+def length_is_number_of_blocks(self, seq_id, child_id):
+    fork_sequence(self, seq_id, child_id)
+    self.sequences[child_id].length = len(self.blocks_of(seq_id))
+
+
+def parent_checked(self, seq_id, child_id):
+    self.check_new(seq_id)
+    fork_sequence(self, seq_id, child_id)
+
+
+def changed_places(self, seq_id, child_id):
+    fork_sequence(self, child_id, seq_id)
+
+
+def needs_free_blocks(error):
+    def wrong(self, seq_id, child_id):
+        blocks = self.blocks_of(seq_id)
+        self.check_new(child_id)
+        if len(blocks) > self.block_manager.get_num_free_blocks():
+            raise error
+        fork_sequence(self, seq_id, child_id)
+    return wrong
+
+
+def key_error(self, seq_id, child_id):
+    if seq_id not in self.sequences:
+        raise KeyError(seq_id)
+    fork_sequence(self, seq_id, child_id)
+
+
+def device_forgotten(self, seq_id, child_id):
+    fork_sequence(self, seq_id, child_id)
+    self.table.on_device[self.sequences[child_id].row] = -1
+
+
 ADD, FORK = "add_sequence", "fork_sequence"
 ROOMY = {"num_blocks": 12, "block_size": 3, "max_num_seqs": 4, "max_blocks_per_seq": 6}
 CASES = [
     (SMALL, [(ADD, 0, 0)], [(0, 1)]), (SMALL, [(ADD, 0, 1)], [(0, 1)]), (SMALL, [(ADD, 0, 2)], [(0, 1)]),
     (SMALL, [(ADD, 0, 3)], [(0, 1)]), (SMALL, [(ADD, 4, 5)], [(4, 9), (9, 1)]), (SMALL, [], [(0, 1)]),
-    (SMALL, [(ADD, 0, 3)], [(0, 0)]), (SMALL, [(ADD, 0, 3), (ADD, 1, 1)], [(0, 1), (1, 0)]),
+    (SMALL, [(ADD, 0, 3), (ADD, 1, 3)], [(1, 2)]), (SMALL, [(ADD, 0, 3)], [(0, 0)]),
+    (SMALL, [(ADD, 0, 3), (ADD, 1, 1)], [(0, 1), (1, 0)]),
     (SMALL, [(ADD, 0, 3), (ADD, 1, 1), (ADD, 2, 1)], [(0, 3)]),
     (SMALL, [(ADD, 0, 6), (ADD, 1, 2)], [(0, 2), (0, 3)]), (ROOMY, [(ADD, 0, 5)], [(0, 1), (1, 2)]),
     (SMALL, [(ADD, 0, 6), ("free_sequence", 0), (ADD, 1, 5)], [(1, 0), (0, 2)]),
@@ -117,6 +196,7 @@ EXERCISE = Exercise(
     answer_name="fork_sequence",
     reference=fork_sequence,
     cases=lambda: CASES,
+    hidden=functools.partial(managers.hidden, "fork_sequence"),
     observe=functools.partial(managers.drive, "fork_sequence"),
     describe=functools.partial(managers.describe, "fork_sequence"),
     show=managers.show,
@@ -139,16 +219,20 @@ EXERCISE = Exercise(
         Mistake("length-in-whole-blocks",
                 "The child's length is that of the blocks. The last one may be partly filled.",
                 length_in_blocks),
+        Mistake("length-in-blocks",
+                "The child's length is the number of its blocks. It is the number of its tokens, as many as the parent has.",
+                length_is_number_of_blocks),
         Mistake("last-block-left-out",
-                "The last block is missing in the child. It is shared like the others; who writes into it first makes the copy.",
-                last_block_left_out),
+                "The last block is missing in the child. It is shared like the others; who writes into it first makes the "
+                "copy.",
+                last_block_left_out, also=(full_blocks_only,)),
         Mistake("copies-blocks",
-                "The child has new blocks of its own. A fork shares the parent's: nothing is taken from the pool, and nothing "
-                "is copied.",
-                copies, also=(new_blocks_only,)),
+                "The child has new blocks of its own. A fork shares the parent's: nothing is taken from the pool, and "
+                "nothing is copied.",
+                copies, also=(new_blocks_only, copies_unasked)),
         Mistake("copies-last-block",
                 "You copy the last block at once. Perhaps nobody will write into it: whoever does so first makes the copy.",
-                copies_last_block),
+                copies_last_block, also=(copies_last_block_always,)),
         Mistake("child-unchecked",
                 "Nothing looks whether the child's id is free and whether there is a row for it: `check_new` does.",
                 unchecked),
@@ -158,6 +242,33 @@ EXERCISE = Exercise(
         Mistake("counts-the-whole-row",
                 "You went through the whole row, the -1 behind the last block included. `blocks_of` gives the blocks only.",
                 counts_the_whole_row),
+        Mistake("positions-for-ids",
+                "You counted up the positions 0, 1, 2, … of the parent's blocks. The ids are what stands at those "
+                "positions.",
+                counting(lambda blocks: range(len(blocks)))),
+        Mistake("block-zero-forgotten",
+                "Block 0 has no user more. It is a block like the others; an entry without a block is -1.",
+                counting(lambda blocks: [block_id for block_id in blocks if block_id])),
+        Mistake("not-every-block-counted",
+                "Only some of the blocks have one user more. The child uses all of them.",
+                counting(lambda blocks: blocks[-1:]),
+                also=(counting(lambda blocks: blocks[:1]), counting(lambda blocks: blocks[:-1]))),
+        Mistake("counts-twice",
+                "Each block has two users more. One fork adds one sequence.",
+                counting(lambda blocks: [*blocks, *blocks])),
+        Mistake("parent-and-child-swapped",
+                "The parent and the child have changed places: the new id is child_id, and it is the one for `check_new`.",
+                parent_checked, also=(changed_places,)),
+        Mistake("free-blocks-asked-for",
+                "You refuse a fork because few blocks are free. A fork takes none.",
+                needs_free_blocks(MemoryError), also=(needs_free_blocks(OutOfBlocksError),)),
+        Mistake("key-error",
+                "There is no such sequence, and the error is Python's KeyError. `get` and `blocks_of` raise the one of the "
+                "table above.",
+                key_error),
+        Mistake("device-table-forgotten",
+                "The child's row is filled in the CPU's table only. `start` and `table.write` fill both.",
+                device_forgotten),
     ),
     hints=(
         "What does exercise 1.5 do with the block manager? And what is new here: the table's row, and the length.",

@@ -1,5 +1,7 @@
 """How the exercises on `PagedAttentionManager` look at a method: everything that it left behind, part by part."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Text
@@ -8,6 +10,60 @@ from paged_attention.kv_cache import PagedAttentionManager
 
 # Cases: (sizes of the manager, steps done with our methods, calls of the learner's method).
 SMALL = {"num_blocks": 4, "block_size": 2, "max_num_seqs": 3, "max_blocks_per_seq": 3}
+
+
+# Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it goes well is another matter.
+DRAWN = {
+    "add_sequence": lambda chance, one: (chance.randrange(6), chance.randint(-1, 9)),
+    "append_token": lambda chance, one: (one,),
+    "fork_sequence": lambda chance, one: (one, chance.randrange(6)),
+    "free_sequence": lambda chance, one: (one,),
+}
+
+
+def hidden(name: str, seed: int):
+    """For `Exercise.hidden`: managers of any size with any past, then calls of the learner's method `name`."""
+    chance = random.Random(seed)
+    for number in range(20):
+        sizes = {"num_blocks": chance.randint(2, 7), "block_size": chance.randint(2, 4),
+                 "max_num_seqs": chance.randint(3, 5), "max_blocks_per_seq": chance.randint(2, 5)}
+        manager = PagedAttentionManager(num_kv_heads=1, head_size=1, **sizes)
+        steps = [("add_sequence", chance.randrange(5), chance.randint(0, 2 * sizes["block_size"]))]
+        getattr(manager, steps[0][0])(*steps[0][1:])
+        for _ in range(number % 10):
+            _try(manager, chance.choice([*DRAWN, "fork_sequence", "append_token"]), chance, steps)
+        calls = []
+        while len(calls) < 2 + number // 3:
+            _try(manager, name, chance, calls, raising=True)
+        yield sizes, steps, [call[1:] for call in calls]
+
+
+def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
+    """Takes a drawn step and writes it down, if it goes well or, `raising`, where it can fail in one way only."""
+    args = DRAWN[step](chance, chance.choice([*manager.sequences, *manager.sequences, chance.randrange(6)]))
+    if _num_faults(manager, step, *args) > raising:
+        return
+    done.append((step, *args))
+    try:
+        getattr(manager, step)(*args)
+    except (ValueError, LookupError, MemoryError):
+        pass
+
+
+def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
+    """For how many reasons a step may fail. Where there are two, an answer may raise either error."""
+    known, full = seq_id in manager.sequences, not manager.table.free_rows
+    length = {"add_sequence": more, "append_token": manager.sequences[seq_id].length + 1 if known else 0}.get(step, 0)
+    num_blocks, num_free = -(-length // manager.block_size), manager.block_manager.get_num_free_blocks()
+    faults = {
+        "unknown": step != "add_sequence" and not known,
+        "duplicate": step == "add_sequence" and known or step == "fork_sequence" and more in manager.sequences,
+        "out of rows": step in ("add_sequence", "fork_sequence") and full,
+        "negative": length < 0,
+        "too long": num_blocks > manager.max_blocks_per_seq,
+        "out of blocks": step == "add_sequence" and num_blocks > num_free or length and not num_free,
+    }
+    return sum(map(bool, faults.values()))
 
 
 class OutOfBlocksError(MemoryError):
@@ -63,10 +119,10 @@ def parts(manager: PagedAttentionManager, pool: torch.Tensor, block_table: torch
     return {
         "the sequences' lengths": {seq_id: sequence.length for seq_id, sequence in sequences},
         "the sequences' blocks": {seq_id: manager.table.cpu[sequence.row].tolist() for seq_id, sequence in sequences},
-        "the rows of no sequence": [row.tolist() for index, row in enumerate(manager.table.cpu) if index not in rows],
+        "the rows that no sequence has": [row.tolist() for index, row in enumerate(manager.table.cpu) if index not in rows],
         "the users of each block": [manager.block_manager.get_ref_count(block_id) for block_id in range(pool.shape[2])],
         "the number of free rows": len(set(manager.table.free_rows)),
-        "the rows' owners": sorted([sequence.row for _, sequence in sequences] + manager.table.free_rows),
+        "all rows, in use or free": sorted([sequence.row for _, sequence in sequences] + manager.table.free_rows),
         "the table on the device": Text("equal to the CPU's") if torch.equal(manager.table.cpu, block_table)
         else block_table.tolist(),
     } | {
@@ -86,7 +142,7 @@ def _numbers(cache: torch.Tensor, manager: PagedAttentionManager, seq_id: int, l
 def show(expected, actual) -> tuple[str, str]:
     """The first thing in which two results differ."""
     if not (isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual)):
-        return repr(expected), repr(actual)
+        return "a manager whose rows and lengths can be read", repr(actual)
     for number, (ours, theirs) in enumerate(zip(expected, actual, strict=True), 1):
         after = f"after call {number}, " if len(expected) > 1 else ""
         if list(ours)[0] != list(theirs)[0] or ours[list(ours)[0]] != theirs[list(theirs)[0]]:

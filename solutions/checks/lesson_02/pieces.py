@@ -1,5 +1,7 @@
 """Exercise 2.1: in how many pieces a part of the pool lies in memory."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -80,6 +82,34 @@ def swapped(view):
     return count_pieces(view)[::-1]
 
 
+def two_bytes(view):
+    pieces, size = count_pieces(view)
+    return pieces, size // view.element_size() * 2
+
+
+def last_dimension_whatever_its_stride(view):
+    return view.numel() // view.shape[-1], view.shape[-1] * view.element_size()
+
+
+def from_the_first_dimension(view):
+    run = 1
+    for size, stride in zip(view.shape, view.stride()):
+        if stride != run:
+            break
+        run *= size
+    return view.numel() // run, run * view.element_size()
+
+
+def gaps(view):
+    pieces, size = count_pieces(view)
+    return pieces - 1, size
+
+
+def parts_between_gaps(view):
+    pieces, _ = count_pieces(view)
+    return pieces - 1, view.numel() // max(1, pieces - 1) * view.element_size()
+
+
 # (sizes of the whole tensor, index into it, dtype)
 CASES = [
     ((4,), (), "float32"), ((4,), (), "float16"), ((3, 4), (), "float16"), ((3, 4), (slice(None), 0), "float32"),
@@ -94,6 +124,17 @@ CASES = [
     ((3, 3, 3), (slice(None), slice(0, 2), slice(None)), "float32"), ((6, 4), (slice(None, None, 2),), "float16"),
     ((4, 6), (slice(None), slice(None, None, 2)), "float16"),
 ]
+
+
+def hidden(seed):
+    """Tensors of two to five dimensions; of each but the first all, a range, one, or every second, though not of
+    three, whose last one would lie beside the first one of the next row."""
+    chance = random.Random(seed)
+    for number in range(20):
+        sizes = chance.choices((1, 1, 2, 3, 4, 6), k=2 + number // 5)
+        parts = [chance.choice((slice(None), slice(None), slice(0, chance.randint(1, size)), size - 1,
+                                slice(None, None, 1 + (size != 3)))) for size in sizes[1:]]
+        yield tuple(sizes), (slice(None), *parts), chance.choice(("float16", "float32", "float64"))
 
 
 def view_of(case):
@@ -120,13 +161,14 @@ EXERCISE = Exercise(
     answer_name="count_pieces",
     reference=count_pieces,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     mistakes=(
         Mistake("last-dimension-only",
                 "You take the last dimension for the piece. When the stride of the dimension before it is just as long as "
                 "that, the next row follows without a gap, and the piece goes on.",
-                last_dimension_only),
+                last_dimension_only, also=(last_dimension_whatever_its_stride,)),
         Mistake("gaps-unnoticed",
                 "You count one piece whatever the strides are. A view of a part leaves gaps: its numbers are not all side "
                 "by side.",
@@ -137,6 +179,9 @@ EXERCISE = Exercise(
         Mistake("four-bytes-always",
                 "Your bytes are right for float32 only. How many bytes a number has is the tensor's to say.",
                 four_bytes),
+        Mistake("two-bytes-always",
+                "Your bytes are right for float16 only. How many bytes a number has is the tensor's to say.",
+                two_bytes),
         Mistake("last-stride-taken-for-one",
                 "You take it that the numbers of the last dimension lie side by side. They do when its stride is 1; a view "
                 "may have another.",
@@ -157,19 +202,26 @@ EXERCISE = Exercise(
                 also=(lambda view: (count_pieces(view)[0], count_pieces(view)[1] / 1),
                       lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1] / 1))),
         Mistake("first-dimension-of-pieces",
-                "One piece for each entry of the first dimension: that is so when the gap is there, and nowhere else. The gap "
-                "may be further inside, or there may be several.",
+                "One piece for each entry of the first dimension: that is so when the gap is there, and nowhere else. The "
+                "gap may be further inside, or there may be several.",
                 lambda view: (1, view.numel() * view.element_size()) if view.is_contiguous()
                 else (view.shape[0], view.numel() // view.shape[0] * view.element_size())),
         Mistake("swapped",
                 "Your two numbers are in the wrong order: the number of pieces first, then the bytes of one.",
                 swapped),
+        Mistake("from-the-first-dimension",
+                "You go through the dimensions from the first to the last. It is the numbers of the last one that lie side "
+                "by side, so the piece grows from there.",
+                from_the_first_dimension),
+        Mistake("gaps-not-pieces",
+                "You count the gaps. Between three pieces there are two.",
+                gaps, also=(parts_between_gaps,)),
     ),
     hints=(
         "Go through the dimensions from the last to the first, and keep how many numbers lie side by side so far.",
         "A dimension continues the piece when its stride equals the length of the piece so far. (Of size 1, it has only one "
         "entry, and its stride is never used.)",
-        "The first dimension that breaks the piece ends the search. The number of pieces is that of all numbers divided by the "
-        "length of one.",
+        "The first dimension that breaks the piece ends the search. The number of pieces is that of all numbers divided by "
+        "the length of one.",
     ),
 )

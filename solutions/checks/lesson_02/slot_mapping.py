@@ -1,5 +1,7 @@
 """Exercise 2.2: from positions in a sequence to slots in the pool."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -33,6 +35,24 @@ def padding_overwritten(block_ids, positions, block_size):
     return slot_mapping(block_ids, positions, block_size)
 
 
+def row_multiplied(block_ids, positions, block_size):
+    block_ids *= block_size
+    return block_ids[positions // block_size].long() + positions % block_size
+
+
+def made_from_a_list(block_ids, positions, block_size):
+    return torch.tensor(slot_mapping(block_ids, positions, block_size).tolist(), dtype=torch.int32)
+
+
+def all_from_the_first(block_ids, positions, block_size):
+    every = block_ids.long()[:, None] * block_size + torch.arange(block_size)
+    return every.flatten()[: len(positions)]
+
+
+def with_block_size(assumed):
+    return lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, assumed)
+
+
 def describe(case):
     block_size, blocks, positions, spare = case
     return f"block_ids {blocks + [-1] * spare}, positions {positions}, block_size {block_size}"
@@ -46,19 +66,32 @@ CASES = [
     (16, [2**30 + 7, 200_000_000], [3, 30], 0),
 ]
 
+def hidden(seed):
+    """Any positions in any order; none; one pool whose slots do not fit into 32 bits."""
+    chance = random.Random(seed)
+    for number in range(12):
+        block_size, length = chance.randint(1, 20), chance.randint(1, 6)
+        blocks, num_tokens = chance.sample(range(2 * length), length), block_size * length
+        yield block_size, blocks, chance.sample(range(num_tokens), chance.randint(1, min(num_tokens, 9))), number % 3
+    yield chance.randint(2, 20), chance.sample(range(9), 3), [], 2
+    yield 16, [chance.randrange(2**28, 2**31) for _ in range(3)], [chance.randrange(16), chance.randrange(16, 48)], 1
+
+
 EXERCISE = Exercise(
     id="2.2",
     title="slots",
     answer_name="slot_mapping",
     reference=slot_mapping,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
     show=tensors.show,
     mistakes=(
         Mistake("logical-for-physical",
-                "You use the number of the block within the sequence. Where that block lies in the pool, the block table says.",
+                "You use the number of the block within the sequence. Where that block lies in the pool, the block table "
+                "says.",
                 lambda block_ids, positions, block_size: positions),
         Mistake("pages-assumed-contiguous",
                 "You look up the first block and count on from there. A sequence's blocks need not lie side by side: each "
@@ -81,7 +114,9 @@ EXERCISE = Exercise(
         Mistake("block-boundary-off-by-one",
                 "You count positions from 1. The token at position block_size is the first of the second block.",
                 lambda block_ids, positions, block_size:
-                block_ids[(positions - 1).clamp(min=0) // block_size].long() * block_size + (positions - 1) % block_size),
+                block_ids[(positions - 1).clamp(min=0) // block_size].long() * block_size + (positions - 1) % block_size,
+                also=(lambda block_ids, positions, block_size:
+                      block_ids[(positions - 1) // block_size].long() * block_size + (positions - 1) % block_size,)),
         Mistake("divided-by-the-wrong-size",
                 "Quotient and remainder have changed places: the quotient of position and block_size is the block, the "
                 "remainder is the offset.",
@@ -93,23 +128,41 @@ EXERCISE = Exercise(
                 "You look up the table's entry number `position`. An entry stands for a whole block of tokens.",
                 lambda block_ids, positions, block_size: block_ids[positions].long() * block_size + positions % block_size),
         Mistake("inputs-changed",
-                "The slots are right, and one of the arguments is not what it was. `+=` and `%=` change a tensor in place, and "
-                "the row is part of the block table itself.",
-                in_place, also=(padding_overwritten, offsets_left)),
+                "The slots are right, and one of the arguments is not what it was. `+=` and `%=` change a tensor in place, "
+                "and the row is part of the block table itself.",
+                in_place, also=(padding_overwritten, offsets_left, row_multiplied)),
         Mistake("empty-is-float",
                 "For no positions your tensor is float32, PyTorch's choice for an empty list. Say the dtype.",
                 lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size)
                 if len(positions) else torch.tensor([])),
         Mistake("slots-int32",
-                "Your slots are int32, and the docstring asks for int64. A kernel multiplies a slot by heads and head_size to "
-                "find an address, and in a large pool int32 is too small for that.",
+                "Your slots are int32, and the docstring asks for int64. A kernel multiplies a slot by heads and head_size "
+                "to find an address, and in a large pool int32 is too small for that.",
                 lambda block_ids, positions, block_size:
-                (block_ids[positions // block_size] * block_size + positions % block_size).int()),
+                (block_ids[positions // block_size] * block_size + positions % block_size).int(), also=(made_from_a_list,)),
         Mistake("overflows-int32",
                 "The product was computed in int32, the type of the block table, and ran over its end. Change the type "
                 "before you multiply, not after.",
                 lambda block_ids, positions, block_size:
                 (block_ids[positions // block_size] * block_size).long() + positions % block_size),
+        Mistake("positions-assumed-from-zero",
+                "You take the positions for 0, 1, 2, … A call may ask for any of them, in any order.",
+                all_from_the_first,
+                also=(lambda block_ids, positions, block_size:
+                      block_ids[positions // block_size].long() * block_size + torch.arange(len(positions)) % block_size,)),
+        Mistake("slots-sorted",
+                "Your slots are in rising order. Slot i belongs to positions[i].",
+                lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size).sort().values),
+        Mistake("one-block-for-all",
+                "You look up the block of the first position and use it for all. Each position may be in another block.",
+                lambda block_ids, positions, block_size:
+                block_ids[positions[0] // block_size].long() * block_size + positions % block_size),
+        Mistake("block-size-ignored",
+                "Your blocks always have the same size. How many tokens a block holds is an argument.",
+                with_block_size(4), also=(with_block_size(16), with_block_size(2))),
+        Mistake("list-for-tensor",
+                "The slots are in a list. They will index a tensor, and the docstring asks for one.",
+                lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size).tolist()),
     ),
     hints=(
         "Which entry of the block table belongs to position 5 when a block holds 4 tokens? And to positions 3 and 4?",

@@ -1,9 +1,12 @@
 """Exercise 2.3: keys and values into their slots."""
 
+import random
+
 import torch
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention.slots import write_kv
+from paged_attention.validate import check_write
 from solutions.checks import tensors
 
 
@@ -72,27 +75,100 @@ def keys_changed(k_cache, v_cache, slots, k, v):
     k.zero_()
 
 
-# (num_blocks, block_size, num_kv_heads, head_size, slots)
+def keys_in_both(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, slots, k, k)
+
+
+def values_in_both(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, slots, v, v)
+
+
+def divided_by(dimension):
+    def wrong(k_cache, v_cache, slots, k, v):
+        size = k_cache.shape[dimension]
+        k_cache[slots // size, slots % size] = k
+        v_cache[slots // size, slots % size] = v
+    return wrong
+
+
+def viewed(*shape):
+    """Writes through a flat view of another shape; "head_size" stands for the caches' own."""
+    def wrong(k_cache, v_cache, slots, k, v):
+        sizes = [k_cache.shape[3] if size == "head_size" else size for size in shape]
+        k_cache.view(*sizes)[slots] = k
+        v_cache.view(*sizes)[slots] = v
+    return wrong
+
+
+def into_the_first_slots(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, torch.arange(len(slots)), k, v)
+
+
+def unchecked(k_cache, v_cache, slots, k, v):
+    k_cache.view(-1, *k_cache.shape[2:])[slots] = k
+    v_cache.view(-1, *v_cache.shape[2:])[slots] = v
+
+
+def checked_after(k_cache, v_cache, slots, k, v):
+    unchecked(k_cache, v_cache, slots, k, v)
+    check_write(k_cache, v_cache, slots, k, v)
+
+
+WRONG_ARGUMENTS = {
+    "one slot twice": lambda slots, k, v: (torch.full_like(slots, int(slots[0])), k, v),
+    "a slot below 0": lambda slots, k, v: (slots - int(slots[0]) - 1, k, v),
+    "values of another dtype": lambda slots, k, v: (slots, k, v.double()),
+}
+# (num_blocks, block_size, num_kv_heads, head_size, slots), and perhaps what is wrong with the arguments
 CASES = [
     (2, 2, 1, 1, [0]), (2, 2, 1, 1, [3]), (2, 2, 2, 3, [1]), (2, 2, 2, 3, []), (3, 2, 1, 2, [4, 1]), (3, 2, 2, 2, [2, 3]),
     (3, 4, 2, 2, [5, 2]), (4, 3, 3, 2, [7, 8, 0]), (4, 3, 2, 4, [11, 3, 4, 9, 10]), (3, 1, 2, 2, [2, 0]), (5, 16, 7, 8, [79, 16, 17]),
+    *((3, 2, 2, 2, [4, 1], flaw) for flaw in WRONG_ARGUMENTS),
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for num_tokens in (1, 1, 2, 2, 3, 4, 5, 6, 7, 9):
+        num_blocks, block_size = chance.randint(3, 6), chance.randint(3, 6)
+        slots = chance.sample(range(num_blocks * block_size), num_tokens)
+        yield num_blocks, block_size, chance.randint(1, 4), chance.randint(1, 8), slots
+
+
 def observe(answer, case):
-    num_blocks, block_size, num_kv_heads, head_size, slots = case
+    num_blocks, block_size, num_kv_heads, head_size, slots, *flaw = case
     pool = torch.arange(2.0 * num_blocks * block_size * num_kv_heads * head_size)
     k_cache, v_cache = pool.view(2, num_blocks, block_size, num_kv_heads, head_size)
     k = -1.0 - torch.arange(float(len(slots) * num_kv_heads * head_size)).view(len(slots), num_kv_heads, head_size)
     slots, v = torch.tensor(slots, dtype=torch.int64), k - 1000.0
+    if flaw:
+        return _refusal(answer, k_cache, v_cache, *WRONG_ARGUMENTS[flaw[0]](slots, k, v))
     given = {"slots afterwards": slots, "k afterwards": k, "v afterwards": v}
     answer(k_cache, v_cache, slots, k, v)
     return (tensors.Values(k_cache.clone(), "k_cache"), tensors.Values(v_cache.clone(), "v_cache"),
             *(tensors.Values(tensor.clone(), name) for name, tensor in given.items()))
 
 
+def _refusal(answer, k_cache, v_cache, slots, k, v):
+    """Whether wrong arguments are refused, and the caches are as they were."""
+    before = k_cache.clone(), v_cache.clone()
+    try:
+        answer(k_cache, v_cache, slots, k, v)
+        ending = "no error"
+    except NotImplementedError:
+        raise
+    except (TypeError, ValueError):
+        ending = "ValueError or TypeError"
+    except Exception as error:
+        ending = type(error).__name__
+    written = not (torch.equal(k_cache, before[0]) and torch.equal(v_cache, before[1]))
+    return Text(f"{ending}, {'something' if written else 'nothing'} written")
+
+
 def describe(case):
-    num_blocks, block_size, num_kv_heads, head_size, slots = case
+    num_blocks, block_size, num_kv_heads, head_size, slots, *flaw = case
+    if flaw:
+        return f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}; wrong arguments: {flaw[0]}"
     return (f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}, slots {slots}; old numbers are 0 or more, new keys "
             "-1 and below, new values -1001 and below")
 
@@ -103,14 +179,17 @@ EXERCISE = Exercise(
     answer_name="write_kv",
     reference=write_kv,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
     show=tensors.show,
+    chancy=lambda case: len(case) > 5,  # whether the arguments are checked has nothing to do with what is written
     mistakes=(
         Mistake("write-selects-whole-blocks",
                 "`k_cache[slots]` takes a slot for a block id: the first dimension of the cache counts blocks. So whole "
-                "blocks are written, or ones that do not exist. Look at the cache in a shape whose first dimension counts slots.",
+                "blocks are written, or ones that do not exist. Look at the cache in a shape whose first dimension counts "
+                "slots.",
                 whole_blocks, also=(whole_blocks_one_by_one,)),
         Mistake("keys-only",
                 "The keys are in place, and the values were not written.",
@@ -119,17 +198,19 @@ EXERCISE = Exercise(
                 "The keys stand where the values belong, and the values where the keys belong.",
                 lambda k_cache, v_cache, slots, k, v: write_kv(k_cache, v_cache, slots, v, k)),
         Mistake("writes-into-a-copy",
-                "The caches are as they were: you wrote into a copy. `view` shows the same memory in another shape; `clone`, "
-                "`contiguous` or `reshape` may copy it.",
+                "The caches are as they were: you wrote into a copy. `view` shows the same memory in another shape; "
+                "`clone`, `contiguous` or `reshape` may copy it.",
                 into_a_copy),
         Mistake("slots-sorted",
                 "Token i goes into slots[i]. Your tokens are in the order of the slots, which need not rise.",
                 in_rows_of_slots),
         Mistake("slots-assumed-contiguous",
-                "Only the first token is sure to be in its place: you write the others behind it. Each token has a slot of its own.",
+                "Only the first token is sure to be in its place: you write the others behind it. Each token has a slot of "
+                "its own.",
                 side_by_side),
         Mistake("block-and-offset-swapped",
-                "Block and offset have changed places: the slot divided by block_size is the block, the remainder is the offset.",
+                "Block and offset have changed places: the slot divided by block_size is the block, the remainder is the "
+                "offset.",
                 indices_swapped),
         Mistake("heads-scrambled",
                 "Heads and tokens are mixed up: the numbers were transposed on their way. k has the shape (num_tokens, "
@@ -142,8 +223,33 @@ EXERCISE = Exercise(
                 "The caches are right, and the slots, the keys or the values that were handed in are not what they were.",
                 inputs_changed, also=(keys_changed,)),
         Mistake("added-to-old",
-                "The new numbers were added to what was there. A slot may hold an earlier sequence's numbers; they are replaced.",
+                "The new numbers were added to what was there. A slot may hold an earlier sequence's numbers; they are "
+                "replaced.",
                 added),
+        Mistake("keys-in-both",
+                "Both halves hold the same: the keys, or the values, went into both. A slip of the copy, perhaps.",
+                keys_in_both, also=(values_in_both,)),
+        Mistake("divided-by-another-size",
+                "The slot is divided by another size than block_size, which is the second dimension of the cache.",
+                divided_by(0), also=(divided_by(2), divided_by(3))),
+        Mistake("one-head-in-the-view",
+                "Your flat view has one head in each slot, as the cache in the example above. Each slot holds num_kv_heads "
+                "heads of head_size numbers.",
+                viewed(-1, 1, "head_size"), also=(viewed(-1, 1, 2),)),
+        Mistake("numbers-for-slots",
+                "The first dimension of your view counts single numbers. It has to count slots, with the heads and their "
+                "numbers behind it.",
+                viewed(-1), also=(viewed(-1, "head_size"),)),
+        Mistake("slots-ignored",
+                "The tokens went into the first slots of the pool, whatever `slots` says.",
+                into_the_first_slots),
+        Mistake("arguments-unchecked",
+                "What is written is right, and wrong arguments are not refused. `check_write` does that; call it before "
+                "anything is written.",
+                unchecked),
+        Mistake("checked-after-writing",
+                "Wrong arguments are refused when something has been written already. Check first.",
+                checked_after),
     ),
     hints=(
         "In which shape does the cache have one row for each slot? No number moves for that: `view` is enough.",

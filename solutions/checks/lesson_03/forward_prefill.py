@@ -135,6 +135,45 @@ class RequestNumberForRow(Prefill):
         return manager.block_table[self.number]
 
 
+class RowOfTheFirst(Prefill):
+    """The row of the batch's first sequence, read once, for all."""
+
+    def row(self, manager, seq_id):
+        if self.number == 0:
+            self.first_row = super().row(manager, seq_id)
+        return self.first_row
+
+
+class RequestNumberAsSequence(Prefill):
+    """The manager raises: there is no sequence 0."""
+
+    def sequences(self, manager, seq_ids):
+        return list(range(len(seq_ids)))
+
+
+class PositionsFromOne(Prefill):
+    def positions(self, manager, start, length):
+        return torch.arange(1, length + 1)
+
+
+class SequencesGrown(Prefill):
+    """Room for the next token is made at the end."""
+
+    def __call__(self, layer, x, request_num_blocks, seq_ids, manager, attend):
+        y = super().__call__(layer, x, request_num_blocks, seq_ids, manager, attend)
+        for seq_id in seq_ids:
+            manager.append_token(seq_id)
+        return y
+
+
+class SequencesEnded(Prefill):
+    def __call__(self, layer, x, request_num_blocks, seq_ids, manager, attend):
+        y = super().__call__(layer, x, request_num_blocks, seq_ids, manager, attend)
+        for seq_id in seq_ids:
+            manager.free_sequence(seq_id)
+        return y
+
+
 class OrderOfArrival(Prefill):
     """The manager's sequences in the order in which they came, in place of seq_ids."""
 
@@ -250,6 +289,15 @@ class OutputOnlyFlattened(Prefill):
         return o.flatten(-2)
 
 
+class ManagerChanged(Text):
+    """The result of an answer after which the manager's sequences are not as they were; equal to any other such result."""
+
+    def __eq__(self, other):
+        return isinstance(other, ManagerChanged)
+
+    __hash__ = Text.__hash__
+
+
 # (tokens of each request, block size, KV heads, query heads for each, head size, dim, layer of the two, seed, is the manager
 # busy). A busy manager has another sequence, and had one that has ended; the requests came to it in another order.
 CASES = [
@@ -259,6 +307,18 @@ CASES = [
     ((5, 7, 6), 4, 2, 3, 4, 8, 1, 13, True), ((4, 9, 1), 4, 1, 7, 8, 12, 1, 8, False),
     ((17, 16, 1, 33), 16, 3, 2, 8, 16, 0, 9, False), ((0,), 4, 1, 1, 4, 4, 0, 10, False),
 ]
+
+
+def hidden(seed):
+    """By turns requests of any lengths, and three of as many blocks each in a busy manager."""
+    chance = random.Random(seed)
+    for number in range(12):
+        block_size, busy = chance.randint(2, 5), number % 3 == 2
+        num_blocks = [chance.randint(2, 3)] * 3 if busy else chance.choices(range(4), k=chance.randint(2, 4))
+        lengths = tuple(max(0, block_size * count - chance.randrange(block_size)) for count in num_blocks)
+        head_size = chance.choice((2, 4, 6))
+        yield (lengths, block_size, chance.randint(1, 3), chance.randint(1, 3), head_size, chance.randint(3, 9), number % 2,
+               chance.randrange(2**31), busy)
 
 
 def given(case):
@@ -296,9 +356,13 @@ def given(case):
     return layer, x, request_num_blocks, seq_ids, manager
 
 
+def lengths_of(manager):
+    return {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
+
+
 def observe(answer, case):
     layer, x, request_num_blocks, seq_ids, manager = given(case)
-    x_before, calls = x.clone(), []
+    x_before, lengths_before, calls = x.clone(), lengths_of(manager), []
 
     def attend(q, k, v, length):
         calls.append(length)
@@ -307,6 +371,9 @@ def observe(answer, case):
     result = tensors.values(answer(layer, x, list(request_num_blocks), list(seq_ids), manager, attend))
     if changed := inputs_changed([("x", x, x_before)]):
         return changed
+    if lengths_of(manager) != lengths_before:
+        return ManagerChanged(f"the manager's sequences and their lengths are {lengths_of(manager)}, and were "
+                              f"{lengths_before}")
     if sum(case[0]) and not calls:
         return Text("`attend` was never called")
     if isinstance(result, tensors.Values):
@@ -334,6 +401,7 @@ EXERCISE = Exercise(
     answer_name="forward_prefill",
     reference=in_double,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -378,6 +446,20 @@ EXERCISE = Exercise(
                 "The positions are counted from the start of x. To the block table, each sequence's first token has "
                 "position 0.",
                 PositionsNotRestarted()),
+        Mistake("positions-from-one",
+                "Your positions begin with 1. A sequence's first token has position 0, and its last one length - 1.",
+                PositionsFromOne()),
+        Mistake("one-row-for-all",
+                "All requests are written through the block table of the first one. Each sequence has a row of its own.",
+                RowOfTheFirst()),
+        Mistake("request-number-as-seq-id",
+                "The manager is asked for a request by its place in the batch, 0, 1 or 2. It knows sequences by their ids, "
+                "and `seq_ids` says which request is which.",
+                RequestNumberAsSequence()),
+        Mistake("sequences-changed",
+                "After your call the manager's sequences are not as they were. A prefill writes keys and values. Whoever "
+                "calls it has added the sequences, and lets them grow and end.",
+                SequencesGrown(), also=(SequencesEnded(),)),
         Mistake("seq-id-as-row",
                 "A sequence's id is taken for its row in the block table. Ids are names. The manager knows the row: "
                 "get_block_table_for_seq().",

@@ -1,5 +1,8 @@
 """Exercise 3.3: two states of the same rows become one."""
 
+import copy
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -37,6 +40,90 @@ def missing_exp(self, other):
 
 def upside_down(self, other):
     put_together(self, other, *factors(self, other, of=lambda difference: torch.exp(-difference)))
+
+
+def upside_down_finite(self, other):
+    m = finite(torch.maximum(self.m, other.m))
+    put_together(self, other, torch.exp(m - finite(self.m)), torch.exp(m - finite(other.m)))
+
+
+def finite_on_all(self, other):
+    """A side without a key gets a factor as if its largest score had been 0."""
+    m = finite(torch.maximum(self.m, other.m))
+    put_together(self, other, torch.exp(finite(self.m) - m), torch.exp(finite(other.m) - m))
+
+
+def maximum_stays_mine(self, other):
+    theirs = torch.exp(other.m - finite(self.m))
+    self.l, self.acc = self.l + theirs * other.l, self.acc + theirs[..., None] * other.acc
+
+
+def one_maximum_for_all(self, other):
+    m = torch.maximum(self.m.max(), other.m.max()).expand(self.m.shape)
+    put_together(self, other, torch.exp(self.m - finite(m)), torch.exp(other.m - finite(m)))
+    self.m = m
+
+
+def _returns_where(skips):
+    def wrong(self, other):
+        if not skips(self, other):
+            put_together(self, other)
+    return wrong
+
+
+SKIPPING = tuple(map(_returns_where, (
+    lambda self, other: (other.m == NO_KEY).any(),
+    lambda self, other: (other.m == NO_KEY).any() or (self.m == NO_KEY).any())))
+
+
+def l_counts_one_key(self, other):
+    """The other's sum goes in as if it were the value of one key with the score m."""
+    _, theirs = factors(self, other)
+    mine = factors(self, other)[0] * self.l
+    put_together(self, other)
+    self.l = mine + theirs
+
+
+def output_as_one_key(self, other):
+    self.update(other.m[..., None], other.finish()[0][..., None, :])
+
+
+def _without_a_dimension(times):
+    def wrong(self, other):
+        m = torch.maximum(self.m, other.m)
+        mine, theirs = factors(self, other)
+        self.l = mine * self.l + theirs * other.l
+        self.acc = times(mine, self.acc) + times(theirs, other.acc)
+        self.m = m
+    return wrong
+
+
+WITHOUT_A_DIMENSION = tuple(map(_without_a_dimension, (lambda factor, acc: factor * acc, lambda factor, acc: acc * factor)))
+
+
+def _takes_over(merge):
+    """A state without a key becomes the other: it holds the same tensors then, and the next merge writes into them."""
+    def wrong(self, other):
+        if (self.m == NO_KEY).all():
+            self.m, self.l, self.acc = other.m, other.l, other.acc
+        else:
+            merge(self, other)
+    return wrong
+
+
+def _merge_in_place(self, other):
+    merged = copy.copy(self)
+    put_together(merged, other)
+    for mine, new in ((self.m, merged.m), (self.l, merged.l), (self.acc, merged.acc)):
+        mine.copy_(new)
+
+
+def _merge_sums_in_place(self, other):
+    merged = copy.copy(self)
+    put_together(merged, other)
+    self.l.copy_(merged.l)
+    self.acc.copy_(merged.acc)
+    self.m = merged.m
 
 
 def swapped(self, other):
@@ -154,17 +241,30 @@ def missing_l_divided_and_multiplied(self, other):
     outputs_rescaled(self, other, lambda outputs, factors, l: outputs / factors.masked_fill(factors == 0, 1.0) * l)
 
 
+TWICE = "twice"  # marks the case in which a third state is merged after the second, and the second is looked at
+
 # (rows, keys that the first has seen, keys that the second has seen, head size, centre of the second's scores, seed).
 # Where there are more than two rows, the last row of the first state and the first row of the second have seen no key.
 CASES = [
     ((1,), 1, 1, 1, 1.0, 1), ((1,), 1, 1, 1, -1.0, 2), ((1,), 2, 1, 2, 2.0, 3), ((1,), 1, 3, 2, -2.0, 4),
     ((1,), 0, 2, 2, 0.0, 5), ((1,), 2, 0, 2, 0.0, 6), ((1,), 0, 0, 2, 0.0, 7),
     ((3,), 4, 4, 4, 0.0, 8), ((4,), 3, 5, 8, 200.0, 9), ((4,), 3, 5, 8, -200.0, 10), ((7, 4), 16, 5, 16, 1.0, 11),
+    ((1,), 0, 2, 2, 0.0, 12, TWICE),
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for number, rows in enumerate(((1,), (1,), (1,), (3,), (5,), (6,), (2, 4), (4, 3), (3, 5), (2, 2, 3))):
+        keys = chance.randint(1, 6), chance.randint(1, 6)
+        num_keys, num_others = {0: (0, keys[0]), 1: (keys[0], 0), 2: (0, 0)}.get(number, keys)
+        yield (rows, num_keys, num_others, chance.randint(1, 9), chance.choice((-200.0, -2.0, 0.0, 2.0, 200.0)),
+               chance.randrange(2**31))
+    yield (chance.randint(1, 5),), 0, chance.randint(1, 6), chance.randint(1, 9), 0.0, chance.randrange(2**31), TWICE
+
+
 def two_states(case):
-    rows, num_keys, num_others, head_size, centre, seed = case
+    rows, num_keys, num_others, head_size, centre, seed = case[:6]
     generator = torch.Generator().manual_seed(seed)
     for size, middle, masked in ((num_keys, 0.0, -1), (num_others, centre, 0)):
         state = SoftmaxState(*rows, head_size=head_size)
@@ -176,19 +276,28 @@ def two_states(case):
         yield state
 
 
+def third(case):
+    """The case whose first state is the one to be merged last."""
+    rows, _, num_others, head_size, centre, seed = case[:6]
+    return rows, num_others, 0, head_size, centre, seed + 1
+
+
 def observe(answer, case):
     mine, other = two_states(case)
     answer(mine, other)
+    if case[6:] == (TWICE,):
+        answer(mine, next(two_states(third(case))))
     result = (*mine.finish(), other.m, other.l, other.acc)
     return tensors.values(result, "o", "m", "l", "other.m", "other.l", "other.acc")
 
 
 def describe(case):
-    rows, num_keys, num_others, head_size, centre, _ = case
+    rows, num_keys, num_others, head_size, centre, _ = case[:6]
     rows_words = "one row" if rows == (1,) else f"rows {rows} (one of each state has seen no key)"
     self_words, other_words = (f"{counted(size, 'key')} with scores around {middle:g}" if size else "no key"
                                for size, middle in ((num_keys, 0.0), (num_others, centre)))
-    return f"{rows_words}; self has seen {self_words}, other {other_words}; head_size {head_size}"
+    after = f"; then a third state with {counted(num_others, 'key')} is merged into self" if case[6:] == (TWICE,) else ""
+    return f"{rows_words}; self has seen {self_words}, other {other_words}; head_size {head_size}{after}"
 
 
 EXERCISE = Exercise(
@@ -197,6 +306,7 @@ EXERCISE = Exercise(
     answer_name="merge",
     reference=merge_in_double,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -209,7 +319,7 @@ EXERCISE = Exercise(
         Mistake("rescale-upside-down",
                 "The factors are the wrong way round: the side with the smaller maximum grows. It has to shrink, "
                 "because its exponentials are now counted from a larger number.",
-                upside_down),
+                upside_down, also=(upside_down_finite,)),
         Mistake("weights-swapped",
                 "Each side is rescaled with the other's factor. A side's factor comes from that side's own maximum.",
                 swapped),
@@ -232,6 +342,25 @@ EXERCISE = Exercise(
                 "`l` is right, and the two `acc` are added although they are counted from different maxima. They need "
                 "the same factors.",
                 accumulator_not_rescaled),
+        Mistake("maximum-stays-mine",
+                "Everything is counted from your own maximum, and `m` stays what it was. Where the other has seen a larger "
+                "score, its factor is larger than 1, and may be too large for a float.",
+                maximum_stays_mine),
+        Mistake("one-maximum-for-all-rows",
+                "All rows share one maximum. A row whose scores lie far below it is rounded to 0, and `m` is one number for "
+                "each row.",
+                one_maximum_for_all),
+        Mistake("finite-on-all",
+                "A side without a key should get the factor exp(-inf), which is 0. With `finite()` on its own maximum too, "
+                "it counts as if its largest score had been 0: the factor may be infinite, and infinity times 0 is NaN.",
+                finite_on_all),
+        Mistake("row-number-without-dimension",
+                "With one row it works, with more it raises, or takes one row's number for another. A factor has one number "
+                "for each row, and `acc` has head_size numbers there. The factor has to stand against all of them.",
+                WITHOUT_A_DIMENSION[0], also=WITHOUT_A_DIMENSION[1:]),
+        Mistake("one-empty-row-skips-all",
+                "One row of a state has seen no key, and nothing is merged in the others. Each row has a state of its own.",
+                SKIPPING[0], also=SKIPPING[1:]),
         Mistake("nan-when-both-are-empty",
                 "When neither side has seen a key, both maxima are -inf, and -inf - (-inf) is NaN. `finite()` is for this.",
                 nan_when_empty),
@@ -242,11 +371,20 @@ EXERCISE = Exercise(
         Mistake("combine-missing-l",
                 "You merge finished outputs by the maxima alone. Each was divided by its own `l`, and how much weight a "
                 "side has collected stands in that `l`. Merge the sums from before the division: `acc` and `l`.",
-                missing_l, also=(missing_l_divided, missing_l_multiplied, missing_l_divided_and_multiplied)),
+                missing_l, also=(missing_l_divided, missing_l_multiplied, missing_l_divided_and_multiplied,
+                                 output_as_one_key)),
+        Mistake("l-counts-one-key",
+                "`acc` is right, and `l` counts all the other's keys as a single one. How much weight they have stands in "
+                "the other's `l`.",
+                l_counts_one_key),
         Mistake("other-changed",
                 "Your merge is right, but it has changed the other state, which its owner may still need. Operators "
                 "like `*=` work in place.",
                 other_changed),
+        Mistake("tensors-shared",
+                "A state without a key takes over the other's own tensors. Then both hold the same ones, and what the next "
+                "merge writes into them changes the other as well.",
+                _takes_over(_merge_in_place), also=(_takes_over(_merge_sums_in_place),)),
         Mistake("self-unchanged",
                 "Nothing has arrived in `self`. The function takes the other's keys into this state; nobody looks at "
                 "what it returns.",

@@ -58,6 +58,24 @@ def scale_by_all_heads(q, k, v, length):
     return attend(q, k, v, length, scale=lambda q, scores: scores / math.sqrt(q.shape[-2] * q.shape[-1]))
 
 
+def _scaled_by_size(size):
+    def wrong(q, k, v, length):
+        return attend(q, k, v, length, scale=lambda q, scores: scores / math.sqrt(size(q, length)))
+    return wrong
+
+
+def scale_by_num_heads(q, k, v, length):
+    return _scaled_by_size(lambda q, length: q.shape[-2])(q, k, v, length)
+
+
+OTHER_SCALES = tuple(map(_scaled_by_size, (lambda q, length: q.shape[1], lambda q, length: max(length, 1))))
+
+
+def output_scaled(q, k, v, length):
+    """The scores are as they are; the weights, or what comes of them, are divided."""
+    return without_scale(q, k, v, length) / math.sqrt(q.shape[-1])
+
+
 def not_causal(q, k, v, length):
     return attend(q, k, v, length, weigh=lambda scores: torch.softmax(scores, dim=-1))
 
@@ -87,6 +105,18 @@ def hides_itself(q, k, v, length):
     return hiding(q, k, v, length, lambda ones: ones.triu(diagonal=0))
 
 
+def hides_itself_and_sums_nothing(q, k, v, length):
+    """As a loop over the queries gives it: the first one's sum has no term."""
+    o = hides_itself(q, k, v, length)
+    o.view(-1, *q.shape[2:])[: min(length, 1)] = 0
+    return o
+
+
+def mask_of_blocks(q, k, v, length):
+    block = torch.arange(length) // q.shape[1]
+    return hiding(q, k, v, length, lambda ones: ones * (block > block[:, None]))
+
+
 def sees_one_ahead(q, k, v, length):
     return hiding(q, k, v, length, lambda ones: ones.triu(diagonal=2))
 
@@ -105,6 +135,29 @@ def mask_by_zero(q, k, v, length):
 
 def mask_after_softmax(q, k, v, length):
     return attend(q, k, v, length, weigh=lambda scores: torch.softmax(scores, dim=-1).tril())
+
+
+def scores_transposed(q, k, v, length):
+    def weigh(scores):
+        return causal_softmax(scores.transpose(1, 2))
+    return attend(q, k, v, length, weigh=weigh)
+
+
+def _heads_joined(root):
+    def wrong(q, k, v, length):
+        """One score for a pair of tokens: the sum over all heads, which then share one softmax."""
+        def weigh(scores):
+            return causal_softmax(scores.sum(0, keepdim=True)).expand_as(scores)
+        return attend(q, k, v, length, scale=lambda q, scores: scores / root(q), weigh=weigh)
+    return wrong
+
+
+def heads_joined(q, k, v, length):
+    return _heads_joined(lambda q: math.sqrt(q.shape[-1]))(q, k, v, length)
+
+
+def heads_joined_and_scaled_by_all(q, k, v, length):
+    return _heads_joined(lambda q: math.sqrt(q.shape[-2] * q.shape[-1]))(q, k, v, length)
 
 
 def softmax_over_queries(q, k, v, length):
@@ -166,6 +219,30 @@ def not_in_blocks(q, k, v, length):
     return attend(q, k, v, length).flatten(0, 1)[:length]
 
 
+def tail_missing(q, k, v, length):
+    """Only the tokens' rows, and then the shape of q. It raises wherever the last block has a slot left."""
+    return attend(q, k, v, length).flatten(0, 1)[:length].reshape(q.shape)
+
+
+def tail_not_zeroed(q, k, v, length):
+    """Keys and values end where they should, and the queries behind the last token have an output all the same."""
+    behind = torch.arange(everything(q)) >= length
+    k, v = (x.masked_fill(behind.view(*q.shape[:2], 1, 1), 0.0) for x in (k, v))
+    return attend(q, k, v, everything(q), weigh=lambda scores: torch.softmax(
+        scores.masked_fill(future(scores) | behind, NO_KEY), dim=-1))
+
+
+def tail_rows_hidden(q, k, v, length):
+    """All scores of a query behind the last token are hidden too, and a softmax over nothing but -inf is NaN."""
+    o = attend(q, k, v, length)
+    o.view(-1, *q.shape[2:])[length:] = math.nan
+    return o
+
+
+def nan_set_to_zero(q, k, v, length):
+    return nan_behind_the_end(q, k, v, length).nan_to_num(0.0)
+
+
 def nan_behind_the_end(q, k, v, length):
     """Every slot is attended to, causally, and the output behind the last token set to 0."""
     o = attend(q, k, v, everything(q))
@@ -222,6 +299,7 @@ EXERCISE = Exercise(
     answer_name="plain_attention",
     reference=requests.in_double(attention.plain_attention),
     cases=lambda: requests.CASES,
+    hidden=requests.hidden,
     observe=requests.observe,
     describe=requests.describe,
     same=tensors.same,
@@ -233,8 +311,9 @@ EXERCISE = Exercise(
                 "nearly all the weight. Look again at the formula: something stands below q · k.",
                 without_scale),
         Mistake("scale-without-root",
-                "The scores are divided by head_size itself. That is too much: the weights come out nearly equal. What "
-                "is the spread of a sum of head_size products?",
+                "The scores are divided by head_size itself, at once or by its root twice (scaled_dot_product_attention "
+                "divides too). That is too much: the weights come out nearly equal. What is the spread of a sum of "
+                "head_size products?",
                 scale_without_root),
         Mistake("scale-upside-down",
                 "The scores are multiplied where they should be divided: the softmax is sharper than it was without a "
@@ -244,6 +323,14 @@ EXERCISE = Exercise(
                 "The scale counts the numbers of all heads together. A score is the product of one head's q and one "
                 "head's k: how many numbers are these?",
                 scale_by_all_heads),
+        Mistake("scaled-by-another-size",
+                "The scores are divided by the root of a number that is not head_size. Over which dimension of q does "
+                "q · k add up its products?",
+                scale_by_num_heads, also=OTHER_SCALES),
+        Mistake("output-scaled",
+                "It is the output that is divided, and the softmax has seen the scores as they were. Divide before "
+                "the softmax.",
+                output_scaled),
         Mistake("not-causal",
                 "Each token sees those that come after it. When the model writes, these will not exist yet. Hide every key "
                 "whose position is larger than the query's.",
@@ -261,9 +348,9 @@ EXERCISE = Exercise(
                 "Only `length` of the slots hold one.",
                 tail_not_masked),
         Mistake("mask-off-by-one",
-                "A token does not see itself, and so the first one sees nothing at all: its softmax is 0/0, which is "
-                "NaN. Which diagonal is the first that is hidden?",
-                hides_itself),
+                "A token does not see itself, and so the first one sees nothing at all: a softmax over nothing is 0/0, "
+                "which is NaN, and a sum over nothing is 0. Which key is the last that a token may see?",
+                hides_itself, also=(hides_itself_and_sums_nothing,)),
         Mistake("sees-one-ahead",
                 "Each token sees the one right after it. Your mask starts one diagonal too far to the right.",
                 sees_one_ahead),
@@ -275,6 +362,9 @@ EXERCISE = Exercise(
                 "Each token sees itself and what follows, and not its past. In the scores a row is a query and a column "
                 "is a key: on which side of the diagonal lies the future?",
                 mask_transposed),
+        Mistake("mask-of-blocks",
+                "Your mask compares blocks and not tokens: in its own block, a token sees those that come after it.",
+                mask_of_blocks),
         Mistake("mask-by-zero",
                 "A hidden score is 0 in your softmax, and exp(0) is 1: the hidden key still gets a good part of the weight. "
                 "Which score has the exponential 0?",
@@ -291,6 +381,14 @@ EXERCISE = Exercise(
                 "The softmax runs over the heads. Each head of each query shares out its attention over the keys: look "
                 "at the dimension of the softmax.",
                 softmax_over_heads),
+        Mistake("scores-transposed",
+                "Rows and columns of your scores are swapped: in the scores a row is a query, and the softmax runs "
+                "along it.",
+                scores_transposed),
+        Mistake("heads-joined",
+                "All heads of a token are taken as one long vector, so there is one score for a pair of tokens, and all "
+                "heads share its weight. Each head has scores of its own.",
+                heads_joined, also=(heads_joined_and_scaled_by_all,)),
         Mistake("softmax-forgotten",
                 "The scores themselves are the weights of your sum. They may be negative, and they do not add up to 1.",
                 softmax_forgotten),
@@ -319,6 +417,22 @@ EXERCISE = Exercise(
                 "The numbers are right, in one row. The result has the shape of q: blocks, and 0 in the slots behind "
                 "the last token.",
                 not_in_blocks),
+        Mistake("tail-missing",
+                "Your result has numbers for the tokens only, and q has more slots than that: the last block has some left. "
+                "They belong to the result too, and hold 0.",
+                tail_missing),
+        Mistake("tail-output-not-zero",
+                "No query sees what stands behind the last token, and yet your result is not 0 there: these slots are "
+                "queries too, which belong to nobody.",
+                tail_not_zeroed),
+        Mistake("tail-rows-all-hidden",
+                "Your result is NaN behind the last token: all scores of these rows are -inf, and a softmax over nothing "
+                "but -inf is 0/0. These rows belong to nobody. What should stand there?",
+                tail_rows_hidden),
+        Mistake("nan-hidden",
+                "The NaN is set to 0 after it has spread: the tokens' own output is lost with it. What stands behind the "
+                "last token must not come into the sum.",
+                nan_set_to_zero),
         Mistake("nan-behind-the-end",
                 "With finite numbers in the empty slots your result is right, with NaN there it is not. A hidden key gets "
                 "the weight 0, and 0 times NaN is NaN: what stands behind the last token must not be in the sum at all. "

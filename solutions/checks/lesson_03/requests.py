@@ -1,6 +1,7 @@
 """Requests to attend to, made from a few numbers: what the checks of lesson 03 share."""
 
 import math
+import random
 
 import torch
 
@@ -20,6 +21,16 @@ CASES = [
     (3, 4, 1, 1, 4, 15, math.nan), (6, 4, 3, 1, 8, 16, math.nan), (13, 5, 4, 2, 8, 17, math.nan),
     (0, 4, 2, 1, 4, 6, POISON),
 ]
+
+
+def hidden(seed):
+    """For `Exercise.hidden`: requests whose last block is full, has one token, or some; then NaN behind it, and no token."""
+    chance = random.Random(seed)
+    for number in range(14):
+        block_size, num_kv_heads, group = chance.randint(2, 6), chance.randint(1, 3), chance.choice((1, 2, 3, 5))
+        length = block_size * chance.randint(1 + number // 4, 4) - chance.choice((0, 1, block_size - 1))
+        yield (length if number < 13 else 0, block_size, group * num_kv_heads, num_kv_heads, chance.choice((4, 5, 8, 16)),
+               chance.randrange(2**31), math.nan if number in (11, 12) else POISON)
 
 
 class InputsChanged(Text):

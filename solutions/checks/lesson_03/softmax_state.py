@@ -1,5 +1,7 @@
 """Exercise 3.2: the online softmax, part by part."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -103,6 +105,100 @@ class NewPartRescaled(Varied):
 class RescaleUpsideDown(Varied):
     def rescale(self, m):
         return torch.exp(finite(m) - self.m)
+
+
+class RescaleUpsideDownHiddenInO(RescaleUpsideDown):
+    """Where l is not above 0, and NaN is not, the output is 0."""
+
+    def finish(self):
+        return torch.where(self.l[..., None] > 0, self.acc / self.l[..., None], 0.0), self.m, self.l
+
+
+class FactorGrows(Varied):
+    """The same factor with `finite()` on both maxima, so that it is no infinity before the first key."""
+
+    def rescale(self, m):
+        return torch.exp(finite(m) - finite(self.m))
+
+
+class FactorGrowsHiddenInO(FactorGrows):
+    finish = RescaleUpsideDownHiddenInO.finish
+
+
+class WeightsAsAMatrix(Varied):
+    """`p @ values`: a row of weights takes part as a matrix, or meets the values of another row."""
+
+    def update(self, scores, values):
+        m = self.maximum(scores)
+        old, p = self.rescale(m), self.exponentials(scores, m)
+        self.take(old, p.sum(-1), p @ self.matrix(values))
+        self.m = m
+
+    def matrix(self, values):
+        return values
+
+
+class WeightsAsAMatrixSqueezed(WeightsAsAMatrix):
+    def matrix(self, values):
+        return values.squeeze(-3)
+
+
+class FactorWithoutADimension(Varied):
+    """Each row's number is multiplied with `acc` as it is. It raises, or takes rows for numbers of a head."""
+
+    def take(self, old, l, acc):
+        self.l, self.acc = old * self.l + l, old * self.acc + acc
+
+
+class FactorBehindWithoutADimension(Varied):
+    def take(self, old, l, acc):
+        self.l, self.acc = old * self.l + l, self.acc * old + acc
+
+
+class MaximumWithoutADimension(Varied):
+    def exponentials(self, scores, m):
+        return torch.exp(scores - finite(m))
+
+
+class SumWithoutADimension(Varied):
+    def finish(self):
+        return self.acc / self.l.masked_fill(self.l == 0, 1.0), self.m, self.l
+
+
+class SumOverAllRows(Varied):
+    def update(self, scores, values):
+        m = self.maximum(scores)
+        old, p = self.rescale(m), self.exponentials(scores, m)
+        self.take(old, p.sum(), (p[..., None] * values).sum(-2))
+        self.m = m
+
+
+class OneHiddenRowSkipsAll(Varied):
+    """A part in which one row sees no key is not taken in at all."""
+
+    def update(self, scores, values):
+        if not (scores.amax(-1) == NO_KEY).any():
+            super().update(scores, values)
+
+
+class ExtraDimension(Varied):
+    """As rows that were kept with `keepdim=True` are returned."""
+
+    def finish(self):
+        o, m, l = super().finish()
+        return o, m[..., None], l[..., None]
+
+
+class SumBeforeMaximum(Varied):
+    def finish(self):
+        o, m, l = super().finish()
+        return o, l, m
+
+
+class LogarithmOfTheSum(Varied):
+    def finish(self):
+        o, m, l = super().finish()
+        return o, m, m + l.log()
 
 
 class MaxNotStored(Varied):
@@ -215,6 +311,22 @@ class KeptInFloat32(Varied):
         self.m, self.l, self.acc = (x.float() for x in (self.m, self.l, self.acc))
 
 
+class RoundedToFloat32(KeptInFloat32):
+    """The new maximum and the exponentials are rounded before they are added up."""
+
+    def maximum(self, scores):
+        return super().maximum(scores).float()
+
+    def exponentials(self, scores, m):
+        return super().exponentials(scores, m).float()
+
+    def update(self, scores, values):
+        m = self.maximum(scores)
+        old, p = self.rescale(m), self.exponentials(scores, m)
+        self.take(old, p.sum(-1), (p[..., None] * values.float()).sum(-2))
+        self.m = m
+
+
 class NoMaximumSubtracted(Varied):
     def rescale(self, m):
         return torch.ones_like(m)
@@ -291,6 +403,19 @@ CASES = [
 HIGH = 1e7  # where all scores are equal, the values are this high and this low by turns: float32 loses what is between
 
 
+def hidden(seed):
+    """Up to four parts, of each of which a row may be masked; then no part, and float64."""
+    chance = random.Random(seed)
+    for number in range(12):
+        rows, sizes = chance.choice(((1,), (3,), (4,), (2, 3), (5, 2))), chance.choices(range(1, 7), k=1 + number // 3)
+        masked = {part: chance.choice((None, *range(rows[-1]))) for part in range(len(sizes)) if chance.random() < 0.4}
+        yield (rows, tuple(sizes), chance.randint(1, 8), chance.choice((0.0, 0.0, -300.0, 250.0)),
+               chance.choice((1.0, 3.0, 20.0)), tuple(masked.items()), chance.random() < 0.5, chance.randrange(2**31), FLOAT)
+    yield (chance.randint(2, 6), 3), (), chance.randint(2, 8), 0.0, 1.0, (), False, chance.randrange(2**31), FLOAT
+    yield (1,), (chance.randint(2, 5), 3), 2, 1e6, 3.0, (), False, chance.randrange(2**31), DOUBLE
+    yield (2,), (2, 2 * chance.randint(1, 3)), 5, 0.0, 0.0, (), True, chance.randrange(2**31), DOUBLE
+
+
 def parts(case):
     """The scores and values of each part. Rows of two dimensions share the values along the second."""
     rows, sizes, head_size, centre, spread, masked, _, seed, dtype = case
@@ -346,6 +471,7 @@ EXERCISE = Exercise(
     answer_name="SoftmaxState",
     reference=InDouble,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -384,7 +510,27 @@ EXERCISE = Exercise(
                 "The factor for the old sums is infinite before the first key, and infinity times 0 is NaN. A factor "
                 "that brings sums to a larger maximum lies between 0 and 1. Which difference stands in yours, in which "
                 "order, and is it in an exponent?",
-                RescaleUpsideDown),
+                RescaleUpsideDown, also=(RescaleUpsideDownHiddenInO,)),
+        Mistake("factor-grows",
+                "When a larger score comes, the old sums grow. They have to shrink, because they are counted from a larger "
+                "number from then on. In which order are the two maxima in your factor?",
+                FactorGrows, also=(FactorGrowsHiddenInO,)),
+        Mistake("weights-as-a-matrix",
+                "`@` takes the last two dimensions for a matrix: your rows of weights meet all rows' values, or a dimension "
+                "is left over. Each row has its own num_keys weights, which need a dimension more, or a product and a sum.",
+                WeightsAsAMatrix, also=(WeightsAsAMatrixSqueezed,)),
+        Mistake("row-number-without-dimension",
+                "With one row it works, with more it raises, or takes one row's number for another. `m`, `l` and the factor "
+                "have one number for each row; scores and `acc` have several. The row's number has to stand against all "
+                "of them.",
+                FactorWithoutADimension, also=(FactorBehindWithoutADimension, MaximumWithoutADimension,
+                                               SumWithoutADimension)),
+        Mistake("sum-over-all-rows",
+                "`l` has the exponentials of all rows in it. Each row has its own sum: over which dimension do you add up?",
+                SumOverAllRows),
+        Mistake("one-hidden-row-skips-all",
+                "One row of the part sees no key, and the whole part is left out. The other rows have keys in it.",
+                OneHiddenRowSkipsAll),
         Mistake("max-not-stored",
                 "The new maximum is used and not kept: `self.m` is still -inf, and so the next update takes everything "
                 "before it for nothing.",
@@ -420,10 +566,21 @@ EXERCISE = Exercise(
                 "`m` starts at a number, and a row that has seen no key then has that number as its largest score. There is "
                 "one float that lies below every score: NO_KEY.",
                 STARTS[0], also=STARTS[1:]),
+        Mistake("extra-dimension",
+                "The numbers are right, and `m` and `l` have a last dimension of size 1. They have one number for each "
+                "row, and the shape of the rows.",
+                ExtraDimension),
+        Mistake("l-and-m-swapped",
+                "m and l are returned in each other's place. The order is o, m, l.",
+                SumBeforeMaximum),
+        Mistake("l-as-logarithm",
+                "In place of l you return m + log(l). Some programs keep that one number for both. Here l is the sum "
+                "itself.",
+                LogarithmOfTheSum),
         Mistake("float32-inside",
                 "In float64 your result is only as good as in float32: `m`, `l` and `acc` have to be of the dtype that was "
                 "asked for, and no step may leave it.",
-                InFloat32, also=(KeptInFloat32,)),
+                InFloat32, also=(KeptInFloat32, RoundedToFloat32)),
         Mistake("overflow",
                 "The exponentials are taken of the scores as they are. exp(89) is too large for float32, and exp(-104) "
                 "is 0. Count the scores from their maximum.",

@@ -1,6 +1,7 @@
 """Exercise 3.4: the same attention, block by block."""
 
 import math
+import random
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -27,7 +28,8 @@ def key_blocks_up_to_mine(i, num_blocks):
 
 
 def tiled(q, k, v, length, score=scaled, hide=hidden_by_position, key_blocks=key_blocks_up_to_mine, value_block=None,
-          tail=0.0, into_heads=lambda x: x.transpose(1, 2), out_of_heads=lambda o: o.transpose(1, 2), clean_values=True):
+          tail=0.0, into_heads=lambda x: x.transpose(1, 2), out_of_heads=lambda o: o.transpose(1, 2), clean_values=True,
+          into_values=lambda v: v[:, None]):
     """tiled_attention() with parts that a mistake can replace. `tail`: what goes behind the last token, None: what comes.
     `hide` returns a mask, or scores to add to the others."""
     num_blocks, block_size, num_q_heads, head_size = q.shape
@@ -42,7 +44,7 @@ def tiled(q, k, v, length, score=scaled, hide=hidden_by_position, key_blocks=key
         for j in key_blocks(i, num_blocks):
             scores, hidden = score(q[i], k[j]), hide(position[i], position[j], length)
             scores = scores.masked_fill(hidden, NO_KEY) if hidden.dtype == torch.bool else scores + hidden
-            state.update(scores, v[j if value_block is None else value_block(i, j)][:, None])
+            state.update(scores, into_values(v[j if value_block is None else value_block(i, j)]))
         o[i] = out_of_heads(state.finish()[0][None])[0]
     if tail is not None:
         o.view(-1, *o.shape[2:])[length:] = tail
@@ -55,6 +57,23 @@ def without_scale(q, k, v, length):
 
 def scale_without_root(q, k, v, length):
     return tiled(q, k, v, length, score=lambda q, k: q @ k.transpose(1, 2) / q.shape[-1])
+
+
+def scale_multiplied(q, k, v, length):
+    return tiled(q, k, v, length, score=lambda q, k: q @ k.transpose(1, 2) * math.sqrt(q.shape[-1]))
+
+
+def _scaled_by_size(size):
+    def wrong(q, k, v, length):
+        return tiled(q, k, v, length, score=lambda q, k: q @ k.transpose(1, 2) / math.sqrt(size(q, length)))
+    return wrong
+
+
+def scale_by_num_heads(q, k, v, length):
+    return _scaled_by_size(lambda q, length: len(q))(q, k, v, length)  # q of a block: (heads, block_size, head_size)
+
+
+OTHER_SCALES = tuple(map(_scaled_by_size, (lambda q, length: q.shape[1], lambda q, length: max(length, 1))))
 
 
 def diagonal_unmasked(q, k, v, length):
@@ -120,9 +139,16 @@ def key_offset_for_position(q, k, v, length):
     return tiled(q, k, v, length, hide=lambda query, key, length: (key % block_size > query[:, None]) | (key >= length))
 
 
-def key_offset_for_both_masks(q, k, v, length):
+def key_offset_for_both_masks(q, k, v, length, clean_values=True):
     block_size = q.shape[1]
-    return tiled(q, k, v, length, hide=lambda query, key, length: hidden_by_position(query, key % block_size, length))
+    return tiled(q, k, v, length, hide=lambda query, key, length: hidden_by_position(query, key % block_size, length),
+                 clean_values=clean_values)
+
+
+def key_offset_for_everything(q, k, v, length):
+    """The values are cut off by their offsets too, and so not at all where the request has more than one block."""
+    behind = torch.arange(q.shape[1]) >= length
+    return key_offset_for_both_masks(q, k, v.masked_fill(behind[:, None, None], 0.0), length, clean_values=False)
 
 
 def hides_itself(q, k, v, length):
@@ -136,6 +162,21 @@ def sees_one_ahead(q, k, v, length):
 
 def mask_transposed(q, k, v, length):
     return tiled(q, k, v, length, hide=lambda query, key, length: (key < query[:, None]) | (key >= length))
+
+
+def diagonal_mask_transposed(q, k, v, length):
+    return tiled(q, k, v, length, hide=lambda query, key, length: (key[:, None] > query) | (key >= length))
+
+
+def one_slot_too_many(q, k, v, length):
+    """`<=` for `<` wherever positions are compared with the length."""
+    return tiled(q, k, v, min(length + 1, q.shape[0] * q.shape[1]))
+
+
+def one_output_too_many(q, k, v, length):
+    o = tiled(q, k, v, length, tail=None)
+    o.view(-1, *q.shape[2:])[length + 1 :] = 0
+    return o
 
 
 def tail_not_masked(q, k, v, length):
@@ -177,6 +218,10 @@ def nan_scores_behind_the_end(q, k, v, length):
     return tiled(q, k, v, length, hide=hide)
 
 
+def nan_set_to_zero(q, k, v, length):
+    return nan_behind_the_end(q, k, v, length).nan_to_num(0.0)
+
+
 def zero_times_infinity(q, k, v, length):
     return tiled(q, k, v, length, hide=lambda query, key, length: hidden_by_position(query, key, length) * NO_KEY)
 
@@ -196,6 +241,16 @@ def skips_diagonal(q, k, v, length):
 
 def first_key_block_skipped(q, k, v, length):
     return tiled(q, k, v, length, key_blocks=lambda i, num_blocks: range(1, i + 1))
+
+
+def last_key_block_skipped(q, k, v, length):
+    """The keys of full blocks only. The queries of the last block see what is before it."""
+    return tiled(q, k, v, length, key_blocks=lambda i, num_blocks: range(min(i + 1, length // q.shape[1])))
+
+
+def values_by_query_slot(q, k, v, length):
+    """Values of (num_q_heads, block_size, head_size): heads take the place of the queries. Mostly it raises."""
+    return tiled(q, k, v, length, into_values=lambda v: v)
 
 
 def drops_accumulator(q, k, v, length):
@@ -276,6 +331,16 @@ writes_into_q, other_changes = requests.inputs_changing(tiled)
 LONG = (93, 16, 1, 1, 1, 15, requests.POISON)
 
 
+def is_long(case):
+    return case[0] > 80
+
+
+def hidden(seed):
+    yield from requests.hidden(seed)
+    chance = random.Random(seed)
+    yield chance.choice((94, 95, 96)), *LONG[1:5], chance.randrange(2**31), requests.POISON
+
+
 class TooManyScores(Text):
     """The result of an answer that is right, with the scores of more than a pair of blocks at once; equal to any other."""
 
@@ -319,7 +384,7 @@ def place(x):
 
 def observe(answer, case):
     answer = getattr(answer, "attend", answer)
-    if case != LONG:
+    if not is_long(case):
         return requests.observe(answer, case)
     sizes = []
 
@@ -336,11 +401,11 @@ def observe(answer, case):
 
 
 def tells_little(case):
-    return case == LONG or requests.tells_little(case)
+    return is_long(case) or requests.tells_little(case)
 
 
 def describe(case):
-    return requests.describe(case) + (", and how large the tensors on the way are" if case == LONG else "")
+    return requests.describe(case) + (", and how large the tensors on the way are" if is_long(case) else "")
 
 
 class OnlyHere:
@@ -359,6 +424,7 @@ EXERCISE = Exercise(
     answer_name="tiled_attention",
     reference=requests.in_double(attention.tiled_attention),
     cases=lambda: [*requests.CASES, LONG],
+    hidden=hidden,
     chancy=tells_little,
     observe=observe,
     describe=describe,
@@ -372,6 +438,14 @@ EXERCISE = Exercise(
         Mistake("scale-without-root",
                 "The scores are divided by head_size itself, not by its root.",
                 scale_without_root),
+        Mistake("scale-upside-down",
+                "The scores are multiplied where they should be divided: the softmax is sharper than it was without a "
+                "scale.",
+                scale_multiplied),
+        Mistake("scaled-by-another-size",
+                "The scores are divided by the root of a number that is not head_size. Over which dimension of q does "
+                "q · k add up its products?",
+                scale_by_num_heads, also=OTHER_SCALES),
         Mistake("diagonal-page-unmasked",
                 "On the diagonal a block meets itself, and there a token must not see those after it in the same block. "
                 "Leaving out the later blocks is not enough.",
@@ -399,7 +473,7 @@ EXERCISE = Exercise(
         Mistake("key-offset-for-position",
                 "The positions of the queries are compared with the *offsets* of the keys. In the first block these are the "
                 "same; from the second on, no key seems to lie in the future.",
-                key_offset_for_position, also=(key_offset_for_both_masks,)),
+                key_offset_for_position, also=(key_offset_for_both_masks, key_offset_for_everything)),
         Mistake("mask-off-by-one",
                 "A token does not see itself. Which comparison hides the later keys and not its own?",
                 hides_itself),
@@ -410,6 +484,10 @@ EXERCISE = Exercise(
                 "Within the diagonal block each token sees itself and what follows, and nothing of the earlier blocks "
                 "is left. In the scores a row is a query and a column is a key.",
                 mask_transposed),
+        Mistake("diagonal-mask-transposed",
+                "The earlier blocks are visible, as they should be. Within its own block each token sees itself and what "
+                "follows. In the scores a row is a query and a column is a key.",
+                diagonal_mask_transposed),
         Mistake("tail-not-masked",
                 "Your result is not 0 behind the last token: the slots that the last block has left are treated as "
                 "tokens, as queries and as keys.",
@@ -418,6 +496,13 @@ EXERCISE = Exercise(
                 "No query sees what stands behind the last token, and yet your result is not 0 there: these slots are "
                 "queries too, which belong to nobody.",
                 tail_not_zeroed, also=(tail_not_zeroed_values_as_they_are,)),
+        Mistake("tail-off-by-one",
+                "One slot too many is taken for a token. The positions of the tokens are 0 to length - 1.",
+                one_slot_too_many, also=(one_output_too_many,)),
+        Mistake("nan-hidden",
+                "The NaN is set to 0 after it has spread: the tokens' own output is lost with it. What stands behind the "
+                "last token must not come into the sum.",
+                nan_set_to_zero),
         Mistake("nan-behind-the-end",
                 "With finite numbers in the empty slots your result is right, with NaN there it is not. A hidden key gets "
                 "the weight 0, and 0 times NaN is NaN; a score that is NaN stays NaN whatever you add. The values behind "
@@ -439,8 +524,8 @@ EXERCISE = Exercise(
                 "The first block of keys is left out.",
                 first_key_block_skipped),
         Mistake("flash-drops-accumulator",
-                "Each block's output comes from one block of keys only, the last one that it met. Either a new state is "
-                "made for each block of keys, or the loop over them has one turn.",
+                "Each block's output comes from one block of keys only, its own. Is a new state made for each block of "
+                "keys? Or does the loop over them never come to the earlier blocks?",
                 drops_accumulator),
         Mistake("parts-added",
                 "Each pair of blocks has a softmax of its own, and the finished outputs are added up. All keys of a query "
@@ -450,6 +535,10 @@ EXERCISE = Exercise(
                 "Each pair of blocks has a softmax of its own, and the finished outputs are averaged. All keys of a query "
                 "share one softmax: use one state for them, and finish it once.",
                 parts_averaged),
+        Mistake("values-without-a-dimension",
+                "Each query takes the values of another head, or update() raises. The scores have a dimension for the heads "
+                "and one for the queries. The values need a size of 1 in the place of the queries.",
+                values_by_query_slot),
         Mistake("values-of-query-block",
                 "The scores of one block weigh the values of another. Keys and values come from the same block.",
                 values_of_the_query_block),
@@ -466,7 +555,7 @@ EXERCISE = Exercise(
                 heads_scrambled, also=(heads_scrambled_on_the_way_back, heads_scrambled_both_ways)),
         Mistake("last-block-skipped",
                 "Your loop takes the full blocks only, and the last one is partly filled: its tokens are missing.",
-                last_block_skipped),
+                last_block_skipped, also=(last_key_block_skipped,)),
         Mistake("too-many-scores",
                 "The numbers are right, and too many scores were there at once: a score for every pair of tokens, or for a "
                 "block of queries and all its keys. The point is to do without. Take one block of queries and one block of "

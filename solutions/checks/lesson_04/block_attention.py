@@ -1,6 +1,7 @@
 """Exercise 4.2: attention of one query over one block, as (o, m, l)."""
 
 import math
+import random
 
 import torch
 
@@ -9,7 +10,16 @@ from paged_attention import decode
 from paged_attention.attention import share_heads
 from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import NAN, POISON, call, generator, in_double, with_zeros_of_l
+from solutions.checks.lesson_04.inputs import (
+    NAN,
+    POISON,
+    call,
+    generator,
+    in_double,
+    named_where,
+    raises_where,
+    with_zeros_of_l,
+)
 
 
 def _attend(q, k, v, num_valid, *, share=share_heads, scale=None, hide=None, maximum=None, masked=NO_KEY,
@@ -52,6 +62,43 @@ def divided_by_head_size(q, k, v, num_valid):
 
 def multiplied_by_the_root(q, k, v, num_valid):
     return _attend(q, k, v, num_valid, scale=q.shape[-1] ** 0.5)
+
+
+def root_of_the_heads(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, scale=q.shape[1] ** -0.5)
+
+
+def root_of_the_block_size(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid, scale=k.shape[1] ** -0.5)
+
+
+def _one_count(pick):
+    def wrong(q, k, v, num_valid):
+        return _attend(q, k, v, pick(num_valid).expand(len(num_valid)))
+    return wrong
+
+
+def _unless_empty(pick):
+    return lambda num_valid: pick(num_valid) if len(num_valid) else num_valid
+
+
+ONE_COUNT = tuple(map(_one_count, (
+    _unless_empty(lambda num_valid: num_valid[0]), _unless_empty(lambda num_valid: num_valid.max()),
+    lambda num_valid: num_valid[0], lambda num_valid: num_valid.max())))
+
+
+def one_maximum_for_all(q, k, v, num_valid):
+    """One number for all blocks and heads."""
+    def largest(m):
+        return m.max() if m.numel() else m
+    o, m, l = _attend(q, k, v, num_valid, maximum=lambda m: finite(largest(m)).expand(m.shape))
+    return o, largest(m).expand(m.shape), l
+
+
+def one_maximum_for_all_unguarded(q, k, v, num_valid):
+    o, m, _ = one_maximum_for_all(q, k, v, num_valid)
+    _, _, l = _attend(q, k, v, num_valid, maximum=lambda scores_m: m)
+    return o, m, l
 
 
 def heads_in_turn(q, k, v, num_valid):
@@ -143,6 +190,45 @@ def sum_of_the_softmax(q, k, v, num_valid):
     return o, m, (l > 0).to(l.dtype)
 
 
+def one_for_l(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, m, torch.ones_like(l)
+
+
+def tokens_for_l(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, m, num_valid[:, None].expand(l.shape).to(l.dtype)
+
+
+def logarithm_of_l(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, m, m + l.log()
+
+
+def l_without_the_maximum(q, k, v, num_valid):
+    """Only l is counted from 0; o is right."""
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, m, l * torch.exp(finite(m))
+
+
+def extra_dimension(q, k, v, num_valid):
+    o, m, l = _attend(q, k, v, num_valid)
+    return o, m[..., None], l[..., None]
+
+
+def _holds_an_empty_block(q, k, v, num_valid):
+    return bool((num_valid == 0).any())
+
+
+def _holds_no_block(q, k, v, num_valid):
+    return len(num_valid) == 0
+
+
+def nothing_for_nothing(q, k, v, num_valid):
+    """As a loop over the blocks gives it: tuple(zip(…)) of nothing has no part."""
+    return _attend(q, k, v, num_valid) if len(q) else ()
+
+
 def tail_in_the_sum(q, k, v, num_valid):
     k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
     scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
@@ -212,6 +298,16 @@ CASES = [
 LEVELS = {"near +500": 500.0, "near -500": -500.0}
 
 
+def hidden(seed):
+    """Blocks with any number of tokens, some without; NaN behind the tokens in the last cases."""
+    chance = random.Random(seed)
+    for number in range(15):
+        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        counts = tuple(chance.choice((0, 1, block_size, chance.randint(1, block_size))) for _ in range(1 + number // 3))
+        yield (counts, block_size, num_kv_heads * chance.randint(1, 5), num_kv_heads, chance.choice((4, 16, 64)),
+               ("usual", "usual", *LEVELS)[number % 4], POISON if number < 13 else NAN, chance.randrange(2**31))
+
+
 def observe(answer, case):
     counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, seed = case
     source, num_valid = generator(seed), torch.tensor(counts, dtype=torch.int64)
@@ -223,7 +319,8 @@ def observe(answer, case):
         k[..., 0] = level + torch.randint(4, k.shape[:-1], generator=source)
     behind = torch.arange(block_size) >= num_valid[:, None]
     k[behind], v[behind] = poison, poison
-    return with_zeros_of_l(call(answer, ("o", "m", "l"), q=q, k=k, v=v, num_valid=num_valid))
+    return named_where(not all(counts) or not counts, lambda: with_zeros_of_l(
+        call(answer, ("o", "m", "l"), q=q, k=k, v=v, num_valid=num_valid)))
 
 
 def holds_nan(case):
@@ -246,6 +343,7 @@ EXERCISE = Exercise(
     answer_name="block_attention",
     reference=in_double(decode.block_attention),
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=holds_nan,
@@ -264,6 +362,10 @@ EXERCISE = Exercise(
         Mistake("last-token-hidden",
                 "The last token of each block is left out. With num_valid tokens, slots 0 to num_valid - 1 count.",
                 last_token_hidden),
+        Mistake("one-count-for-all",
+                "All blocks are masked as if they held the same number of tokens. `num_valid` has a number for each block, "
+                "and has to stand against that block's slots.",
+                ONE_COUNT[0], also=ONE_COUNT[1:]),
         Mistake("tail-counts-in-l",
                 "The output leaves out the slots behind the last token, but m and l include them: the mask has to come "
                 "before the maximum and the sum.",
@@ -308,6 +410,10 @@ EXERCISE = Exercise(
         Mistake("scaled-up",
                 "The scores are multiplied by the square root of head_size. Attention divides by it.",
                 multiplied_by_the_root),
+        Mistake("scaled-by-another-size",
+                "The scores are divided by the root of a number that is not head_size. Over which dimension of q does "
+                "q · k add up its products?",
+                root_of_the_heads, also=(root_of_the_block_size,)),
         Mistake("wrong-head-mapping",
                 "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a KV head: with 6 query heads "
                 "and 2 KV heads, the first three read head 0.",
@@ -322,14 +428,35 @@ EXERCISE = Exercise(
         Mistake("l-of-softmax",
                 "l is 1 everywhere: the sum of weights that are divided already. l is the sum of exp(score - m), from which "
                 "the next step knows how much a block weighs.",
-                sum_of_the_softmax),
+                sum_of_the_softmax, also=(one_for_l,)),
+        Mistake("l-counts-tokens",
+                "l is the number of tokens in the block. It is the sum of their exp(score - m), and only the largest score "
+                "adds a whole 1.",
+                tokens_for_l),
+        Mistake("l-as-logarithm",
+                "In place of l you return m + log(l). Some programs keep that one number for both. Here l is the sum "
+                "itself.",
+                logarithm_of_l),
+        Mistake("extra-dimension",
+                "The numbers are right, and m and l have a last dimension of size 1. Their shape is (total_blocks, "
+                "num_q_heads).",
+                extra_dimension),
         Mistake("l-and-m-swapped",
                 "m and l are returned in each other's place. The order is o, m, l.",
                 sum_before_maximum),
         Mistake("max-not-subtracted",
                 "You take exp(score) without subtracting the maximum. l is then not the sum that was asked for, and large "
                 "scores overflow.",
-                without_the_maximum),
+                without_the_maximum, also=(l_without_the_maximum,)),
+        Mistake("one-max-for-all",
+                "You take one maximum over all blocks and heads. Each query head has its own in each block: where another "
+                "one's scores are much larger, all weights underflow.",
+                one_maximum_for_all, also=(one_maximum_for_all_unguarded,)),
+        Mistake("nothing-to-reduce",
+                "Your function raises for a block without a valid token, or for no block at all: there is no maximum over "
+                "nothing. Masked slots can take part in a maximum.",
+                raises_where(_holds_an_empty_block, _attend), also=(raises_where(_holds_no_block, _attend),
+                                                                    nothing_for_nothing)),
         Mistake("nan-on-empty-block",
                 "A block without a valid token has m = -inf, and -inf - (-inf) is NaN. `finite(m)` of lesson 03 helps where "
                 "m is subtracted.",

@@ -1,8 +1,19 @@
 """Exercise 4.6: the bytes that two ways of decoding move."""
 
 import operator
+import random
 
 from lessons_lib.checks import Exercise, Mistake, Text
+
+
+class RaisedWithoutRequests(Text):
+    """The result of an answer that raises when there is no request; equal whatever it raises."""
+
+    def __eq__(self, other):
+        return isinstance(other, RaisedWithoutRequests)
+
+    __hash__ = Text.__hash__
+
 
 KINDS = "kinds of numbers"  # marks the case that looks at what kind of numbers an answer returns
 
@@ -94,6 +105,53 @@ def padded(context_lens, block_size, *sizes):
     return 2 * copied + paged, paged
 
 
+def longest_for_all(context_lens, *sizes):
+    return bytes_moved([max(context_lens, default=0)] * len(context_lens), *sizes)
+
+
+def tokens_written(*sizes):
+    """Whole blocks are read, and only the tokens are put into the copy."""
+    copied, paged = _parts(*sizes)
+    return copied + 2 * paged, paged
+
+
+def new_token_read(context_lens, *sizes):
+    return bytes_moved([length + 1 for length in context_lens], *sizes)
+
+
+def new_token_read_in_paged(context_lens, *sizes):
+    return bytes_moved(context_lens, *sizes)[0], new_token_read(context_lens, *sizes)[1]
+
+
+def new_token_written(context_lens, *sizes):
+    gather, paged = bytes_moved(context_lens, *sizes)
+    _, new = _parts([1] * len(context_lens), *sizes)
+    return gather + new, paged + new
+
+
+def first_request_alone(context_lens, *sizes):
+    return bytes_moved(context_lens[:1], *sizes)
+
+
+def first_request_alone_by_index(context_lens, *sizes):
+    return bytes_moved([context_lens[0]], *sizes)  # raises where there is none
+
+
+def none_refused(context_lens, *sizes):
+    max(context_lens)  # raises where there is no request
+    return bytes_moved(context_lens, *sizes)
+
+
+def gather_alone_a_float(*sizes):
+    gather, paged = bytes_moved(*sizes)
+    return float(gather), paged
+
+
+def paged_alone_a_float(*sizes):
+    gather, paged = bytes_moved(*sizes)
+    return gather, float(paged)
+
+
 def one_head(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
     return bytes_moved(context_lens, block_size, 1, head_size, bytes_per_number)
 
@@ -121,9 +179,25 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Lengths around whole blocks; then no request, and the kinds of numbers."""
+    chance = random.Random(seed)
+    for number in range(10):
+        block_size, *sizes = chance.randint(2, 20), chance.randint(2, 9), chance.randint(3, 99), chance.choice((1, 2, 4))
+        lengths = [block_size * chance.randint(0, 9) + chance.choice((0, 1, block_size - 1)) for _ in range(1 + number // 2)]
+        yield lengths, block_size, *sizes
+    yield [], chance.randint(2, 20), chance.randint(2, 9), chance.randint(3, 99), 2
+    yield [chance.randint(2, 99)], 4, 1, 1, 2, KINDS
+
+
 def observe(answer, case):
     context_lens, *sizes = case[:5]
-    result = answer(list(context_lens), *sizes)
+    try:
+        result = answer(list(context_lens), *sizes)
+    except Exception as error:
+        if context_lens or isinstance(error, NotImplementedError):
+            raise
+        return RaisedWithoutRequests(f"{type(error).__name__}: {error}")
     if not isinstance(result, tuple | list):
         return result
     if case[5:] == (KINDS,):
@@ -151,6 +225,7 @@ EXERCISE = Exercise(
     answer_name="bytes_moved",
     reference=bytes_moved,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=lambda case: case[5:] == (KINDS,),  # a mistake keeps its name where its numbers are floats
@@ -178,6 +253,20 @@ EXERCISE = Exercise(
         Mistake("whole-blocks-read",
                 "Attention reads whole blocks in your count. It reads the tokens, and skips the slots behind the last one.",
                 whole_blocks_read, also=(whole_blocks_in_paged,)),
+        Mistake("tokens-written",
+                "The blocks are read whole, and only their tokens are written to the copy in your count. What is read is "
+                "written too: the copy holds whole blocks.",
+                tokens_written),
+        Mistake("new-token-counted",
+                "The new token is counted as well. `context_lens` are the tokens in the pool, and only their keys and "
+                "values are counted here.",
+                new_token_read, also=(new_token_read_in_paged, new_token_written)),
+        Mistake("first-request-only",
+                "Only the first request is counted. A step decodes a token of each.",
+                first_request_alone, also=(first_request_alone_by_index,)),
+        Mistake("no-requests",
+                "Your function raises for an empty list. Without a request nothing is moved: (0, 0).",
+                none_refused),
         Mistake("elements-not-bytes",
                 "You count numbers, not bytes. `bytes_per_number` says how many bytes a number has.",
                 elements),
@@ -186,7 +275,7 @@ EXERCISE = Exercise(
                 bits),
         Mistake("padded-to-longest",
                 "Every request is counted as if it were as long as the longest. Each one has blocks of its own.",
-                padded),
+                padded, also=(longest_for_all,)),
         Mistake("heads-forgotten",
                 "Your count has one KV head. Each token has a key and a value for every KV head.",
                 one_head),
@@ -204,7 +293,7 @@ EXERCISE = Exercise(
         Mistake("floats-not-ints",
                 "The numbers are right, and they are floats: `/` gives one even where nothing is left over. Bytes are whole "
                 "numbers, and very large ones must be exact.",
-                floats),
+                floats, also=(gather_alone_a_float, paged_alone_a_float)),
         Mistake("results-swapped",
                 "The two numbers are in each other's place: gather first, then paged.",
                 paged_first),

@@ -1,12 +1,14 @@
 """Exercise 4.3: the parts of one attention put together."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
 from paged_attention import decode
-from paged_attention.softmax_state import finite
+from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, in_double, parts, with_zeros_of_l
+from solutions.checks.lesson_04.inputs import call, drawn_parts, in_double, names_of_empty, parts, with_zeros_of_l
 
 
 def _guarded(l):
@@ -33,6 +35,12 @@ def summed_without_exp_guarded(o, m, l):
     return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
 
 
+def summed_without_exp_positive(o, m, l):
+    """These weights are never above 0, and the division is guarded by asking for more than 0."""
+    _, m_all, l_all = summed_without_exp_guarded(o, m, l)
+    return torch.zeros_like(o[0]), m_all, l_all
+
+
 def as_in_the_source_text(o, m, l):
     """The fault of the text that the course began from; it has no part without a key."""
     m_all = m.amax(0)
@@ -51,6 +59,30 @@ def softmax_of_the_maxima(o, m, l):
     _, m_all, l_all = decode.combine_result(o, m, l)
     weight = torch.exp(m - finite(m_all))
     return (weight[..., None] * o).sum(0) / _guarded(weight.sum(0))[..., None], m_all, l_all
+
+
+def _softmax_of_the_maxima(sum_of, clean):
+    def wrong(o, m, l):
+        weight = clean(torch.softmax(m, 0))
+        return (weight[..., None] * o).sum(0), m.amax(0), sum_of(weight, l)
+    return wrong
+
+
+SOFTMAX_OF_THE_MAXIMA = tuple(
+    _softmax_of_the_maxima(sum_of, clean) for clean in (torch.nan_to_num, lambda weight: weight)
+    for sum_of in (lambda weight, l: (weight * l).sum(0), lambda weight, l: l.sum(0), lambda weight, l: weight.sum(0)))
+
+
+def walking_without_l(o, m, l):
+    """Part by part, with finished outputs: each counts by its factor alone."""
+    o_all, m_all, l_all = o[0], m[0], l[0]
+    for part in range(1, len(m)):
+        m_new = torch.maximum(m_all, m[part])
+        old, new = torch.exp(m_all - finite(m_new)), torch.exp(m[part] - finite(m_new))
+        l_all = old * l_all + new * l[part]
+        o_all = (old[..., None] * o_all + new[..., None] * o[part]) / _guarded(l_all)[..., None]
+        m_all = m_new
+    return o_all, m_all, l_all
 
 
 def taken_as_undivided(o, m, l):
@@ -88,6 +120,56 @@ def without_the_maximum(o, m, l):
     return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m.amax(0), l_all
 
 
+def maximum_divided_out_at_the_end(o, m, l):
+    """exp(m) first, and the largest one taken out of the sum afterwards: too late for large maxima."""
+    weight = torch.exp(m) * l
+    l_all, m_all = weight.sum(0), m.amax(0)
+    o_all = torch.where(l_all[..., None] > 0, (weight[..., None] * o).sum(0) / l_all[..., None], 0.0)
+    return o_all, m_all, torch.where(l_all > 0, l_all / torch.exp(m_all), 0.0)
+
+
+def _without_a_dimension(weighted, divided):
+    def wrong(o, m, l):
+        m_all = m.amax(0)
+        weight = torch.exp(m - finite(m_all)) * l
+        l_all = weight.sum(0)
+        return divided(weighted(weight, o).sum(0), l_all), m_all, l_all
+    return wrong
+
+
+WITHOUT_A_DIMENSION = tuple(
+    _without_a_dimension(weighted, divided)
+    for weighted in (lambda weight, o: weight * o, lambda weight, o: o * weight, lambda weight, o: weight[..., None] * o)
+    for divided in (lambda total, l: total / l, lambda total, l: total / _guarded(l),
+                    lambda total, l: torch.where(l > 0, total / l, 0.0)))
+
+
+def empty_in_one_row_dropped(o, m, l):
+    """A part counts in no row when it saw no key in one of them."""
+    kept = (l > 0).flatten(1).all(1)
+    if not kept.any():
+        return torch.zeros_like(o[0]), torch.full_like(m[0], NO_KEY), torch.zeros_like(l[0])
+    return decode.combine_result(o[kept], m[kept], l[kept])
+
+
+def overwrites_l(o, m, l):
+    result = decode.combine_result(o, m, l)
+    l *= torch.exp(m - finite(result[1]))
+    return result
+
+
+def overwrites_m_by_its_exponentials(o, m, l):
+    result = decode.combine_result(o, m, l)
+    m.sub_(finite(result[1])).exp_()
+    return result
+
+
+def overwrites_m(o, m, l):
+    result = decode.combine_result(o, m, l)
+    m -= finite(result[1])
+    return result
+
+
 def nan_without_a_key(o, m, l):
     m_all = m.amax(0)
     weight = torch.exp(m - m_all) * l
@@ -117,6 +199,13 @@ def upside_down_guarded(o, m, l):
     weight = torch.exp(finite(m_all) - m) * l
     l_all = weight.sum(0)
     return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def upside_down_nan_set_to_zero(o, m, l):
+    m_all = m.amax(0)
+    weight = torch.exp(finite(m_all) - m) * l
+    l_all = weight.sum(0)
+    return ((weight[..., None] * o).sum(0) / l_all[..., None]).nan_to_num(0.0), m_all, l_all
 
 
 def upside_down_finite(o, m, l):
@@ -200,8 +289,19 @@ CASES = [
     ((1, 1), 2, 0.0, 1.0, (0,), 7), ((2, 2), 2, 0.0, 1.0, (0, 1), 8), ((2, 1), 2, 500.0, 1.0, (), 9),
     ((2, 2), 2, -500.0, 1.0, (), 10),
     ((4, 3), 4, 0.0, 300.0, (2,), 11), ((9, 7), 16, 1.0, 3.0, (), 12), ((2, 5, 6), 64, 0.0, 2.0, (), 13),
-    ((40, 3), 16, -2.0, 2.0, (3, 17), 14),
+    ((40, 3), 16, -2.0, 2.0, (3, 17), 14), ((2, 3), 4, 0.0, 1.0, ((0, 1),), 15),
 ]
+
+
+def hidden(seed):
+    chance = random.Random(seed)
+    for num_parts in (1, 2, 2, 2, 3, 3, 4, 5, 6, 7, 12, 30):
+        shape = (num_parts, chance.randint(1, 6)) if num_parts % 3 else (num_parts, 2, chance.randint(1, 5))
+        yield shape, *drawn_parts(chance, num_parts)
+    num_parts = chance.randint(2, 9)
+    yield (num_parts, 2), chance.randint(3, 9), 0.0, 1.0, tuple(range(num_parts)), chance.randrange(2**31)
+    part_and_head = chance.randrange(num_parts), chance.randrange(3)
+    yield (num_parts, 3), chance.randint(3, 9), 0.0, 1.0, (part_and_head,), chance.randrange(2**31)
 
 
 def observe(answer, case):
@@ -214,7 +314,7 @@ def describe(case):
     words = f"{shape[0]} part{'s' * (shape[0] > 1)}: o of shape {(*shape, head_size)}, m and l of shape {shape}"
     if level or spread > 10:
         words += f", m near {level:,.0f}" + (f" give or take {spread:,.0f}" if spread > 10 else "")
-    return words + (f"; part {' and '.join(map(str, empty))} saw no key (o = 0, m = -inf, l = 0)" if empty else "")
+    return words + names_of_empty(empty, "part")
 
 
 EXERCISE = Exercise(
@@ -223,6 +323,7 @@ EXERCISE = Exercise(
     answer_name="combine_result",
     reference=in_double(decode.combine_result),
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -232,11 +333,12 @@ EXERCISE = Exercise(
         Mistake("combine-missing-exp",
                 "The parts are weighted by m - m_all itself. The part with the largest maximum then weighs 0, and the "
                 "others less than 0. What turns a difference of scores into a ratio of weights?",
-                weighted_without_exp, also=(as_in_the_source_text, summed_without_exp, summed_without_exp_guarded)),
+                weighted_without_exp, also=(as_in_the_source_text, summed_without_exp, summed_without_exp_guarded,
+                                            summed_without_exp_positive)),
         Mistake("combine-missing-l",
                 "The weight of a part looks at its largest score only. A block of sixteen equal keys weighs sixteen times "
                 "as much as a block of one: the parts are divided by l already, so l has to come back in.",
-                weighted_without_l, also=(softmax_of_the_maxima,)),
+                weighted_without_l, also=(softmax_of_the_maxima, walking_without_l, *SOFTMAX_OF_THE_MAXIMA)),
         Mistake("o-taken-as-undivided",
                 "You add the parts as if they were sums that still had to be divided. Each of them is divided by its own l "
                 "already.",
@@ -255,7 +357,18 @@ EXERCISE = Exercise(
         Mistake("max-not-subtracted",
                 "The weights are exp(m) * l, without subtracting the largest m. l is then not what was asked for, and "
                 "large maxima overflow.",
-                without_the_maximum),
+                without_the_maximum, also=(maximum_divided_out_at_the_end,)),
+        Mistake("weight-without-dimension",
+                "A weight, or the sum of them, has one number for each row, and o has head_size numbers there. As they are, "
+                "they do not fit, or one row's number meets another row. The number has to stand against all of head_size.",
+                WITHOUT_A_DIMENSION[0], also=WITHOUT_A_DIMENSION[1:]),
+        Mistake("one-empty-row-drops-the-part",
+                "One head of a part saw no key, and the part counts in none of them. Its other heads have seen keys.",
+                empty_in_one_row_dropped),
+        Mistake("inputs-changed",
+                "Your function changes o, m or l, which belong to its caller. Operators like `*=` work in place, and so "
+                "does a name that ends in `_`.",
+                overwrites_m, also=(overwrites_m_by_its_exponentials, overwrites_l)),
         Mistake("max-starts-at-zero",
                 "Your maximum never falls below 0. When all scores are far below 0, every weight underflows to 0, and the "
                 "output with it.",
@@ -273,7 +386,7 @@ EXERCISE = Exercise(
                 l_added_as_it_is),
         Mistake("weights-upside-down",
                 "The sign of the exponent is turned round: the part with the lowest scores weighs most.",
-                upside_down, also=(upside_down_guarded, upside_down_finite)),
+                upside_down, also=(upside_down_guarded, upside_down_finite, upside_down_nan_set_to_zero)),
         Mistake("one-max-for-all",
                 "You take one maximum over everything. Each head has its own: where another head's scores are much larger, "
                 "all weights underflow.",

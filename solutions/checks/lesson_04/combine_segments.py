@@ -1,12 +1,23 @@
 """Exercise 4.5: the parts of all requests put together at once."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
 from paged_attention import decode
 from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, in_double, parts, with_zeros_of_l
+from solutions.checks.lesson_04.inputs import (
+    call,
+    drawn_parts,
+    in_double,
+    named_where,
+    names_of_empty,
+    parts,
+    raises_where,
+    with_zeros_of_l,
+)
 
 
 def _owners(request_num_blocks):
@@ -43,6 +54,88 @@ def maximum_from_zero(o, m, l, request_num_blocks):
     return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
 
 
+def _combined(o, m, l, request_num_blocks, *, owners=_owners, maxima=None, spread=None, weigh=None):
+    """combine_segments() with one part replaced. `maxima(m, owners, num_seqs)`, `spread(m_all, owners)`: a row for each
+    block, `weigh(difference, l)`."""
+    owners, num_seqs = owners(request_num_blocks), len(request_num_blocks)
+    m_all = (maxima or _maxima)(m, owners, num_seqs)
+    difference = m - (spread(finite(m_all), owners) if spread else finite(m_all)[owners])
+    weight = weigh(difference, l) if weigh else torch.exp(difference) * l
+    l_all = _add(weight, owners, num_seqs)
+    return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def searches_to_the_left(o, m, l, request_num_blocks):
+    """A row at the boundary is given to the request that ends there."""
+    return _combined(o, m, l, request_num_blocks,
+                     owners=lambda counts: torch.searchsorted(counts.cumsum(0), torch.arange(int(counts.sum()))))
+
+
+def maximum_from_ten(o, m, l, request_num_blocks):
+    def maxima(m, owners, num_seqs):
+        return m.new_full((num_seqs, m.shape[1]), 10.0).scatter_reduce(0, owners[:, None].expand_as(m), m, "amax")
+    return _combined(o, m, l, request_num_blocks, maxima=maxima)
+
+
+def start_left_where_there_is_no_block(o, m, l, request_num_blocks):
+    def maxima(m, owners, num_seqs):
+        start = m.new_zeros(num_seqs, m.shape[1])
+        return start.scatter_reduce(0, owners[:, None].expand_as(m), m, "amax", include_self=False)
+    return _combined(o, m, l, request_num_blocks, maxima=maxima)
+
+
+def _first_head_reduced(m, owners, num_seqs):
+    return m.new_full((num_seqs, m.shape[1]), NO_KEY).scatter_reduce(0, owners[:, None], m, "amax")
+
+
+def owners_as_a_column(o, m, l, request_num_blocks):
+    return _combined(o, m, l, request_num_blocks, maxima=_first_head_reduced)
+
+
+def owners_as_a_row(o, m, l, request_num_blocks):
+    """scatter_reduce raises: an index of one dimension for a tensor of two."""
+    return _combined(o, m, l, request_num_blocks, maxima=lambda m, owners, num_seqs: m.new_full(
+        (num_seqs, m.shape[1]), NO_KEY).scatter_reduce(0, owners, m, "amax"))
+
+
+def maxima_not_spread(o, m, l, request_num_blocks):
+    return _combined(o, m, l, request_num_blocks, spread=lambda m_all, owners: m_all)
+
+
+def weighted_by_l_alone(o, m, l, request_num_blocks):
+    return _combined(o, m, l, request_num_blocks, weigh=lambda difference, l: l)
+
+
+def weighted_by_l_alone_l_right(o, m, l, request_num_blocks):
+    _, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    return weighted_by_l_alone(o, m, l, request_num_blocks)[0], m_all, l_all
+
+
+def taken_as_undivided(o, m, l, request_num_blocks):
+    _, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    o_all, _, counted = _combined(o, m, l, request_num_blocks, weigh=lambda difference, l: torch.exp(difference))
+    return o_all * _guarded(counted)[..., None] / _guarded(l_all)[..., None], m_all, l_all
+
+
+def _rows_up_to_the_last_owner(o, m, l, request_num_blocks):
+    """As many rows as the largest owner says: requests without a block at the end have none."""
+    owners = _owners(request_num_blocks)
+    return decode.combine_segments(o, m, l, request_num_blocks[: int(owners.max()) + 1 if len(owners) else 0])
+
+
+def _overwrites(change):
+    def wrong(o, m, l, request_num_blocks):
+        result = decode.combine_segments(o, m, l, request_num_blocks)
+        change(m, l, finite(result[1])[_owners(request_num_blocks)])
+        return result
+    return wrong
+
+
+OVERWRITING = tuple(map(_overwrites, (
+    lambda m, l, largest: m.sub_(largest), lambda m, l, largest: m.sub_(largest).exp_(),
+    lambda m, l, largest: l.mul_(torch.exp(m - largest)))))
+
+
 def last_block_decides(o, m, l, request_num_blocks):
     owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
     m_all = m.new_full((num_seqs, m.shape[1]), NO_KEY)
@@ -66,6 +159,12 @@ def summed_without_exp(o, m, l, request_num_blocks):
     weight = (m - finite(m_all)[owners]) * l
     l_all = _add(weight, owners, num_seqs)
     return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def summed_without_exp_positive(o, m, l, request_num_blocks):
+    """These weights are never above 0, and the division is guarded by asking for more than 0."""
+    o_all, m_all, l_all = summed_without_exp(o, m, l, request_num_blocks)
+    return torch.zeros_like(o_all), m_all, l_all
 
 
 def output_without_l(o, m, l, request_num_blocks):
@@ -100,13 +199,25 @@ def one_softmax_for_all(o, m, l, request_num_blocks):
     return o_all, m_all.expand(num_seqs, -1), l_all.expand(num_seqs, -1)
 
 
-def _one_maximum(o, m, l, request_num_blocks, *, guarded=True, per_request=False):
+def _one_maximum(o, m, l, request_num_blocks, *, guarded=True, per_request=False, of_nothing=False, of_keys=False):
     owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
-    m_all = m.amax(0)
+    m_all = torch.cat([m, torch.full_like(m[:1], NO_KEY) if len(m) else m.new_full((1, m.shape[1]), NO_KEY)]).amax(0) \
+        if of_nothing else m.amax(0)
     weight = torch.exp(m - finite(m_all)) * l
     l_all = _add(weight, owners, num_seqs)
     o_all = _add(weight[..., None] * o, owners, num_seqs) / (_guarded(l_all) if guarded else l_all)[..., None]
+    if of_keys:
+        return o_all, torch.where(l_all > 0, m_all, NO_KEY), l_all
     return o_all, _maxima(m, owners, num_seqs) if per_request else m_all.expand(num_seqs, -1), l_all
+
+
+def one_maximum_also_of_nothing(o, m, l, request_num_blocks):
+    """Without a block, the maximum is -inf."""
+    return _one_maximum(o, m, l, request_num_blocks, of_nothing=True)
+
+
+def one_maximum_where_there_is_a_key(o, m, l, request_num_blocks):
+    return _one_maximum(o, m, l, request_num_blocks, of_nothing=True, of_keys=True)
 
 
 def one_maximum_for_all(o, m, l, request_num_blocks):
@@ -201,10 +312,18 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for num_requests in (1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 9):
+        counts = chance.choices((0, 1, 2, 3, 7), k=num_requests)
+        yield tuple(counts), chance.randint(1, 6), *drawn_parts(chance, sum(counts))
+
+
 def observe(answer, case):
     counts, num_heads, head_size, level, spread, empty, seed = case
     o, m, l = parts((sum(counts), num_heads), head_size, level, spread, empty, seed)
-    return with_zeros_of_l(call(answer, ("o", "m", "l"), o=o, m=m, l=l, request_num_blocks=torch.tensor(counts)))
+    return named_where(0 in counts, lambda: with_zeros_of_l(
+        call(answer, ("o", "m", "l"), o=o, m=m, l=l, request_num_blocks=torch.tensor(counts))))
 
 
 def describe(case):
@@ -213,7 +332,7 @@ def describe(case):
             f"{(sum(counts), num_heads)}"
     if level or spread > 10:
         words += f", m near {level:,.0f}" + (f" give or take {spread:,.0f}" if spread > 10 else "")
-    return words + (f"; block {' and '.join(map(str, empty))} saw no key (o = 0, m = -inf, l = 0)" if empty else "")
+    return words + names_of_empty(empty, "block")
 
 
 EXERCISE = Exercise(
@@ -222,6 +341,7 @@ EXERCISE = Exercise(
     answer_name="combine_segments",
     reference=in_double(decode.combine_segments),
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -232,6 +352,38 @@ EXERCISE = Exercise(
                 "Your rows belong to request 0, 1, 2, 0, 1, 2. They come request by request: all of the first one's, then "
                 "all of the second one's.",
                 owners_by_repeat),
+        Mistake("boundary-off-by-one",
+                "The first block of each request but the first is given to the request before it. At which row does a "
+                "request begin, and which of two equal numbers does your search find?",
+                searches_to_the_left),
+        Mistake("owner-not-expanded",
+                "Only the first head has maxima, or scatter_reduce raises. It wants an index for each number of m: a "
+                "column, or one index for a row, does not stand for all heads.",
+                owners_as_a_column, also=(owners_as_a_row,)),
+        Mistake("maxima-not-spread",
+                "There is a maximum for each request, and m has a row for each block. Which request's maximum belongs to a "
+                "row? You have a tensor that says so.",
+                maxima_not_spread),
+        Mistake("max-starts-at-ten",
+                "The maxima start from 10, as in the example above, so that none is below 10. Where does a maximum over "
+                "nothing start?",
+                maximum_from_ten),
+        Mistake("start-left-in-m",
+                "For a request without blocks you return what the tensor of maxima held before. With include_self=False it "
+                "stays there. What is the maximum over nothing?",
+                start_left_where_there_is_no_block),
+        Mistake("weights-missing-m",
+                "The outputs are weighted by l alone. Each l was counted from its own maximum; they can be compared once "
+                "they refer to the same one.",
+                weighted_by_l_alone, also=(weighted_by_l_alone_l_right,)),
+        Mistake("o-taken-as-undivided",
+                "You add the blocks' outputs as if they were sums that still had to be divided. Each of them is divided by "
+                "its own l already.",
+                taken_as_undivided),
+        Mistake("inputs-changed",
+                "Your function changes o, m or l, which belong to its caller. Operators like `*=` work in place, and so "
+                "does a name that ends in `_`.",
+                OVERWRITING[0], also=OVERWRITING[1:]),
         Mistake("max-starts-at-zero",
                 "The maxima start from 0, so that none is below 0. When all scores of a request are far below 0, its "
                 "weights underflow. Where does a maximum over nothing start?",
@@ -255,7 +407,7 @@ EXERCISE = Exercise(
         Mistake("combine-missing-exp",
                 "The outputs are weighted by m - m_all itself. The block with the largest maximum then weighs 0. What "
                 "turns a difference of scores into a ratio of weights?",
-                without_exp, also=(summed_without_exp,)),
+                without_exp, also=(summed_without_exp, summed_without_exp_positive)),
         Mistake("combine-missing-l",
                 "The weight of a block looks at its largest score only. The blocks' outputs are divided by l already, so l "
                 "has to come back in.",
@@ -268,6 +420,15 @@ EXERCISE = Exercise(
                 "A request without blocks has no row in your result, and those after it move up. It has a row: o = 0, "
                 "m = -inf, l = 0.",
                 empty_requests_dropped),
+        Mistake("last-requests-dropped",
+                "Your result has as many rows as the last block's request says. Requests without blocks may come after it, "
+                "and have a row too.",
+                _rows_up_to_the_last_owner),
+        Mistake("empty-request-raises",
+                "Your function raises where a request has no block: there is no maximum over nothing. Its result is o = 0, "
+                "m = -inf, l = 0.",
+                raises_where(lambda o, m, l, request_num_blocks: bool((request_num_blocks == 0).any()),
+                             decode.combine_segments)),
         Mistake("nan-on-empty-request",
                 "A request without blocks has l = 0, and you divide by it: 0 / 0 is NaN. Its o is 0.",
                 zero_divided_by_zero, also=(neither_maximum_nor_division_guarded,)),
@@ -282,7 +443,8 @@ EXERCISE = Exercise(
                 "You take one maximum for all requests. Where another request's scores are much larger, all weights of "
                 "this one underflow.",
                 one_maximum_for_all, also=(one_maximum_for_all_unguarded, one_maximum_subtracted,
-                                           one_maximum_subtracted_unguarded, one_maximum_over_all_numbers)),
+                                           one_maximum_subtracted_unguarded, one_maximum_over_all_numbers,
+                                           one_maximum_also_of_nothing, one_maximum_where_there_is_a_key)),
         Mistake("max-not-subtracted",
                 "The weights are exp(m) * l, without subtracting the request's largest m. l is then not what was asked for, "
                 "and large maxima overflow.",

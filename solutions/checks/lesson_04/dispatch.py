@@ -1,11 +1,13 @@
 """Exercise 4.1: each query once for each of its blocks."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
 from paged_attention import decode
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, generator
+from solutions.checks.lesson_04.inputs import call, generator, named_where, raises_where
 
 
 def repeats_the_batch(q, request_num_blocks):
@@ -58,6 +60,30 @@ def counts_shifted(q, request_num_blocks):
     return q.repeat_interleave(request_num_blocks.roll(1), dim=0)
 
 
+def searches_to_the_left(q, request_num_blocks):
+    """A row at the boundary is given to the request that ends there."""
+    return q[torch.searchsorted(request_num_blocks.cumsum(0), torch.arange(int(request_num_blocks.sum())))]
+
+
+def first_count_for_all(q, request_num_blocks):
+    return q.repeat_interleave(int(request_num_blocks[0]), dim=0)
+
+
+def _rows(q, request_num_blocks):
+    return [q[i] for i, count in enumerate(request_num_blocks.tolist()) for _ in range(count)]
+
+
+def joined_along_the_heads(q, request_num_blocks):
+    return torch.cat([*_rows(q, request_num_blocks), q.flatten(0, 1)[:0]])
+
+
+def joined_along_the_heads_unless_empty(q, request_num_blocks):
+    return torch.cat(_rows(q, request_num_blocks))  # raises where there is no row
+
+
+joins_nothing = raises_where(lambda q, request_num_blocks: request_num_blocks.sum() == 0, decode.dispatch)
+
+
 # (blocks of each request, query heads, head size, seed)
 CASES = [
     ((1,), 1, 2, 0), ((2,), 1, 2, 1), ((1, 1), 1, 2, 2), ((3, 1), 1, 2, 3), ((2, 2), 1, 2, 4), ((3, 1, 2), 1, 2, 5),
@@ -66,10 +92,18 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for length in (1, 2, 2, 3, 3, 4, 5, 6, 7, 9):
+        counts = (chance.randint(2, 20), *chance.choices(range(6), k=length - 1))
+        yield tuple(chance.sample(counts, length)), chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+    yield (0,) * chance.randint(1, 5), chance.randint(1, 6), chance.randint(2, 12), chance.randrange(2**31)
+
+
 def observe(answer, case):
     counts, num_heads, head_size, seed = case
     q = torch.randn(len(counts), num_heads, head_size, generator=generator(seed))
-    return call(answer, (), q=q, request_num_blocks=torch.tensor(counts))
+    return named_where(sum(counts) == 0, lambda: call(answer, (), q=q, request_num_blocks=torch.tensor(counts)))
 
 
 def describe(case):
@@ -83,6 +117,7 @@ EXERCISE = Exercise(
     answer_name="dispatch",
     reference=decode.dispatch,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -122,6 +157,21 @@ EXERCISE = Exercise(
                 "You return which request each row belongs to. That is half of the way: the result holds the queries "
                 "themselves.",
                 indices_alone),
+        Mistake("boundary-off-by-one",
+                "The first copy of each request but the first is that of the request before it. At which row does a request "
+                "begin, and which of two equal numbers does your search find?",
+                searches_to_the_left),
+        Mistake("first-count-for-all",
+                "Every query is repeated as often as the first request has blocks. Each request has a number of its own.",
+                first_count_for_all),
+        Mistake("joined-along-the-heads",
+                "The copies are joined along the heads. `q[i]` has lost the dimension that counts requests, and torch.cat "
+                "joins along the first dimension that is left.",
+                joined_along_the_heads, also=(joined_along_the_heads_unless_empty,)),
+        Mistake("joins-nothing",
+                "When no request has a block, your function raises: torch.stack and torch.cat take no empty list. The "
+                "result then has 0 rows.",
+                joins_nothing),
         Mistake("counts-of-the-neighbour",
                 "Each query is repeated as often as the request before it has blocks. Query i goes with count i.",
                 counts_shifted),

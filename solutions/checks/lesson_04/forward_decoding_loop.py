@@ -2,6 +2,7 @@
 
 import copy
 import math
+import random
 
 import torch
 
@@ -35,8 +36,13 @@ def _join(past, own):
     return combine_result(*(torch.cat(pair) for pair in zip(past, own, strict=True)))[0]
 
 
+def _mine(last, i):
+    """Request i's part of `last`, the new tokens' own."""
+    return [part[i : i + 1] for part in last]
+
+
 def _decode(layer, x, seq_ids, manager, *, look=past_blocks, spread=dispatch, attend=block_attention, swapped=False,
-            walk=_walk, join=_join, write=write_new_tokens, write_first=False, output=None):
+            walk=_walk, join=_join, write=write_new_tokens, write_first=False, output=None, own=_mine):
     """forward_decoding_loop() with one part replaced."""
     k_cache, v_cache = manager.kv_cache[layer.index]
     q, k, v = layer.project(x)
@@ -49,7 +55,7 @@ def _decode(layer, x, seq_ids, manager, *, look=past_blocks, spread=dispatch, at
     o, start = torch.zeros_like(q), 0
     for i, num_blocks in enumerate(request_num_blocks.tolist()):
         mine, start = walk(start, num_blocks, i)
-        o[i] = join([part[mine] for part in parts], [part[i : i + 1] for part in last])
+        o[i] = join([part[mine] for part in parts], own(last, i))
     if not write_first:
         write(k_cache, v_cache, seq_ids, manager, k, v)
     return (output or layer.output)(o)
@@ -128,6 +134,51 @@ def without_the_new_token(layer, x, seq_ids, manager):
     return _decode(layer, x, seq_ids, manager, join=lambda past, own: combine_result(*past)[0])
 
 
+def unwritten_slot_for_the_new_token(layer, x, seq_ids, manager):
+    """The new token counts as a part of the past, and is written afterwards."""
+    return _decode(layer, x, seq_ids, manager, look=_all_tokens, join=lambda past, own: combine_result(*past)[0])
+
+
+def own_parts_of_all(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, own=lambda last, i: last)
+
+
+def own_part_of_the_first(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, own=lambda last, i: _mine(last, 0))
+
+
+def own_part_of_the_last(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, own=lambda last, i: _mine(last, len(last[0]) - 1))
+
+
+def own_part_without_its_dimension(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, own=lambda last, i: [part[i] for part in last])
+
+
+def own_part_without_its_dimension_first(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, own=lambda last, i: [part[i] for part in last],
+                   join=lambda past, own: _join(own, past))
+
+
+def one_answer_for_all(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, walk=lambda start, num_blocks, i: (slice(None), 0), own=lambda last, i: last)
+
+
+def first_tokens_left_at_zero(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager,
+                   join=lambda past, own: _join(past, own) if len(past[1]) else torch.zeros_like(own[0][0]))
+
+
+def sorted_batch(layer, x, seq_ids, manager):
+    return _decode(layer, x, sorted(seq_ids), manager)
+
+
+def keys_for_values(layer, x, seq_ids, manager):
+    def write(k_cache, v_cache, seq_ids, manager, k, v):
+        write_new_tokens(k_cache, v_cache, seq_ids, manager, k, k)
+    return _decode(layer, x, seq_ids, manager, write=write)
+
+
 def past_at_once(layer, x, seq_ids, manager):
     k_cache, v_cache = manager.kv_cache[layer.index]
     q, k, v = layer.project(x)
@@ -185,6 +236,10 @@ def past_and_own_averaged(layer, x, seq_ids, manager):
 def outputs_averaged_where_there_is_a_past(layer, x, seq_ids, manager):
     return _decode(layer, x, seq_ids, manager,
                    join=lambda past, own: (_past_alone(past) + own[0][0]) / 2 if len(past[1]) else own[0][0])
+
+
+def all_parts_added(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, join=lambda past, own: torch.cat([past[0], own[0]]).sum(0))
 
 
 def all_parts_averaged(layer, x, seq_ids, manager):
@@ -300,6 +355,17 @@ CASES = [
 CASES = [(*case, POISON) for case in CASES] + [((1,), 2, 1, 1, 4, 1, 12, NAN), ((5, 0, 3), 4, 6, 2, 8, 2, 13, NAN)]
 
 
+def hidden(seed):
+    """Up to five sequences of up to three blocks; the last case has NaN in the unused slots."""
+    chance = random.Random(seed)
+    for number in range(11):
+        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        past_lens = tuple(block_size * chance.randint(0, 2) + chance.choice((0, 1, block_size - 1, block_size))
+                          for _ in range(1 + number // 2 % 5))
+        yield (past_lens, block_size, num_kv_heads * chance.randint(1, 4), num_kv_heads, chance.choice((4, 8, 12)),
+               chance.randint(1, 3), chance.randrange(2**31), POISON if number < 10 else NAN)
+
+
 def prepare(case):
     """The layer, the new tokens, the batch's ids and a manager whose unused slots are poisoned."""
     past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, seed, poison = case
@@ -369,6 +435,7 @@ EXERCISE = Exercise(
     answer_name="forward_decoding_loop",
     reference=in_double,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=holds_nan,
@@ -396,7 +463,9 @@ EXERCISE = Exercise(
                 "Only the first block of each request takes part. Its query goes to every one of its blocks.",
                 first_blocks_alone),
         Mistake("own-token-missing",
-                "The new token attends to the past and not to itself. Its own part is one more part to combine.",
+                "The new token attends to the past and not to itself. Its own part is one more part to combine. (If you do "
+                "combine it: `own_token` gives a row for each place in the batch, 0, 1, 2, and a sequence's id is no "
+                "place.)",
                 without_the_new_token, also=(past_at_once,)),
         Mistake("own-token-twice",
                 "The new token counts twice: as the last token in the pool, and as a part of its own.",
@@ -404,7 +473,7 @@ EXERCISE = Exercise(
         Mistake("unwritten-slot-read",
                 "The slot of the new token is read before its key and value are written, so what was there before takes "
                 "part. The past ends one token earlier.",
-                unwritten_slot_read),
+                unwritten_slot_read, also=(unwritten_slot_for_the_new_token,)),
         Mistake("own-token-only",
                 "Each new token sees itself only, and nothing of the past.",
                 new_token_alone),
@@ -415,16 +484,36 @@ EXERCISE = Exercise(
         Mistake("offset-not-advanced",
                 "Every request combines the first request's parts. The parts of the next one begin where those of this one "
                 "end.",
-                start_stays, also=(start_set_not_advanced, starts_at_the_number_of_the_request)),
+                start_stays, also=(start_set_not_advanced,)),
+        Mistake("request-index-as-offset",
+                "A request's number is taken for the place of its first part. These are the same only while each request "
+                "has one block.",
+                starts_at_the_number_of_the_request),
         Mistake("parts-of-others",
-                "A request combines parts of other requests as well as its own. Of all parts in the batch, only those of its own "
-                "blocks belong to it.",
-                all_parts_for_each, also=(from_its_start_to_the_end,)),
+                "A request combines parts of other requests as well as its own. Of all parts in the batch, only those of "
+                "its own blocks belong to it.",
+                all_parts_for_each, also=(from_its_start_to_the_end, one_answer_for_all)),
+        Mistake("own-part-of-others",
+                "A request combines its past with another new token's own part, or with those of all. Each new token "
+                "attends to itself.",
+                own_parts_of_all, also=(own_part_of_the_first, own_part_of_the_last)),
+        Mistake("own-part-without-dimension",
+                "torch.cat cannot put the past's parts and the new token's own together: the past has a dimension that "
+                "counts parts, and an index like `t[i]` takes that dimension away.",
+                own_part_without_its_dimension, also=(own_part_without_its_dimension_first,)),
         Mistake("outputs-added",
                 "The past's output and the new token's own are added or averaged as they are. They count as much as their m "
                 "and l say: combine them as parts.",
                 past_and_own_added,
-                also=(past_and_own_averaged, outputs_averaged_where_there_is_a_past, all_parts_averaged)),
+                also=(past_and_own_averaged, outputs_averaged_where_there_is_a_past, all_parts_averaged,
+                      all_parts_added)),
+        Mistake("first-tokens-left-at-zero",
+                "A sequence without a past is passed over, and its result is 0. Its new token still attends to itself.",
+                first_tokens_left_at_zero),
+        Mistake("order-of-the-ids",
+                "The sequences are taken in the order of their ids. Row i of x belongs to the i-th sequence of `seq_ids`, "
+                "which is in any order.",
+                sorted_batch),
         Mistake("empty-past-reduced",
                 "A sequence whose new token is its first has no block in the pool, so a maximum over its past alone is a "
                 "maximum over nothing. Together with its own part there is always one.",
@@ -463,6 +552,10 @@ EXERCISE = Exercise(
                 "The new token's value is written where its key belongs, and the key where the value belongs. The output of "
                 "this step is still right, the next one's is not.",
                 swapped_in_writing),
+        Mistake("keys-for-values",
+                "The new token's key is written in both places. The output of this step is still right, the next one's is "
+                "not.",
+                keys_for_values),
         Mistake("kv-swapped-in-reading",
                 "The past's keys are used as values, and its values as keys.",
                 swapped_in_reading),

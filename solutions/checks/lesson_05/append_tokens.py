@@ -1,6 +1,7 @@
 """Exercise 5.2: room for the new tokens of a whole batch, or for none of them."""
 
 import copy
+import random
 from collections import Counter
 
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -296,6 +297,31 @@ BAD_INPUT = [
 ]
 
 
+def hidden(seed):
+    """Any past and any batch, in a pool that is just large enough or one block too small; then bad input."""
+    chance = random.Random(seed)
+    for number in range(18):
+        block_size, names, past = chance.randint(1, 5), [], []
+        for name in "ABCD"[: 1 + number // 3]:
+            forked = names and chance.random() < 0.5
+            past.append((chance.choice(names), name) if forked else (name, chance.randint(0, 2 * block_size)))
+            names.append(name)
+        batch = [(name, chance.randint(1, 2 * block_size)) for name in chance.sample(names, chance.randint(1, len(names)))]
+        manager = make_manager(PagedAttentionManager.append_tokens, (64, block_size, 8, past, batch))
+        num_before = 64 - manager.block_manager.get_num_free_blocks()
+        manager.append_tokens(batch)
+        num_blocks = 64 - manager.block_manager.get_num_free_blocks() - chance.choice((0, 0, 1))
+        yield max(num_blocks, num_before, 1), block_size, 8, past, batch
+    length = chance.randint(5, 9)
+    yield 9, 4, chance.randint(3, 4), [("A", 4), ("B", length)], [("A", chance.randint(1, 4)), ("B", 17 - length)]
+    yield 9, 4, 4, [("A", 4), ("B", length)], [("A", chance.randint(1, 3)), ("B", -chance.randint(0, 3))]
+
+
+def is_bad(case):
+    names, numbers = [name for name, _ in case[4]], [number for _, number in case[4]]
+    return not names or len(set(names)) < len(names) or min(numbers) < 1
+
+
 def make_manager(answer, case):
     """The manager with its past, each token's place in the pool holding a number of its own."""
     num_blocks, block_size, row, past, _ = case
@@ -376,9 +402,10 @@ EXERCISE = Exercise(
     answer_name="append_tokens",
     reference=append_tokens,
     cases=lambda: CASES + BAD_INPUT,
+    hidden=hidden,
     observe=observe,
     describe=describe,
-    chancy=lambda case: case in BAD_INPUT,  # other mistakes keep their names, whether the check stands in them or not
+    chancy=is_bad,  # other mistakes keep their names, whether the check stands in them or not
     points=3,
     mistakes=(
         Mistake("leak-on-failed-append",

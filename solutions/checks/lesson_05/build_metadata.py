@@ -1,5 +1,6 @@
 """Exercise 5.3: the four tensors of a batch."""
 
+import random
 from dataclasses import replace
 
 import torch
@@ -187,6 +188,24 @@ BAD_INPUT = [
 ]
 
 
+def hidden(seed):
+    """Any sequences, some of them in the batch; then a batch with a number of tokens that its sequence has not."""
+    chance = random.Random(seed)
+    for number in range(14):
+        block_size, seq_ids = chance.randint(1, 9), chance.sample(range(20), 1 + number // 3)
+        by_id = {seq_id: block_size * chance.randint(1, 3) + chance.choice((0, 0, 1, block_size - 1)) for seq_id in seq_ids}
+        batch = [(seq_id, chance.choice((1, chance.randint(1, by_id[seq_id]), by_id[seq_id])))
+                 for seq_id in chance.sample(seq_ids, chance.randint((number + 3) // 6, len(seq_ids)) or 1)]
+        if number >= 12:
+            batch[-1] = batch[-1][0], (by_id[batch[-1][0]] + chance.randint(1, 9), -chance.randint(0, 9))[number - 12]
+        yield block_size, by_id, chance.sample(seq_ids, len(seq_ids)), batch
+
+
+def is_bad(case):
+    _, by_id, _, batch, *_ = case
+    return len(dict(batch)) < max(1, len(batch)) or any(not 1 <= num_tokens <= by_id[seq_id] for seq_id, num_tokens in batch)
+
+
 def make_manager(case):
     block_size, by_id, order, _, *device = case
     manager = PagedAttentionManager(num_blocks=24, block_size=block_size, num_kv_heads=1, head_size=1, max_num_seqs=6,
@@ -211,7 +230,7 @@ def observe(answer, case):
     try:
         result = answer(manager, scheduled)
     except (ValueError, IndexError, RuntimeError) as error:
-        if case in BAD_INPUT and not isinstance(error, NotImplementedError):
+        if is_bad(case) and not isinstance(error, NotImplementedError):
             return Text(f"{type(error).__name__}")
         raise
     changes = [f"{name} changed from {before[name]} to {now}" for name, now in state(manager).items() if now != before[name]]
@@ -265,9 +284,11 @@ EXERCISE = Exercise(
     answer_name="build_metadata",
     reference=build_metadata,
     cases=lambda: [*CASES, ON_A_DEVICE, *BAD_INPUT],
+    hidden=hidden,
     observe=observe,
     describe=describe,
-    chancy=lambda case: case not in CASES,  # other mistakes keep their names, whether the check stands in them or not
+    # Other mistakes keep their names, whether the check stands in them or not.
+    chancy=lambda case: case == ON_A_DEVICE or is_bad(case),
     same=tensors.same,
     show=tensors.show,
     points=2,

@@ -1,5 +1,7 @@
 """Exercise 5.6: what a gather moves."""
 
+import random
+
 from lessons_lib.checks import Exercise, Mistake, Text
 
 
@@ -82,6 +84,13 @@ def float_bytes(context_len, num_layers, num_kv_heads, head_size, bytes_per_numb
     return 2.0 * context_len * num_layers * num_kv_heads * head_size * bytes_per_number
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for number in range(10):
+        sizes = chance.randint(2, 99), chance.randint(2, 32), chance.randint(3, 256), chance.choice((1, 2, 4))
+        yield chance.randint(2, 10 ** (1 + number // 2)), *sizes
+
+
 def observe(answer, case):
     result = answer(*case)
     return result if isinstance(result, int | float) else Text(f"{type(result).__name__}, in place of an int")
@@ -98,6 +107,7 @@ EXERCISE = Exercise(
     answer_name="bytes_gathered",
     reference=bytes_gathered,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=lambda case: "bytes_gathered(context_len={}, num_layers={}, num_kv_heads={}, head_size={}, "
                           "bytes_per_number={})".format(*case),

@@ -1,5 +1,6 @@
 """Exercise 5.1: where each sequence's queries begin."""
 
+import random
 from itertools import accumulate
 
 import torch
@@ -84,6 +85,13 @@ def two_dimensions(query_lens):
 CASES = [(1,), (3,), (2, 3), (1, 1, 1), (5, 1, 1, 4), (1, 16, 17, 15), (40_000, 1, 40_000), tuple(range(1, 30))]
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for length in (1, 2, 2, 3, 4, 5, 8, 20):
+        yield tuple(chance.choices((1, 1, *range(2, 60)), k=length))
+    yield chance.randint(33_000, 90_000), chance.randint(1, 9), chance.randint(33_000, 90_000)
+
+
 def observe(answer, case):
     query_lens = list(case)
     result = tensors.values(answer(query_lens))
@@ -96,6 +104,7 @@ EXERCISE = Exercise(
     answer_name="cumulative_lengths",
     reference=cumulative_lengths,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=lambda case: f"cumulative_lengths({list(case)})",
     same=tensors.same,

@@ -1,5 +1,7 @@
 """Exercise 5.8: the heads of a token, side by side."""
 
+import random
+
 import torch
 from torch import Tensor
 
@@ -83,6 +85,14 @@ CASES = [(*case, *USUAL) for case in (
 )] + [(9, 3, 2, 4, torch.float64, False), (10, 3, 2, 4, torch.float16, False), (11, 3, 2, 4, torch.float32, True)]
 
 
+def hidden(seed):
+    """Usual ones, then other types and a transposed view."""
+    chance = random.Random(seed)
+    kinds = [USUAL] * 8 + [(torch.float64, False), (torch.float16, False), (torch.float32, True)]
+    for kind in kinds:
+        yield chance.randrange(2**31), chance.randint(2, 9), chance.randint(2, 8), chance.randint(2, 16), *kind
+
+
 def make_heads(case):
     seed, num_tokens, num_heads, head_size, dtype, heads_first = case
     o = torch.randn(num_tokens, num_heads, head_size, generator=torch.Generator().manual_seed(seed)).to(dtype)
@@ -111,6 +121,7 @@ EXERCISE = Exercise(
     answer_name="merge_heads",
     reference=merge_heads,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=lambda case: case[4:] != USUAL,

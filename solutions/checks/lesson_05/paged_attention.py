@@ -1,6 +1,7 @@
 """Exercise 5.5: paged attention for any batch, in PyTorch."""
 
 import math
+import random
 from dataclasses import replace
 
 import torch
@@ -255,6 +256,18 @@ CASES = [(*case, USUAL) for case in (
 ]
 
 
+def hidden(seed):
+    """Batches of up to four sequences, usual ones, then two with NaN and one with an int64 table."""
+    chance = random.Random(seed)
+    for number in range(13):
+        block_size, num_kv_heads, lengths = chance.randint(2, 9), chance.randint(1, 3), []
+        for _ in range(1 + number // 3 % 4):
+            kv_len = block_size * chance.randint(0, 3) + chance.choice((1, block_size - 1, block_size))
+            lengths.append((chance.choice((1, kv_len, chance.randint(1, kv_len))), kv_len))
+        yield (chance.randrange(2**31), block_size, num_kv_heads * chance.randint(1, 5), num_kv_heads,
+               chance.choice((2, 4, 8, 24)), lengths, {10: NAN, 11: NAN, 12: INT64}.get(number, USUAL))
+
+
 def make_batch(case):
     """q, k_cache, v_cache and the metadata; every sequence's blocks lie scattered, and the last block is nobody's."""
     seed, block_size, num_q_heads, num_kv_heads, head_size, lengths, kind = case
@@ -327,6 +340,7 @@ EXERCISE = Exercise(
     answer_name="attn_paged_torch",
     reference=in_double,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=lambda case: case[-1] != USUAL,  # what a mistake makes of NaN or overflow depends on details

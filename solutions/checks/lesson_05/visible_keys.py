@@ -1,5 +1,7 @@
 """Exercise 5.4: which query sees which key."""
 
+import random
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -99,12 +101,21 @@ def keys_as_rows_of(triangle, offset):
 CASES = [(1, 1), (2, 2), (1, 2), (2, 3), (1, 3), (3, 5), (4, 4), (3, 4), (5, 12), (1, 20), (7, 33), (16, 16),
          (16, 17), (15, 32)]
 
+def hidden(seed):
+    """As many queries as keys, one query, one query less than keys; then any numbers."""
+    chance = random.Random(seed)
+    kv_lens = chance.sample(range(3, 60), 12)
+    yield from ((q_len, kv_len) for q_len, kv_len in zip((kv_lens[0], 1, kv_lens[2] - 1), kv_lens, strict=False))
+    yield from ((chance.randint(2, kv_len), kv_len) for kv_len in kv_lens[3:])
+
+
 EXERCISE = Exercise(
     id="5.4",
     title="which query sees which key",
     answer_name="visible_keys",
     reference=visible_keys,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=lambda answer, case: tensors.values(answer(*case)),
     describe=lambda case: f"visible_keys(q_len={case[0]}, kv_len={case[1]})",
     same=tensors.same,

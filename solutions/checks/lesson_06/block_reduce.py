@@ -1,5 +1,6 @@
 """Exercise 6.3: the maximum and the sum over a block of threads."""
 
+import random
 import re
 
 import torch
@@ -203,6 +204,13 @@ def cases():
                 (1, 2, 1024, -5.0))
 
 
+def hidden(seed):
+    """The numbers of threads with which the course calls it, and others; some values are below 0, or all, or none."""
+    chance = random.Random(seed)
+    for threads in (128, 256, *chance.sample(range(32, 800, 32), 8)):
+        yield chance.randint(1, 2), chance.randint(1, 3), threads, chance.choice((-6.0, -4.5, 0.0, 0.5, 4.5, 6.0))
+
+
 def observe(subject, case):
     blocks, rounds, threads, shift = case
     generator = torch.Generator().manual_seed(threads + rounds)
@@ -231,6 +239,7 @@ EXERCISE = Exercise(
     reference=reduce,
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

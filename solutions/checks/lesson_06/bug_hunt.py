@@ -5,6 +5,7 @@ are still there. So the first case that fails names the first fault that is left
 """
 
 import math
+import random
 import re
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from paged_attention.paged_kernel import attn_paged_cuda
 from solutions.checks import tensors
 from solutions.checks.lesson_06 import launcher
 from solutions.checks.lesson_06.native import Found, result_of, show
-from solutions.checks.words import counted
+from solutions.checks.words import counted, listed
 from solutions.source import given_kernel
 
 ONE_TOKEN, TWO_HEADS, SHARED_HEADS, TWO_SEQUENCES, EMPTY, MANY_TOKENS, LARGE_HEAD, VERY_MANY_TOKENS, MIXED = CASES
@@ -46,6 +47,24 @@ def hunted_attention(source: str):
     """The learner's kernel as a function of tensors."""
     library = build_hunted(source)
     return lambda **inputs: attn_paged_cuda(**inputs, library=library)
+
+
+def hidden(seed):
+    """Batches in which several faults would show, each of another shape; then low scores and many tokens."""
+    chance = random.Random(seed)
+
+    def drawn(made, lengths, **sizes):
+        return made(f"contexts of {listed(lengths)} tokens", lengths, **sizes)
+
+    for number in range(8):
+        block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
+        lengths = tuple(chance.choices((0, 1, block_size, *range(2, 4 * block_size)), k=1 + number // 3))
+        yield drawn(HuntCase, lengths, num_q_heads=num_kv_heads * chance.randint(1, 4), num_kv_heads=num_kv_heads,
+                    head_size=chance.choice((4, 8, 20)), block_size=block_size, spare_entries=chance.randint(0, 2))
+    yield drawn(LowScores, (chance.randint(2, 9), 5))
+    yield drawn(HuntCase, (chance.randint(280, 400),), block_size=16)
+    yield drawn(HuntCase, (chance.randint(2, 9),), head_size=chance.randint(140, 250))
+    yield drawn(HuntCase, (chance.randint(11_000, 11_400),), head_size=1, block_size=16)
 
 
 def observe(attend, case):
@@ -157,6 +176,7 @@ EXERCISE = Exercise(
     reference=expected_output,
     prepare=hunted_attention,
     cases=lambda: CHECKED,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     chancy=lambda case: True,  # the first case that fails names the fault; later cases show later faults as well

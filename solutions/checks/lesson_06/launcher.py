@@ -1,5 +1,6 @@
 """Exercise 6.6: the launcher."""
 
+import random
 import re
 from dataclasses import dataclass, fields, replace
 
@@ -8,7 +9,19 @@ import torch
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.paged_kernel import KERNEL_FILES
-from solutions.checks.lesson_06.native import Batch, Case, Finding, Found, batch_of, build, describe, result_of, same, show
+from solutions.checks.lesson_06.native import (
+    Batch,
+    Case,
+    Finding,
+    Found,
+    batch_of,
+    build,
+    describe,
+    drawn,
+    result_of,
+    same,
+    show,
+)
 from solutions.checks.lesson_06.values import attention, native
 
 LARGEST = 48 * 1024  # bytes of dynamic shared memory that a kernel gets without asking, its static part included
@@ -161,6 +174,18 @@ def cases():
         RefusedCase((1,), TOO_MANY_HEADS, 1, 1, 4))
 
 
+def hidden(seed):
+    """Batches of any shape; contexts whose scores need more shared memory than usual, or do not fit; refused ones."""
+    chance = random.Random(seed)
+    yield from (drawn(chance, gap=0, workspace=number % 3 == 0) for number in range(8))
+    for length in (chance.randint(2_100, 3_000), chance.randint(12_300, 13_000)):
+        yield Case((length,), 1, 1, 1, 256, seed=chance.randrange(2**31))
+    yield drawn(chance, gap=0, spare_context=chance.randint(60_000, 99_000), workspace=True)
+    yield from (RefusedCase((chance.randint(2, 9),), 1, 1, 4, 4, number=number)
+                for number in (chance.randint(4, 99), -chance.randint(2, 99)))
+    yield RefusedCase((1,), TOO_MANY_HEADS + chance.randint(1, 99), 1, 1, 4)
+
+
 def observe(subject, case):
     """The output or what was found, and for a batch that cannot be launched what the launcher returned."""
     if not isinstance(case, RefusedCase):
@@ -175,8 +200,8 @@ def observe(subject, case):
 def describe_case(case):
     if not isinstance(case, RefusedCase):
         return f"{describe(case)}, max_context_len {max(1, max(case.context_lens) + case.spare_context)}"
-    if case.num_q_heads == TOO_MANY_HEADS:
-        return f"a batch with {TOO_MANY_HEADS:,} query heads, and a grid has at most 65,535 blocks in y"
+    if case.num_q_heads >= TOO_MANY_HEADS:
+        return f"a batch with {case.num_q_heads:,} query heads, and a grid has at most 65,535 blocks in y"
     return f"params.dtype is {case.number}, which is no type"
 
 
@@ -218,6 +243,7 @@ EXERCISE = Exercise(
     reference=right,
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe_case,
     chancy=lambda case: isinstance(case, RefusedCase),  # the mistakes that other cases find do as they like here
@@ -337,7 +363,7 @@ EXERCISE = Exercise(
         Mistake("error-not-returned",
                 "When the launch fails, nobody learns of it. A launch itself returns nothing: ask with cudaGetLastError() "
                 "right after it, and return what it says, through both functions.",
-                accepts(lambda batch: batch.q.shape[1] == TOO_MANY_HEADS),
+                accepts(lambda batch: batch.q.shape[1] >= TOO_MANY_HEADS),
                 (("return cudaGetLastError();  // a launch itself returns nothing", "cudaGetLastError();\n  return 0;"),)),
     ),
     hints=(

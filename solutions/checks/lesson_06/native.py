@@ -4,6 +4,7 @@ A model of a mistake is a Python function that returns the tensor which the faul
 """
 
 import math
+import random
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -192,6 +193,17 @@ class Case:
     shift: float = 0.0
     seed: int = 0
     scale: float = 0.0  # 0: the usual one, 1 / sqrt(head_size)
+
+
+def drawn(chance: random.Random, **sizes) -> Case:
+    """For hidden cases: a small batch of any shape, with `sizes` as they are given."""
+    block_size, num_kv_heads, group = chance.randint(2, 9), chance.randint(1, 3), chance.randint(1, 4)
+    lengths = [chance.choice((1, block_size, block_size + 1, chance.randint(2, 4 * block_size)))
+               for _ in range(chance.randint(1, min(3, group * num_kv_heads)))]  # never more sequences than heads
+    return Case(**dict(
+        context_lens=tuple(lengths), num_q_heads=group * num_kv_heads, num_kv_heads=num_kv_heads,
+        head_size=chance.choice((4, 8, 12, 20)), block_size=block_size, dtype=chance.choice((0, 0, 1, 2)),
+        spare_context=chance.choice((0, 9)), gap=chance.choice((0, 0, 5)), seed=chance.randrange(2**31)) | sizes)
 
 
 def batch_of(case: Case) -> Batch:

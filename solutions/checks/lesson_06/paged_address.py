@@ -1,5 +1,6 @@
 """Exercise 6.2: from a token to its address, through the block table."""
 
+import random
 from dataclasses import dataclass
 
 import torch
@@ -137,6 +138,16 @@ def cases():
         yield Sizes(*sizes), seed
 
 
+def hidden(seed):
+    """Any sizes; then a pool of more than 2^31 numbers."""
+    chance = random.Random(seed)
+    for number in range(12):
+        num_seqs, row, num_kv_heads = chance.randint(1, 4), chance.randint(2, 5), chance.randint(1, 5)
+        num_blocks = num_seqs * row + chance.randint(0, 20) if number < 10 else chance.randint(2_000_000, 9_000_000)
+        yield Sizes(num_seqs, row, chance.randint(2, 16), num_kv_heads * chance.randint(1, 4), num_kv_heads,
+                    chance.randint(2, 40) if number < 10 else 128, num_blocks), chance.randrange(2**31)
+
+
 def observe(subject, case):
     sizes, seed = case
     generator = torch.Generator().manual_seed(seed)
@@ -169,6 +180,7 @@ EXERCISE = Exercise(
     reference=offsets(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -1,6 +1,7 @@
 """Exercise 6.4: the scores of one query, a thread for each token."""
 
 import math
+import random
 
 import torch
 
@@ -12,6 +13,7 @@ from solutions.checks.lesson_06.native import (
     batch_of,
     build,
     describe,
+    drawn,
     result_of,
     rows_at,
     show,
@@ -202,6 +204,15 @@ def cases():
         Case((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9), Case((3,), 1, 1, 16, 4, scale=0.5))
 
 
+def hidden(seed):
+    """Batches of any shape; then an empty context, more tokens than threads and a large head."""
+    chance = random.Random(seed)
+    yield from (drawn(chance) for _ in range(10))
+    yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
+    yield drawn(chance, context_lens=(chance.randint(130, 250),), num_q_heads=1, num_kv_heads=1, head_size=8)
+    yield drawn(chance, num_q_heads=1, num_kv_heads=1, head_size=chance.randint(130, 250))
+
+
 def observe(subject, case):
     """The scores of the tokens that there are; what stands behind them does not matter."""
     batch = batch_of(case)
@@ -230,6 +241,7 @@ EXERCISE = Exercise(
     reference=scores(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=lambda case: f"{describe(case)}; the scores for each (sequence, head, token)",
     same=tensors.same,

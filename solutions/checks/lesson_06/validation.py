@@ -1,6 +1,7 @@
 """Exercise 6.7: what a block table must be before a kernel may follow it."""
 
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -57,6 +58,31 @@ BAD = [
     Case(((2, 0), (1, -1)), (5,), NAMES),
     Case(((2, 0),), (5,), ("block_table",), table_dtype=torch.int64),
 ]
+
+
+def hidden(seed):
+    """Good tables with anything behind the blocks in use, and the same with one fault."""
+    chance = random.Random(seed)
+    for number in range(20):
+        num_rows, width, block_size, num_blocks = (chance.randint(low, 5) for low in (1, 2, 2, 3))
+        lengths = [chance.randint(number % 6 > 0, block_size * width) for _ in range(num_rows)]
+        table = [[chance.choice((-1, num_blocks, -9)) for _ in range(width)] for _ in range(num_rows)]
+        for row, length in zip(table, lengths, strict=True):
+            row[: -(-length // block_size)] = chance.choices(range(num_blocks), k=-(-length // block_size))
+        row, blame = chance.randrange(num_rows), ("block_table",)
+        if number % 6 == 1:
+            table[row][(lengths[row] - 1) // block_size] = chance.choice((-1, -2, num_blocks + 9))
+        elif number % 6 == 2:
+            table[row][0] = num_blocks
+        elif number % 6 == 3:
+            lengths[row], blame = -chance.randint(1, 9), ("context_lens",)
+        elif number % 6 == 4:
+            lengths[row], blame = block_size * width + chance.randint(1, 9), TOO_LONG
+            table = [chance.choices(range(num_blocks), k=width) for _ in table]
+        elif number % 6 == 5:
+            lengths, blame = [*lengths, 1], NAMES
+        made = Case(tuple(map(tuple, table)), tuple(lengths), blame if number % 6 else (), num_blocks, block_size)
+        yield replace(made, table_dtype=torch.int64, blame=("block_table",)) if number == 12 else made
 
 
 def observe(answer, case):
@@ -306,6 +332,7 @@ EXERCISE = Exercise(
     answer_name="check_block_table",
     reference=check_block_table,
     cases=lambda: GOOD + BAD,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     points=1,

@@ -1,5 +1,6 @@
 """Exercise 6.5: the softmax over a block's threads, and the weighted values."""
 
+import random
 import re
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from solutions.checks.lesson_06.native import (
     batch_of,
     build,
     describe,
+    drawn,
     result_of,
     rows_at,
     same,
@@ -291,6 +293,18 @@ def cases():
         SimilarValues((600,), 1, 1, 2, 16, dtype=2))
 
 
+def hidden(seed):
+    """As those of the scores, with the scores in a workspace as well, or all of them far from 0."""
+    chance = random.Random(seed)
+    yield from (drawn(chance, workspace=number % 3 == 0) for number in range(9))
+    yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
+    yield from (drawn(chance, context_lens=(chance.randint(3, 9),), dtype=0, shift=shift) for shift in (200.0, -200.0))
+    yield Case((chance.randint(3, 9),), 1, 1, 8, 4, shift=-20_000.0 - chance.randint(1, 99), spread=0.0)
+    yield SimilarValues((chance.randint(560, 640),), 1, 1, 2, 16, dtype=2, seed=chance.randrange(2**31))
+    yield drawn(chance, context_lens=(chance.randint(130, 250),), num_q_heads=1, num_kv_heads=1, head_size=8)
+    yield drawn(chance, num_q_heads=1, num_kv_heads=1, head_size=chance.randint(130, 250))
+
+
 def observe(subject, case):
     return result_of(lambda: subject(made(case)), names=("out", "v_cache"))
 
@@ -306,6 +320,7 @@ EXERCISE = Exercise(
     reference=attention(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe_case,
     # With so many tokens or elements all threads may have something to do, and a call in a branch happens to be right.

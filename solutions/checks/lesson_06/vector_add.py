@@ -1,6 +1,7 @@
 """Exercise 6.1: one thread for each element."""
 
 import contextlib
+import random
 import re
 
 import torch
@@ -109,6 +110,14 @@ def cases():
     yield from ((n, seed) for seed, n in enumerate((1, 2, 255, 256, 257, 512, 513, 3000, 256 * MOST_THREADS + 1)))
 
 
+def hidden(seed):
+    """A few elements, then lengths around whole blocks of 256, and one that 256 blocks cannot do."""
+    chance = random.Random(seed)
+    around = (256 * chance.randint(3, 10) + more for more in (0, 0, 1, -1, 128, chance.randrange(256)))
+    for n in (chance.randint(3, 254), *around, 256 * MOST_THREADS + chance.randint(2, 900)):
+        yield n, chance.randrange(2**31)
+
+
 def observe(subject, case):
     n, seed = case
     generator = torch.Generator().manual_seed(seed)
@@ -126,6 +135,7 @@ EXERCISE = Exercise(
     reference=add,
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     chancy=lambda case: case[0] > TRACED,  # the longest is for one mistake; others look different there
     describe=lambda case: f"vectors of {counted(case[0], 'element')}",

@@ -1,8 +1,9 @@
 """Exercise 7.1: the bytes that a decode step has to read."""
 
+import random
 from dataclasses import dataclass
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted, listed
 
@@ -34,6 +35,12 @@ def one(number):
     return 1
 
 
+def lengths_taken_away(context_lens, *sizes):
+    result = kv_bytes()(context_lens, *sizes)
+    context_lens.clear()
+    return result
+
+
 def whole_blocks(block_size):
     return kv_bytes(lambda context_lens: sum(-(-length // block_size) * block_size for length in context_lens))
 
@@ -45,9 +52,24 @@ def cases():
         Case((1024,) * 64, 8, 128, 2), Case((33, 100, 257), 4, 128, 1), Case((131_072,) * 60, 8, 128, 2))
 
 
+def hidden(seed):
+    chance = random.Random(seed)
+    for number in range(10):
+        lengths = [chance.choice((0, chance.randint(1, 99), chance.randint(1, 9_999))) for _ in range(number // 3)]
+        sizes = chance.randint(2, 16), chance.randint(3, 256), chance.choice((1, 2, 4))
+        yield Case((chance.randint(2, 999), *lengths), *sizes)
+
+
 def observe(subject, case):
-    result = subject(list(case.context_lens), case.num_kv_heads, case.head_size, case.bytes_per_number)
+    mine = list(case.context_lens)
+    result = subject(mine, case.num_kv_heads, case.head_size, case.bytes_per_number)
+    if mine != list(case.context_lens):
+        return Changed("context_lens was changed")
     return result.item() if hasattr(result, "item") else result
+
+
+class Changed(Text):
+    """In place of a result, where the answer changed its argument."""
 
 
 def same(expected, actual):
@@ -57,6 +79,8 @@ def same(expected, actual):
 
 
 def show(expected, actual):
+    if isinstance(actual, Changed):
+        return "context_lens as it was", actual
     return repr(expected), outcomes.show_no_result(actual) or repr(actual)
 
 
@@ -76,6 +100,7 @@ EXERCISE = Exercise(
     answer_name="kv_bytes",
     reference=kv_bytes(),
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=same,
@@ -135,6 +160,9 @@ EXERCISE = Exercise(
                 lambda *sizes: kv_bytes()(*sizes) / 1e6,
                 also=tuple((lambda *sizes, unit=unit: kv_bytes()(*sizes) / unit)
                            for unit in (1e3, 1e9, 2**10, 2**20, 2**30))),
+        Mistake("context-lens-changed",
+                "Your function changes context_lens. The list belongs to the caller, who still needs it.",
+                lengths_taken_away),
         outcomes.RETURNS_NOTHING,
         outcomes.RAISES_AN_ERROR,
     ),

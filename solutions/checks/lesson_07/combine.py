@@ -1,6 +1,7 @@
 """Exercise 7.5: the kernel that puts the parts of split contexts together."""
 
 import math
+import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -126,6 +127,35 @@ def until_empty(parts):
     return replace(parts, o=parts.o * there[..., None], l=parts.l * there)
 
 
+def divided_at_each_step(parts, rescaled=False):
+    """The sum is divided by the sum of the weights so far, and the next part added to that. rescaled: in one pass."""
+    m_all = torch.full_like(parts.m[0], -math.inf) if rescaled else largest(parts.m)
+    total, weights = torch.zeros_like(parts.o[0]), torch.zeros_like(m_all)
+    for o, m, l in zip(parts.o, parts.m, parts.l, strict=True):
+        before, m_all = m_all, torch.maximum(m_all, m)
+        old = torch.where(m_all == -math.inf, 1.0, torch.exp(before - m_all)) if rescaled else torch.ones_like(m_all)
+        weight = best_weight(m, l, m_all)
+        weights = old * weights + weight
+        total = old[..., None] * total + weight[..., None] * o
+        total = torch.where(((l == 0) & rescaled | (weights == 0))[..., None], total, total / weights[..., None])
+    return total.to(parts.dtype)
+
+
+def seqs_for_heads(parts):
+    """The row is blockIdx.x * gridDim.x + blockIdx.y."""
+    num_seqs, num_q_heads = parts.m.shape[1:]
+    if num_seqs > 1 and num_q_heads > num_seqs:
+        raise Found(SAME_ROW, "out")
+    if num_seqs > num_q_heads:
+        raise Found("outside")
+    return combined()(parts)
+
+
+def zero_beside_no_token(m, l, m_all):
+    """Where m_all is -inf, nothing is added."""
+    return torch.where(m_all == -math.inf, 0.0, best_weight(m, l, m_all))
+
+
 def nan_from_first(value):
     """`value` where the first split is without a token."""
     def wrong(parts):
@@ -170,6 +200,10 @@ def found(kind, name, shows):
             raise Found(kind, name)
         return combined()(parts)
     return wrong
+
+
+def no_token_in_a_row(parts):
+    return 0 in parts.l.sum(0)
 
 
 def prepare(answer):
@@ -221,6 +255,20 @@ def cases():
         Case(1, 2, 1, seed=15, dtype=torch.bfloat16), Case(3, 2, 3, seed=16, dtype=torch.bfloat16))
 
 
+def hidden(seed):
+    """Parts near 0 and far from it, some of a row without a token; then whole splits, and all of one row."""
+    chance = random.Random(seed)
+    for number in range(14):
+        shape = chance.randint(2, 7), chance.randint(1, 3), chance.randint(1, 4)
+        level, spread = chance.choice(((0.0, 1.0), (-3.0, 2.0), (500.0, 1.0), (-150.0, 1.0), (-400.0, 1.0), (0.0, 60.0)))
+        empty = tuple({tuple(map(chance.randrange, shape)): None for _ in range(chance.choice((0, 0, 1, 2)))})
+        if number == 12:
+            empty = tuple(sorted(chance.sample(range(shape[0]), shape[0] - 1)))
+        elif number == 13:
+            empty = tuple((split, shape[1] - 1, shape[2] - 1) for split in range(shape[0]))
+        yield Case(*shape, level, spread, empty, chance.randrange(2**31), torch.bfloat16 if number % 4 == 3 else torch.half)
+
+
 def parts_of(case: Case) -> Parts:
     generator = torch.Generator().manual_seed(case.seed)
     shape = case.num_splits, case.num_seqs, case.num_q_heads
@@ -256,6 +304,7 @@ FIND_MAX = "  for (int split = 0; split < num_splits; ++split) m_all = fmaxf(m_a
 SPLITS = "  for (int split = 0; split < num_splits; ++split) {\n"
 SAME_ROW = "race-between-blocks"
 STORE = "part_o[int64_t(part) * head_size + threadIdx.x]"
+ADDED = f"    o_all += weight * {STORE};\n"
 
 EXERCISE = Exercise(
     id="7.5",
@@ -265,6 +314,7 @@ EXERCISE = Exercise(
     reference=combined(dtype=torch.float64),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=same,
@@ -341,6 +391,11 @@ EXERCISE = Exercise(
                 running, also=(lambda parts: running(parts, l_rescaled=True),),
                 edits=((FIND_MAX, ""),
                        ("    float weight =", "    m_all = fmaxf(m_all, part_m[part]);\n    float weight ="))),
+        Mistake("divided-at-each-step",
+                "The sum is divided by the weights after each part, and the next part is added to what is divided already. "
+                "Divide once, when all parts are in it.",
+                divided_at_each_step, ((LAST, "o_all"), (ADDED, ADDED + "    if (l_all > 0.0f) o_all /= l_all;\n")),
+                also=(lambda parts: divided_at_each_step(parts, rescaled=True),)),
         Mistake("sum-of-l-not-rescaled",
                 "You divide by the plain sum of the parts' l. Each was counted from its own maximum; the weights are "
                 "counted from the largest.",
@@ -371,6 +426,12 @@ EXERCISE = Exercise(
         Mistake("wrong-place-in-a-part",
                 "m and l are the right ones, and o is not: a part has one m and one l, and head_size numbers of o.",
                 combined(chosen=without_stride), ((STORE, "part_o[part + threadIdx.x]"),)),
+        Mistake("empty-row-not-written",
+                "Where no part has a token, nothing is written. The output is not cleared before the kernel runs, so such a "
+                "row keeps what was in memory. What should stand there?",
+                found("output-unwritten", "out", no_token_in_a_row),
+                (("  for (int split = 0; split < num_splits; ++split) {\n",
+                  "  if (m_all == -INFINITY) return;\n  for (int split = 0; split < num_splits; ++split) {\n"),)),
         Mistake("stops-at-an-empty-split",
                 "What comes behind a split without a token is not in the output, or nothing is written. Such a part has no "
                 "weight, and the next one may have some.",
@@ -399,7 +460,7 @@ EXERCISE = Exercise(
                 "Blocks write to the same row of the output. A row is one query head of one sequence: what tells the blocks "
                 "of the heads apart?",
                 found(SAME_ROW, "out", lambda parts: parts.m.shape[2] > 1), ((ROW, "row = blockIdx.x"),),
-                also=(found(SAME_ROW, "out", lambda parts: parts.m.shape[1] > 1),)),
+                also=(found(SAME_ROW, "out", lambda parts: parts.m.shape[1] > 1), seqs_for_heads)),
         Mistake("thread-left-out",
                 "All threads of a block work on the same number. Each of them has one number of the row, and of each part.",
                 combined(chosen=without_thread), ((STORE, "part_o[int64_t(part) * head_size]"),),
@@ -409,7 +470,8 @@ EXERCISE = Exercise(
                 "The first one may be small, or -inf.",
                 combined(m_all=lambda m: m[0]),
                 (("m_all = fmaxf(m_all, part_m[split * num_rows + row])", "m_all = part_m[row]"),),
-                also=(combined(first_m), combined(m_all=lambda m: m[0], finish=unguarded))),
+                also=(combined(first_m), combined(m_all=lambda m: m[0], finish=unguarded),
+                      combined(zero_beside_no_token, m_all=lambda m: m[0]))),
         Mistake("l-multiplied-in-twice",
                 "Each l is multiplied in twice: it is in the weight already.",
                 combined(l_twice, finish=over_right_sum), ((STORE, f"part_l[part] * {STORE}"),),
@@ -429,8 +491,7 @@ EXERCISE = Exercise(
                 "for each.",
                 found("output-unwritten", "out", lambda parts: True),
                 (("  out[int64_t(row)", "  if (threadIdx.x == 0) out[int64_t(row)"),),
-                also=(found("output-unwritten", "out", lambda parts: 0 in parts.l.sum(0)),
-                      found("output-unwritten", "out", lambda parts: parts.m[0].numel() > 1))),
+                also=(found("output-unwritten", "out", lambda parts: parts.m[0].numel() > 1),)),
     ),
     hints=(
         "Each thread does the whole of lesson 04's combine_result for one number of the output: the largest m over the "

@@ -1,5 +1,8 @@
 """Exercise 7.7: all tiles of a batch in equal shares."""
 
+import random
+from types import GeneratorType
+
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention import splits
 from solutions.checks.lesson_07 import outcomes
@@ -166,6 +169,39 @@ def grown_shares(num_tiles, num_blocks):
     return [[piece for share in shares[:block + 1] for piece in share] for block in range(num_blocks)]
 
 
+def by_a_walk(num_tiles, num_blocks):
+    """A row is left when nothing of it is found any more: a piece without tiles."""
+    total, row, tile, place, shares = sum(num_tiles), 0, 0, 0, []
+    for block in range(num_blocks):
+        end, share = total * (block + 1) // num_blocks, []
+        while place < end:
+            step = min(end - place, num_tiles[row] - tile)
+            share.append((row, tile, tile + step))
+            place, tile = place + step, tile + step
+            if not step:
+                row, tile = row + 1, 0
+        shares.append(share)
+    return shares
+
+
+def tiles_taken_away(num_tiles, num_blocks):
+    shares = splits.cut_evenly(num_tiles, num_blocks)
+    num_tiles.clear()
+    return shares
+
+
+def cut_rows_shortened(num_tiles, num_blocks):
+    """num_tiles changes when a share ends within a row."""
+    shares = splits.cut_evenly(num_tiles, num_blocks)
+    for row, begin, _ in (piece for share in shares for piece in share):
+        num_tiles[row] -= begin
+    return shares
+
+
+def yielded(num_tiles, num_blocks):
+    yield from splits.cut_evenly(num_tiles, num_blocks)
+
+
 def one_row_for_each_block(num_tiles, num_blocks):
     return changed(lambda share, _: share[:1])(num_tiles, num_blocks)
 
@@ -177,6 +213,19 @@ CASES = [
     ([1, 1, 1, 1, 1], 2), ([6, 1], 11), ([3, 3, 3, 3], 8), ([15], 22), ([10, 20, 1], 13), ([100, 3, 40], 16), ([29], 47),
     ([50, 7, 7, 7, 120, 1], 33), ([64] * 6, 132),
 ]
+
+
+def hidden(seed):
+    """Fewer tiles than blocks, as many, some more, many more; then numbers whose borders floats miss."""
+    chance = random.Random(seed)
+    for number in range(16):
+        num_tiles = chance.choices((1, 1, 2, 3, *range(4, 40)), k=1 + number // 3)
+        total = sum(num_tiles)
+        fewer = chance.randint(2, 6), max(1, total // chance.randint(2, 4))
+        yield num_tiles, (total + chance.randint(1, 20), total, *fewer)[number % 4]
+    for total, num_blocks in chance.sample(((26, 46), (29, 50), (31, 43), (47, 41), (49, 22), (52, 23)), 2):
+        first = chance.randint(1, total - 1)
+        yield [first, total - first], num_blocks
 
 
 def observe(answer, case):
@@ -192,6 +241,8 @@ class Changed(Text):
 
 def plain(result):
     """Lists of tuples, whether the answer made lists or tuples of them; a list of tuples where it is one of pieces."""
+    if isinstance(result, GeneratorType):
+        return Text("a generator, which has not run yet")
     if not isinstance(result, list | tuple) or not all(isinstance(share, list | tuple) for share in result):
         return result
     if result and all(share and not isinstance(share[0], list | tuple) for share in result):
@@ -223,6 +274,7 @@ EXERCISE = Exercise(
     answer_name="cut_evenly",
     reference=splits.cut_evenly,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",
     same=same,
@@ -319,7 +371,17 @@ EXERCISE = Exercise(
         Mistake("pieces-without-tiles",
                 "There are pieces that have no tile.",
                 with_pieces(lambda begin, stop: begin <= stop),
-                also=(with_pieces(lambda begin, stop: True), cut(even, empty_within_a_row))),
+                also=(with_pieces(lambda begin, stop: True), cut(even, empty_within_a_row), by_a_walk)),
+        Mistake("rows-between-lost",
+                "A share that reaches over three rows or more has lost those in between. Short rows may lie wholly within a "
+                "share.",
+                changed(lambda share, _: [share[0], share[-1]] if len(share) > 2 else share)),
+        Mistake("num-tiles-changed",
+                "Your function changes num_tiles. The list belongs to the caller, who still needs it.",
+                tiles_taken_away, also=(cut_rows_shortened,)),
+        Mistake("shares-yielded",
+                "Your function yields the shares, so that a call gives a generator. A list is asked for.",
+                yielded),
         Mistake("empty-shares-left-out",
                 "There are fewer lists than blocks. With fewer tiles than blocks, some blocks have an empty list.",
                 empty_shares_left_out, also=(fewer_blocks,)),

@@ -1,6 +1,7 @@
 """Exercise 7.6: in how many splits a batch's contexts are best cut."""
 
 import math
+import random
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention import splits
@@ -67,13 +68,49 @@ def divisors(rows, tiles, sms):
     return [s for s in range(1, tiles + 1) if tiles % s == 0]
 
 
+def split_among_all_rows(num_rows, num_tiles, num_multiprocessors):
+    """As if the tiles of all rows were cut into each row's splits."""
+    return min(range(1, num_tiles + 1), key=lambda s: up(num_rows * s, num_multiprocessors)
+               * (up(num_rows * num_tiles, s) + SPLIT_COST))
+
+
+def last_wave_shorter(num_rows, num_tiles, num_multiprocessors):
+    def time(s):
+        full, rest = divmod(num_rows * s, num_multiprocessors)
+        return full * (up(num_tiles, s) + SPLIT_COST) + (num_tiles // s + SPLIT_COST if rest else 0)
+    return min(range(1, num_tiles + 1), key=time)
+
+
+def fewest_idle(num_rows, num_tiles, num_multiprocessors):
+    return min(range(1, num_tiles + 1), key=lambda s: -num_rows * s % num_multiprocessors)
+
+
+def best_filled(num_rows, num_tiles, num_multiprocessors):
+    """The waves together, and not the last one alone."""
+    return max(range(1, num_tiles + 1),
+               key=lambda s: num_rows * s / (up(num_rows * s, num_multiprocessors) * num_multiprocessors))
+
+
+def up_to(most):
+    return fastest(tried=lambda rows, tiles, sms: range(1, min(tiles, most) + 1))
+
+
 # (rows, tiles, multiprocessors), up to real sizes. Then contexts of one tile: a loop that ends too soon tries nothing there.
 CASES = [
     (1, 2, 1), (1, 2, 4), (2, 9, 4), (3, 10, 2), (1, 12, 4), (4, 16, 4), (5, 12, 4), (3, 20, 4), (1, 30, 10), (5, 27, 4),
     (5, 30, 8), (9, 40, 8), (7, 33, 8), (3, 100, 10), (6, 100, 16), (20, 100, 16), (1, 300, 132), (8, 64, 132),
-    (8, 2048, 132), (40, 256, 132), (100, 512, 132), (133, 128, 132), (512, 500, 132), (12, 4096, 108), (1, 5000, 132), (65, 700, 144),
+    (8, 2048, 132), (40, 256, 132), (100, 512, 132), (133, 128, 132), (512, 500, 132), (12, 1500, 108), (1, 1200, 132),
+    (65, 700, 144),
     (1, 1, 1), (1, 1, 4),
 ]
+
+
+def hidden(seed):
+    """Few rows and few multiprocessors, then real sizes, then contexts of one tile."""
+    chance = random.Random(seed)
+    yield from ((chance.randint(1, 9), chance.randint(5, 99), chance.randint(3, 16)) for _ in range(10))
+    yield from ((chance.randint(1, 200), chance.randint(50, 4_000), chance.choice((78, 108, 132, 144))) for _ in range(8))
+    yield chance.randint(1, 3), 1, chance.randint(5, 132)
 
 
 def observe(answer, case):
@@ -111,6 +148,7 @@ EXERCISE = Exercise(
     answer_name="choose_num_splits",
     reference=splits.choose_num_splits,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=same,
@@ -133,6 +171,9 @@ EXERCISE = Exercise(
                 "side by side.",
                 fastest(time=lambda waves, tiles, s: waves * tiles + SPLIT_COST * s),
                 also=(fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * s)),)),
+        Mistake("one-split-free",
+                "You leave SPLIT_COST out where a row is not cut. Every block takes it, however many splits there are.",
+                fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * (s > 1)))),
         # These forms are one function: with each of them, 1 split is among the quickest, whatever the sizes.
         Mistake("one-split-always",
                 "Your answer is 1, whatever the sizes: with your time, no split ever helps. If that is from a time: are the "
@@ -159,7 +200,8 @@ EXERCISE = Exercise(
                       fastest(waves=lambda rows, s, sms: max(1, round(rows * s / sms))))),
         Mistake("one-wave-too-many",
                 "You count one wave more than there are where the blocks fill the last one exactly.",
-                fastest(waves=lambda rows, s, sms: rows * s // sms + 1)),
+                fastest(waves=lambda rows, s, sms: rows * s // sms + 1),
+                also=(fastest(waves=lambda rows, s, sms: rows * s // sms + 1, tiles=lambda tiles, s: tiles // s + 1),)),
         Mistake("tiles-not-rounded-up",
                 "Where a context does not divide evenly, the largest split has a tile more than the others, and a wave "
                 "waits for it.",
@@ -168,6 +210,16 @@ EXERCISE = Exercise(
         Mistake("one-tile-too-many",
                 "Where a context divides evenly, you count a tile more than the largest split has.",
                 fastest(tiles=lambda tiles, s: tiles // s + 1)),
+        Mistake("tiles-of-all-rows",
+                "In your time a split is a part of all rows' tiles. num_tiles is a row's, and each row is cut by itself.",
+                split_among_all_rows),
+        Mistake("last-wave-shorter",
+                "You let the last wave have the shorter splits. Count each wave as if it had one of the longest blocks.",
+                last_wave_shorter),
+        Mistake("fewest-idle",
+                "You take the number of splits that leaves the fewest multiprocessors idle. Full waves are not everything: "
+                "how long is each of them, and how many are there?",
+                fewest_idle, also=(best_filled,)),
         Mistake("rows-left-out",
                 "You count the blocks of one row. All rows share the multiprocessors.",
                 fastest(waves=lambda rows, s, sms: up(s, sms))),
@@ -182,7 +234,8 @@ EXERCISE = Exercise(
                 also=(fastest(tried=lambda rows, tiles, sms: range(1, tiles)),
                       fastest(tried=lambda rows, tiles, sms: range(2, tiles + 1) if tiles > 1 else [1]),
                       fastest(tried=lambda rows, tiles, sms: range(2, tiles + 1)),
-                      fastest(tried=powers_of_two), fastest(tried=divisors))),
+                      fastest(tried=powers_of_two), fastest(tried=divisors),
+                      *map(up_to, (8, 10, 16, 32, 64, 100)))),
         Mistake("stops-at-the-first-worse",
                 "You stop at the first number of splits that is no better than the best so far. A later one can be better "
                 "again: just before a further wave begins, the waves are full.",

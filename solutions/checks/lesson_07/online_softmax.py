@@ -1,6 +1,8 @@
 """Exercise 7.3: the state of the online softmax takes in more tokens."""
 
-from dataclasses import dataclass
+import math
+import random
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from lessons_lib.checks import Exercise, Mistake
 from paged_attention.ladder import Shape
 from solutions.checks import tensors
 from solutions.checks.lesson_06.native import Found, result_of, show
-from solutions.checks.lesson_07.native import SHAPES, build, group_lanes, places
+from solutions.checks.lesson_07.native import SHAPES, build, group_lanes, per_load, places
 from solutions.checks.words import counted
 
 NEVER = float("-inf")
@@ -65,9 +67,11 @@ def states(m_of=greatest, weights=weights_of, rescale=rescale_of,
            l_of=lambda l, factor, weights: factor * l + weights.sum(-1),
            acc_of=lambda acc, factor, sums: factor * acc + sums,
            new_m=lambda m, old: m, guarded=True, sums_of=lambda weights, values: (weights[:, None] @ values)[:, 0],
-           acc_at_last=lambda l, acc: acc, comes_in=lambda scores: torch.ones(len(scores), dtype=torch.bool)):
+           acc_at_last=lambda l, acc: acc, shares=lambda weights, scores: weights,
+           comes_in=lambda scores: torch.ones(len(scores), dtype=torch.bool)):
     """(m, l, acc) after all rounds, with some parts replaced. guarded: while no token is there, nothing is done.
-    comes_in(scores): whether anything is done with these tokens at all, by group."""
+    shares(weights, scores): the values' factors in acc. comes_in(scores): whether anything is done with these tokens at
+    all, by group."""
     def wrong(rounds: Rounds):
         groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
         m = torch.full((groups,), NEVER, dtype=torch.float64)
@@ -75,7 +79,7 @@ def states(m_of=greatest, weights=weights_of, rescale=rescale_of,
         for scores, values in zip(rounds.scores.double(), rounds.values.double(), strict=True):
             largest = m_of(m, scores)
             p, factor = weights(scores, m, largest), rescale(m, largest)
-            new_l, new_acc = l_of(l, factor, p), acc_of(acc, factor[:, None], sums_of(p, values))
+            new_l, new_acc = l_of(l, factor, p), acc_of(acc, factor[:, None], sums_of(shares(p, scores), values))
             new_acc = acc_at_last(new_l[:, None], new_acc)
             some = ((largest != NEVER) | (not guarded)) & comes_in(scores)
             m = torch.where(some, new_m(largest, m), m)
@@ -93,6 +97,92 @@ def in_float(function):
 def rescaled_each_time(scores, old, m):
     """A token's weight after the factor has gone over it once for each token behind it."""
     return weights_of(scores, old, m) * rescale_of(old, m)[:, None] ** torch.arange(ROWS - 1, -1, -1)
+
+
+def from_a_growing_maximum(scores, old, m):
+    """Each token's weight from the largest score up to it."""
+    return torch.exp(scores - torch.maximum(old[:, None], scores.cummax(-1).values))
+
+
+def finite_at_first(number):
+    """m is `number` as long as there is no score above it."""
+    return states(m_of=lambda m, scores: greatest(m, scores).clamp(min=number), guarded=False)
+
+
+def zero_for_no_token(m, scores):
+    largest = greatest(m, scores)
+    return torch.where(largest == NEVER, 0.0, largest)
+
+
+def kept_from_the_first(m, scores):
+    return torch.where(m == NEVER, scores.amax(-1), m)
+
+
+def scores_of_tokens(scores):
+    return torch.where(scores == NEVER, 0.0, scores)
+
+
+def scores_rescaled_each_time(rounds: Rounds):
+    """Scores as weights, token by token: a larger score rescales those before it, as it should a weight."""
+    m, l, acc = states()(rounds)
+    of_group = torch.full((rounds.scores.shape[1],), NEVER, dtype=torch.float64)
+    total = torch.zeros(acc.shape, dtype=torch.float64)
+    for scores, values in zip(rounds.scores.double(), rounds.values.double(), strict=True):
+        for token in range(ROWS):
+            largest = torch.maximum(of_group, scores[:, token])
+            factor = torch.where(largest == NEVER, 1.0, rescale_of(of_group, largest))
+            total = factor[:, None] * total + scores_of_tokens(scores[:, token])[:, None] * values[:, token]
+            of_group = largest
+    return m, l, total.float()
+
+
+def l_times(count, everywhere=False):
+    """l, or l and acc, grow by count(shape) times the weights."""
+    def wrong(rounds: Rounds):
+        times = count(rounds.shape)
+        if everywhere:
+            return states(weights=lambda *numbers: times * weights_of(*numbers))(rounds)
+        return states(l_of=lambda l, factor, weights: factor * l + times * weights.sum(-1))(rounds)
+    return wrong
+
+
+def numbers_of_a_lane(shape):
+    return places(shape).shape[1]
+
+
+def found_by_place(rounds: Rounds):
+    """What each lane finds as number(values[token], place(i)): a number of a later token, or NaN behind the last."""
+    place, values = places(rounds.shape), rounds.values
+    lane, numbers = torch.arange(len(place))[:, None], ROWS * place.shape[1]
+    parts = values[..., place].transpose(2, 3).flatten(3)  # (rounds, groups, lanes, numbers of all rows)
+    index = torch.arange(ROWS)[:, None, None] * place.shape[1] + place
+    found = torch.full_like(values, math.nan)
+    found[..., place] = torch.where(index < numbers, parts[:, :, lane, index.clamp(max=numbers - 1)], math.nan)
+    return replace(rounds, values=found)
+
+
+def numbers_by_place(rounds: Rounds):
+    return states()(found_by_place(rounds))
+
+
+def numbers_by_place_of_tokens(rounds: Rounds):
+    """Of tokens that exist, alone."""
+    def sums(weights, values):
+        return (weights[:, None] @ torch.where(weights[..., None] == 0, 0.0, values))[:, 0]
+    return states(sums_of=sums)(found_by_place(rounds))
+
+
+def numbers_by_place_in_each_group(rounds: Rounds):
+    """Also in those without a token."""
+    m, l, acc = numbers_by_place(rounds)
+    acc[:, per_load(rounds.shape):] = math.nan
+    return m, l, acc
+
+
+def first_load_alone(rounds: Rounds):
+    m, l, acc = states()(rounds)
+    acc[:, group_lanes(rounds.shape) * per_load(rounds.shape):] = 0
+    return m, l, acc
 
 
 def unweighted(weights, values):
@@ -154,7 +244,17 @@ def cases():
         Case("half", (1, 0), level=-300.0, seed=7), Case("bfloat16", (4, 4, 1, 4), rise=0.5, seed=8),
         Case("float, small heads", (4, 2, 4), rise=-1.0, seed=9),
         Case("float, small heads", (4, 4, 4), level=-200.0, rise=150.0, seed=10),
-        Case("float, small heads", (4, 3), seed=11))
+        Case("float, small heads", (4, 3), seed=11), Case("float", (3, 4), seed=12))
+
+
+def hidden(seed):
+    """Rounds of any numbers of tokens, with scores that go up or down from any level; one round without a token."""
+    chance = random.Random(seed)
+    for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
+        there = chance.choices(range(ROWS + 1), k=1 + number // 3)
+        yield Case(shape, (*there, chance.randint(1, ROWS)), chance.choice((0.0, -60.0, 150.0, -300.0)),
+                   chance.choice((0.0, -2.0, 1.5, 90.0)), chance.randrange(2**31))
+    yield Case("half", (0,), seed=chance.randrange(2**31))
 
 
 def observe(subject, case):
@@ -168,7 +268,7 @@ def describe(case):
     if case.rise:
         more += f", from one round to the next about {abs(case.rise):g} {'higher' if case.rise > 0 else 'lower'}"
     return f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: {numbers}), {shape.head_size} dims " \
-           f"in {case.shape.split(',')[0]}, {32 // group_lanes(shape)} groups of lanes in the warp{more}"
+           f"in {case.shape.split(',')[0]}, {counted(32 // group_lanes(shape), 'group')} of lanes in the warp{more}"
 
 
 GUARD = "  if (m == -INFINITY) return;\n"
@@ -185,6 +285,7 @@ EXERCISE = Exercise(
     reference=states(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -202,7 +303,8 @@ EXERCISE = Exercise(
         Mistake("nothing-rescaled",
                 "Both l and acc still count with the old maximum. Either nothing brings them to the new one, or the old "
                 "maximum was overwritten before it was compared with the new one.",
-                states(rescale=lambda old, m: torch.ones_like(m)), ((RESCALE, "state.m = m;\n  " + RESCALE),)),
+                states(rescale=lambda old, m: torch.ones_like(m)), ((RESCALE, "state.m = m;\n  " + RESCALE),),
+                also=(states(weights=from_a_growing_maximum, rescale=lambda old, m: torch.ones_like(m)),)),
         Mistake("rescaled-too-late",
                 "The new tokens are added first, and then everything is rescaled, the new tokens too. Their weights are "
                 "right already. What has to come first? (Before the first token the factor is exp(-inf - m) = 0.)",
@@ -234,11 +336,24 @@ EXERCISE = Exercise(
                 "m is the largest score of the tokens that came last. It is to be the largest of all so far.",
                 states(m_of=lambda m, scores: scores.amax(-1)), (("float m = state.m;", "float m = -INFINITY;"),),
                 also=(states(m_of=lambda m, scores: scores.amax(-1), guarded=False),)),
+        Mistake("maximum-of-the-first-tokens",
+                "m is the largest score of the first tokens that came, and stays so. Later scores may be larger.",
+                states(m_of=kept_from_the_first, weights=in_float(weights_of)),
+                (("  for (float score : scores)", "  if (m == -INFINITY) for (float score : scores)"),)),
+        Mistake("first-score-only",
+                "The new maximum looks at the first of the scores only. Any of them may be the largest.",
+                states(m_of=lambda m, scores: torch.maximum(m, scores[:, 0])),
+                (("  for (float score : scores) m = fmaxf(m, score);", "  m = fmaxf(m, scores[0]);"),)),
         Mistake("max-starts-at-zero",
                 "m never falls below 0, and all scores may be far below. Then each weight comes out as 0.",
                 states(m_of=lambda m, scores: greatest(m, scores).clamp(min=0.0)),
                 (("float m = state.m;", "float m = fmaxf(state.m, 0.0f);"),),
                 also=(states(m_of=lambda m, scores: scores.amax(-1).clamp(min=0.0)),)),
+        Mistake("empty-state-not-infinite",
+                "As long as no token has come, m has to stay -INFINITY, and yours is another number by then. Such a number "
+                "may stand in the exponent, and not in the state.",
+                states(m_of=zero_for_no_token), ((GUARD, "  if (m == -INFINITY) m = 0.0f;\n"),),
+                also=tuple(map(finite_at_first, (-3.4028235e38, -1e38, -1e30, -1e20, -1e10, -1e9, -1e6, -1e5, -1e4)))),
         Mistake("max-not-subtracted",
                 "exp(score) is summed where exp(score - m) is asked for. Large scores give inf: exp() of a score above 88 "
                 "does not fit into a float. The largest score so far is to be subtracted first.",
@@ -248,6 +363,23 @@ EXERCISE = Exercise(
                 "The weights are differences of scores. What makes a positive number of each?",
                 states(weights=lambda scores, old, m: scores - m[:, None]),
                 ((WEIGHT, "float weight = scores[token] - m;"),)),
+        Mistake("scores-as-weights",
+                "The values are multiplied by their scores. The weight of a value is the exponential of its score, counted "
+                "from the maximum.",
+                states(shares=lambda weights, scores: scores), ((ADD, ADD.replace("weight *", "scores[token] *")),),
+                also=(states(shares=lambda weights, scores: scores_of_tokens(scores)), scores_rescaled_each_time)),
+        Mistake("l-counted-for-each-number",
+                "l grows several times for each token: once for each number of its value. A token has one weight.",
+                l_times(numbers_of_a_lane),
+                (("    state.l += weight;\n", ""), (ADD, ADD.replace(";", ", state.l += weight;")))),
+        Mistake("l-summed-over-lanes",
+                "l is too large by the number of lanes in a group. All lanes of a group have the same scores, so each of "
+                "them has the whole l without a shuffle.",
+                l_times(group_lanes),
+                (("    state.l += weight;\n",
+                  "    float sum = weight;\n    for (int distance = group_lanes / 2; distance > 0; distance /= 2) {\n"
+                  "      sum += __shfl_xor_sync(0xffffffff, sum, distance);\n    }\n    state.l += sum;\n"),),
+                also=(l_times(group_lanes, everywhere=True),)),
         Mistake("l-not-updated",
                 "l does not grow with the new tokens. It is the sum that acc is divided by at the end.",
                 states(l_of=lambda l, factor, weights: factor * l), (("    state.l += weight;\n", ""),)),
@@ -282,6 +414,15 @@ EXERCISE = Exercise(
         Mistake("numbers-counted-by-hand",
                 "It is right where a lane has 8 numbers. For small heads of floats it has 4: lane_numbers says how many.",
                 eight_numbers, (("i < lane_numbers;", "i < 8;"),)),
+        Mistake("first-load-only",
+                "It is right where a lane has one load. For large heads of floats it has two: lane_numbers says how many "
+                "numbers they hold together.",
+                first_load_alone, (("i < lane_numbers;", "i < per_load;"),)),
+        Mistake("place-in-the-part",
+                "place(i) says where in the whole row a number stands. number(values[token], …) counts within the lane's "
+                "part.",
+                numbers_by_place, ((ADD, ADD.replace("token], i", "token], place(i)")),),
+                also=(numbers_by_place_of_tokens, numbers_by_place_in_each_group)),
         Mistake("tokens-counted",
                 "l counts tokens. It is the sum of their weights.",
                 states(l_of=lambda l, factor, weights: factor * l + ROWS), (("state.l += weight;", "state.l += 1.0f;"),),
@@ -297,8 +438,8 @@ EXERCISE = Exercise(
     hints=(
         "It is update() of lesson 03's SoftmaxState, for one row and four keys: the new maximum, a factor for what was "
         "summed before, the new weights.",
-        "All lanes of a group have the same scores, so they come to the same m and l by themselves. There is nothing to "
-        "share.",
+        "What was summed before counts from the old maximum, and what is added now counts from the new one. The factor "
+        "needs both: is the old one still there when you make it?",
         "Which of the steps go wrong when no token has come yet? What is the state to be in that case?",
     ),
 )

@@ -9,7 +9,7 @@ struct GuardedState {
 };
 struct GuardedRows {
   WideRow rows[rows_at_once];
-  unsigned behind[16];
+  unsigned behind[head_size];
 };
 
 __global__ void take_in_kernel(const float* scores, const KvNumber* values, float* out_m, float* out_l, float* out_acc,

@@ -4,6 +4,7 @@ The models of mistakes run on a small simulation of one warp, in the two extreme
 is made when it is waited for, or as soon as it is asked for.
 """
 
+import random
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,6 +192,30 @@ def last_tile_alone(case):
     return torch.stack(last), torch.stack(last), staged()(case)[2]
 
 
+def added_over_lanes(each_turn=False):
+    """Each lane gives the sum of all columns. each_turn: its sum so far is added to the others' each time."""
+    def subject(case):
+        starts = [sum(case.counts[:warp]) for warp in range(len(case.counts))]
+        sums = torch.zeros(len(starts), 32)
+        for warp, (start, count) in enumerate(zip(starts, case.counts, strict=True)):
+            for tile in case.tiles[start : start + count]:
+                sums[warp] += tile.sum(0)
+                if each_turn:
+                    sums[warp] = sums[warp].sum()
+            sums[warp] = sums[warp] if each_turn else sums[warp].sum()
+        return sums, sums, staged()(case)[2]
+    return subject
+
+
+def nothing_for_few(fewest):
+    """0 where a warp has less than `fewest` tiles."""
+    def subject(case):
+        late, early, under_way = staged()(case)
+        enough = torch.tensor(case.counts)[:, None] >= fewest
+        return late * enough, early * enough, under_way
+    return subject
+
+
 def prepare(answer):
     def own(name):
         return (Path(__file__).parent / name).read_text(encoding="utf-8")
@@ -223,6 +248,13 @@ def cases():
     """(tiles of each warp, seed)."""
     counts = (1,), (2,), (3,), (4,), (5,), (9,), (0, 2), (8, 8), (3, 7), (6, 2), (17, 0), (12, 13)
     yield from ((count, seed) for seed, count in enumerate(counts))
+
+
+def hidden(seed):
+    chance = random.Random(seed)
+    for number in range(10):
+        counts = (chance.randint(0, 4), chance.randint(3, 14)) if number % 2 else (chance.randint(1, 20),)
+        yield tuple(chance.sample(counts, len(counts))), chance.randrange(2**31)
 
 
 def observe(subject, case):
@@ -272,6 +304,7 @@ EXERCISE = Exercise(
     reference=staged(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -356,7 +389,10 @@ EXERCISE = Exercise(
                 staged(stage_of=lambda tile: tile), (("stages[tile % num_stages]", "stages[tile]"),),
                 also=(staged(target_of=lambda tile: (tile + 1) % NUM_STAGES), staged(stage_of=lambda tile: 0),
                       staged(target_of=lambda tile: tile + NUM_STAGES), staged(target_of=lambda tile: 0),
-                      staged(target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES))),
+                      staged(target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES),
+                      *(staged(stage_of=lambda tile, shift=shift: (tile + shift) % NUM_STAGES,
+                               first_stage=lambda tile: tile % NUM_STAGES, target_of=lambda tile: tile % NUM_STAGES)
+                        for shift in (1, NUM_STAGES - 1)))),
         Mistake("wrong-tile",
                 "The stage that has become free gets a tile that is there already, or leaves one out. Behind the tile in "
                 "use, num_stages - 1 are on their way; which one comes next?",
@@ -405,6 +441,17 @@ EXERCISE = Exercise(
         Mistake("last-tile-alone",
                 "The sum is set anew in each turn, so that the last tile alone is in it.",
                 last_tile_alone, ((USE, USE.replace("+=", "=")),)),
+        Mistake("few-tiles-forgotten",
+                "With fewer tiles than stages the sum is 0. Those tiles are to be added up as well.",
+                nothing_for_few(NUM_STAGES),
+                ((BEFORE_LOOP_HEAD, "  if (num_tiles < num_stages) return sum;\n" + BEFORE_LOOP_HEAD),),
+                also=(nothing_for_few(NUM_STAGES + 1), nothing_for_few(NUM_STAGES - 1))),
+        Mistake("lanes-added-together",
+                "The lanes' sums are added together. Each lane has a column of its own, and gives the sum of that column.",
+                added_over_lanes(),
+                (("  return sum;", "  for (int distance = 16; distance > 0; distance /= 2) {\n"
+                                   "    sum += __shfl_xor_sync(0xffffffff, sum, distance);\n  }\n  return sum;"),),
+                also=(added_over_lanes(each_turn=True),)),
     ),
     hints=(
         "Before the loop: for each stage, start the copies of its first tile, and close the group. In the loop, each turn "

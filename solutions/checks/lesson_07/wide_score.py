@@ -1,6 +1,7 @@
 """Exercise 7.2: a dot product by a group of lanes, in loads of 16 bytes."""
 
 import math
+import random
 import re
 from dataclasses import dataclass
 
@@ -154,6 +155,29 @@ def eight_numbers(keys):
     return scores()(keys) if places(keys.shape).shape[1] == 8 else not_a_number(keys)
 
 
+def more_than_the_part(keys):
+    """group_lanes numbers of each part; where those are not more than the lane has, it goes well."""
+    return scores()(keys) if group_lanes(keys.shape) <= places(keys.shape).shape[1] else not_a_number(keys)
+
+
+def second_load_misaligned(keys):
+    """The i-th load begins where the part's i-th number stands."""
+    return misaligned(keys) if loads_of(keys.shape) > 1 else scores()(keys)
+
+
+def of_the_first_group(keys):
+    """Each lane has the score of its warp's first group."""
+    groups = WARP // group_lanes(keys.shape)
+    return scores()(keys)[torch.arange(len(keys.keys)) // groups * groups]
+
+
+def some_lanes_leave(keys):
+    """Groups without a key, in a warp that has one, do not come to the shuffles."""
+    if len(keys.keys) * group_lanes(keys.shape) % WARP:
+        raise Found("absent-lane")
+    return scores()(keys)
+
+
 def others_get_zero(keys):
     result = scores()(keys)
     result[:, 1:] = 0
@@ -202,6 +226,13 @@ def cases():
         Case("float, small heads", 1, 8), Case("float, small heads", 4, 9))
 
 
+def hidden(seed):
+    """Of each shape some keys that do not fill a block of threads, and some that are more."""
+    chance = random.Random(seed)
+    for few, most in ((1, 3), (5, 12)):
+        yield from (Case(shape, chance.randint(few, most), chance.randrange(2**31)) for shape in SHAPES)
+
+
 def observe(subject, case):
     result = result_of(lambda: as_pair(subject(made(case))), ("keys",), ("score by (key, lane)", "wide"))
     if isinstance(result, Finding) or not isinstance(result, tuple):
@@ -238,6 +269,7 @@ EXERCISE = Exercise(
     reference=scores(),
     prepare=prepare,
     cases=cases,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,
@@ -265,12 +297,18 @@ EXERCISE = Exercise(
                 "many.",
                 scores(distances=lambda lanes: halving(16)), ((DISTANCES, DISTANCES.replace("group_lanes / 2", "8")),),
                 also=(scores(lambda thread, i, shape: thread % 16 + i * 16),
+                      scores(lambda thread, i, shape: thread % 16 + i * group_lanes(shape)),
                       scores(lambda thread, i, shape: thread % 16 + i * 16, distances=lambda lanes: halving(16)))),
         Mistake("first-lane-only",
                 "The first lane of a group has the score, and the others have something else. Every lane of the group needs "
                 "it: which shuffle gives both lanes of a pair the same?",
                 scores(shuffle=down()), ((SHUFFLE, SHUFFLE.replace("xor", "down")),),
                 also=(scores(shuffle=down(lambda lanes: lanes)), others_get_zero)),
+        Mistake("first-groups-score",
+                "All groups of a warp have the score of the first one. The lane that __shfl_sync() reads from is counted "
+                "from the warp's first one, unless the shuffle has a width.",
+                of_the_first_group,
+                (("  return scale * product;", "  return scale * __shfl_sync(0xffffffff, product, 0);"),)),
         Mistake("missing-scale",
                 "The scores are not scaled. The factor is an argument.",
                 scores(scale=lambda keys: 1.0), (("return scale * product;", "return product;"),)),
@@ -278,6 +316,9 @@ EXERCISE = Exercise(
                 "The scores are scaled twice: the sum has the factor in it already when it is multiplied at the end, or "
                 "each product has it too.",
                 scores(scale=lambda keys: keys.scale ** 2), (("query[i] * number", "scale * query[i] * number"),)),
+        Mistake("divided-by-scale",
+                "The sum is divided by scale. It is a factor.",
+                scores(scale=lambda keys: 1 / keys.scale), (("scale * product", "product / scale"),)),
         Mistake("parts-not-added",
                 "A lane takes over what the other lane of its pair has, in place of its own. Each step has to add the two.",
                 scores(shuffle=lambda parts, distance, shape: across(parts, distance, shape) - parts),
@@ -290,6 +331,16 @@ EXERCISE = Exercise(
                 "All lanes of a group take the same load of the row, the first one. Which lane of its group a thread is has "
                 "to come in.",
                 scores(first_load), ((LOAD, "part.loads[i] = loads[i];"),)),
+        Mistake("group-for-lane",
+                "All lanes of a group take the same load of the row: its number is the group's. Which lane of its group is "
+                "this one?",
+                scores(lambda thread, i, shape: thread // group_lanes(shape) + i * group_lanes(shape)),
+                ((LOAD, LOAD.replace("%", "/")),),
+                also=(scores(lambda thread, i, shape: thread % WARP // group_lanes(shape) + i * group_lanes(shape)),)),
+        Mistake("same-load-twice",
+                "Where a lane has two loads, it takes the same one twice. The second one lies in the other half of the row.",
+                scores(lambda thread, i, shape: thread % group_lanes(shape)),
+                ((LOAD, "part.loads[i] = loads[threadIdx.x % group_lanes];"),)),
         Mistake("whole-row-in-a-lane",
                 "A lane takes the whole row, and has room for its own part of it: lane_loads loads. The others of the group "
                 "take the rest.",
@@ -302,7 +353,7 @@ EXERCISE = Exercise(
                 "It reads more than the lane's part: query and number(key, …) have lane_numbers numbers, and the first is "
                 "number 0. What stands behind them belongs to nobody.",
                 not_a_number, (("i < lane_numbers;", "i <= lane_numbers;"),),
-                also=(lambda keys: (scores()(keys), MORE),)),
+                also=(lambda keys: (scores()(keys), MORE), more_than_the_part)),
         Mistake("numbers-counted-by-hand",
                 "It is right where a lane has 8 numbers. For small heads of floats it has 4: lane_numbers says how many.",
                 eight_numbers, (("i < lane_numbers;", "i < 8;"),)),
@@ -324,6 +375,11 @@ EXERCISE = Exercise(
                 misaligned,
                 ((LOAD, "part.loads[i] = *reinterpret_cast<const uint4*>(\n"
                         "        row + i * group_lanes + threadIdx.x % group_lanes);"),)),
+        Mistake("place-of-a-number",
+                "Where a lane has two loads, the second one begins one number behind the first. place(i) says where number "
+                "i of the part stands, and not where load i begins. Which number of the part is the first one of a load?",
+                second_load_misaligned,
+                ((LOAD, "part.loads[i] = *reinterpret_cast<const uint4*>(row + place(i));"),)),
         Mistake("lane-of-the-warp",
                 "The first group is right, and the others read behind their rows. Each group has a row of its own, and its "
                 "lanes count from its first one.",
@@ -346,6 +402,11 @@ EXERCISE = Exercise(
                 ((LOADS, "  for (int i = 0; i < lane_numbers; ++i) reinterpret_cast<KvNumber*>(part.loads)[i] = "
                          "row[place(i)];"),),
                 also=(narrow_loads_of_small_numbers,)),
+        Mistake("leaves-before-the-shuffles",
+                "Some lanes return before the shuffles, and the others wait for them. All 32 lanes of a warp come to each "
+                "shuffle, also those whose group has no token: their key is zeros.",
+                some_lanes_leave,
+                (("  for (int distance", "  if (product == 0.0f) return 0.0f;\n  for (int distance"),)),
         Mistake("mask-of-one-group",
                 "A shuffle's mask leaves out the lane that makes it. All 32 lanes come to this shuffle together, so the "
                 "mask names all of them, though each looks only within its group.",

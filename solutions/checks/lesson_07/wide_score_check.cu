@@ -1,5 +1,5 @@
 // q: (head_size,). keys: num_keys rows of head_size numbers, row_stride apart. out: (num_keys, group_lanes), what each lane
-// of a group gets for its key. Where there are more groups than keys, they come without one; a warp without a key goes.
+// of a group gets for its key. Where there are more groups than keys, they come with zeros; a warp without a key goes.
 // Numbers that are no part of the row stand before and behind a lane's part.
 struct GuardedQuery {
   float before[16];
@@ -25,6 +25,7 @@ __global__ void wide_score_kernel(const Number* q, const KvNumber* keys, float* 
   for (int i = 0; i < 16; ++i) key.before[i] = key.behind[i] = 0xffffffff;  // NaN, in each format
   asm volatile("" : : "r"(&query), "r"(&key) : "memory");  // all of it is in memory
   float score = wide_score(query.part, key.part, scale);
+  __syncwarp();  // as the next key in a loop does, it shows that some lanes have left before the shuffles
   if (token < num_keys) out[token * group_lanes + threadIdx.x % group_lanes] = score;
 }
 

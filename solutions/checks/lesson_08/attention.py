@@ -1,6 +1,7 @@
 """Exercise 8.1: what a layer of the model calls."""
 
 import copy
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -152,6 +153,17 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Up to four sequences: decodes, whole prompts, chunks."""
+    chance = random.Random(seed)
+    for number in range(12):
+        block_size = chance.randint(1, 6)
+        chunks = [(chance.choice((0, block_size, chance.randint(1, 2 * block_size))),
+                   chance.choice((1, chance.randint(1, 2 * block_size)))) for _ in range(1 + number // 3)]
+        heads = chance.randint(1, 3), chance.randint(1, 4), chance.choice((2, 4, 8))
+        yield block_size, *heads, chance.randint(1, 3), chunks, chance.randrange(2**31)
+
+
 def make_step(case):
     """The step of a case, its pool full of numbers, and for each layer its query, key and value."""
     block_size, num_kv_heads, num_each, head_size, num_layers, chunks, seed = case
@@ -207,6 +219,7 @@ EXERCISE = Exercise(
     answer_name="paged_attention_forward",
     reference=paged_attention_forward,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=tensors.same,

@@ -4,6 +4,7 @@ What a hash is made with is free; what counts is which hashes are equal. A resul
 """
 
 import hashlib
+import random
 import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -238,6 +239,25 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Texts and what is nearly the same: one token changed, blocks or tokens in another order, a part with its parent."""
+    chance = random.Random(seed)
+    for number in range(6):
+        block_size, num_blocks = chance.randint(2, 6), chance.randint(2, 5)
+        num_first = chance.randint(1, num_blocks - 1)
+        end = block_size * num_first
+        tokens = tuple(chance.randrange(152_000) for _ in range(block_size * num_blocks + number % block_size))
+        place = chance.randrange(block_size * num_blocks)
+        changed = (*tokens[:place], tokens[place] + chance.choice((1, 256, 65_536)), *tokens[place + 1 :])
+        yield block_size, [Call(tokens), Call(changed)]
+        yield block_size, [Call(tokens), Call(tokens[end:] + tokens[:end]), Call(tokens[::-1])]
+        yield block_size, [Call(tokens), Call(tokens[:end]), Call(tokens[end:], (1, num_first - 1)), Call(tokens[end:])]
+    one, two, three = chance.randint(1, 9), chance.randint(1, 9), chance.randint(1, 9)
+    yield 2, [Call((one, 10 * two + three)), Call((10 * one + two, three)), Call((one + 1, 10 * two + three - 1))]
+    first = chance.randint(1, 9_999)
+    yield 1, [Call((token,)) for token in range(first, first + MANY)]
+
+
 def observe(answer, case):
     block_size, calls = case
     results = []
@@ -271,7 +291,7 @@ def _letter(number: int) -> str:
 def describe(case):
     block_size, calls = case
     if len(calls) == MANY:
-        return f"block_hashes([0], 1), and so on to block_hashes([{MANY - 1}], 1)"
+        return f"block_hashes({list(calls[0].tokens)}, 1), and so on to block_hashes({list(calls[-1].tokens)}, 1)"
     texts = []
     for call in calls:
         long = len(call.tokens) > 8
@@ -301,6 +321,7 @@ EXERCISE = Exercise(
     answer_name="block_hashes",
     reference=block_hashes,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     show=show,

@@ -1,6 +1,7 @@
 """Exercise 8.2: all sequences of a step in one row."""
 
 import operator
+import random
 
 import torch
 
@@ -219,6 +220,19 @@ CASES = [
 NUM_TOKENS = 10  # a request has so many different ones; then they come again, as real ones do
 
 
+def hidden(seed):
+    """Up to four requests: any part of their prompts, of what they generated, or of both."""
+    chance = random.Random(seed)
+    for number in range(12):
+        requests = []
+        for _ in range(1 + number // 3):
+            prompt, generated = chance.randint(1, 20), chance.choice((0, 0, 1, chance.randint(1, 9)))
+            computed = chance.choice((0, prompt + generated - 1, chance.randrange(prompt + generated)))
+            left = prompt + generated - computed
+            requests.append((prompt, generated, computed, chance.choice((left, chance.randint(1, left)))))
+        yield requests
+
+
 def make_batch(case):
     """Requests whose tokens say where they come from: A's are 100, 101 and so on, B's 200, 201."""
     scheduled = []
@@ -291,6 +305,7 @@ EXERCISE = Exercise(
     answer_name="flatten_batch",
     reference=flatten_batch,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     show=show,

@@ -1,5 +1,6 @@
 """Exercise 8.8: after the model has run."""
 
+import random
 from dataclasses import dataclass
 
 import torch
@@ -273,6 +274,32 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """Up to three requests, each of which computes a part or all of its tokens in every step, until some of them end."""
+    chance = random.Random(seed)
+    for number in range(16):
+        prompts = [chance.randint(2, 7) for _ in range(1 + number // 4 % 3)]
+        own, limits = (chance.choices(those, k=3) for those in ((0, 0, 0, 2, 3), range(4, 7)))
+        ignore_end, ends = tuple(chance.sample(range(3), number % 2)), chance.choice(((END,), (END, OTHER_END), ()))
+        left, steps = [prompt + more for prompt, more in zip(prompts, own, strict=False)], []
+        num_new = list(own)
+        while len(steps) < 4 and any(left):
+            step = []
+            for index in filter(left.__getitem__, range(len(prompts))):
+                num_tokens = chance.choice((left[index], left[index], chance.randint(1, left[index])))
+                token = chance.choice((*range(2, 13), END, END, OTHER_END)) if num_tokens == left[index] else UNASKED
+                step.append((index, num_tokens, token))
+                left[index] -= num_tokens
+                if not left[index]:
+                    num_new[index] += 1
+                    ended = num_new[index] == limits[index] or token in ends and index not in ignore_end
+                    left[index] = 0 if ended else 1
+            steps.append(tuple(step))
+        yield Case(tuple(prompts), tuple(steps), tuple(limits), ignore_end, tuple(own), ends)
+    length, token = chance.randint(3, 6), chance.randint(2, 12)
+    yield Case((length,), (((0, length, token),), *[((0, 1, token),)] * 23), (30, 9, 9), drawn=True)
+
+
 def observe(answer, case):
     engine = BareEngine(case.end_tokens)
     requests = [_add(engine, case, number) for number in range(len(case.prompts))]
@@ -383,6 +410,7 @@ EXERCISE = Exercise(
     answer_name="postprocess",
     reference=Engine.postprocess,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     show=show,

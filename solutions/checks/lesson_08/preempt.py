@@ -195,6 +195,7 @@ EXERCISE = Exercise(
     answer_name="preempt",
     reference=Scheduler.preempt,
     cases=lambda: CASES,
+    hidden=scheduling.hidden,
     observe=lambda answer, scenario: scheduling.run(scenario, preempt=answer),
     describe=scheduling.describe,
     show=scheduling.show,

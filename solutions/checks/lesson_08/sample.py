@@ -62,6 +62,14 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """The same with the tokens in another order and other logits, whose differences are those that tell mistakes apart."""
+    chance = random.Random(seed)
+    for case in CASES:
+        shift = chance.choice((-1, 1)) * chance.randint(1, 25) / 100
+        yield replace(case, logits=tuple(round(logit + shift, 4) for logit in chance.sample(case.logits, len(case.logits))))
+
+
 def exact(case):
     """The reference: what many draws tend to, {token: its part of them}."""
     logits, own = case.logits, case.params
@@ -191,6 +199,7 @@ EXERCISE = Exercise(
     answer_name="sample",
     reference=exact,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     same=same,

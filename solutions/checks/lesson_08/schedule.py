@@ -103,6 +103,7 @@ EXERCISE = Exercise(
     answer_name="schedule",
     reference=Scheduler.schedule,
     cases=lambda: CASES,
+    hidden=scheduling.hidden,
     observe=lambda answer, scenario: scheduling.run(scenario, schedule=answer),
     describe=scheduling.describe,
     show=scheduling.show,

@@ -1,6 +1,7 @@
 """Requests on their way through a scheduler, without a model: what the checks of 8.3, 8.4 and 8.6 look at."""
 
 import operator
+import random
 import types
 from dataclasses import dataclass, fields
 
@@ -48,6 +49,27 @@ class Scenario:
     sharing: bool = False
     given_way: tuple[tuple[int, str], ...] = ()
     budgets: tuple[tuple[int, int], ...] = ()
+
+
+def hidden(seed: int, num_scenarios: int = 20):
+    """For `Exercise.hidden`: scenarios that come to an end, with little room for all and enough for each; in some of them
+    prompts begin alike, requests are preempted from outside, or the budget changes."""
+    chance = random.Random(seed)
+    while num_scenarios:
+        sharing, names, block_size = chance.random() < 0.3, chance.sample("ABCD", chance.randint(2, 4)), chance.randint(1, 3)
+        prompts = ["abcdefgh"[: chance.randint(1, 8)] + chance.choice("wxyz") * chance.randint(0, 3) if sharing
+                   else chance.randint(1, 9) for _ in names]
+        num_new, steps = (chance.choices(those, k=4) for those in (range(1, 8), (0, 0, 0, 1, 2)))
+        longest = max((len(prompt) if sharing else prompt) + new for prompt, new in zip(prompts, num_new, strict=False))
+        scenario = Scenario(
+            tuple(zip(names, prompts, num_new, steps, strict=False)),
+            num_blocks=longest // block_size + chance.randint(1, 3), block_size=block_size, sharing=sharing,
+            token_budget=chance.randint(2, 14), max_num_seqs=chance.randint(2, 4),
+            given_way=tuple((chance.randint(1, 3), name) for name in chance.sample(names, chance.choice((0, 0, 1, 2)))),
+            budgets=((chance.randint(1, 4), chance.randint(1, 4)),) * (chance.random() < 0.3))
+        if isinstance(run(scenario)[-1], Step):
+            num_scenarios -= 1
+            yield scenario
 
 
 @dataclass(frozen=True)

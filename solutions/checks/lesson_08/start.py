@@ -1,5 +1,6 @@
 """Exercise 8.6: a request comes in, and shares the blocks that the prefix cache has for it."""
 
+import random
 from dataclasses import dataclass
 
 import torch
@@ -220,6 +221,22 @@ CASES = [
 ]
 
 
+def hidden(seed):
+    """A request and up to three others with the same first letters, or not; some of them come back."""
+    chance = random.Random(seed)
+    for number in range(16):
+        block_size, letters = chance.randint(1, 5), "".join(chance.sample("abcdefghijklmno", 15))
+
+        def text():
+            start = chance.choice((letters, letters, letters, letters[::-1]))
+            kept = start[: chance.choice((block_size, 2 * block_size, chance.randint(1, 2 * block_size + 1)))]
+            return kept + chance.choice("xyz") * chance.choice((0, 0, 0, 1, block_size))
+
+        running, ended = ([text() for _ in range(chance.randint(0, most))] for most in (1, 2))
+        yield Case(text(), tuple(running), tuple(ended), letters[9 : 9 + chance.randint(1, 5)] if number % 4 == 3 else "",
+                   block_size, sharing=number % 8 != 7)
+
+
 def observe(answer, case):
     manager = PagedAttentionManager(NUM_BLOCKS, case.block_size, 1, 2, max_num_seqs=5, max_blocks_per_seq=10)
     manager.kv_cache.copy_(torch.arange(1.0, manager.kv_cache.numel() + 1).view_as(manager.kv_cache))
@@ -315,6 +332,7 @@ EXERCISE = Exercise(
     answer_name="start",
     reference=Scheduler.start,
     cases=lambda: CASES,
+    hidden=hidden,
     observe=observe,
     describe=describe,
     show=show,

@@ -1,0 +1,115 @@
+"""The command: `python -m lessons_lib.grade SUBMISSIONS`."""
+
+import argparse
+import functools
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+from tqdm import tqdm
+
+from grading import sandbox
+from grading.classroom import find_submissions, grade_all
+from grading.judge import grade_notebook
+from grading.kept import Kept, course_digest, write_whole
+from grading.report import to_look_at, write_report
+from grading.sandbox import Limits
+
+MEMORY_OF_A_WORKER = 2 << 30  # bytes that an honest notebook and its judge take together, with room to spare
+LONGEST_JUDGEMENT = 900.0  # seconds beside the notebook's own: each exercise built, and run to its limit
+
+
+def main(words: Sequence[str] | None = None, grader=grade_notebook) -> int:
+    """Returns 0 when each submission has a grade, whatever it is; 130 after Ctrl-C. Exits with 2 for bad arguments."""
+    try:
+        return _run(_arguments(words), grader)
+    except KeyboardInterrupt:
+        print("\nStopped. What is graded so far is kept: the same command goes on from here.", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: argparse.Namespace, grader) -> int:
+    started, limits, seed = time.monotonic(), arguments.limits, arguments.seed
+    print(f"Hidden cases of seed {seed}, which is kept in {arguments.results / 'seed'}.", flush=True)
+    kept = Kept(arguments.results / "graded", f"{seed} {limits} {course_digest()}")
+    limits = replace(limits, unseen=(str(arguments.folder), str(arguments.results)))
+    files = {submission: kept.file(submission) for submission in arguments.submissions}
+    grades = {} if arguments.again else {each: grade for each, file in files.items() if (grade := kept.load(file))}
+    before, rest = len(grades), [submission for submission in files if submission not in grades]
+    judged = grade_all(rest, functools.partial(grader, seed=seed, limits=limits), arguments.workers,
+                       patience=limits.notebook_seconds + LONGEST_JUDGEMENT)
+    with tqdm(total=len(files), initial=before, desc="grading", unit="notebook") as bar, closing(judged):
+        for submission, grade, is_final in judged:
+            if is_final:
+                kept.save(files[submission], grade)
+            grades[submission] = grade
+            bar.update()
+    write_report(arguments.results, grades.values(), seed, limits.sandboxed)
+    students = {grade.student for grade in grades.values()}
+    print(f"Graded: {len(grades)}, {before} of them in an earlier run. Students: {len(students)}. "
+          f"Time: {time.monotonic() - started:.0f} s.")
+    if noted := sum(bool(to_look_at(grade)) for grade in grades.values()):
+        print(f"Notebooks to look at, stopped at a limit or not to be read: {noted}.")
+    print(f"Open {arguments.results / 'class.html'}")
+    return 0
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    usual = Limits()
+    parser = argparse.ArgumentParser("python -m lessons_lib.grade", description=(
+        "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's STUDENT/LESSON/*.ipynb. Called again, it grades "
+        "what is new or changed."))
+    parser.add_argument("submissions", type=Path, metavar="SUBMISSIONS", help="the folder of what was handed in")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="where the results go; `results` beside SUBMISSIONS")
+    parser.add_argument("--workers", type=int, metavar="N", default=_usual_workers(),
+                        help="notebooks at a time; %(default)s on this machine")
+    parser.add_argument("--seed", type=int, metavar="S", help="of the hidden cases; by chance at first, then kept")
+    parser.add_argument("--limit-seconds", type=float, metavar="S", default=usual.notebook_seconds,
+                        help="for all cells of a notebook; %(default)g")
+    parser.add_argument("--limit-memory", type=float, metavar="GIB", default=usual.memory / (1 << 30),
+                        help="for all processes of a notebook; %(default)g")
+    parser.add_argument("--again", action="store_true", help="grade everything anew")
+    parser.add_argument("--no-sandbox", action="store_true",
+                        help="do without bubblewrap: then a submission can read and change your files")
+    arguments = parser.parse_args(words)
+    for name in ("workers", "limit_seconds", "limit_memory"):
+        if not getattr(arguments, name) > 0:
+            parser.error(f"--{name.replace('_', '-')} must be more than 0, not {getattr(arguments, name)}")
+    arguments.limits = Limits(cell_seconds=min(usual.cell_seconds, arguments.limit_seconds),
+                              notebook_seconds=arguments.limit_seconds, sandboxed=not arguments.no_sandbox,
+                              memory=int(arguments.limit_memory * (1 << 30)))
+    try:
+        _look_around(arguments)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    return arguments
+
+
+def _look_around(arguments: argparse.Namespace):
+    """Completes the arguments from what is on disk. Raises ValueError, in a sentence, for what cannot be."""
+    folder = arguments.folder = arguments.submissions.resolve()
+    arguments.results = (arguments.results or folder.parent / "results").resolve()
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder")
+    if arguments.results.is_relative_to(folder):
+        raise ValueError(f"the results cannot lie among the submissions, in {arguments.results}: choose another --results")
+    if arguments.limits.sandboxed and (reason := sandbox.missing()):
+        raise ValueError(reason)
+    arguments.submissions = find_submissions(folder)
+    if not arguments.submissions:
+        raise ValueError(f"there is no notebook in {folder}")
+    seed = arguments.results / "seed"
+    if arguments.seed is None:
+        arguments.seed = int(seed.read_text()) if seed.exists() else secrets.randbelow(1 << 31)
+    write_whole(seed, f"{arguments.seed}\n")
+
+
+def _usual_workers() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, psutil.virtual_memory().available // MEMORY_OF_A_WORKER))

@@ -1,0 +1,48 @@
+"""What became of a submission: a grade for each exercise of its lesson, and what happened besides."""
+
+import dataclasses
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ExerciseGrade:
+    """One exercise: `earned` of its `points`.
+
+    `mistake`: None where it passed, else a slug of its bank or of a check ("wrong", "timed-out", "not-attempted", …),
+    or "missing": no cell defines an answer of that name. `message`: what the student reads about it.
+    """
+
+    exercise: str
+    title: str
+    points: int
+    earned: int
+    passed: bool
+    mistake: str | None
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SubmissionGrade:
+    """One notebook.
+
+    `digest`: SHA-256 of the file, "" where it cannot be read. `lesson`: its number, such as "02", or None where nothing
+    says it. `events`: what happened besides, in plain words, such as "cell 7 was stopped after 20 s".
+    """
+
+    student: str
+    notebook: str
+    digest: str
+    lesson: str | None
+    exercises: tuple[ExerciseGrade, ...]
+    events: tuple[str, ...]
+    seconds: float
+
+    def to_json(self) -> dict:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict) -> "SubmissionGrade":
+        """The grade that `to_json` wrote. Raises KeyError or TypeError for anything else."""
+        exercises = tuple(ExerciseGrade(**entry) for entry in data["exercises"])
+        return cls(**{**data, "exercises": exercises, "events": tuple(data["events"])})

@@ -1,0 +1,258 @@
+"""Grades one submission: runs its cells in a sandbox, and compares what its answers give with what ours give, out here.
+
+No code of a submission ever runs in this process, and nothing that it prints, patches or returns says that it has passed:
+its answers are tried in the sandbox on the cases of the check and on hidden ones, and only the results come out, as data.
+What this cannot see is an answer that is a copy of the course's own, which every submission can read: that is plagiarism.
+"""
+
+import functools
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grading import results
+from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.notebook import Notebook, read_notebook
+from grading.sandbox import Limits, Run, Sandbox
+from lessons_lib import checks, cuda_builds, isolation
+from lessons_lib.checks import CheckResult, Exercise
+from lessons_lib.compiler_errors import CompileError
+
+RESTARTS = 3  # of a notebook whose cells end their process
+MOST_ANSWERS = 5  # to one exercise, the last ones
+MOST_EVENTS = 12
+LONGEST_MESSAGE = 4_000  # characters
+GRACE = 5.0  # seconds that a cell may take beyond its limit, until its process is ended
+RUN_FACTOR = 2  # hidden cases are about as many as visible ones
+NEW_CASE = "It passes the check of the notebook, and not all of the further cases that are used for grades."
+
+
+def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits()) -> SubmissionGrade:
+    """The grade of one notebook. Never raises for a bad submission; RuntimeError where no sandbox can be started.
+
+    `seed`: of the hidden cases. The sandbox ends with the thread that calls this.
+    """
+    started = time.monotonic()
+    notebook = read_notebook(Path(path))
+    exercises = checks.exercises_of(notebook.lesson) if notebook.lesson else ()
+    work = _Grading(notebook, exercises, seed, limits)
+    try:
+        work.run_cells()
+        grades = tuple(map(work.grade, exercises))
+    finally:
+        work.close()
+    return SubmissionGrade(student, Path(path).name, notebook.digest, notebook.lesson, grades, work.list_events(),
+                           round(time.monotonic() - started, 2))
+
+
+@dataclass(frozen=True)
+class _Exam:
+    """An exercise with its hidden cases behind the visible ones, of which there are `num_visible`, and our results."""
+
+    exercise: Exercise
+    num_visible: int
+    expected: tuple
+
+
+@functools.lru_cache(maxsize=100)
+def _exam(exercise_id: str, seed: int) -> _Exam:
+    exercise = checks.find(exercise_id)
+    visible, hidden = list(exercise.cases()), list(exercise.hidden(seed))
+    cases = [*visible, *hidden]
+    expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
+
+    def chancy(case):  # a mistake has the name that the notebook's check gives it
+        return exercise.chancy(case) or any(case is each for each in hidden)
+
+    same = functools.partial(_same, exercise.same)
+    return _Exam(replace(exercise, cases=lambda: cases, same=same, chancy=chancy), len(visible), expected)
+
+
+def _same(same, expected, actual) -> bool:
+    """Results come from code that we do not know: where they cannot even be compared, they differ."""
+    try:
+        return bool(same(expected, actual))
+    except Exception:
+        return False
+
+
+class _Ended(Exception):
+    """The answer's run has ended before it gave a result."""
+
+
+class _Grading:
+    """One submission: its sandbox, the answers that its cells gave, what happened."""
+
+    def __init__(self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits):
+        self.notebook, self.exercises, self.seed, self.limits = notebook, exercises, seed, limits
+        self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
+        self.events: dict[str, None] = {}  # each once, in their order
+        if notebook.problem:
+            self._note(notebook.problem)
+        self._sandbox: Sandbox | None = None
+
+    def _note(self, event: str):
+        if len(self.events) < 1_000:
+            self.events[" ".join(event.split())[:400]] = None
+
+    def list_events(self) -> tuple[str, ...]:
+        events = list(self.events)
+        if len(events) > MOST_EVENTS:
+            events[MOST_EVENTS - 1 :] = [f"and {len(events) - MOST_EVENTS + 1} more of this kind"]
+        return (*([] if self.limits.sandboxed else ["it ran without a sandbox"]), *events)
+
+    def close(self):
+        if self._sandbox:
+            self._sandbox.close()
+
+    def _run(self, function: str, *arguments, **limits) -> Run:
+        if self._sandbox and not self._sandbox.alive:
+            self._sandbox.close()
+            self._sandbox = None
+        if not self._sandbox:
+            if any(exercise.language == "cuda" for exercise in self.exercises):
+                _build_runtimes()
+            self._sandbox = Sandbox(self.limits)
+        return self._sandbox.run(function, *arguments, **limits)
+
+    def run_cells(self) -> None:
+        """Runs the notebook; when a cell ends its process, another one runs the other cells."""
+        cells = [] if self.notebook.problem else [(cell.number, cell.source) for cell in self.notebook.cells]
+        deadline = time.monotonic() + self.limits.notebook_seconds
+        for _ in range(1 + RESTARTS):
+            ended_by = self._run_once(cells, deadline) if cells else None
+            if ended_by is None:
+                return
+            if time.monotonic() > deadline:
+                self._note(f"the notebook was stopped after {self.limits.notebook_seconds:g} s")
+                return
+            cells = [cell for cell in cells if cell[0] != ended_by]
+        self._note(f"after {RESTARTS} more tries its cells were not run again")
+
+    def _run_once(self, cells, deadline: float) -> int | None:
+        """Runs these cells in a process, and returns the number of the one that ended it, or None."""
+        names = {exercise.id: exercise.answer_name for exercise in self.exercises}
+        run = self._run("run_cells", cells, names, self.limits.cell_seconds, time_limit=self.limits.cell_seconds,
+                        output_limit=self.limits.output)
+        number, seconds = None, None
+        while (report := run.next(seconds)) is not None:
+            seconds = None
+            match report:
+                case ["cell", int(number)]:
+                    seconds = max(0.0, min(self.limits.cell_seconds + GRACE, deadline - time.monotonic()))
+                case ["error", int(cell), str(words)]:
+                    self._note(f"cell {cell} raised {words}")
+                case ["stopped", int(cell)]:
+                    self._note(f"cell {cell} was stopped after {self.limits.cell_seconds:g} s")
+                case ["answer", str(exercise), dict(answer)] if exercise in self.answers:
+                    self.answers[exercise] = [*self.answers[exercise], answer][-MOST_ANSWERS:]
+        outcome = run.outcome
+        if outcome.ending == "returned":
+            return None
+        if number is None:
+            raise RuntimeError(f"The cells could not be run: {outcome.ending}, {outcome.error or outcome.detail}")
+        self._note({
+            "raised": f"cell {number} raised {isolation.describe_error(outcome.error)}",
+            "crashed": f"the process crashed in cell {number}: {outcome.detail}",
+            "exited": f"the process ended in cell {number}, {outcome.detail}",
+            "timed out": f"cell {number} was stopped after {self.limits.cell_seconds:g} s",
+            "flooded": f"cell {number} wrote more than {self.limits.output / 2**20:g} MB",
+        }.get(outcome.ending, f"cell {number} ended its process"))
+        return number
+
+    def grade(self, exercise: Exercise) -> ExerciseGrade:
+        """The newest answer that passes, else the newest."""
+        started = time.monotonic()
+        result = None
+        for answer in reversed(self.answers[exercise.id]):
+            another = self._examine(exercise, answer)
+            result = another if result is None or another.passed or result.mistake == "missing" else result
+            if result.passed:
+                break
+        if result is None:
+            result = CheckResult(exercise.id, False, "missing", f"No cell that could be run defines `{exercise.answer_name}`.")
+        earned = exercise.points if result.passed else 0
+        return ExerciseGrade(exercise.id, exercise.title, exercise.points, earned, result.passed, result.mistake,
+                             result.message[:LONGEST_MESSAGE], round(time.monotonic() - started, 2))
+
+    def _examine(self, exercise: Exercise, answer: dict) -> CheckResult:
+        """As `checks.run`, in the sandbox and with the hidden cases."""
+        match answer:
+            case {"course": module}:
+                return CheckResult(exercise.id, False, "missing", f"`{exercise.answer_name}` is the course's own, from {module}.")
+            case {"problem": problem}:
+                return checks._not_sendable(exercise, TypeError(problem))
+        if exercise.language != "python":
+            run = self._run("build", exercise.id, answer, time_limit=checks.BUILD_TIME_LIMIT)
+            refused = _refused(exercise, run.next())
+            run.stop()
+            if refused or run.outcome.ending != "returned":
+                return refused or _broken(exercise, run.outcome, None)
+        exam = _exam(exercise.id, self.seed)
+        run = self._run("observe", exercise.id, answer, self.seed, time_limit=RUN_FACTOR * exercise.time_limit)
+        try:
+            return _compare(exam, run)
+        finally:
+            run.stop()
+
+
+def _compare(exam: _Exam, run: Run) -> CheckResult:
+    """The verdict on the results that come from a run of `worker.observe`."""
+    last, refused = (0, None), None
+
+    def note(report):
+        nonlocal last
+        last = report
+
+    def attempt(number, case):
+        nonlocal refused
+        report = run.next()
+        if refused := _refused(exam.exercise, report):
+            raise _Ended
+        match report:
+            case ["case", int(n), data] if n == number:
+                return _decode(data)
+        run.stop()
+        raise _Ended
+
+    try:
+        verdict = checks.compare(exam.exercise, lambda number, case: exam.expected[number], attempt, note)
+    except _Ended:
+        if refused:
+            return refused
+        verdict = _broken(exam.exercise, run.outcome, last)
+    number, failure = last
+    if not verdict.passed and (failure.case if failure else number) >= exam.num_visible:
+        return replace(verdict, message=f"{NEW_CASE}\n{verdict.message}")
+    return verdict
+
+
+def _broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
+    if outcome.ending not in ("raised", "crashed", "exited", "timed out") or outcome.ending == "raised" and not outcome.error:
+        outcome = replace(outcome, ending="exited", detail="without a result")
+    return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
+
+
+def _decode(data):
+    try:
+        return results.decode(data)
+    except Exception:
+        return results.Foreign("something that cannot be read")
+
+
+def _refused(exercise: Exercise, report) -> CheckResult | None:
+    """What the sandbox says of an answer that was not even tried. It can only do harm to itself."""
+    match report:
+        case ["refused", str(mistake), str(message)]:
+            known = {checks.NOT_ATTEMPTED, "not-an-answer", *(mistake.slug for mistake in exercise.mistakes)}
+            return CheckResult(exercise.id, False, mistake if mistake in known else "wrong", message)
+    return None
+
+
+@functools.cache
+def _build_runtimes():
+    """Builds what runs CUDA on the CPU, once, for all sandboxes."""
+    for checked in (True, False):
+        with suppress(CompileError):  # then the sandboxes cannot build either, and say so
+            cuda_builds.runtime_library(checked)

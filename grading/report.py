@@ -1,0 +1,147 @@
+"""What people read: results.csv, results.json, a page for each student, and one for the class.
+
+All of it is made from the grades. Whatever comes from a submission is escaped.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.kept import write_whole
+from lessons_lib import checks, display
+from lessons_lib.paths import NOTEBOOKS
+
+COLUMNS = ("student", "notebook", "lesson", "exercise", "title", "points", "earned", "passed", "mistake", "seconds")
+UNTOUCHED = ("missing", checks.NOT_ATTEMPTED)
+
+
+@dataclass(frozen=True)
+class Student:
+    """All that one student handed in. An exercise that is in several notebooks counts once, at its best."""
+
+    name: str
+    grades: tuple[SubmissionGrade, ...]
+
+    @property
+    def page(self) -> str:
+        """The name of the page's file, of at most 255 bytes."""
+        name = self.name.encode()
+        if len(name) > 250:
+            name = name[:200] + hashlib.sha256(name).hexdigest()[:16].encode()
+        return f"{name.decode(errors='ignore').replace('/', '_')}.html"
+
+    @cached_property
+    def lessons(self) -> dict[str, list[ExerciseGrade]]:
+        def worth(entry: ExerciseGrade) -> tuple:
+            return entry.earned, entry.mistake not in UNTOUCHED
+
+        best: dict[str, dict[str, ExerciseGrade]] = {}
+        for grade in self.grades:
+            for entry in grade.exercises:
+                lesson = best.setdefault(grade.lesson, {})
+                lesson[entry.exercise] = max(lesson.get(entry.exercise, entry), entry, key=worth)
+        return {lesson: [best[lesson][id] for id in sorted(best[lesson], key=_numbers)] for lesson in sorted(best)}
+
+    @property
+    def exercises(self) -> list[ExerciseGrade]:
+        return [entry for entries in self.lessons.values() for entry in entries]
+
+    @property
+    def next_steps(self) -> list[dict]:
+        """The first two exercises that are not passed, each with its first hint and its place in the lesson."""
+        return [{"grade": entry, "exercise": checks.find(entry.exercise),
+                 "place": f"notebooks/{_name(lesson)}.ipynb#exercise-{entry.exercise.replace('.', '-')}"}
+                for lesson, entries in self.lessons.items() for entry in entries if not entry.passed][:2]
+
+
+def to_look_at(grade: SubmissionGrade) -> list[str]:
+    """The events for a teacher: not the errors of cells, of which an unfinished notebook has many."""
+    return [event for event in grade.events if not re.match(r"cell \d+ raised |it ran without a sandbox", event)]
+
+
+def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sandboxed: bool):
+    """Writes everything into the folder `results`; each file whole or not at all."""
+    grades = sorted(grades, key=lambda grade: (grade.student.casefold(), grade.student, grade.lesson or "", grade.notebook))
+    of_student: dict[str, list[SubmissionGrade]] = {}
+    for grade in grades:
+        of_student.setdefault(grade.student, []).append(grade)
+    students = [Student(name, tuple(theirs)) for name, theirs in of_student.items()]
+    for student in students:
+        write_whole(results / "students" / student.page, _page("student.html", student=student, sandboxed=sandboxed))
+    write_whole(results / "class.html", _page("class.html", students=students, sandboxed=sandboxed, **_numbers_of(students)))
+    write_whole(results / "results.csv", csv_text(grades))
+    write_whole(results / "results.json", json.dumps(
+        {"seed": seed, "sandboxed": sandboxed, "submissions": [grade.to_json() for grade in grades]}, indent=1))
+
+
+def csv_text(grades: Iterable[SubmissionGrade]) -> str:
+    """A row for each exercise; one row without an exercise for a file of which no lesson is known."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for grade in grades:
+        whose = [_cell(grade.student), _cell(grade.notebook), grade.lesson]
+        if not grade.exercises:
+            rows.writerow([*whose, None, None, 0, 0, False, "unreadable", f"{grade.seconds:.2f}"])
+        for entry in grade.exercises:
+            rows.writerow([*whose, *(getattr(entry, column) for column in COLUMNS[3:-1]), f"{entry.seconds:.2f}"])
+    return text.getvalue()
+
+
+def _cell(name: str) -> str:
+    """A student chooses a file's name, and a spreadsheet would run one that looks like a formula."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+
+
+def _numbers_of(students: list[Student]) -> dict:
+    """What the page of the class shows: how many passed each exercise, and how many each mistake holds up."""
+    entries = [entry for student in students for entry in student.exercises]
+    handed_in = Counter(entry.exercise for entry in entries)
+    passed = Counter(entry.exercise for entry in entries if entry.passed)
+    held_up = Counter((entry.exercise, entry.mistake) for entry in entries if not entry.passed)
+    example = {(entry.exercise, entry.mistake): entry for entry in entries}
+    titles = {entry.exercise: entry.title for entry in entries}
+    exercises = [{"id": id, "title": titles[id], "passed": passed[id], "of": handed_in[id]}
+                 for id in sorted(titles, key=_numbers)]
+    mistakes = [{"count": count, "of": handed_in[id], "slug": slug, "id": id, "title": titles[id],
+                 "message": example[id, slug].message.split("\n")[0]}  # without the case of one student
+                for (id, slug), count in held_up.items()]
+    mistakes.sort(key=lambda row: (-row["count"], row["slug"] in UNTOUCHED, _numbers(row["id"]), row["slug"]))
+    return {"exercises": exercises, "mistakes": mistakes,
+            "lessons": sorted({lesson for student in students for lesson in student.lessons})}
+
+
+def _numbers(exercise: str) -> tuple[int, ...]:
+    """So that 2.10 comes after 2.9."""
+    return tuple(map(int, exercise.split(".")))
+
+
+def _name(lesson: str) -> str:
+    return next((path.stem for path in NOTEBOOKS.glob(f"{lesson}_*.ipynb")), lesson)
+
+
+def _score(entries: Iterable[ExerciseGrade]) -> dict[str, int]:
+    entries = list(entries)
+    return {"earned": sum(entry.earned for entry in entries), "points": sum(entry.points for entry in entries)}
+
+
+def _page(template: str, **values) -> str:
+    return _templates.get_template(template).render(**values)
+
+
+_templates = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
+                                undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+_templates.globals["untouched"] = UNTOUCHED
+_templates.filters.update(score=_score, to_look_at=to_look_at, prose=lambda text: Markup(display.as_html(text)),
+                          lesson_title=lambda lesson: _name(lesson).replace("_", " "))

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Fuzzers guided by coverage: the C++ of the block manager (libFuzzer, needs clang), and what reads a learner's CUDA (Atheris).
+#     PYTHON=.venv/bin/python bash tests/fuzz.sh 60      so many seconds for each
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds="${1:-60}" python="${PYTHON:-python3}"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/blocks" "$folder/texts"
+
+clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Ikernels \
+    tests/fuzz/block_manager.cpp -o "$folder/block_manager"
+"$folder/block_manager" -max_total_time="$seconds" -max_len=400 -print_final_stats=1 -artifact_prefix="fuzz-" "$folder/blocks"
+"$python" tests/fuzz/cuda_text.py -max_total_time="$seconds" -dict=tests/fuzz/cuda.dict -max_len=4000 -timeout=10 -print_final_stats=1 -artifact_prefix="fuzz-" \
+    "$folder/texts"

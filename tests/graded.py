@@ -1,0 +1,42 @@
+"""Submissions for the tests of the grader: notebooks made of a few cells, and the limits that they run under."""
+
+import json
+from pathlib import Path
+
+from grading.judge import grade_notebook
+from grading.sandbox import Limits
+from lessons_lib.paths import SOLUTIONS
+from solutions.source import read_lesson
+
+QUICK = Limits(cell_seconds=3.0, notebook_seconds=60.0, memory=3 << 30)
+SEED = 7
+RIGHT = "def blocks_needed(num_tokens, block_size):\n    return -(-num_tokens // block_size)"
+WRONG = "def blocks_needed(num_tokens, block_size):\n    return num_tokens // block_size"
+
+
+def hand_in(folder: Path, *sources: str, name: str = "00_start_here.ipynb") -> Path:
+    """A notebook of these code cells."""
+    cells = [{"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
+             for source in sources]
+    path = folder / name
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    return path
+
+
+def grade(path: Path, limits: Limits = QUICK):
+    return grade_notebook(path, "ada", SEED, limits)
+
+
+def passed(grade) -> dict[str, bool]:
+    return {each.exercise: each.passed for each in grade.exercises}
+
+
+def mistakes(grade) -> dict[str, str | None]:
+    return {each.exercise: each.mistake for each in grade.exercises}
+
+
+def solution_of(exercise_id: str) -> str:
+    """The text of our answer's cell."""
+    (path,) = SOLUTIONS.glob(f"{int(exercise_id.split('.')[0]):02d}_*.py")
+    return next(cell.solution() for cell in read_lesson(path).cells
+                if cell.kind == "exercise" and cell.exercise == exercise_id)

@@ -1,0 +1,111 @@
+"""nbgrader's own commands on our notebooks as they are: `make test-nbgrader` installs it beside the course and runs this."""
+
+import importlib.util
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from lessons_lib import checks
+from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+
+pytestmark = [
+    pytest.mark.nbgrader,
+    pytest.mark.skipif(not importlib.util.find_spec("nbgrader"), reason="nbgrader is not installed: make test-nbgrader"),
+]
+LESSONS = sorted(path for path in SOLUTIONS.glob("[0-9][0-9]_*.ipynb") if checks.exercises_of(path.name[:2]))
+EXECUTED = ["00", "02", "06"]  # executing all of them takes minutes
+
+
+def nbgrader(folder: Path, *words: str) -> str:
+    """What the command prints. Its exit code says whether there was an error."""
+    site = Path(importlib.util.find_spec("nbgrader").origin).parent.parent  # alembic, which it calls, may lie beside it
+    environment = os.environ | {"PATH": os.pathsep.join([str(site / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+                                "LESSONS_PROGRESS_DIR": str(folder / "progress")}
+    done = subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course folder with each lesson as an assignment, released."""
+    folder = tmp_path_factory.mktemp("course")
+    for path in LESSONS:
+        (folder / "source" / path.name[:2]).mkdir(parents=True)
+        shutil.copy(path, folder / "source" / path.name[:2])
+        nbgrader(folder, "generate_assignment", path.name[:2], "--create")
+    return folder
+
+
+def hand_in(course: Path, student: str, notebook: Path):
+    target = course / "submitted" / student / notebook.name[:2]
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(notebook, target / notebook.name)
+
+
+def score(course: Path, student: str, lesson: str) -> float:
+    """Points in nbgrader's own book."""
+    with sqlite3.connect(course / "gradebook.db") as book:
+        (points,) = book.execute("""
+            SELECT COALESCE(SUM(COALESCE(grade.manual_score, grade.auto_score)), 0) FROM grade
+            JOIN submitted_notebook ON grade.notebook_id = submitted_notebook.id
+            JOIN submitted_assignment ON submitted_notebook.assignment_id = submitted_assignment.id
+            JOIN assignment ON submitted_assignment.assignment_id = assignment.id
+            WHERE submitted_assignment.student_id = ? AND assignment.name = ?""", (student, lesson)).fetchone()
+    return points
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_release_is_the_notebook_without_its_solutions(course, path):
+    released = nbformat.read(course / "release" / path.name[:2] / path.name, as_version=4)
+    ours = nbformat.read(NOTEBOOKS / path.name, as_version=4)
+    assert len(released.cells) == len(ours.cells)
+    for cell, own in zip(released.cells, ours.cells, strict=True):
+        assert "SOLUTION" not in cell.source and not cell.get("outputs")
+        if "exercise" not in cell.metadata:
+            assert cell.source == own.source
+        else:
+            assert "raise NotImplementedError()" in cell.source
+
+
+def test_the_hunt_is_released_with_its_faults(course):
+    def hunted(path):
+        cells = nbformat.read(path, as_version=4).cells
+        return next(cell.source for cell in cells if cell.metadata.get("exercise") == "6.8")
+
+    given = hunted(NOTEBOOKS / "06_cuda_kernel.ipynb")
+    assert hunted(course / "release/06/06_cuda_kernel.ipynb").startswith(given.strip())
+
+
+@pytest.mark.parametrize("lesson", EXECUTED)
+def test_validate_says_whether_a_notebook_passes(course, lesson):
+    (solved,), (released,) = (list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release"))
+    assert "Success! Your notebook passes all the tests." in nbgrader(course, "validate", str(solved))
+    assert "VALIDATION FAILED" in nbgrader(course, "validate", str(released)).upper()
+
+
+@pytest.mark.parametrize("lesson", EXECUTED)
+def test_autograde_gives_the_points_that_were_earned(course, lesson):
+    """To whom has solved all, to whom has solved the first exercise only, and to whom has done nothing."""
+    (solved,), (released,) = (list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release"))
+    exercises = checks.exercises_of(lesson)
+    hand_in(course, "all", solved)
+    hand_in(course, "nothing", released)
+    notebook, right = json.loads(released.read_text()), json.loads(solved.read_text())
+    for cell, answer in zip(notebook["cells"], right["cells"], strict=True):
+        if cell["metadata"].get("exercise") == exercises[0].id:
+            cell["source"] = answer["source"]
+    first = course / "first" / released.name
+    first.parent.mkdir(exist_ok=True)
+    first.write_text(json.dumps(notebook))
+    hand_in(course, "first", first)
+    nbgrader(course, "autograde", lesson, "--create")
+    total = sum(exercise.points for exercise in exercises)
+    assert [score(course, student, lesson) for student in ("all", "first", "nothing")] == [total, exercises[0].points, 0]
