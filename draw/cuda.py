@@ -23,7 +23,7 @@ def opening():
         grid.text(-0.15, seq + 0.5, seq, ha="right", va="center", fontsize=9)
     grid.text(-0.75, 1.5, "sequence", ha="right", va="center", rotation=90, fontsize=9)
     grid.text(3, -0.65, "query head", ha="center", va="bottom", fontsize=9)
-    grid.set_title("The grid: 18 blocks of threads", fontsize=10)
+    grid.set_title("The grid: 18 thread blocks", fontsize=10)
     grid.set(xlim=(-1.3, 6), ylim=(4.9, -1.2))
     for thread in range(128):
         threads.add_patch(Rectangle((thread % 32 * 0.27, thread // 32 * 0.62), 0.2, 0.42, facecolor=SHARED, edgecolor=EDGE,
@@ -32,7 +32,7 @@ def opening():
         threads.text(-0.15, warp * 0.62 + 0.21, f"warp {warp}", ha="right", va="center", fontsize=8)
     draw_block(threads, 0, 3.4, "query", FREE, width=2.6)
     draw_block(threads, 2.6, 3.4, "scores", FREE, width=6.0)
-    threads.text(4.3, 4.75, "shared memory of this block", ha="center", va="top", fontsize=8)
+    threads.text(4.3, 4.75, "shared memory of this thread block", ha="center", va="top", fontsize=8)
     threads.set_title("One of them: sequence 1, head 4, 128 threads", fontsize=10)
     threads.set(xlim=(-1.7, 8.8), ylim=(4.9, -1.2))
     _table_and_pool(pool)

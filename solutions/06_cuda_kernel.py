@@ -452,7 +452,8 @@ print([f"{score:.3f}" for score in scores[1, 4].tolist()])
 # ## Softmax, and pass 2: the values
 #
 # The second half has two functions. `softmax` turns the row of scores into weights, in place: largest score, exponentials,
-# their sum, division. You did this in lesson 03. Here the row is shared out among the threads.
+# their sum, division. You did this in lesson 03. Here the row is shared out among the threads. In CUDA as in C++, `expf`,
+# `fmaxf` and `INFINITY` come from `<cmath>`.
 #
 # `paged_values` then goes through the tokens a second time. Now a thread has an *element of the head*, not a token: thread 0
 # adds up the first number of all values, thread 1 the second. So a sum belongs to one thread from beginning to end, in a
@@ -647,8 +648,11 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
 # ### Exercise 6.7: refuse a bad block table
 #
 # The two given lines look at types and shapes. Look at the values, and raise a `ValueError` whose text has the name of the
-# argument that is wrong (of two, name that one first). `check_range(name, values, low, high, what)` raises such an error
-# where one of `values`, a tensor, is not in low … high - 1; `what` is for its text.
+# argument that is wrong. If both names are in the text, the wrong one comes first.
+#
+# `check_range(name, values, low, high, what)` raises such an error where one of `values`, a tensor, is not in low …
+# high - 1. `what` is for its text: `check_range("block_table", torch.tensor([3, 9]), 0, 6, "the blocks")` says “block_table
+# holds 9 (entry 1); the blocks are 0 to 5”.
 #
 # Good tables must pass: behind the entries that a context needs, there may be anything; a context
 # may be empty; two sequences may share blocks.

@@ -3,7 +3,7 @@
 import torch
 
 from lessons_lib.inline import read_kernel
-from paged_attention.validate import check_tensor
+from paged_attention.validate import check_range, check_tensor
 from solutions.source import given_kernel
 
 # 6.7
@@ -138,6 +138,89 @@ def zero_is_too_short(block_table, context_lens, num_blocks, block_size):
             raise ValueError("block_table holds what is no block")
 
 
+def _by_row(look):
+    """The given lines, and then look(row, length, num_blocks, block_size) for each sequence."""
+    def check(block_table, context_lens, num_blocks, block_size):
+        check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+        check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+        for row, length in zip(block_table, context_lens.tolist(), strict=True):
+            look(row, length, num_blocks, block_size)
+    return check
+
+
+def _length(row, length, block_size):
+    if not 0 <= length <= len(row) * block_size:
+        raise ValueError(f"context_lens has {length}")
+
+
+def _ids(ids, num_blocks):
+    if not all(0 <= block < num_blocks for block in ids.tolist()):
+        raise ValueError("block_table has an id that is no block")
+
+
+@_by_row
+def entries_alone(row, length, num_blocks, block_size):
+    _ids(row[: (length + block_size - 1) // block_size if length > 0 else 0], num_blocks)
+
+
+@_by_row
+def not_to_the_end(row, length, num_blocks, block_size):
+    check_range("context_lens", torch.tensor([-(-length // block_size)]), 0, len(row), "blocks")
+    _ids(row[: -(-length // block_size)], num_blocks)
+
+
+@_by_row
+def as_many_as_tokens(row, length, num_blocks, block_size):
+    _length(row, length, block_size)
+    _ids(row[:length], num_blocks)
+
+
+@_by_row
+def the_last_alone(row, length, num_blocks, block_size):
+    _length(row, length, block_size)
+    if length > 0:
+        _ids(row[(length - 1) // block_size].reshape(1), num_blocks)
+
+
+@_by_row
+def ids_of_slots(row, length, num_blocks, block_size):
+    _length(row, length, block_size)
+    _ids(row[: -(-length // block_size)], num_blocks * block_size)
+
+
+@_by_row
+def by_index(row, length, num_blocks, block_size):
+    if length < 0:
+        raise ValueError("context_lens is negative")
+    for i in range(-(-length // block_size)):
+        if row[i] < 0 or row[i] >= num_blocks:
+            raise ValueError(f"block_table holds {row[i]}")
+
+
+@_by_row
+def by_the_largest(row, length, num_blocks, block_size):
+    _length(row, length, block_size)
+    needed = row[: -(-length // block_size)]
+    if needed.max() >= num_blocks or needed.min() < 0:
+        raise ValueError("block_table has a bad id")
+
+
+def returns_in_the_loop(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    check_range("context_lens", context_lens, 0, block_table.shape[1] * block_size + 1, "tokens")
+    for row, length in zip(block_table, context_lens.tolist(), strict=True):
+        check_range("block_table", row[: -(-length // block_size)], 0, num_blocks, "blocks")
+        return
+
+
+def clamps_the_table(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    block_table.clamp_(0, num_blocks - 1)
+    check_range("context_lens", context_lens, 0, block_table.shape[1] * block_size + 1, "tokens")
+
+
 # 6.8
 
 OURS = read_kernel("bug_hunt.cu")
@@ -247,6 +330,15 @@ WRONG_ANSWERS = {
         "refuses-an-empty-context": [zero_is_too_short],
         "returned-not-raised": [errors_returned],
         "names-the-wrong-argument": [everything_blamed],
+        "contexts-not-checked": [entries_alone],
+        "full-row-refused": [not_to_the_end],
+        "tokens-for-entries": [as_many_as_tokens],
+        "last-entry-alone": [the_last_alone],
+        "slots-for-blocks": [ids_of_slots],
+        "error-by-accident": [by_index],
+        "largest-of-none": [by_the_largest],
+        "first-sequence-only": [returns_in_the_loop],
+        "padding-overwritten": [clamps_the_table],
     },
     "6.8": {
         # What a hunter hands in after one repair, two, three …; then a single fault in a kernel of another make.

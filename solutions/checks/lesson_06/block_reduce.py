@@ -6,6 +6,7 @@ import re
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks import tensors
 from solutions.checks.lesson_06.native import Found, build, result_of, show, with_misplaced_barriers
 from solutions.checks.words import counted
@@ -68,6 +69,39 @@ def maximum_from_zero(values):
     return largest.clamp(min=0.0), total
 
 
+def zeros_for_missing_warps(values):
+    """The first warp collects, with 0 in its lanes for which there is no warp."""
+    return reduce(values) if values.shape[-1] == WARP * WARP else maximum_from_zero(values)
+
+
+def only_the_first_warp_collects(values):
+    """The same by threadIdx.x in every warp: the others find no warp for their threads."""
+    return tuple(torch.cat([whole[..., :WARP], torch.zeros_like(whole[..., WARP:])], -1)
+                 for whole in zeros_for_missing_warps(values))
+
+
+def made_for(threads, reads_all):
+    """Room for so many threads or their warps; reads_all: all of it is read, whether it was written or not."""
+    def wrong(values):
+        if values.shape[-1] > threads:
+            raise Found("shared-out-of-bounds")
+        if values.shape[-1] < threads and reads_all:
+            raise Found("never-written")
+        return reduce(values)
+    return wrong
+
+
+def taken_not_combined(values):
+    """What a shuffle brings replaces the value: after five of them lane 0 has that of lane 31."""
+    last = values[..., WARP - 1 :: WARP]
+    return to_all(last.amax(-1), values), to_all(last.double().sum(-1).float(), values)
+
+
+def last_warp_left_out(values):
+    largest, total = (part[..., : max(part.shape[-1] - 1, 1)] for part in per_warp(values))
+    return to_all(largest.amax(-1), values), to_all(total.double().sum(-1).float(), values)
+
+
 def own_warp_twice(values):
     largest, total = reduce(values)
     return largest, total + each_warp_alone(values)[1]
@@ -76,7 +110,7 @@ def own_warp_twice(values):
 def four_warps(values):
     """The results of four warps are read, whatever the block's size."""
     if values.shape[-1] < 4 * WARP:
-        raise Found("shared-uninitialised")
+        raise Found("never-written")
     largest, total = per_warp(values)
     return to_all(largest[..., :4].amax(-1), values), to_all(total[..., :4].sum(-1), values)
 
@@ -146,9 +180,21 @@ def prepare(answer):
 
     def native(values):
         out_max, out_sum = torch.empty_like(values), torch.empty_like(values)
-        with_misplaced_barriers(lambda: library.reduce(values, out_max, out_sum, *values.shape), answer)
+        try:
+            with_misplaced_barriers(lambda: library.reduce(values, out_max, out_sum, *values.shape), answer)
+        except KernelError as error:
+            if never_written(str(error), answer, values.shape[-1]):
+                error.kind = "never-written"
+            raise
         return out_max, out_sum
     return native
+
+
+def never_written(report, answer, threads):
+    """Whether what is read is a place that no thread has: no barrier would help. Arrays up to 32 are for the warps."""
+    read = re.search(r" reads (\w+)\[(\d+)\] before any thread", report)
+    size = read and re.search(rf"\b{read[1]}\s*\[\s*(\d+)\s*\]", answer)
+    return bool(size) and int(read[2]) >= (threads // WARP if int(size[1]) <= WARP else threads)
 
 
 def cases():
@@ -237,7 +283,8 @@ EXERCISE = Exercise(
         Mistake("max-starts-at-zero",
                 "Where all values are negative, the maximum comes out as 0. A search for the largest value must not begin "
                 "with a value that nobody brought. What can it begin with?",
-                maximum_from_zero, (("value = of_warp[0];\n  for (int warp = 1;", "value = 0.0f;\n  for (int warp = 0;"),)),
+                maximum_from_zero, (("value = of_warp[0];\n  for (int warp = 1;", "value = 0.0f;\n  for (int warp = 0;"),),
+                also=(zeros_for_missing_warps,)),
         Mistake("sum-starts-at-minus-infinity",
                 "The sum begins with the smallest number that there is, and never gets away from it. That is a good start "
                 "for a maximum. Is there one that is good for both?",
@@ -248,15 +295,38 @@ EXERCISE = Exercise(
                 "Within a warp the values do not all come together, or come more than once. 32 lanes take five shuffles; "
                 "with which distances?",
                 shuffled_with(8, 4, 2, 1), (("int distance = 16", "int distance = 8"),),
-                also=(shuffled_with(16, 8, 4, 2), shuffled_with(32, 16, 8, 4, 2, 1))),
+                also=(shuffled_with(16, 8, 4, 2), shuffled_with(32, 16, 8, 4, 2, 1), shuffled_with(1, 1, 1, 1, 1),
+                      shuffled_with(1, 2, 3, 4, 5))),
         Mistake("own-warp-twice",
                 "The sum holds the values of some warp twice. A thread that starts from its own warp's sum must not add "
                 "it once more.",
                 own_warp_twice, (("value = of_warp[0];\n  for (int warp = 1;", "for (int warp = 0;"),)),
         Mistake("number-of-warps-fixed",
-                "It reads the results of four warps, whatever the size of the block. blockDim.x threads are blockDim.x / "
-                "32 warps.",
-                four_warps, (("warp < blockDim.x / 32", "warp < 4"),)),
+                "The number of warps or threads is written into the code, and blocks have other sizes too. blockDim.x "
+                "threads are blockDim.x / 32 warps, 32 of them at most.",
+                four_warps, (("warp < blockDim.x / 32", "warp < 4"),),
+                also=(made_for(1024, True), made_for(128, True), made_for(128, False), made_for(256, True),
+                      made_for(256, False), made_for(512, True), made_for(512, False))),
+        Mistake("only-the-first-warp-collects",
+                "The first warp collects the warps' results, and the others come out with nothing: there threadIdx.x is "
+                "larger than any warp's number. Who needs the result, and which number has a thread within its warp?",
+                only_the_first_warp_collects,
+                ((READ, "value = threadIdx.x < blockDim.x / 32 ? of_warp[threadIdx.x] : 0.0f;\n"
+                        "  for (int distance = 16; distance > 0; distance /= 2)\n    value"),
+                 ("Operation::of(value, of_warp[warp])",
+                  "Operation::of(value, __shfl_xor_sync(0xffffffff, value, distance))"))),
+        Mistake("operation-not-used",
+                "block_max() and block_sum() give the same. Operation::of(a, b) says how two values become one, and it is "
+                "another one for each of the two.",
+                lambda values: (reduce(values)[1],) * 2,
+                (("fmaxf(a, b)", "a + b"),), also=(lambda values: (reduce(values)[0],) * 2,)),
+        Mistake("taken-not-combined",
+                "What a shuffle brings takes the place of the thread's own value. The two have to be combined, or the own "
+                "one is lost.",
+                taken_not_combined, ((SHUFFLE, SHUFFLE.replace("Operation::of(value, ", "").replace("));", ");")),)),
+        Mistake("last-warp-left-out",
+                "The last warp's result is in nobody's. The warps have the numbers 0 to blockDim.x / 32 - 1.",
+                last_warp_left_out, (("warp < blockDim.x / 32", "warp < int(blockDim.x) / 32 - 1"),)),
         Mistake("not-a-power-of-two",
                 "Values get lost where the number of threads is no power of two. When an odd number of partners is "
                 "halved, one of them has nobody to give its value to.",

@@ -2,7 +2,7 @@
 
 import random
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -89,6 +89,36 @@ def one_head(batch):
     return right(batch)
 
 
+def kv_heads_only(batch):
+    if batch.q.shape[1] > batch.k_cache.shape[2]:
+        raise Found("output-unwritten")
+    return right(batch)
+
+
+def grid_in_one_dimension(batch):
+    """blockIdx.y is always 0, and blockIdx.x goes beyond the sequences."""
+    if batch.q.shape[1] > 1:
+        raise Found("out-of-bounds")
+    return right(batch)
+
+
+def half_and_bfloat16_exchanged(batch):
+    """The bits of one format, computed with as if they were in the other."""
+    other = {torch.float16: torch.bfloat16, torch.bfloat16: torch.float16}.get(batch.q.dtype)
+    if other is None or isinstance(batch, Refused):
+        return right(batch)
+    made = replace(batch, **{name: getattr(batch, name).view(other) for name in ("q", "k_cache", "v_cache")})
+    return right(made).view(batch.q.dtype)
+
+
+def host_reads(when):
+    def wrong(batch):
+        if when(batch):
+            raise Found("host-access")
+        return right(batch)
+    return wrong
+
+
 def always_float(batch):
     if batch.q.element_size() < 4:
         raise Found("out-of-bounds")
@@ -139,6 +169,7 @@ def cases():
         Case((6, 4), 6, 2, 8, 4, dtype=1), Case((7, 4), 3, 1, 8, 3, dtype=2), Case((9, 30), 2, 2, 8, 4, workspace=True),
         Case((20,), 1, 1, 4, 16, spare_context=100), Case((2049,), 1, 1, 1, 64), Case((11500,), 1, 1, 1, 256),
         Case((12300,), 1, 1, 1, 256), Case((8, 3), 2, 1, 4, 16, spare_context=100_000, workspace=True),
+        Case((3, 5), 2, 1, 4, 16, spare_context=30_000),
         RefusedCase((1,), 1, 1, 4, 4, number=3), RefusedCase((1,), 1, 1, 4, 4, number=-1),
         RefusedCase((1,), TOO_MANY_HEADS, 1, 1, 4))
 
@@ -181,6 +212,13 @@ def recognise(source: str) -> str | None:
     streams = ["stream", *re.findall(r"\b(?:cudaStream_t|auto)\b[\s&*const]*\b(\w+)\s*[={(]\s*stream\b", text)]
     if launches and not all(re.search(rf"\b(?:{'|'.join(streams)})\b", launch) for launch in launches):
         return "stream-ignored"
+    if re.search(r"<<<\s*(?:\d+|threads|num_threads|block)\s*,\s*(?:grid|blocks|dim3\s*\(\s*params\.num_seqs)\b", text):
+        return "launch-numbers-swapped"
+    cases = re.findall(r"\bcase\s+\d+\s*:((?:(?!\bcase\b|\bdefault\b|\}).)*)", text, flags=re.DOTALL)
+    if len(cases) > 1 and any(case.strip() and not re.search(r"\b(return|break)\b", case) for case in cases[:-1]):
+        return "falls-through"
+    if re.search(r"\w\s*=\s*(?:227\s*\*\s*1024|1024\s*\*\s*227|232448)\s*;", text):
+        return "all-memory-asked-for"
     asked = re.findall(r"cudaFuncSetAttribute\s*\(([^;]*);", text)
     if any(re.search(r"\b227\s*\*\s*1024\b|\b1024\s*\*\s*227\b|\b232448\b", call) for call in asked):
         return "all-memory-asked-for"
@@ -256,6 +294,54 @@ EXERCISE = Exercise(
                 "The kernel takes blockIdx.x for the sequence and blockIdx.y for the head. The grid has them the other way "
                 "round, so blocks look for sequences that do not exist.",
                 grid_swapped, (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_q_heads, params.num_seqs)"),)),
+        Mistake("memory-for-the-whole-grid",
+                "The launch asks for room for the scores of all sequences and heads. Shared memory belongs to one thread "
+                "block, and a thread block has one sequence and one head.",
+                giving(lambda batch: needed(batch) * batch.q.shape[0] * batch.q.shape[1], ALL),
+                (("params.max_context_len * sizeof(float)",
+                  "params.num_seqs * params.num_q_heads * params.max_context_len * sizeof(float)"),),
+                also=(giving(lambda batch: needed(batch) * batch.q.shape[0], ALL),
+                      giving(lambda batch: needed(batch) * batch.q.shape[1], ALL))),
+        Mistake("workspace-reversed",
+                "The launch gives shared memory when the scores stand in the workspace, and none when they need it. Null "
+                "means that there is no workspace.",
+                giving(lambda batch: 4 * batch.max_context_len if batch.workspace else 0, ALL),
+                (("params.scores ? 0 : params.max_context_len * sizeof(float)",
+                  "params.scores ? params.max_context_len * sizeof(float) : 0"),)),
+        Mistake("scores-in-the-caches-type",
+                "The scores get as many bytes as numbers of type T take. Scores are float, whatever the caches hold.",
+                giving(lambda batch: 0 if batch.workspace else batch.q.element_size() * batch.max_context_len, ALL),
+                (("params.max_context_len * sizeof(float)", "params.max_context_len * sizeof(T)"),)),
+        Mistake("host-reads-a-tensor",
+                "The launcher looks into a tensor. It runs on the CPU, and the tensors are on the GPU: what the launcher "
+                "has to know comes as a number, as in max_context_len.",
+                host_reads(lambda batch: not batch.workspace),
+                (("params.max_context_len * sizeof(float)", "params.context_lens[0] * sizeof(float)"),),
+                also=(host_reads(lambda batch: True),)),
+        Mistake("grid-of-kv-heads",
+                "There is a block for each KV head. Query heads may be more, and each of them needs a block.",
+                kv_heads_only,
+                (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_seqs, params.num_kv_heads)"),)),
+        Mistake("grid-in-one-dimension",
+                "The number of blocks is right, and they stand in one row. The kernel takes two numbers for a block: "
+                "blockIdx.x for the sequence, blockIdx.y for the head.",
+                grid_in_one_dimension,
+                (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_seqs * params.num_q_heads)"),)),
+        Mistake("launch-numbers-swapped",
+                "The grid and the threads of a block have changed places between <<< and >>>. The grid comes first.",
+                None, ((LAUNCH, "<<<128, grid, shared_bytes, stream>>>"),)),
+        Mistake("formats-exchanged",
+                "half is launched as bfloat16, or the other way round. Both have 16 bits and share them out in another way. "
+                "The comment beside dtype has the numbers.",
+                half_and_bfloat16_exchanged,
+                (("launch<__half>", "launch<__nv>"), ("launch<__nv_bfloat16>", "launch<__half>"),
+                 ("launch<__nv>", "launch<__nv_bfloat16>"))),
+        Mistake("falls-through",
+                "A case of the switch goes on into the next one, so that several kernels are launched. A case ends with "
+                "return or break.",
+                None, (("  if (params.dtype == 0) return launch<float>(params, stream);\n",
+                        "  switch (params.dtype) {\n    case 0: launch<float>(params, stream);\n"
+                        "    case 3: break;\n  }\n"),)),
         Mistake("heads-without-blocks",
                 "Only head 0 of each sequence is computed. Every pair of a sequence and a query head needs a block.",
                 one_head, (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_seqs)"),)),

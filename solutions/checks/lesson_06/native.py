@@ -192,6 +192,7 @@ class Case:
     spread: float = 1.0
     shift: float = 0.0
     seed: int = 0
+    scale: float = 0.0  # 0: the usual one, 1 / sqrt(head_size)
 
 
 def drawn(chance: random.Random, **sizes) -> Case:
@@ -229,7 +230,7 @@ def batch_of(case: Case) -> Batch:
     if case.shift:
         q[:, :, 0] = case.shift * math.sqrt(case.head_size)
     return Batch(q, *caches.to(dtype), table, torch.tensor(case.context_lens, dtype=torch.int32), max(longest, 1),
-                 case.workspace, 1 / math.sqrt(case.head_size))
+                 case.workspace, case.scale or 1 / math.sqrt(case.head_size))
 
 
 def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
@@ -259,5 +260,7 @@ def describe(case: Case) -> str:
         more.append(f"queries {case.spread:g} times as large as usual")
     if case.shift:
         more.append(f"all scores near {case.shift:g}")
+    if case.scale:
+        more.append(f"scale {case.scale:g}")
     heads = f"{counted(case.num_q_heads, 'query head')} and {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}"
     return f"{contexts}, {heads}, blocks of {case.block_size}, {', '.join(more)}"

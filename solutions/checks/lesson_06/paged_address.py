@@ -86,6 +86,33 @@ def swapped(table, sizes):
     return (slots[..., None] * sizes.num_kv_heads + torch.arange(sizes.num_kv_heads)) * sizes.head_size
 
 
+def token_in_the_pool(table, sizes):
+    """The place in the block is taken to be the token's number in the sequence."""
+    token = torch.arange(sizes.max_blocks_per_seq * sizes.block_size)
+    blocks = table.long()[:, token // sizes.block_size]
+    slots = blocks * sizes.block_size + token
+    return (slots[..., None] * sizes.num_kv_heads + torch.arange(sizes.num_kv_heads)) * sizes.head_size
+
+
+def entry_too_far(table, sizes):
+    """Where a block has several slots, some token is looked up behind the last row."""
+    if sizes.block_size > 1:
+        raise Found("out-of-bounds", "block_table")
+    return offsets()(table, sizes)
+
+
+def transposed(row_length):
+    """The table's entries are taken to stand side by side for the sequences, and below each other for the blocks."""
+    def block_id(table, seq, index, sizes):
+        return table.flatten()[index * row_length(sizes) + seq]
+
+    def wrong(table, sizes):
+        if (sizes.max_blocks_per_seq - 1) * row_length(sizes) + sizes.num_seqs > table.numel():
+            raise Found("out-of-bounds", "block_table")
+        return offsets(block_id)(table, sizes)
+    return wrong
+
+
 def prepare(answer):
     library = build(answer, "paged_params.cuh", wrapper="address_check.cu")
 
@@ -215,6 +242,27 @@ EXERCISE = Exercise(
                 "may be more. The comment beside k_cache tells its dimensions.",
                 offsets(place=lambda slot, head, sizes: (slot * sizes.num_q_heads + head) * sizes.head_size),
                 ((LAST_LINE, LAST_LINE.replace("num_kv_heads", "num_q_heads")),)),
+        Mistake("place-in-the-sequence",
+                "A token's place is counted through the whole sequence, and it has to be counted in its block: each block "
+                "begins at place 0 again.",
+                token_in_the_pool, (("+ token % params.block_size", "+ token"),)),
+        Mistake("entry-too-far",
+                "The table is read behind the sequence's entries. An entry stands for a whole block: tokens 0 to "
+                "block_size - 1 have entry 0, the next ones entry 1, and the last token has the last entry.",
+                entry_too_far, ((ENTRY, "row[token]"),)),
+        Mistake("table-transposed",
+                "The table is read with rows and columns exchanged. A row is a sequence: its entries stand side by side.",
+                transposed(lambda sizes: sizes.max_blocks_per_seq),
+                ((f" + {ROW}", " + seq"), (ENTRY, "row[token / params.block_size * params.max_blocks_per_seq]")),
+                also=(transposed(lambda sizes: sizes.num_seqs),)),
+        Mistake("block-size-forgotten",
+                "Block number and place are added. Before block b lie b whole blocks: how many slots are those?",
+                offsets(slot=lambda block, offset, size: block + offset),
+                ((") * params.block_size + token", ") + token"),)),
+        Mistake("slot-not-offset",
+                "The result counts slots, and it should count numbers. What does a slot hold?",
+                offsets(place=lambda slot, head, sizes: slot + 0 * head), ((LAST_LINE, "return slot;"),),
+                also=(offsets(place=lambda slot, head, sizes: slot + head),)),
     ),
     hints=(
         "Three steps: which block of the sequence, which block of the pool, and where in it. You did this in lesson 02 with "

@@ -1,5 +1,6 @@
 """Exercise 6.4: the scores of one query, a thread for each token."""
 
+import math
 import random
 
 import torch
@@ -20,7 +21,7 @@ from solutions.checks.lesson_06.native import (
     with_misplaced_barriers,
 )
 
-THREADS = 128
+THREADS, WARP = 128, 32
 NOT_WRITTEN = -7777.0  # what new_scores() holds
 
 
@@ -75,6 +76,83 @@ def by_other_threads_than_asked(least):
     return wrong
 
 
+def no_barrier_between_warps(batch):
+    """A barrier for each warp: threads of other warps need what one has loaded, if both have something to do."""
+    if crosses_warps(batch):
+        raise Found("race")
+    return scores()(batch)
+
+
+def crosses_warps(batch):
+    longest = int(batch.context_lens.max())
+    return longest > WARP or longest > 0 and batch.q.shape[2] > WARP
+
+
+def barrier_not_for_all(when):
+    def wrong(batch):
+        if when(batch.context_lens):
+            raise Found("barrier-in-branch")
+        return scores()(batch)
+    return wrong
+
+
+def sum_not_reset(batch):
+    """From its second token on, a thread's sum holds those of the tokens before."""
+    def products(keys, query, dtype):
+        result = keys @ query
+        for first in range(THREADS, len(result), THREADS):
+            result[first : first + THREADS] += result[first - THREADS : first][: len(result) - first]
+        return result
+    return scores(products=products)(batch)
+
+
+def at_the_threads_number(batch):
+    """Each thread writes all of its scores to one place, and the last stays there."""
+    result = scores()(batch)
+    for row, length in zip(result, batch.context_lens.tolist(), strict=True):
+        for first in range(THREADS, length, THREADS):
+            number = min(length - first, THREADS)
+            row[:, :number] = row[:, first : first + number]
+        row[:, THREADS:] = NOT_WRITTEN
+    return result
+
+
+def row_added_again(rows):
+    """The row is looked for from the block's own row on: behind the scores, as soon as there are rows(batch)."""
+    def wrong(batch):
+        if rows(batch) > 1:
+            raise Found("out-of-bounds", "scores")
+        return scores()(batch)
+    return wrong
+
+
+def one_token_too_many(batch):
+    """The token behind the last one: in no block, or with a score in the next row."""
+    for length in batch.context_lens.tolist():
+        if length % batch.k_cache.shape[1] == 0:
+            raise Found("block-table", "k_cache")
+        if length == batch.max_context_len:
+            raise Found("out-of-bounds" if math.prod(batch.q.shape[:2]) == 1 else "race-between-blocks", "scores")
+    return scores()(batch)
+
+
+def query_read_too_far(batch):
+    """Each thread loads one element, be there one or not."""
+    if batch.q.shape[2] < THREADS:
+        raise Found("out-of-bounds", "q")
+    return first_elements_loaded(batch)
+
+
+def query_read_to_the_end_of_its_room(batch):
+    if batch.q.shape[2] < 256 and int(batch.context_lens.max()) > 0:
+        raise Found("shared-uninitialised")
+    return scores()(batch)
+
+
+def added_to_scores(batch):
+    return batch.new_scores() + 2 * scores()(batch)  # the check launches two kernels
+
+
 def a_token_for_every_thread(batch):
     """128 threads, no matter how many tokens there are: the first block of threads meets the end of something."""
     length, block_size = int(batch.context_lens[0]), batch.k_cache.shape[1]
@@ -123,7 +201,7 @@ def cases():
         Case((0, 3, 9), 6, 2, 8, 4), Case((8, 2), 7, 1, 12, 4, dtype=1), Case((5, 16, 17), 4, 4, 16, 16, dtype=2),
         Case((7, 4), 6, 3, 8, 3, gap=5, seed=1), Case((128, 127), 2, 1, 8, 16), Case((129, 300), 2, 2, 8, 16, dtype=1),
         Case((20, 6), 3, 1, 200, 8), Case((2,), 2, 2, 256, 4, dtype=1),
-        Case((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9))
+        Case((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9), Case((3,), 1, 1, 16, 4, scale=0.5))
 
 
 def hidden(seed):
@@ -180,14 +258,36 @@ EXERCISE = Exercise(
         Mistake("missing-scale",
                 "The scores are not scaled. The factor has been worked out before the launch; it is a field of the struct.",
                 scores(scale=lambda batch: 1.0), (("params.scale * product", "product"),)),
+        Mistake("scale-upside-down",
+                "The scores are divided by the factor, or multiplied with the root that should divide them. A score is "
+                "params.scale times the product.",
+                scores(scale=lambda batch: 1 / batch.scale), (("params.scale * product", "product / params.scale"),),
+                also=(scores(scale=lambda batch: math.sqrt(batch.q.shape[2])),)),
+        Mistake("scale-of-its-own",
+                "The scores are divided by the square root of head_size, whatever params.scale says. That is the usual "
+                "factor, and some models have another one.",
+                scores(scale=lambda batch: batch.q.shape[2] ** -0.5),
+                (("params.scale * product", "product / sqrtf(params.head_size)"),)),
         Mistake("missing-barrier",
                 "A thread reads the query from shared memory before all of it is there: the other threads are still "
                 "loading. What makes all threads of a block wait for each other?",
                 no_barrier, (("  __syncthreads();\n", ""),)),
+        Mistake("barrier-of-a-warp",
+                "__syncwarp() makes the threads of one warp wait for each other. The query is loaded by all warps of the "
+                "block, and all of them need it.",
+                no_barrier_between_warps, (("  __syncthreads();\n", "  __syncwarp();\n"),)),
+        Mistake("barrier-in-branch",
+                "There is a barrier, but not all threads come to it: it stands in a loop over tokens or an `if`, or some "
+                "have returned before. Every thread of the block has to come to it, those without a token too.",
+                barrier_not_for_all(lambda lens: any(0 < length < THREADS for length in lens.tolist())),
+                (("  __syncthreads();\n",
+                  "  if (threadIdx.x >= params.context_lens[seq]) return;\n  __syncthreads();\n"),),
+                also=(barrier_not_for_all(lambda lens: any(length % THREADS for length in lens.tolist())),
+                      barrier_not_for_all(lambda lens: int(lens.max()) > 0))),
         Mistake("other-owner",
-                "A score was written by another thread than the one that goes on with it. The next step counts on thread t to "
-                "have written the scores t, t + blockDim.x, …, and waits for nobody. Share the tokens out so, or make all "
-                "threads wait at the end.",
+                "A score was written by another thread than the one that goes on with it. The next step counts on thread t "
+                "to have written the scores t, t + blockDim.x, …, and waits for nobody. Share the tokens out so, or make "
+                "all threads wait at the end.",
                 by_other_threads_than_asked(2),
                 ((TOKENS, "for (int token = num_tokens - 1 - int(threadIdx.x); token >= 0; token -= blockDim.x) {"),),
                 also=(by_other_threads_than_asked(THREADS + 1),)),
@@ -217,6 +317,44 @@ EXERCISE = Exercise(
                 "Every sequence is taken to be as long as the first one. context_lens has a number for each sequence.",
                 scores(tokens=lambda length, batch: int(batch.context_lens[0])),
                 (("num_tokens = params.context_lens[seq]", "num_tokens = params.context_lens[0]"),)),
+        Mistake("sum-not-reset",
+                "A thread's second token gets the sum of its first one on top: the sum goes on where it stopped. Where does "
+                "the variable begin?",
+                sum_not_reset,
+                (("    float product = 0.0f;\n", ""), (f"  {TOKENS}", f"  float product = 0.0f;\n  {TOKENS}"))),
+        Mistake("last-product-only",
+                "A score is the last of the products, and the others are lost. They are added up.",
+                scores(products=lambda keys, query, dtype: keys[:, -1] * query[-1]),
+                (("product += q[i]", "product = q[i]"),)),
+        Mistake("score-at-the-threads-number",
+                "Each thread writes all of its scores to the same place. A token has a score of its own: scores[token].",
+                at_the_threads_number, (("scores[token] = params.scale", "scores[threadIdx.x] = params.scale"),)),
+        Mistake("row-added-again",
+                "The scores of other sequences or heads are stepped over, and `scores` begins with this block's own row "
+                "already.",
+                row_added_again(lambda batch: batch.q.shape[0]),
+                (("scores[token] = params.scale", "scores[seq * params.max_context_len + token] = params.scale"),),
+                also=(row_added_again(lambda batch: math.prod(batch.q.shape[:2])),)),
+        Mistake("one-token-too-many",
+                "One token too many is scored. A context of n tokens has the tokens 0 to n - 1.",
+                one_token_too_many, (("token < num_tokens", "token <= num_tokens"),)),
+        Mistake("new-token-left-out",
+                "The last token of the context gets no score. It is the new one, and it sees itself: context_lens counts "
+                "it.",
+                scores(tokens=lambda length, batch: max(length - 1, 0)),
+                (("num_tokens = params.context_lens[seq]", "num_tokens = params.context_lens[seq] - 1"),)),
+        Mistake("query-read-too-far",
+                "A thread for which the query has no element loads one all the same, from behind the query. The query has "
+                "head_size elements.",
+                query_read_too_far, ((LOAD, "q[threadIdx.x] = to_float(q_row[threadIdx.x]);"),)),
+        Mistake("query-read-to-the-end-of-its-room",
+                "The product runs over all 256 places of the shared query. Only head_size of them hold an element.",
+                query_read_to_the_end_of_its_room,
+                (("for (int i = 0; i < params.head_size; ++i)", "for (int i = 0; i < 256; ++i)"),)),
+        Mistake("added-to-scores",
+                "A score is added to what stands in its place. scores begins with whatever was in that memory before: write "
+                "the score, do not add it.",
+                added_to_scores, (("scores[token] = params.scale", "scores[token] += params.scale"),)),
         Mistake("summed-in-16-bits",
                 "The scores are right in float and a little off in half and bfloat16: the sum is rounded to 16 bits at "
                 "each step. Whatever is stored, compute in float.",

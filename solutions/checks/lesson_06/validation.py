@@ -207,6 +207,60 @@ def first_sequence_only(block_table, context_lens, num_blocks, block_size):
 
 
 @with_tensors_checked
+def entries_of_the_first(block_table, context_lens, num_blocks, block_size):
+    """All lengths, and the first sequence's entries."""
+    check_lengths(block_table, context_lens, block_size)
+    check_block_table(block_table[:1], context_lens[:1], num_blocks, block_size)
+
+
+@with_tensors_checked
+def last_entry_alone(block_table, context_lens, num_blocks, block_size):
+    check_lengths(block_table, context_lens, block_size)
+    for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True):
+        if context_len and outside(row[blocks_for(context_len, block_size) - 1], num_blocks):
+            raise ValueError("block_table")
+
+
+@with_tensors_checked
+def slots_for_blocks(block_table, context_lens, num_blocks, block_size):
+    check_block_table(block_table, context_lens, num_blocks * block_size, block_size)
+
+
+def error_by_accident(lengths):
+    """An index in place of a slice: where the row ends, Python or PyTorch raises what it raises."""
+    def check(block_table, context_lens, num_blocks, block_size):
+        for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True):
+            lengths(context_len)
+            for index in range(blocks_for(context_len, block_size)):
+                if outside(row[index], num_blocks):
+                    raise ValueError("block_table")
+    return with_tensors_checked(check)
+
+
+def not_negative(context_len):
+    if context_len < 0:
+        raise ValueError("context_lens")
+
+
+def largest_of_none(error):
+    """min() or max() over a row's entries, of which there may be none."""
+    def check(block_table, context_lens, num_blocks, block_size):
+        check_lengths(block_table, context_lens, block_size)
+        for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True):
+            if context_len == 0:
+                raise error("max() of nothing")
+            if any(outside(entry, num_blocks) for entry in row[: blocks_for(context_len, block_size)]):
+                raise ValueError("block_table")
+    return with_tensors_checked(check)
+
+
+@with_tensors_checked
+def table_repaired(block_table, context_lens, num_blocks, block_size):
+    check_lengths(block_table, context_lens, block_size)
+    block_table.clamp_(0, num_blocks - 1)
+
+
+@with_tensors_checked
 def no_block_twice(block_table, context_lens, num_blocks, block_size):
     check_block_table(block_table, context_lens, num_blocks, block_size)
     used = [entry for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True)
@@ -300,8 +354,8 @@ EXERCISE = Exercise(
                 refusing_with(lambda: ValueError("block_table"))),
         Mistake("names-the-wrong-argument",
                 "The error names an argument that is not at fault, or names both whatever the fault is. context_lens is at "
-                "fault where a length is negative or needs more blocks than a row has entries, block_table where an entry is "
-                "no block of the pool.",
+                "fault where a length is negative or needs more blocks than a row has entries, block_table where an entry "
+                "is no block of the pool.",
                 blaming("block_table"), also=(blaming("context_lens"), blaming("block_table or context_lens"),
                                               blaming("context_lens or block_table"),
                                               entries(outside, lengths=short_rows_blamed))),
@@ -366,16 +420,44 @@ EXERCISE = Exercise(
                 "A good context is refused: its tokens are compared with the number of entries in a row. An entry is a "
                 "block.",
                 lengths_if(lambda context_len, needed, width, block_size: context_len < 0 or context_len > width)),
+        Mistake("contexts-not-checked",
+                "The lengths are not looked at. A context may be negative, or need more blocks than its row has entries. A "
+                "slice in Python ends quietly where the row ends; it does not tell you.",
+                entries(outside, lengths=lambda *case: None)),
+        Mistake("full-row-refused",
+                "A good context is refused: it needs every entry of its row, and has them. check_range() takes low … high - "
+                "1.",
+                lengths_if(lambda context_len, needed, width, block_size: context_len < 0 or needed >= width),
+                also=(lengths_if(lambda context_len, needed, width, block_size: not 0 <= needed < width),)),
+        Mistake("tokens-for-entries",
+                "As many entries are looked at as the context has tokens. An entry is a whole block of tokens.",
+                entries(outside, lambda context_len, block_size: context_len)),
+        Mistake("last-entry-alone",
+                "Of each row only the last entry that the context needs is looked at. The kernel follows those before it "
+                "too.",
+                last_entry_alone),
+        Mistake("slots-for-blocks",
+                "The entries are compared with the number of slots. An entry is a block, and the pool has num_blocks of "
+                "them.",
+                slots_for_blocks),
+        Mistake("error-by-accident",
+                "Where a context is too long for its row, an IndexError comes up by itself. It names no argument: look at "
+                "the length first, and raise a ValueError.",
+                error_by_accident(not_negative), also=(error_by_accident(lambda context_len: None),)),
+        Mistake("largest-of-none",
+                "A good table is refused, by an error that comes up by itself: an empty context has no entries, and there "
+                "is no largest or smallest among none.",
+                largest_of_none(RuntimeError), also=(largest_of_none(IndexError), largest_of_none(TypeError))),
         Mistake("first-sequence-only",
                 "Only the first sequence is looked at. Each row has entries of its own.",
-                first_sequence_only),
+                first_sequence_only, also=(entries_of_the_first,)),
         Mistake("refuses-shared-blocks",
                 "A good table is refused because two sequences have the same block. Forked sequences share blocks; that is "
                 "what the reference counts are for.",
                 no_block_twice),
         Mistake("padding-overwritten",
                 "The table has been changed. A check looks, and leaves everything as it was.",
-                padding_overwritten),
+                padding_overwritten, also=(table_repaired,)),
         Mistake("given-lines-deleted",
                 "A table of another dtype, or for another number of sequences, is taken. The two lines with check_tensor, "
                 "which refuse it, have to stay.",

@@ -21,7 +21,7 @@ from solutions.checks.lesson_06.native import (
     show,
     slots_of,
 )
-from solutions.checks.lesson_06.scores import right_head
+from solutions.checks.lesson_06.scores import crosses_warps, right_head
 
 THREADS = 128
 # Kinds of faults, as `refined` has them.
@@ -170,6 +170,82 @@ def sum_of_own_tokens(scores):
     return weights / own[torch.arange(len(scores)) % THREADS]
 
 
+def divided_as_they_are(scores):
+    """The exponentials are added up, and the scores are what is divided."""
+    return scores / torch.exp(scores - scores.amax(-1, keepdim=True)).sum(-1, keepdim=True)
+
+
+def scores_added_up(scores):
+    return torch.exp(scores - scores.amax(-1, keepdim=True)) / scores.sum(-1, keepdim=True)
+
+
+def maximum_in_the_sum_alone(scores):
+    return torch.exp(scores) / torch.exp(scores - scores.amax(-1, keepdim=True)).sum(-1, keepdim=True)
+
+
+def first_element_for_all(weights, rows, dtype):
+    return (weights @ rows[:, :1]).expand(rows.shape[1])
+
+
+def sum_not_reset(weights, rows, dtype):
+    """A thread's second element has the first one on top."""
+    result = weights @ rows
+    result[THREADS:] += result[: -THREADS or None][: len(result) - THREADS] if len(result) > THREADS else 0
+    return result
+
+
+def last_token_only(weights, rows, dtype):
+    return weights[-1] * rows[-1]
+
+
+def own_tokens_only(weights, rows, dtype):
+    """Thread t adds up the tokens t, t + 128, … for the elements t, t + 128, …"""
+    token, element = torch.arange(len(rows))[:, None], torch.arange(rows.shape[1])
+    return weights @ (rows * (token % THREADS == element % THREADS))
+
+
+def new_token_left_out(weights, rows, dtype):
+    return weights[:-1] @ rows[:-1]
+
+
+def start_from_a_score(even_without_tokens):
+    """Each thread begins with score threadIdx.x. What the threads behind the context meet there depends on what is there."""
+    def wrong(batch):
+        for length in batch.context_lens.tolist():
+            if length < THREADS and (length > 0 or even_without_tokens):
+                raise Found("out-of-bounds" if batch.workspace else
+                            "shared-uninitialised" if length < batch.max_context_len else "dynamic-shared-too-small")
+        return attention()(batch)
+    return wrong
+
+
+def whole_row(batch):
+    """Weights that nobody has written, and in a workspace values that nobody has."""
+    if int(batch.context_lens.min()) < batch.max_context_len:
+        raise Found("out-of-bounds", "v_cache") if batch.workspace else Found("shared-uninitialised")
+    return attention()(batch)
+
+
+def added_to_out(by_tokens):
+    """The sum is kept in out; by_tokens: each thread has tokens there, and all of them add to the same elements."""
+    def wrong(batch):
+        longest = int(batch.context_lens.max())
+        if not by_tokens or longest == 1:
+            raise Found("output-read", "out")
+        raise Found("race", "out") if longest else Found("output-unwritten", "out")
+    return wrong
+
+
+def each_thread_all_elements(batch):
+    raise Found("several-writers", "out")
+
+
+def row_added_again(batch):
+    if batch.q.shape[0] * batch.q.shape[1] > 1:
+        raise Found("out-of-bounds", "out")
+    return attention()(batch)
+
+
 def prepare(answer):
     library = build(answer, "numbers.cuh", "paged_params.cuh", "paged_address.cuh", "paged_scores.cuh", "block_reduce.cuh",
                     wrapper="values_check.cu")
@@ -258,6 +334,10 @@ EXERCISE = Exercise(
                 "have to wait for each other?",
                 found(PASS_2_AND_SOFTMAX, two_threads), (("/= sum;\n  __syncthreads();", "/= sum;"),),
                 also=(found(PASS_2_AND_SOFTMAX, any_token),)),
+        Mistake("barrier-of-a-warp",
+                "__syncwarp() makes the threads of one warp wait for each other. In pass 2 each thread reads the weights of "
+                "all tokens, and other warps have written most of them.",
+                found(PASS_2_AND_SOFTMAX, crosses_warps), (("/= sum;\n  __syncthreads();", "/= sum;\n  __syncwarp();"),)),
         Mistake("scores-of-others",
                 "softmax touches a score that another thread wrote in pass 1, and nothing has made it wait for that. Thread "
                 "t wrote the scores t, t + blockDim.x, …: these it may use at once, all others after a barrier.",
@@ -266,8 +346,8 @@ EXERCISE = Exercise(
                   "token = 0; token < num_tokens; ++token) largest"),),
                 also=(found(SCORES_AND_SOFTMAX, two_tokens),)),
         Mistake("score-overwritten-too-early",
-                "In softmax one thread overwrites a score that another has still to read, or reads what another has still to "
-                "write. The report names both lines: what has to lie between them?",
+                "In softmax one thread overwrites a score that another has still to read, or reads what another has still "
+                "to write. The report names both lines: what has to lie between them?",
                 found(SOFTMAX_ALONE, any_token),
                 (("float largest = -INFINITY, sum = 0.0f;", "float largest = -INFINITY, sum = 0.0f;\n  __syncthreads();"),
                  ("token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
@@ -275,9 +355,9 @@ EXERCISE = Exercise(
                  ("  largest = block_max(largest);\n", "")),
                 also=(found(SOFTMAX_ALONE, two_tokens),)),
         Mistake("block-call-in-branch",
-                "Some threads call block_max() or block_sum(), and others do not come to that call, or come to it more often. "
-                "In these functions all threads of the block wait for each other. Is the call in a loop or a branch that "
-                "depends on the thread?",
+                "Some threads call block_max() or block_sum(), and others do not come to that call, or come to it more "
+                "often. In these functions all threads of the block wait for each other. Is the call in a loop or a branch "
+                "that depends on the thread?",
                 found(BLOCK_CALL, threads_differ),
                 (("largest = fmaxf(largest, scores[token]);\n  largest = block_max(largest);",
                   "largest = block_max(fmaxf(largest, scores[token]));"),),
@@ -293,17 +373,17 @@ EXERCISE = Exercise(
                 "largest score must not begin at 0.",
                 maximum_from(0.0), (("largest = -INFINITY", "largest = 0.0f"),)),
         Mistake("max-starts-too-high",
-                "All scores may be below the number at which the search for the largest one begins. Then exp() of each comes "
-                "out as 0, and their sum too. Which number is below all others?",
+                "All scores may be below the number at which the search for the largest one begins. Then exp() of each "
+                "comes out as 0, and their sum too. Which number is below all others?",
                 maximum_from(-1000.0), (("largest = -INFINITY", "largest = -1000.0f"),),
                 also=(maximum_from(-10_000.0),)),
         Mistake("own-maximum",
-                "Each thread subtracts the largest score of its own tokens. Weights can be compared only when the same number "
-                "has been subtracted from all scores of the sequence: the threads have to put their maxima together.",
+                "Each thread subtracts the largest score of its own tokens. Weights can be compared only when the same "
+                "number has been subtracted from all scores of the sequence: the threads have to put their maxima together.",
                 attention(own_maximum), (("  largest = block_max(largest);\n", ""),)),
         Mistake("sum-in-16-bits",
-                "The sum is rounded to the 16 bits of the output after each token. In a long sum many small numbers are lost "
-                "in that way: add up in a float, and convert at the end.",
+                "The sum is rounded to the 16 bits of the output after each token. In a long sum many small numbers are "
+                "lost in that way: add up in a float, and convert at the end.",
                 attention(weighted_sum=rounded_each_time),
                 (("float result = 0.0f;", "T result = from_float<T>(0.0f);"),
                  ("result += weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);",
@@ -317,6 +397,84 @@ EXERCISE = Exercise(
                 "Each thread divides by the sum over its own tokens. The softmax is over all of them: the threads have to "
                 "put their sums together.",
                 attention(sum_of_own_tokens), (("sum = block_sum(sum);", "block_sum(sum);"),)),
+        Mistake("divided-as-they-are",
+                "The exponentials are added up, and then the scores themselves are divided by that sum. What has to be "
+                "divided, so that all of it adds up to 1?",
+                attention(divided_as_they_are),
+                (("scores[token] = expf(scores[token] - largest);\n    sum += scores[token];",
+                  "sum += expf(scores[token] - largest);"),)),
+        Mistake("scores-added-up",
+                "It is the scores that are added up, and the exponentials that are divided by their sum. The weights have "
+                "to add up to 1: what is to be added?",
+                attention(in_float(scores_added_up)),
+                (("scores[token] = expf(scores[token] - largest);\n    sum += scores[token];",
+                  "sum += scores[token];\n    scores[token] = expf(scores[token] - largest);"),)),
+        Mistake("maximum-in-the-sum-alone",
+                "The largest score is subtracted in the sum, and not where the exponential is divided by it. Both must be "
+                "counted from the same maximum.",
+                attention(in_float(maximum_in_the_sum_alone)),
+                (("scores[token] = expf(scores[token] - largest);\n    sum += scores[token];",
+                  "sum += expf(scores[token] - largest);"),
+                 ("scores[token] /= sum;", "scores[token] = expf(scores[token]) / sum;"))),
+        Mistake("start-from-a-score",
+                "A thread begins with the score of its own number, and there may be fewer scores than threads. A thread "
+                "without a token has to bring something that changes no maximum.",
+                start_from_a_score(even_without_tokens=False),
+                (("float largest = -INFINITY,", "if (num_tokens == 0) return;\n  float largest = scores[threadIdx.x],"),),
+                also=(start_from_a_score(even_without_tokens=True),)),
+        Mistake("each-thread-all-scores",
+                "Every thread goes through all scores, and all of them change the same ones. Each thread has its own tokens "
+                "here too, the ones that it scored.",
+                found("non-atomic-update", any_token),
+                (("token = threadIdx.x; token < num_tokens; token += blockDim.x) {\n    scores[token] = expf",
+                  "token = 0; token < num_tokens; ++token) {\n    scores[token] = expf"),),
+                also=(found("race", any_token),)),
+        Mistake("element-forgotten",
+                "All elements of a head come out alike: each thread adds up the values' first number. Which number of a "
+                "value is this thread's?",
+                attention(weighted_sum=first_element_for_all), (("kv_head) + i]", "kv_head)]"),)),
+        Mistake("keys-for-values", "The keys are weighted and added up, and it should be the values.",
+                attention(values="k_cache"),
+                (("static_cast<const T*>(params.v_cache)", "static_cast<const T*>(params.k_cache)"),)),
+        Mistake("behind-the-context",
+                "Pass 2 goes on behind the sequence's last token, where nobody has written a weight. How many tokens this "
+                "sequence has, context_lens says; max_context_len is the longest of them all.",
+                whole_row, (("num_tokens = params.context_lens[seq]", "num_tokens = params.max_context_len"),)),
+        Mistake("new-token-left-out",
+                "The last token's value is not added. It is the new one, and it sees itself: context_lens counts it.",
+                attention(weighted_sum=new_token_left_out),
+                (("num_tokens = params.context_lens[seq]", "num_tokens = params.context_lens[seq] - 1"),)),
+        Mistake("sum-not-reset",
+                "A thread's second element gets the sum of its first one on top: the sum goes on where it stopped. Where "
+                "does the variable begin?",
+                attention(weighted_sum=sum_not_reset),
+                (("    float result = 0.0f;\n", ""),
+                 ("  for (int i = threadIdx.x;", "  float result = 0.0f;\n  for (int i = threadIdx.x;"))),
+        Mistake("last-token-only",
+                "The output is the last token's weighted value, and the others are lost. They are added up.",
+                attention(weighted_sum=last_token_only), (("result += weights", "result = weights"),)),
+        Mistake("own-tokens-only",
+                "The tokens are shared out among the threads once more, so each element gets only those of its own thread. "
+                "In pass 2 the elements are shared out, and each thread goes through all tokens.",
+                attention(weighted_sum=own_tokens_only),
+                (("for (int token = 0; token < num_tokens; ++token) {\n      result",
+                  "for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) {\n      result"),)),
+        Mistake("added-to-out",
+                "The sum is kept in the output, which begins with whatever was in that memory before. Add up in a variable "
+                "of the thread's own, and write once.",
+                added_to_out(by_tokens=False),
+                (("out_row[i] = from_float<T>(result);", "out_row[i] = from_float<T>(to_float(out_row[i]) + result);"),),
+                also=(added_to_out(by_tokens=True),)),
+        Mistake("each-thread-all-elements",
+                "Every thread computes all elements, and all of them write the same outputs. The elements are shared out "
+                "among the threads, as the tokens are in pass 1.",
+                each_thread_all_elements,
+                (("for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
+                  "for (int i = 0; i < params.head_size; ++i) {"),)),
+        Mistake("row-added-again",
+                "The rows of other sequences and heads are stepped over twice: out_row begins with this block's own row "
+                "already.",
+                row_added_again, (("out_row[i] =", "out_row[(seq * params.num_q_heads + head) * params.head_size + i] ="),)),
         Mistake("empty-context-unwritten",
                 "A sequence without a token leaves its output unwritten, so that there stands whatever was there before. "
                 "Its output is zeros, and somebody has to write them.",

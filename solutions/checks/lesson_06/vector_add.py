@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 
 import torch
 
@@ -51,12 +52,34 @@ last_left_out, last_left_out_in_others = fails(unwritten_by(lambda n, threads: n
 numbers_swapped, numbers_swapped_in_others = fails("bad-launch", lambda n, threads: n > threads * MOST_THREADS)
 
 
+def parts_swapped_in(n, threads):
+    return "unwritten-by-one-block" if n <= threads else "output-unwritten"
+
+
+parts_swapped, parts_swapped_in_others = fails(parts_swapped_in, lambda n, threads: n > 1)
+all_in_one_block, _ = fails("bad-launch", lambda n, threads: n > MOST_THREADS)
+
+
+def added_to_out(a, b):
+    raise Found("output-read")
+
+
 def several_threads_for_one(a, b):
     raise Found("several-writers")
 
 
 def nothing_launched(a, b):
     raise Found("nothing-launched")
+
+
+def recognise(answer):
+    """A block of many threads for each element: right, and so much work that a check cannot wait for its end."""
+    text = re.sub(r"//.*", "", answer)
+    launched = re.search(r"<<<\s*(\w+)\s*,\s*(\w+)", text)
+    if not launched or "blockDim" not in text:
+        return None
+    blocks, threads = (re.findall(rf"\b{name}\s*[=(]\s*(\w+)\s*[;,)]", text)[-1:] or [name] for name in launched.groups())
+    return "a-block-for-each-element" if blocks == ["n"] and threads not in (["1"], ["n"]) else None
 
 
 def prepare(answer):
@@ -118,10 +141,11 @@ EXERCISE = Exercise(
     describe=lambda case: f"vectors of {counted(case[0], 'element')}",
     same=tensors.same,
     show=show,
+    recognise=recognise,
     mistakes=(
         Mistake("no-guard",
-                "Threads behind the end of the vectors work too. Blocks are all of the same size, so the last one has "
-                "threads for which there is no element. What should they do?",
+                "A thread behind the end of the vectors works too. Blocks are all of the same size, so the last one has "
+                "threads for which there is no element, from number n on. What should they do?",
                 without_guard, (("if (i < n) ", ""),), also=without_guard_in_others),
         Mistake("one-block-only",
                 "Only the elements of the first block are written. A block has 256 threads here; how many blocks does "
@@ -149,6 +173,23 @@ EXERCISE = Exercise(
                 "it goes well; a block can have 1,024 threads, and a long vector asks for more. Which of the two numbers "
                 "may grow?",
                 numbers_swapped, (("<<<blocks, threads,", "<<<threads, blocks,"),), also=numbers_swapped_in_others[:3]),
+        Mistake("index-parts-swapped",
+                "The three parts of the index are there, and two of them have changed places. Block 1 begins behind all "
+                "threads of block 0. Where does block number blockIdx.x begin?",
+                parts_swapped, (("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * blockDim.x + blockIdx.x"),),
+                also=parts_swapped_in_others),
+        Mistake("all-in-one-block",
+                "All threads are asked for in one block, and a block has at most 1,024. It is the number of blocks that may "
+                "grow.",
+                all_in_one_block, (("<<<blocks, threads,", "<<<1, n,"),)),
+        Mistake("a-block-for-each-element",
+                "There are as many blocks as elements, and each block has many threads: nearly all of them have nothing to "
+                "do. How many blocks does it take to have a thread for each element?",
+                None, (("int blocks = (n + threads - 1) / threads;", "int blocks = n;"),)),
+        Mistake("added-to-out",
+                "The sum is added to what stands in out. out is an output: before the first write it holds whatever was in "
+                "that memory.",
+                added_to_out, (("if (i < n) out[i] =", "if (i < n) out[i] +="),)),
         Mistake("nothing-launched",
                 "No kernel is started, so nothing is written. What starts one is its name with <<<blocks, threads, 0, "
                 "stream>>> behind it, and then the arguments.",
