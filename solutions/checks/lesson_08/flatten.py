@@ -88,6 +88,11 @@ def wrong(**differences):
     return answer
 
 
+def from_num_uncomputed(scheduled):
+    """A slice behind the end is empty; here `last` does not go by it."""
+    return *lists(scheduled, left_for_done, left_for_done)[:2], ends([number for _, number in scheduled])
+
+
 def row_positions(scheduled):
     tokens, _, last = lists(scheduled)
     return tokens, list(range(len(tokens))), last
@@ -362,7 +367,7 @@ EXERCISE = Exercise(
                 "It begins at num_uncomputed, which says how many tokens are left. Where does the first that is not "
                 "computed stand?",
                 wrong(tokens_at=left_for_done, positions_of=left_for_done),
-                also=(wrong(tokens_at=left_for_done), wrong(positions_of=left_for_done))),
+                also=(from_num_uncomputed, wrong(tokens_at=left_for_done), wrong(positions_of=left_for_done))),
         Mistake("one-token-too-far",
                 "The tokens begin one too late. The first that is not computed has the index num_computed.",
                 wrong(tokens_at=behind_chunk),
