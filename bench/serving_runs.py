@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEASURED = Path(__file__).resolve().parent / "measured" / "serving"
+LONGEST_TITLE = 50  # of a server in a line of the table, which then has the width of a notebook's cell on a laptop
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,18 @@ def table(run: ServingRun) -> str:
 
 
 def _servers(run: ServingRun) -> str:
+    """The servers' table. What is too long for a line of it stands below."""
+    long = [row for row in run.rows if len(row.title) > LONGEST_TITLE]
     lines = [["server", "tokens/s", "slowest", "fastest turn", "same requests", "same tokens", ""]]
     for row in run.rows:
         if row.tokens_per_second is None:
-            lines.append([row.name, "– !", "–", "–", "–", "–", row.title])
+            lines.append([row.name, "– !", "–", "–", "–", "–", "see below" if row in long else row.title])
             continue
         useful = row.tokens_per_second * sorted(row.seconds)[len(row.seconds) // 2]
         lines.append([row.name, f"{row.tokens_per_second:,.0f}", f"{useful / max(row.seconds):,.0f}",
                       f"{useful / min(row.seconds):,.0f}", f"{row.same_requests} of {run.num_requests}",
-                      f"{100 * row.same_tokens:.0f} %", row.title])
-    return _aligned(lines)
+                      f"{100 * row.same_tokens:.0f} %", "see below" if row in long else row.title])
+    return "\n\n".join([_aligned(lines), *(f"{row.name}: {row.title}" for row in long)])
 
 
 def _shares(run: ServingRun) -> str:

@@ -7,18 +7,19 @@ from draw import EDGE, FREE, SHARED, USED, WASTED
 
 GREEN, PINK = "#44bb99", "#cc79a7"
 SEQUENCES = (USED, SHARED, GREEN, PINK)
+PART = "#eeeeee"  # of the engine: not the colour of any sequence
 
 
 def loop():
     """The engine: requests in, schedule, run, postprocess, tokens out, and the pool beside all of it."""
     figure, axes = plt.subplots(figsize=(8.8, 3.7), layout="constrained")
     boxes = {
-        "schedule": (2.2, "schedule", "who computes\nhow many tokens", USED),
-        "run": (4.9, "run", "the model, once,\nover all these tokens", SHARED),
-        "postprocess": (7.6, "postprocess", "the next tokens;\nwho has ended?", GREEN),
+        "schedule": (2.2, "schedule", "who computes\nhow many tokens"),
+        "run": (4.9, "run", "the model, once,\nover all these tokens"),
+        "postprocess": (7.6, "postprocess", "the next tokens;\nwho has ended?"),
     }
-    for x, title, text, colour in boxes.values():
-        _box(axes, x, 2.2, 2.1, 1.25, colour)
+    for x, title, text in boxes.values():
+        _box(axes, x, 2.2, 2.1, 1.25, PART)
         axes.text(x + 1.05, 3.17, title, ha="center", va="center", fontsize=11, weight="bold")
         axes.text(x + 1.05, 2.63, text, ha="center", va="center", fontsize=9)
     for start, end in ((4.3, 4.9), (7.0, 7.6)):
@@ -31,9 +32,12 @@ def loop():
     axes.text(5.95, 4.33, "whoever has not ended goes round again", ha="center", va="center", fontsize=9.5)
     _box(axes, 2.2, 0.1, 7.5, 0.95, FREE)
     axes.text(2.4, 0.82, "the pool of blocks", fontsize=9.5, va="center", weight="bold")
-    colours = [USED, USED, SHARED, FREE, GREEN, USED, GREEN, SHARED, FREE, FREE, PINK, SHARED, GREEN, FREE]
-    for index, colour in enumerate(colours):
-        axes.add_patch(Rectangle((2.5 + 0.5 * index, 0.22), 0.44, 0.38, facecolor=colour, edgecolor=EDGE, linewidth=0.8))
+    axes.text(9.5, 0.82, "A to D: requests, empty: free", fontsize=8.5, va="center", ha="right")
+    colours = dict(zip("ABCD ", (*SEQUENCES, FREE), strict=True))
+    for index, name in enumerate("AAB CACB  DBC "):
+        axes.add_patch(Rectangle((2.5 + 0.5 * index, 0.22), 0.44, 0.38, facecolor=colours[name], edgecolor=EDGE,
+                                 linewidth=0.8))
+        axes.text(2.72 + 0.5 * index, 0.41, name, ha="center", va="center", fontsize=8)
     for x, text in ((3.25, "takes blocks"), (5.95, "writes and reads\nkeys and values"), (8.65, "gives blocks back")):
         _arrow(axes, (x, 2.2), (x, 1.05))
         axes.text(x + 0.12, 1.62, text, ha="left", va="center", fontsize=9)

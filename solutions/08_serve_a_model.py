@@ -56,7 +56,8 @@ progress_bar("08")
 # %%
 draw.show(draw.serving.loop(), alt="Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the "
           "left, tokens go out on the right, and an arrow leads back from postprocess to schedule. Below lies the pool: "
-          "schedule takes blocks, run writes and reads keys and values, postprocess gives blocks back.")
+          "schedule takes blocks, run writes and reads keys and values, postprocess gives blocks back. The blocks of four "
+          "requests lie scattered in it, with free ones between them.")
 
 # %% [markdown]
 # ## A real model
@@ -399,7 +400,7 @@ draw.show(draw.timeline.timeline(history, "A budget of 8 tokens a step, and bloc
 # Its tokens are not lost; they are a list of numbers in the request. Only their keys and values are gone. When it runs
 # again, prompt and answer so far are computed like a longer prompt, and then it goes on where it was.
 #
-# ### Exercise 8.4: preempt
+# ### Exercise 8.4: a request gives way
 #
 # Use `self.stop`. It waits again *before all others*, for it came before them.
 
@@ -467,14 +468,22 @@ check("8.5", block_hashes)
 
 # %%
 document = encode("Ka17..q42......z93c21......k45..m60....t88..?")
+letters = {}  # one for each different hash
+
+
+def in_letters(hashes):
+    return " ".join(letters.setdefault(each, "ABCDEFGH"[len(letters)]) for each in hashes)
+
+
 for question in ("az>", "tm>"):
-    print(decode(document[-9:]) + question, [digest.hex()[:6] for digest in block_hashes(document + encode(question), 16)])
+    print(decode(document[-9:]) + question, in_letters(block_hashes(document + encode(question), 16)))
 for first in "KV":
-    print(first, [digest.hex()[:6] for digest in block_hashes(encode(first) + document[1:], 16)])
+    print(first + decode(document[1:9]) + "...", in_letters(block_hashes(encode(first) + document[1:], 16)))
+assert "".join(letters.values()) == "ABCDEF"
 
 # %% [markdown]
-# Two questions about one document have its two full blocks in common; in the third, the questions differ. With another first
-# token, all blocks are others.
+# Equal letters are equal hashes. Two questions about one document have its two full blocks in common; in the third, the
+# questions differ. With another first token, all blocks are others.
 #
 # The cache is a dictionary from hash to block. It is one more **user** of each of its blocks: it counts in lesson 01's
 # reference count. So a block stays when its request ends, and the next one with the same beginning finds it.
@@ -516,7 +525,7 @@ PrefixCache.evict, PrefixCache.clear = evict, clear
 #
 # One case needs thought. If *all* tokens of the request are in the cache, nothing would be left to compute. But without a
 # computed token there are no logits, and without logits no next token. So the last token is always computed, even if its
-# key is there already.
+# key is there already. And a block may hold a single token. Does the request still use that block then?
 
 # %% exercise="8.6"
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.start
@@ -896,7 +905,8 @@ draw.show(draw.timeline.memory(history, 16, reserved), alt="Slots over the steps
 #
 # A path may be fast or slow. It must not change what the model says. Here is the test for all of them: six prompts of 1 to
 # 163 tokens, two of them about one document, and 20 tokens for each, whether the answer ends before or not. And five ways
-# in which they come (one at a time takes long, so that way has two of them):
+# in which they come (one at a time takes long, so that way has two of them). Without a GPU, *kernel* takes longest, up to
+# half a minute:
 
 # %%
 random = np.random.default_rng(1)
@@ -1207,7 +1217,8 @@ for name, serve_all in {"generate, padded": padded_generate, "engine": engine_ge
 # %% [markdown]
 # A single run of a small model says little; the machine has other things to do. So the course has a benchmark with a longer
 # trace and several turns, beside `generate` in batches of several sizes and `generate_batch`, which is transformers' own
-# continuous batching: `python -m bench.serving`. These runs are kept with the course:
+# continuous batching: `python -m bench.serving`. These runs are kept with the course. *Same requests* and *same tokens*
+# compare each server's answers with our engine's, the tokens up to the first that differs:
 
 # %%
 import bench.serving
@@ -1215,6 +1226,9 @@ import bench.serving
 print(bench.serving.recorded_table())
 
 # %% [markdown]
+# On the CPU all servers give the same tokens. On the GPU they do not. That model has random weights and 16-bit numbers: now
+# and then two tokens are so close that rounding decides between them, and from there on an answer goes its own way.
+#
 # Where does the time go? For a small model, not into attention. A step has a few hundred small operations, and each costs
 # some microseconds of Python and launching before it computes anything. With more sequences in a step there are not more
 # of them. So the larger the batch, the less each token costs. The longer the contexts, the more of a step is attention,

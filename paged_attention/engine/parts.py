@@ -1,6 +1,7 @@
 """An engine put together from the learner's own answers, and from the course's where one is missing (lesson 08)."""
 
 import functools
+import sys
 import types
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -105,7 +106,9 @@ class _Answers:
         self.yours: dict[str, object] = {}
         self.reasons: dict[str, str] = {}
         with ThreadPoolExecutor(2) as pool:
-            found = tqdm(pool.map(_find, exercises), "checking your parts", len(exercises), leave=False, delay=3)
+            # To stdout: JupyterLab would show the bar that stderr leaves behind as an empty red line.
+            found = tqdm(pool.map(_find, exercises), "checking your parts", len(exercises), leave=False, delay=3,
+                         file=sys.stdout)
             for exercise, (answer, reason) in zip(exercises, found, strict=True):
                 if reason:
                     self.reasons[exercise] = reason

@@ -1,4 +1,4 @@
-"""Lesson 08, exercises 8.1 to 8.4. (8.5 to 8.8 are in lesson_08_more.py.)"""
+"""Lesson 08, exercises 8.1, 8.2 and 8.4. (8.3 is in lesson_08_schedule.py, 8.5 to 8.8 are in lesson_08_more.py.)"""
 
 from collections import deque
 from itertools import accumulate
@@ -127,6 +127,35 @@ def forward_into_slots_in_a_row(module, query, key, value, attention_mask=None, 
     return paged.attend(query[0].transpose(0, 1), k_cache, v_cache)[None], None
 
 
+def forward_by_index_copy_without_effect(module, query, key, value, attention_mask=None, *, paged, **others):
+    k_cache, v_cache = paged.kv_cache[module.layer_idx]
+    new_k, new_v = (new[0].transpose(0, 1) for new in (key, value))
+    k_cache = k_cache.flatten(0, 1).index_copy(0, paged.slot_mapping, new_k).view_as(k_cache)
+    v_cache = v_cache.flatten(0, 1).index_copy(0, paged.slot_mapping, new_v).view_as(v_cache)
+    return paged.attend(query[0].transpose(0, 1), k_cache, v_cache)[None], None
+
+
+def forward_into_all_layers(module, query, key, value, attention_mask=None, *, paged, **others):
+    paged.kv_cache[:, 0].flatten(1, 2)[:, paged.slot_mapping] = key[0].transpose(0, 1)
+    paged.kv_cache[:, 1].flatten(1, 2)[:, paged.slot_mapping] = value[0].transpose(0, 1)
+    return paged.attend(query[0].transpose(0, 1), *paged.kv_cache[module.layer_idx])[None], None
+
+
+def forward_with_the_kind_first(module, query, key, value, attention_mask=None, *, paged, **others):
+    for kind, new in enumerate((key, value)):
+        paged.kv_cache[kind, module.layer_idx].flatten(0, 1)[paged.slot_mapping] = new[0].transpose(0, 1)
+    caches = (paged.kv_cache[kind, module.layer_idx] for kind in range(2))
+    return paged.attend(query[0].transpose(0, 1), *caches)[None], None
+
+
+def forward_squeezing(module, query, key, value, attention_mask=None, *, paged, **others):
+    q, k, v = (heads.squeeze().transpose(0, 1) for heads in (query, key, value))
+    k_cache, v_cache = paged.kv_cache[module.layer_idx]
+    k_cache.flatten(0, 1)[paged.slot_mapping] = k
+    v_cache.flatten(0, 1)[paged.slot_mapping] = v
+    return paged.attend(q, k_cache, v_cache).unsqueeze(0), None
+
+
 # 8.2
 
 
@@ -242,6 +271,35 @@ def flatten_by_looking_up_tokens(scheduled):
     return tokens, positions, last
 
 
+def flatten_with_the_borders(scheduled):
+    tokens, positions, last = [], [], [0]
+    for request, n in scheduled:
+        start = request.num_computed
+        tokens += request.tokens[start : start + n]
+        positions += range(start, start + n)
+        last.append(last[-1] + n)
+    return tokens, positions, last
+
+
+def flatten_counting_on_from_the_last(scheduled):
+    tokens, positions, last = [], [], [0]
+    for request, n in scheduled:
+        tokens += request.tokens[request.num_computed : request.num_computed + n]
+        positions += [request.num_computed + i for i in range(n)]
+        last.append(last[-1] + n - 1)
+    return tokens, positions, last[1:]
+
+
+def flatten_from_num_uncomputed(scheduled):
+    tokens, positions, last = [], [], []
+    for request, n in scheduled:
+        for i in range(n):
+            positions.append(request.num_uncomputed + i)
+        tokens.extend(request.tokens[request.num_uncomputed :][:n])
+        last.append(len(positions) - 1)
+    return tokens, positions, last
+
+
 def flatten_until_the_number(scheduled):
     tokens, positions, last = [], [], []
     for request, number in scheduled:
@@ -249,267 +307,6 @@ def flatten_until_the_number(scheduled):
         positions += range(request.num_computed, number)
         last.append(len(tokens) - 1)
     return tokens, positions, last
-
-
-# 8.3
-
-
-def schedule_with_a_flag(self):
-    chosen, left, somebody_gave_way = [], self.token_budget, False
-    index = 0
-    while index < len(self.running):
-        request = self.running[index]
-        wanted = min(left, len(request.tokens) - request.num_computed)
-        if wanted == 0:
-            break
-        if self.make_room(request, wanted):
-            chosen.append((request, wanted))
-            left -= wanted
-            index += 1
-        else:
-            self.preempt(self.running[-1])
-            somebody_gave_way = True
-    if not somebody_gave_way:
-        while left > 0 and len(self.waiting) > 0 and len(self.running) < self.max_num_seqs:
-            request = self.waiting.popleft()
-            self.start(request)
-            wanted = min(left, request.num_uncomputed)
-            if not self.make_room(request, wanted):
-                self.stop(request)
-                self.waiting.appendleft(request)
-                break
-            self.running.append(request)
-            chosen.append((request, wanted))
-            left -= wanted
-    return chosen
-
-
-def schedule_over_a_queue(self):
-    result, budget = {}, self.token_budget
-    candidates, preempted = deque(self.running), []
-    while candidates:
-        request = candidates.popleft()
-        number = min(budget, request.num_uncomputed)
-        while number and not self.make_room(request, number):
-            victim = candidates.pop() if candidates else request
-            self.preempt(victim)
-            preempted.append(victim)
-            if victim is request:
-                number = 0
-        if number:
-            result[request] = number
-            budget -= number
-    for request in [] if preempted else list(self.waiting):
-        if budget == 0 or len(self.running) == self.max_num_seqs:
-            break
-        self.start(request)
-        number = min(budget, request.num_uncomputed)
-        if self.make_room(request, number):
-            self.waiting.remove(request)
-            self.running.append(request)
-            result[request] = number
-            budget -= number
-        else:
-            self.stop(request)
-            break
-    return list(result.items())
-
-
-def schedule_by_recursion(self):
-    def serve(index, budget):
-        if index == len(self.running) or budget == 0:
-            return [], budget
-        request = self.running[index]
-        number = min(request.num_uncomputed, budget)
-        if self.make_room(request, number):
-            more, budget = serve(index + 1, budget - number)
-            return [(request, number), *more], budget
-        self.preempt(self.running[-1])
-        return serve(index, budget)
-
-    def admit(budget):
-        if budget == 0 or not self.waiting or len(self.running) >= self.max_num_seqs:
-            return []
-        request = self.waiting[0]
-        self.start(request)
-        number = min(request.num_uncomputed, budget)
-        if not self.make_room(request, number):
-            self.stop(request)
-            return []
-        self.running.append(self.waiting.popleft())
-        return [(request, number), *admit(budget - number)]
-
-    before = len(self.running)
-    scheduled, budget = serve(0, self.token_budget)
-    return scheduled + (admit(budget) if len(self.running) == before else [])
-
-
-def schedule_appending_to_the_end(self):
-    scheduled, budget, gave_way = [], self.token_budget, []
-    for request in self.running:  # only its end is taken off
-        number = min(request.num_uncomputed, budget)
-        while number and not self.make_room(request, number):
-            gave_way.append(self.running[-1])
-            self.preempt(gave_way[-1])
-            if gave_way[-1] is request:
-                return scheduled
-        if number:
-            scheduled += [(request, number)]
-        budget -= number
-    while not gave_way and self.waiting and budget and len(scheduled) < self.max_num_seqs:
-        self.start(self.waiting[0])
-        number = min(self.waiting[0].num_uncomputed, budget)
-        if not self.make_room(self.waiting[0], number):
-            self.stop(self.waiting[0])
-            return scheduled
-        scheduled += [(self.waiting[0], number)]
-        self.running += [self.waiting.popleft()]
-        budget -= number
-    return scheduled
-
-
-def schedule_that_admits_always(self):
-    chosen, left, index = [], self.token_budget, 0
-    while index < len(self.running) and left:
-        request = self.running[index]
-        wanted = min(left, request.num_uncomputed)
-        if self.make_room(request, wanted):
-            chosen.append((request, wanted))
-            left, index = left - wanted, index + 1
-        else:
-            self.preempt(self.running[-1])
-    while left > 0 and self.waiting and len(self.running) < self.max_num_seqs:
-        request = self.waiting.popleft()
-        self.start(request)
-        wanted = min(left, request.num_uncomputed)
-        if not self.make_room(request, wanted):
-            self.stop(request)
-            self.waiting.appendleft(request)
-            break
-        self.running.append(request)
-        chosen.append((request, wanted))
-        left -= wanted
-    return chosen
-
-
-def schedule_that_skips_the_first(self):
-    chosen, left, before = [], self.token_budget, len(self.running)
-    for request in self.running[:]:
-        wanted = min(left, request.num_uncomputed)
-        while wanted and request in self.running and not self.make_room(request, wanted):
-            self.preempt(self.running[-1])
-        if wanted and request in self.running:
-            chosen.append((request, wanted))
-            left -= wanted
-    if len(self.running) < before:
-        return chosen
-    skipped = []
-    while left and self.waiting and len(self.running) < self.max_num_seqs:
-        request = self.waiting.popleft()
-        self.start(request)
-        wanted = min(left, request.num_uncomputed)
-        if self.make_room(request, wanted):
-            self.running.append(request)
-            chosen.append((request, wanted))
-            left -= wanted
-        else:
-            self.stop(request)
-            skipped.append(request)
-    self.waiting.extendleft(reversed(skipped))
-    return chosen
-
-
-def schedule_without_a_budget(self):
-    chosen, before = [], len(self.running)
-    for request in list(self.running):
-        while request in self.running and not self.make_room(request, request.num_uncomputed):
-            self.preempt(self.running[-1])
-        if request in self.running:
-            chosen.append((request, request.num_uncomputed))
-    while len(self.running) >= before and self.waiting and len(self.running) < self.max_num_seqs:
-        request = self.waiting[0]
-        self.start(request)
-        if not self.make_room(request, request.num_uncomputed):
-            self.stop(request)
-            break
-        self.running.append(self.waiting.popleft())
-        chosen.append((request, request.num_uncomputed))
-    return chosen
-
-
-def schedule_that_keeps_rows(self):
-    chosen, left, before = [], self.token_budget, len(self.running)
-    for request in list(self.running):
-        if request not in self.running or left == 0:
-            break
-        wanted = min(left, request.num_uncomputed)
-        while not self.make_room(request, wanted):
-            victim = self.running[-1]
-            self.preempt(victim)
-            if victim is request:
-                return chosen
-        chosen.append((request, wanted))
-        left -= wanted
-    if before > len(self.running):
-        return chosen
-    while left and self.waiting and len(self.running) < self.max_num_seqs:
-        request = self.waiting[0]
-        self.start(request)
-        wanted = min(left, request.num_uncomputed)
-        if not self.make_room(request, wanted):
-            return chosen
-        self.waiting.popleft()
-        self.running.append(request)
-        chosen.append((request, wanted))
-        left -= wanted
-    return chosen
-
-
-def schedule_from_the_oldest(self):
-    chosen, left, before = [], self.token_budget, len(self.running)
-    for request in self.running[:]:
-        wanted = min(left, request.num_uncomputed)
-        while wanted and request in self.running and not self.make_room(request, wanted):
-            self.preempt(self.running[0])
-        if wanted and request in self.running:
-            chosen.append((request, wanted))
-            left -= wanted
-    while before == len(self.running) and left and self.waiting and before < self.max_num_seqs:
-        request = self.waiting[0]
-        self.start(request)
-        wanted = min(left, request.num_uncomputed)
-        if not self.make_room(request, wanted):
-            self.stop(request)
-            break
-        self.running.append(self.waiting.popleft())
-        chosen.append((request, wanted))
-        left, before = left - wanted, before + 1
-    return chosen
-
-
-def schedule_counting_down_its_own(self):
-    chosen, gave_way = [], False
-    for request in list(self.running):
-        if request not in self.running or self.token_budget == 0:
-            continue
-        wanted = min(self.token_budget, request.num_uncomputed)
-        while request in self.running and not self.make_room(request, wanted):
-            gave_way = True
-            self.preempt(self.running[-1])
-        if request in self.running:
-            chosen.append((request, wanted))
-            self.token_budget -= wanted
-    while not gave_way and self.token_budget and self.waiting and len(self.running) < self.max_num_seqs:
-        request = self.waiting[0]
-        self.start(request)
-        wanted = min(self.token_budget, request.num_uncomputed)
-        if not self.make_room(request, wanted):
-            self.stop(request)
-            break
-        self.running.append(self.waiting.popleft())
-        chosen.append((request, wanted))
-        self.token_budget -= wanted
-    return chosen
 
 
 # 8.4
@@ -568,6 +365,40 @@ def preempt_without_counting(self, request):
     self.waiting.insert(0, request)
 
 
+def preempt_and_seed(self, request):
+    self.stop(request)
+    self.running.remove(request)
+    request.num_preempted += 1
+    request.generator = torch.Generator()
+    request.generator.manual_seed(request.params.seed)
+    self.waiting.appendleft(request)
+
+
+def preempt_into_a_list(self, request):
+    self.stop(request)
+    self.running = [other for other in self.running if other is not request]
+    self.waiting = [request] + list(self.waiting)
+    request.num_preempted += 1
+
+
+def preempt_block_by_block(self, request):
+    for block_id in self.manager.blocks_of(request.id):
+        self.manager.block_manager.free(block_id)
+    self.running.remove(request)
+    self.waiting.insert(0, request)
+    request.num_computed = 0
+    request.num_preempted += 1
+
+
+def preempt_all_from_it_on(self, request):
+    at = self.running.index(request)
+    self.running, victims = self.running[:at], self.running[at:]
+    for victim in victims:
+        self.stop(victim)
+        victim.num_preempted += 1
+    self.waiting.extendleft(victims)
+
+
 def preempt_the_last(self, request):
     request = self.running.pop()
     self.stop(request)
@@ -579,26 +410,27 @@ RIGHT_ANSWERS = {
     "8.1": [forward_by_permute, forward_by_block_and_offset, forward_token_by_token, forward_through_einsum,
             forward_by_index_put],
     "8.2": [flatten_by_slices, flatten_by_comprehensions, flatten_into_tensors, flatten_backwards, flatten_by_recursion],
-    "8.3": [schedule_with_a_flag, schedule_over_a_queue, schedule_by_recursion, schedule_appending_to_the_end],
     "8.4": [preempt_by_hand, preempt_through_remove, preempt_with_new_lists, preempt_waiting_first],
 }
 
 WRONG_ANSWERS = {
     "8.1": {"attends-before-writing": [forward_that_writes_last, forward_between_the_writes],
             "slots-assumed-contiguous": [forward_into_slots_in_a_row], "heads-scrambled": [forward_by_view],
-            "output-transposed": [forward_heads_first], "nothing-written": [forward_into_a_copy],
-            "layer-0-always": [forward_on_the_first_layer],
+            "output-transposed": [forward_heads_first],
+            "nothing-written": [forward_into_a_copy, forward_by_index_copy_without_effect],
+            "layer-0-always": [forward_on_the_first_layer], "squeezed-too-much": [forward_squeezing],
+            "every-layer-written": [forward_into_all_layers], "layer-and-kind-mixed-up": [forward_with_the_kind_first],
             "row-taken-for-one-sequence": [forward_with_causal_attention], "weights-left-out": [forward_without_a_pair]},
     "8.2": {"positions-of-the-step": [flatten_with_enumerate], "positions-of-the-row": [flatten_with_one_arange],
             "all-that-is-left": [flatten_everything_left], "last-off-by-one": [flatten_with_lengths_behind],
             "last-within-the-request": [flatten_with_own_last], "counts-as-computed": [flatten_and_count],
             "positions-found-by-token": [flatten_by_looking_up_tokens],
-            "number-taken-for-the-end": [flatten_until_the_number]},
-    "8.3": {"admits-after-preemption": [schedule_that_admits_always],
-            "budget-ignored": [schedule_without_a_budget], "started-not-stopped": [schedule_that_keeps_rows],
-            "preempts-the-oldest": [schedule_from_the_oldest], "token-budget-changed": [schedule_counting_down_its_own],
-            "head-of-line-overtaken": [schedule_that_skips_the_first]},
+            "number-taken-for-the-end": [flatten_until_the_number], "borders-for-last": [flatten_with_the_borders],
+            "last-falls-behind": [flatten_counting_on_from_the_last],
+            "num-uncomputed-for-the-start": [flatten_from_num_uncomputed]},
     "8.4": {"to-the-end-of-the-queue": [preempt_to_the_back], "generated-tokens-forgotten": [preempt_from_the_prompt],
             "num-computed-stays": [preempt_rows_only], "not-counted": [preempt_without_counting],
-            "last-one-preempted": [preempt_the_last]},
+            "last-one-preempted": [preempt_the_last], "generator-begun-again": [preempt_and_seed],
+            "waiting-is-a-list": [preempt_into_a_list], "row-kept": [preempt_block_by_block],
+            "those-behind-too": [preempt_all_from_it_on]},
 }

@@ -140,6 +140,48 @@ def stops_before_the_end(tokens, block_size, parent=b""):
     return hashes
 
 
+def bytes_as_long_as_needed(tokens, block_size, parent=b""):
+    hashes = []
+    for end in range(block_size, len(tokens) + 1, block_size):
+        h = hashlib.sha256(parent)
+        for token in tokens[end - block_size : end]:
+            h.update(token.to_bytes((token.bit_length() + 7) // 8 or 1, "little"))
+        hashes.append(parent := h.digest())
+    return hashes
+
+
+def characters_of_tokens(tokens, block_size, parent=b""):
+    hashes = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        text = "".join(chr(token) for token in tokens[start : start + block_size])
+        parent = hashlib.sha256(parent + text.encode("utf-8")).digest()
+        hashes.append(parent)
+    return hashes
+
+
+def into_a_default_list(tokens, block_size, parent=b"", hashes=[]):  # noqa: B006
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        parent = hashlib.sha256(parent + str(tokens[start : start + block_size]).encode()).digest()
+        hashes.append(parent)
+    return hashes
+
+
+def first_token_and_block(tokens, block_size, parent=b""):
+    return [hashlib.sha256(str((start, tokens[start : start + block_size])).encode()).digest()
+            for start in range(0, len(tokens) - block_size + 1, block_size)]
+
+
+def tokens_of_two_blocks(tokens, block_size, parent=b""):
+    return [hashlib.sha256(parent + str(tokens[max(0, start - block_size) : start + block_size]).encode()).digest()
+            for start in range(0, len(tokens) - block_size + 1, block_size)]
+
+
+def only_the_last_hash(tokens, block_size, parent=b""):
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        parent = hashlib.sha256(parent + str(tokens[start : start + block_size]).encode()).digest()
+    return [parent]
+
+
 # 8.6
 
 
@@ -249,6 +291,65 @@ def keeps_the_surplus_block(self, request):
     if request.num_computed == len(request.tokens):
         request.num_computed -= 1
     self.manager.start(request.id, request.num_computed, blocks)
+
+
+def start_in_blocks_of_16(self, request):
+    shared = self.prefix_cache.match(request)
+    known = min(16 * len(shared), len(request.tokens) - 1)
+    shared = shared[: math.ceil(known / 16)]
+    for block in shared:
+        self.manager.block_manager.increase_ref_count(block)
+    request.num_computed = known
+    self.manager.start(request.id, known, shared)
+
+
+def start_with_a_copy(self, request):
+    blocks = [*self.prefix_cache.match(request)]
+    known = len(blocks) * self.manager.block_size
+    mine = []
+    if known == len(request.tokens):
+        known -= 1
+        old, new = blocks.pop(), self.manager.block_manager.allocate()
+        self.manager.kv_cache[:, :, new] = self.manager.kv_cache[:, :, old].clone()
+        mine.append(new)
+    for block in blocks:
+        self.manager.block_manager.increase_ref_count(block)
+    request.num_computed = known
+    self.manager.start(request.id, known, [*blocks, *mine])
+
+
+def start_the_request_itself(self, request):
+    blocks = self.prefix_cache.match(request)
+    length = min(self.manager.block_size * len(blocks), len(request.tokens) - 1)
+    blocks = blocks[: self.manager.blocks_for(length)]
+    list(map(self.manager.block_manager.increase_ref_count, blocks))
+    request.num_computed = length
+    self.manager.start(request, length, blocks)
+
+
+def match_the_tokens(self, request):
+    blocks = self.prefix_cache.match(request.tokens)
+    request.num_computed = min(self.manager.block_size * len(blocks), len(request.tokens) - 1)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
+def a_block_back_and_all_in_the_row(self, request):
+    blocks, size = self.prefix_cache.match(request), self.manager.block_size
+    length = len(blocks) * size
+    if length == len(request.tokens):
+        length -= size
+    for block in blocks:
+        self.manager.block_manager.increase_ref_count(block)
+    self.manager.start(request.id, length, blocks)
+    request.num_computed = length
+
+
+def shares_and_adds(self, request):
+    blocks = self.prefix_cache.match(request)
+    for block in blocks[: self.manager.blocks_for(min(len(blocks) * self.manager.block_size, len(request.tokens) - 1))]:
+        self.manager.block_manager.increase_ref_count(block)
+    request.num_computed = min(len(blocks) * self.manager.block_size, len(request.tokens) - 1)
+    self.manager.add_sequence(request.id, request.num_computed)
 
 
 # 8.7
@@ -422,6 +523,30 @@ def top_p_then_top_k(logits, params, generator):
     return int(order[torch.multinomial(p[:num], 1, generator=generator)])
 
 
+def never_thinks_of_zero(logits, params, generator):
+    return int(torch.multinomial((logits / params.temperature).softmax(0), 1, generator=generator))
+
+
+def zero_in_place_of_what_goes(logits, params, generator):
+    if params.temperature == 0:
+        return int(logits.argmax())
+    scaled = logits / params.temperature
+    if params.top_k is not None and params.top_k < len(scaled):
+        scaled = torch.where(scaled < scaled.topk(params.top_k).values[-1], 0.0, scaled)
+    p, order = scaled.softmax(0).sort(descending=True)
+    p = p[p.cumsum(0) - p < params.top_p]
+    return int(order[torch.multinomial(p, 1, generator=generator)])
+
+
+def any_of_those_that_stay(logits, params, generator):
+    if params.temperature == 0:
+        return int(logits.argmax())
+    p, order = (logits / params.temperature).softmax(0).sort(descending=True)
+    p = p[: params.top_k] / p[: params.top_k].sum()
+    num = int((p.cumsum(0) - p < params.top_p).sum())
+    return int(order[torch.randint(num, (1,), generator=generator)])
+
+
 # 8.8
 
 
@@ -574,6 +699,153 @@ def part(function, **parts):
     return wrong
 
 
+def draws_before_it_looks(self, scheduled, logits):
+    new = []
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        request.num_computed += n
+        token = self.sample(row, request.params, request.generator)
+        if request.num_uncomputed:
+            continue
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def first_one_s_generator(self, scheduled, logits):
+    new, generator = [], scheduled[0][0].generator
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        request.num_computed += n
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, generator)
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def counts_nothing(self, scheduled, logits):
+    new = []
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        if request.num_uncomputed > n:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def ends_with_the_first_end(self, scheduled, logits):
+    new = []
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        request.num_computed += n
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+            break
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def ends_by_id(self, scheduled, logits):
+    new = []
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        request.num_computed += n
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request.id, "end")
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request.id, "length")
+    return new
+
+
+def stops_what_has_ended(self, scheduled, logits):
+    new = []
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        request.num_computed += n
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+            self.scheduler.stop(request)
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def keeps_no_token(self, scheduled, logits):
+    new = []
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        request.num_computed += n
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def returns_the_ended(self, scheduled, logits):
+    new = []
+    for (request, n), row in zip(scheduled, logits, strict=True):
+        request.num_computed += n
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens.append(token)
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+            new.append((request, token))
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+            new.append((request, token))
+    return new
+
+
+def row_behind_all_tokens(self, scheduled, logits):
+    new, at = [], -1
+    for request, n in scheduled:
+        at += n
+        row = logits[at]
+        request.num_computed += n
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
 RIGHT_ANSWERS = {
     "8.5": [hashes_of_text, hashes_recursively, hashes_by_python, hashes_accumulated, nested_tuples, all_tokens_by_numpy],
     "8.6": [start_with_an_if, start_block_by_block, start_with_the_row_first, start_by_forking],
@@ -583,27 +855,38 @@ RIGHT_ANSWERS = {
 
 WRONG_ANSWERS = {
     "8.5": {
-        "not-chained": [own_text_only],
+        "not-chained": [own_text_only, first_token_and_block],
+        "only-the-block-before": [tokens_of_two_blocks],
+        "one-hash-for-the-whole": [only_the_last_hash],
+        "list-kept-between-calls": [into_a_default_list],
+        "not-every-token-is-a-character": [characters_of_tokens],
         "hash-too-short": [number_of_two_bytes],
         "parent-ignored": [anew_in_each_call],
         "depends-on-the-calls": [whole_call_so_far],
         "rest-hashed": [every_started_block],
         "last-block-missing": [stops_before_the_end],
         "tokens-cut-short": [bytes_of_tokens, sixteen_bits],
-        "digits-joined": [text_without_commas],
+        "digits-joined": [text_without_commas, bytes_as_long_as_needed],
         "order-of-blocks-lost": [added_up],
     },
     "8.6": {
         "users-not-counted": [shares_without_telling],
         "everything-computed": [nothing_left],
-        "last-block-dropped": [pops_a_full_match],
+        "last-block-dropped": [pops_a_full_match, a_block_back_and_all_in_the_row],
+        "new-blocks-taken": [shares_and_adds],
+        "copied-already": [start_with_a_copy],
+        "block-size-16": [start_in_blocks_of_16],
+        "request-for-its-id": [start_the_request_itself],
+        "tokens-for-the-request": [match_the_tokens],
         "computed-not-set": [forgets_what_is_computed],
         "no-row-without-a-match": [only_after_a_match],
         "prompt-in-place-of-tokens": [limited_by_the_prompt],
         "block-without-a-token": [keeps_the_surplus_block],
     },
     "8.7": {
-        "division-by-zero": [no_case_for_zero],
+        "division-by-zero": [no_case_for_zero, never_thinks_of_zero],
+        "masked-with-zero": [zero_in_place_of_what_goes],
+        "softmax-twice": [any_of_those_that_stay],
         "temperature-multiplied": [part(unsorted_with, divide=False)],
         "temperature-ignored": [sample_at_temperature_one],
         "position-for-token": [cut_position],
@@ -632,5 +915,14 @@ WRONG_ANSWERS = {
         "not-a-list-of-pairs": [tokens_alone],
         "last-token-not-returned": [returns_too_late],
         "ended-twice": [two_ifs],
+        "drawn-for-nothing": [draws_before_it_looks],
+        "another-s-generator": [first_one_s_generator],
+        "computed-not-counted": [counts_nothing],
+        "stops-at-an-end": [ends_with_the_first_end],
+        "id-for-request": [ends_by_id],
+        "given-back-twice": [stops_what_has_ended],
+        "appended-to-a-copy": [keeps_no_token],
+        "only-the-ended-returned": [returns_the_ended],
+        "row-of-a-token": [row_behind_all_tokens],
     },
 }

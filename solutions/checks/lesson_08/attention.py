@@ -122,6 +122,27 @@ def heads_repeated(module, query, key, value, attention_mask=None, *, paged, **o
     return forward(module, query, key, value, paged=paged)[None], None
 
 
+def written_into_a_copy(module, query, key, value, attention_mask=None, *, paged, **others):
+    """The path sees the new keys and values, and the pool itself never does."""
+    return forward(module, query, key, value, paged=replace(paged, kv_cache=paged.kv_cache.clone()))[None], None
+
+
+def written_for_every_layer(module, query, key, value, attention_mask=None, *, paged, **others):
+    for k_cache, v_cache in paged.kv_cache:
+        write(k_cache, paged.slot_mapping, rows_of(key))
+        write(v_cache, paged.slot_mapping, rows_of(value))
+    return paged.attend(rows_of(query), *paged.kv_cache[module.layer_idx])[None], None
+
+
+def squeezed(heads):
+    """Without every dimension of size 1, and not the batch's alone."""
+    return heads.squeeze().transpose(0, 1)
+
+
+def squeezed_and_permuted(heads):
+    return heads.squeeze().permute(1, 0, 2)
+
+
 def query_by_query(module, query, key, value, attention_mask=None, *, paged, **others):
     """Calls attend for each token's query alone."""
     alone = replace(paged, attend=lambda q, *caches: torch.cat([paged.attend(one[None], *caches) for one in q]))
@@ -244,6 +265,11 @@ EXERCISE = Exercise(
                 also=(wrong(pool_of=lambda paged, module: (paged.kv_cache[0], paged.kv_cache[1])),
                       wrong(pool_of=lambda paged, module: unpack(paged.kv_cache[:, module.layer_idx])),
                       wrong(pool_of=lambda paged, module: (paged.kv_cache[:, 0], paged.kv_cache[:, 1])))),
+        Mistake("layer-and-kind-mixed-up",
+                "The first index of `paged.kv_cache` is the layer, and the second says whether it is keys or values. You "
+                "have them the other way round.",
+                wrong(pool_of=lambda paged, module: (paged.kv_cache[0, module.layer_idx],
+                                                     paged.kv_cache[1, module.layer_idx]))),
         Mistake("keys-and-values-swapped",
                 "Keys stand where values belong, and values where keys belong. A layer's part of the pool has the keys "
                 "first.",
@@ -266,8 +292,12 @@ EXERCISE = Exercise(
                 wrong(taken=(0, 0)), also=(wrong(taken=(1, 1)),)),
         Mistake("nothing-written",
                 "The pool is as it was before the call: the new keys and values are in no slot. Indexing with a tensor on "
-                "the left of `=` writes; elsewhere it makes a copy.",
-                wrong(writes=(write_copy, write_copy))),
+                "the left of `=` writes; elsewhere it makes a copy, and so does a method without `_` at its end.",
+                wrong(writes=(write_copy, write_copy)), also=(written_into_a_copy,)),
+        Mistake("every-layer-written",
+                "The new keys and values stand in the pool's part of every layer. A layer has keys of its own, and writes "
+                "to its own part.",
+                written_for_every_layer),
         Mistake("slot-mapping-ignored",
                 "The new keys and values stand in the pool's first slots. Where each one belongs, `paged.slot_mapping` "
                 "says.",
@@ -305,6 +335,12 @@ EXERCISE = Exercise(
                 "is only the model's.",
                 wrong(q_rows=lambda heads: heads.transpose(1, 2)),
                 also=(wrong(q_rows=lambda heads: heads), wrong(q_rows=lambda heads: heads.transpose(0, 1)))),
+        Mistake("squeezed-too-much",
+                "`squeeze()` takes away every dimension of size 1. A step can have a single token, and a model a single "
+                "head: only the batch's dimension is to go.",
+                wrong(rows=squeezed, q_rows=squeezed),
+                also=(wrong(rows=squeezed_and_permuted, q_rows=squeezed_and_permuted), wrong(rows=squeezed),
+                      wrong(rows=squeezed_and_permuted), wrong(q_rows=squeezed), wrong(q_rows=squeezed_and_permuted))),
         Mistake("flat-caches-to-attend",
                 "`attend` gets caches in which block and offset are one dimension. That form is for writing into slots; the "
                 "path needs the blocks.",

@@ -82,6 +82,19 @@ def chained_to_the_block_before(tokens, block_size, parent=b""):
     return [digest(before, block) for before, block in zip([parent, *blocks], blocks, strict=False)]
 
 
+def with_the_tokens_before(tokens, block_size, parent=b""):
+    """Each hash is made of the tokens of two blocks, its own and the one before."""
+    ends = range(block_size, len(tokens) + 1, block_size)
+    return [digest(parent, tokens[max(0, end - 2 * block_size) : end]) for end in ends]
+
+
+def place_for_chain(unit):
+    """Each hash takes in where its block stands, in place of what stands before it."""
+    def wrong(tokens, block_size, parent=b""):
+        return [digest(number * unit(block_size), block) for number, block in enumerate(full_blocks(tokens, block_size))]
+    return wrong
+
+
 def with_its_number(tokens, block_size, parent=b""):
     hashes = []
     for number, block in enumerate(full_blocks(tokens, block_size)):
@@ -157,8 +170,12 @@ def without_parent(to_data):
     return wrong
 
 
-def as_many_bytes_as_needed(block):
-    return b"".join(token.to_bytes(max(1, (token.bit_length() + 7) // 8), "big") for token in block)
+def as_many_bytes_as_needed(order):
+    return lambda block: b"".join(token.to_bytes(max(1, (token.bit_length() + 7) // 8), order) for token in block)
+
+
+def as_characters(block):
+    return "".join(map(chr, block)).encode()
 
 
 def last_block_missing(tokens, block_size, parent=b""):
@@ -175,6 +192,22 @@ def one_for_the_whole(tokens, block_size, parent=b""):
 
 def one_for_the_full_blocks(tokens, block_size, parent=b""):
     return block_hashes(tokens, block_size, parent)[-1:]
+
+
+def the_last_or_the_parent(tokens, block_size, parent=b""):
+    return [[parent, *block_hashes(tokens, block_size, parent)][-1]]
+
+
+def _kept_between_calls():
+    hashes = []
+
+    def wrong(tokens, block_size, parent=b""):
+        hashes.extend(block_hashes(tokens, block_size, parent))
+        return hashes
+    return wrong
+
+
+kept_between_calls = _kept_between_calls()
 
 
 def the_last_for_all(tokens, block_size, parent=b""):
@@ -232,7 +265,7 @@ CASES = [
     (2, [Call((1, 2)), Call((3, 4, 5), (0, 0)), Call((3, 4))]), (2, [Call((1, 2)), Call((9,), (0, 0))]),
     (2, [Call((1, 23)), Call((12, 3))]), (3, [Call((1, 1, 2)), Call((1, 2, 2))]), (2, [Call((0, 3)), Call((1, 2))]),
     (2, [Call((0, 0)), Call((0, 256)), Call((1, 0))]), (2, [Call((7, 0)), Call((7, 65_536)), Call((7, 151_935))]),
-    (2, [Call((1, 256)), Call((257, 0))]),
+    (2, [Call((1, 256)), Call((257, 0))]), (2, [Call((1, 257)), Call((257, 1))]),
     (2, [Call((7, 8)), Call((7, 55_296))]), (1, [Call((4, 4, 4))]), (1, [Call((4, 5)), Call((5, 5))]),
     (16, [Call(tuple(range(48))), Call(tuple(range(32)) + (99,) * 16), Call(tuple(range(31)))]),
     (1, [Call((token,)) for token in range(MANY)]),
@@ -267,6 +300,8 @@ def observe(answer, case):
         result = answer(tokens, block_size, *more)
         if not isinstance(result, list | tuple):
             return Text(f"{type(result).__name__}, in place of a list")
+        if call is calls[0] and _goes_on(answer, result, list(call.tokens), block_size):
+            return Text("a list that grows with the next call")
         if any(hasattr(value, "hexdigest") for value in result):
             return Text("a list of objects that could go on hashing")
         for value in result:
@@ -281,6 +316,12 @@ def observe(answer, case):
     letters = {}
     return tuple(tuple(letters.setdefault(value, _letter(len(letters))) for value in result)
                  for result in results)
+
+
+def _goes_on(answer, result, tokens, block_size) -> bool:
+    """Whether another call returns the very same list, with more in it, or the list holds more than this call's hashes."""
+    num_hashes = min(len(result), len(tokens) // block_size)
+    return answer(tokens, block_size) is result and len(result) > num_hashes
 
 
 def _letter(number: int) -> str:
@@ -329,14 +370,15 @@ EXERCISE = Exercise(
         Mistake("not-chained",
                 "A block with the same tokens has the same hash behind another prefix. Its keys and values were computed "
                 "from everything before it, so it is another block. What has to go into its hash?",
-                not_chained, also=(not_chained_but_for_the_parent, parent_for_the_first_alone)),
+                not_chained, also=(not_chained_but_for_the_parent, parent_for_the_first_alone,
+                                   place_for_chain(lambda block_size: 1), place_for_chain(lambda block_size: block_size))),
         Mistake("hash-too-short",
                 "Among many different blocks some have the same hash, and a request would be given another's keys. How much "
                 "of the digest do you keep?",
                 cut_to(2), also=(cut_to(1),)),
         Mistake("only-the-block-before",
                 "A hash knows the tokens of its own block and of the one before. Further back everything may differ.",
-                chained_to_the_block_before),
+                chained_to_the_block_before, also=(with_the_tokens_before,)),
         Mistake("parent-ignored",
                 "The chain starts anew although `parent` was given: these tokens stand behind others.",
                 parent_ignored),
@@ -367,6 +409,8 @@ EXERCISE = Exercise(
                 "What comes back is not a list. There is one hash for each full block, in their order.",
                 lambda tokens, block_size, parent=b"": (hash for hash in block_hashes(tokens, block_size, parent)),
                 also=(lambda tokens, block_size, parent=b"": b"".join(block_hashes(tokens, block_size, parent)[-1:]),
+                      lambda tokens, block_size, parent=b"": dict(enumerate(block_hashes(tokens, block_size, parent))),
+                      lambda tokens, block_size, parent=b"": set(block_hashes(tokens, block_size, parent)),
                       lambda tokens, block_size, parent=b"": None)),
         Mistake("digest-not-called",
                 "`hashlib.sha256(...)` is an object to which more could be added. The hash itself is what its `digest()` "
@@ -388,7 +432,11 @@ EXERCISE = Exercise(
         Mistake("digits-joined",
                 "Two blocks of other tokens have the same hash, as [1, 23] and [12, 3] with their digits in a row: where "
                 "one number ends and the next begins is lost.",
-                with_own(digits), also=(with_own(as_many_bytes_as_needed),)),
+                with_own(digits), also=tuple(with_own(as_many_bytes_as_needed(order)) for order in ("big", "little"))),
+        Mistake("not-every-token-is-a-character",
+                "Some numbers are no character that can be encoded, and tokens are numbers of any size. Turn them into "
+                "bytes in a way that takes every number.",
+                raw(as_characters)),
         Mistake("tokens-cut-short",
                 "Tokens that differ need hashes that differ. Yours has room for one or two bytes of each, and a vocabulary "
                 "is larger.",
@@ -405,7 +453,11 @@ EXERCISE = Exercise(
                       with_own(lambda block: block[-1:]))),
         Mistake("one-hash-for-the-whole",
                 "There is one hash for all tokens. Each full block has its own, so that a shorter beginning can be found.",
-                one_for_the_full_blocks, also=(one_for_the_whole,)),
+                one_for_the_full_blocks, also=(one_for_the_whole, the_last_or_the_parent)),
+        Mistake("list-kept-between-calls",
+                "The hashes of an earlier call are still in the list at the next one. A default value and a list outside "
+                "the function are made once; each call needs a list of its own.",
+                kept_between_calls),
         Mistake("chained-backwards",
                 "A block's hash knows what stands behind it in place of what stands before it.",
                 backwards),

@@ -78,10 +78,20 @@ def lists(scheduled, tokens_at=chunk, positions_of=chunk, last_of=ends):
     return tokens, positions, last_of(lengths)
 
 
+def left_for_done(request, num_tokens):
+    """Begins at the number of tokens that are left, not of those that are done."""
+    return range(request.num_uncomputed, request.num_uncomputed + num_tokens)
+
+
 def wrong(**differences):
     def answer(scheduled):
         return lists(scheduled, **differences)
     return answer
+
+
+def from_num_uncomputed(scheduled):
+    """A slice behind the end is empty; here `last` does not go by it."""
+    return *lists(scheduled, left_for_done, left_for_done)[:2], ends([number for _, number in scheduled])
 
 
 def row_positions(scheduled):
@@ -368,6 +378,11 @@ EXERCISE = Exercise(
         Mistake("all-that-is-left",
                 "All tokens of a request that are not computed are in the row. The budget allows num_tokens of them.",
                 wrong(tokens_at=all_uncomputed, positions_of=all_uncomputed), also=(wrong(tokens_at=all_uncomputed),)),
+        Mistake("num-uncomputed-for-the-start",
+                "It begins at num_uncomputed, which says how many tokens are left. Where does the first that is not "
+                "computed stand?",
+                wrong(tokens_at=left_for_done, positions_of=left_for_done),
+                also=(from_num_uncomputed, wrong(tokens_at=left_for_done), wrong(positions_of=left_for_done))),
         Mistake("one-token-too-far",
                 "The tokens begin one too late. The first that is not computed has the index num_computed.",
                 wrong(tokens_at=behind_chunk),
@@ -382,6 +397,15 @@ EXERCISE = Exercise(
         Mistake("last-off-by-one",
                 "`last` names the token behind each request's last one. Indices count from 0.",
                 wrong(last_of=lambda lengths: [index + 1 for index in ends(lengths)])),
+        Mistake("borders-for-last",
+                "`last` has an entry more than there are requests, as lesson 05's `cu_seqlens_q` has. It holds an index of "
+                "the row for each request: that of its last token.",
+                wrong(last_of=lambda lengths: [0, *(index + 1 for index in ends(lengths))]),
+                also=tuple(wrong(last_of=lambda lengths, first=first: [first, *ends(lengths)]) for first in (0, -1))),
+        Mistake("last-falls-behind",
+                "The first entry of `last` is right, and each later one falls behind by one more. For each request "
+                "one was taken off, though the row has a single index 0.",
+                wrong(last_of=lambda lengths: [end - number for number, end in enumerate(ends(lengths))])),
         Mistake("first-for-last",
                 "`last` names where each request begins in the row. The next token is predicted at its last one.",
                 wrong(last_of=lambda lengths: [sum(lengths[:index]) for index in range(len(lengths))])),

@@ -14,6 +14,7 @@ from paged_attention.kv_cache import PagedAttentionManager
 
 VOCAB_SIZE, END, OTHER_END = 16, 1, 13
 NUM_BLOCKS, BLOCK_SIZE = 16, 4
+COLD = 0.01  # a temperature at which the likeliest token comes
 UNASKED = 15  # the likeliest token of a row that is of no use: that of a chunk in the middle of a prompt
 
 
@@ -31,6 +32,7 @@ class Case:
     generated: tuple[int, ...] = (0, 0, 0)
     end_tokens: tuple[int, ...] = (END,)
     drawn: bool = False  # at a high temperature from even logits, so that any token may come
+    cold: bool = False  # at so low a temperature that the likeliest comes, and is drawn all the same
 
 
 class BareEngine(Engine):
@@ -176,6 +178,82 @@ def has_more(request):
     return request.num_uncomputed > 0
 
 
+def others_generator(which):
+    """Everybody's tokens are drawn with one request's generator."""
+    def wrong(self, scheduled, logits):
+        generator = scheduled[which][0].generator
+        return postprocess_with(pick=lambda engine, row, request: engine.sample(row, request.params, generator))(
+            self, scheduled, logits)
+    return wrong
+
+
+def generator_left_out(engine, row, request):
+    return engine.sample(row, request.params, None)
+
+
+def drawn_for_everybody(self, scheduled, logits):
+    """Draws for chunks as well, and throws these tokens away."""
+    drawn = iter([self.sample(row, request.params, request.generator)
+                  for (request, _), row in zip(scheduled, logits, strict=True)])
+    tokens = dict(zip((request for request, _ in scheduled), drawn, strict=True))
+    return postprocess_with(pick=lambda engine, row, request: tokens[request])(self, scheduled, logits)
+
+
+def never_counted(self, scheduled, logits):
+    new = []
+    for (request, num_tokens), row in zip(scheduled, logits, strict=True):
+        if request.num_computed + num_tokens >= len(request.tokens):
+            given = request.num_computed
+            new += Engine.postprocess(self, [(request, num_tokens)], row[None])
+            request.num_computed = given
+    return new
+
+
+def stops_at_an_end(reasons):
+    def wrong(self, scheduled, logits):
+        new = []
+        for pair, row in zip(scheduled, logits, strict=True):
+            new += Engine.postprocess(self, [pair], row[None])
+            if pair[0].reason in reasons:
+                break
+        return new
+    return wrong
+
+
+def the_ended_returned(self, scheduled, logits):
+    return [(request, token) for request, token in Engine.postprocess(self, scheduled, logits) if request.reason]
+
+
+def row_of_a_token_looked_up_first(self, scheduled, logits):
+    """As of_each_token_s_row, and before it is known whether the request gets a token."""
+    last, new = -1, []
+    for request, num_tokens in scheduled:
+        last += num_tokens
+        new += Engine.postprocess(self, [(request, num_tokens)], logits[last][None])
+    return new
+
+
+def only_for(reasons, end):
+    """Ends in a wrong way for some of the reasons."""
+    return postprocess_with(end=lambda engine, request, reason: (
+        end if reason in reasons else Engine._end)(engine, request, reason))
+
+
+def ended_and_freed(engine, request, reason):
+    engine._end(request, reason)
+    engine.manager.free_sequence(request.id)
+
+
+def stopped_and_ended(engine, request, reason):
+    engine.scheduler.stop(request)
+    engine._end(request, reason)
+
+
+def ended_and_stopped(engine, request, reason):
+    engine._end(request, reason)
+    engine.scheduler.stop(request)
+
+
 def chunks_not_counted(self, scheduled, logits):
     new = []
     for (request, num_tokens), row in zip(scheduled, logits, strict=True):
@@ -254,9 +332,10 @@ def counted_up(request):
 CASES = [
     Case((3,), (((0, 3, 7),),)), Case((5,), (((0, 3, UNASKED),),)),
     Case((5,), (((0, 3, UNASKED),), ((0, 2, 6),))), Case((3,), (((0, 3, 7),), ((0, 1, 8),), ((0, 1, 9),))),
-    Case((2,), tuple(((0, 2 if step == 0 else 1, 4),) for step in range(24)), (30, 9, 9), drawn=True),
     Case((3, 4), (((0, 3, 7), (1, 4, 8)),)), Case((3,), (((0, 3, END),),)), Case((3,), (((0, 3, 7),), ((0, 1, END),))),
     Case((3,), (((0, 3, END),), ((0, 1, 6),)), ignore_end=(0,)),
+    Case((2,), tuple(((0, 2 if step == 0 else 1, 4),) for step in range(24)), (30, 9, 9), drawn=True),
+    Case((5,), (((0, 3, UNASKED),), ((0, 2, 6),)), cold=True), Case((3, 4), (((0, 3, 7), (1, 4, 8)),), cold=True),
     Case((3,), (((0, 3, 7),),), (1, 9, 9)), Case((3,), (((0, 3, 7),), ((0, 1, 8),)), (2, 9, 9)),
     Case((2,), (((0, 2, 7),), ((0, 1, 8),), ((0, 1, 9),)), (3, 9, 9)), Case((6,), (((0, 6, 7),),), (4, 9, 9)),
     Case((3,), (((0, 3, 5),), ((0, 1, END),)), (2, 9, 9)),
@@ -267,7 +346,7 @@ CASES = [
     Case((3,), (((0, 3, OTHER_END),),), end_tokens=(END, OTHER_END)),
     Case((3,), (((0, 3, END),),), end_tokens=(END, OTHER_END)),
     Case((3,), (((0, 3, 0),),), end_tokens=(0,)), Case((3,), (((0, 3, END),), ((0, 1, 6),)), end_tokens=()),
-    Case((6, 3), (((0, 4, UNASKED), (1, 3, 9)), ((0, 2, 5), (1, 1, 8)))),
+    Case((6, 3), (((0, 4, UNASKED), (1, 3, 9)), ((0, 2, 5), (1, 1, 8)))), Case((3, 2), (((0, 3, 5), (1, 2, 6)),), (1, 9, 9)),
     Case((2, 8, 3), (((0, 2, 4), (1, 3, UNASKED), (2, 3, 6)), ((0, 1, END), (1, 3, UNASKED), (2, 1, 7)),
                      ((1, 2, 3), (2, 1, END)), ((1, 1, 2),)), (9, 2, 9)),
     Case((3, 2, 4), (((0, 3, END), (1, 2, END), (2, 4, 5)), ((1, 1, 6), (2, 1, END))), ignore_end=(1,)),
@@ -312,10 +391,14 @@ def observe(answer, case):
         except Exception as error:
             seen[f"in step {number}, room for its tokens"] = Text(type(error).__name__)
             break
+        before = [request.generator.get_state() for request in requests]
         result = answer(engine, scheduled, _logits(case, step))
         if case.drawn:
             continue
         seen |= {f"after step {number}, {part}": value for part, value in _state(engine, requests, result).items()}
+        seen[f"in step {number}, drawn with the generator of"] = [
+            request.id for request, given in zip(requests, before, strict=True)
+            if not torch.equal(given, request.generator.get_state())]
     if case.drawn:
         drawn, likeliest = set(_plain(requests[0].output)), {case.steps[0][0][2]}
         seen["its output"] = Text("many different tokens" if len(drawn) > 3 else
@@ -324,7 +407,7 @@ def observe(answer, case):
 
 
 def _add(engine, case, number):
-    params = SamplingParams(case.max_new_tokens[number], temperature=50.0 if case.drawn else 0.0,
+    params = SamplingParams(case.max_new_tokens[number], temperature=50.0 if case.drawn else COLD if case.cold else 0.0,
                             ignore_end=case.drawn or number in case.ignore_end)
     request = Request("ABC"[number], [2 + number] * case.prompts[number], params)
     request.tokens += [6] * case.generated[number]
@@ -381,6 +464,7 @@ def describe(case):
     for number, name in enumerate(names):
         ignores = ", ignore_end" if number in case.ignore_end else ""
         limit = case.max_new_tokens[number]
+        ignores += f", temperature={COLD}" if case.cold else ""
         own = f" and {case.generated[number]} of its own from before it was preempted" if case.generated[number] else ""
         those.append(f"{name} (prompt of {case.prompts[number]}{own}, max_new_tokens={limit}{ignores})")
     if case.drawn:
@@ -435,7 +519,7 @@ EXERCISE = Exercise(
         Mistake("computed-not-counted",
                 "`num_computed` stands where it stood before the step. The next step would compute the same tokens again.",
                 postprocess_with(counts=lambda request, num_tokens: request.num_computed, waits=lambda request: False),
-                also=(postprocess_with(counts=lambda request, num_tokens: request.num_computed),
+                also=(never_counted, postprocess_with(counts=lambda request, num_tokens: request.num_computed),
                       postprocess_with(counts=lambda request, num_tokens: request.num_computed,
                                        waits=lambda request: request.num_computed < len(request.prompt)))),
         Mistake("computed-set-not-added",
@@ -454,6 +538,9 @@ EXERCISE = Exercise(
         Mistake("stops-at-a-chunk",
                 "The requests behind the one that is in the middle of its prompt were left out.",
                 stops_at_a_chunk),
+        Mistake("stops-at-an-end",
+                "The requests behind one that has ended were left out. Its end is not the end of the step.",
+                stops_at_an_end(("end", "length")), also=(stops_at_an_end(("end",)), stops_at_an_end(("length",)))),
         Mistake("returns-in-the-loop",
                 "Only one request was looked at, or all up to the first with a new token. Where does your `return` stand?",
                 returns_in_the_loop, also=(returns_in_its_first_turn,)),
@@ -469,9 +556,10 @@ EXERCISE = Exercise(
                 postprocess_with(row=lambda logits, index, new: logits[index][None])),
         Mistake("row-of-a-token",
                 "The logits have a row for each request, whatever number of tokens it computes: the one of its last token.",
-                of_each_token_s_row),
+                of_each_token_s_row, also=(row_of_a_token_looked_up_first,)),
         Mistake("appended-to-a-copy",
-                "The token went into `request.output`, which is a copy made for you. Where does a request keep its tokens?",
+                "The token is not among `request.tokens`, where a request keeps its own. `request.output` is a copy, made "
+                "anew at each look: what is appended to it is lost.",
                 postprocess_with(append=to_the_output),
                 also=tuple(postprocess_with(append=append, waits=waits) for append, waits in (
                     (to_the_output, has_more), (lambda request, token: None, has_more),
@@ -530,6 +618,14 @@ EXERCISE = Exercise(
                 "its id and its blocks would never be free. `self._end` does all of it.",
                 postprocess_with(end=only_marked), also=(postprocess_with(end=out_of_the_scheduler_and_marked),
                                                          postprocess_with(end=blocks_kept))),
+        Mistake("given-back-twice",
+                "The blocks of a request that ends are given back twice. `self._end` does that, too.",
+                postprocess_with(end=ended_and_stopped), also=tuple(
+                    only_for(reasons, end) for reasons in (("end", "length"), ("end",), ("length",))
+                    for end in (ended_and_stopped, stopped_and_ended, ended_and_freed))),
+        Mistake("id-for-request",
+                "`self._end` takes the request, and got its id.",
+                postprocess_with(end=lambda engine, request, reason: engine._end(request.id, reason))),
         Mistake("no-reason",
                 "The request is gone from the scheduler, and nobody can see that it ended, or why. `self._end` does all "
                 "of it.",
@@ -550,6 +646,9 @@ EXERCISE = Exercise(
         Mistake("last-token-not-returned",
                 "The token with which a request ends is missing from what you return.",
                 the_unended_returned),
+        Mistake("only-the-ended-returned",
+                "You return those that have ended. The caller waits for every new token, to pass it on at once.",
+                the_ended_returned),
         Mistake("everybody-returned",
                 "You return every scheduled request. In the middle of its prompt a request has no new token.",
                 everybody_returned),
@@ -561,6 +660,14 @@ EXERCISE = Exercise(
         Mistake("seeded-at-each-draw",
                 "Each draw begins at the request's seed again. `request.generator` remembers where it is.",
                 postprocess_with(pick=drawn_with_a_new_generator)),
+        Mistake("drawn-for-nothing",
+                "A token was drawn for a request in the middle of its prompt, and not used. Each draw moves the request's "
+                "generator on, so its answer would depend on how its prompt was cut into chunks.",
+                drawn_for_everybody),
+        Mistake("another-s-generator",
+                "A token was not drawn with its request's own generator. The answer would depend on who else is in the "
+                "step.",
+                others_generator(0), also=(others_generator(-1), postprocess_with(pick=generator_left_out))),
     ),
     hints=(
         "For each scheduled request, first count: which of its tokens have their keys and values now? Only then ask whether "

@@ -1,9 +1,23 @@
 """Exercise 8.4: a request gives its blocks back."""
 
+import torch
+
 from lessons_lib.checks import Exercise, Mistake
 from paged_attention.engine.scheduler import Scheduler
 from solutions.checks.lesson_08 import scheduling
 from solutions.checks.lesson_08.scheduling import Scenario
+
+
+def generator_seeded_again(self, request):
+    request.generator.manual_seed(request.params.seed)
+
+
+def new_generator(self, request):
+    request.generator = torch.Generator().manual_seed(request.params.seed)
+
+
+def waiting_as_a_list(self, request):
+    self.waiting = [request, *self.waiting]
 
 
 def count(self, request):
@@ -51,6 +65,12 @@ def computed_is_prompt(self, request):
 
 def those_behind_too(self, request):
     for other in reversed(self.running[self.running.index(request):]):
+        Scheduler.preempt(self, other)
+
+
+def those_behind_too_turned_round(self, request):
+    """The first of them comes to stand behind the others."""
+    for other in list(self.running[self.running.index(request):]):
         Scheduler.preempt(self, other)
 
 
@@ -119,6 +139,17 @@ def blocks_freed_only(self, request):
     for block_id in self.manager.blocks_of(request.id):
         self.manager.block_manager.free(block_id)
     request.num_computed = request.num_inserted = 0
+
+
+def blocks_freed_and_computed_set(self, request):
+    for block_id in self.manager.blocks_of(request.id):
+        self.manager.block_manager.free(block_id)
+    request.num_computed = 0
+
+
+def blocks_freed_and_nothing_set(self, request):
+    for block_id in self.manager.blocks_of(request.id):
+        self.manager.block_manager.free(block_id)
 
 
 def prompt_again(self, request):
@@ -233,7 +264,8 @@ EXERCISE = Exercise(
                 wrong(stop=nothing), also=(wrong(stop=computed_only), wrong(stop=both_numbers_only))),
         Mistake("row-kept",
                 "The request's blocks are free, and its row of the block table still names them. `stop` gives both back.",
-                wrong(stop=blocks_freed_only)),
+                wrong(stop=blocks_freed_only),
+                also=(wrong(stop=blocks_freed_and_computed_set), wrong(stop=blocks_freed_and_nothing_set))),
         Mistake("freed-twice",
                 "What belongs to the request is given back twice. `stop` does all of it.",
                 wrong(stop=stopped_twice), also=(wrong(stop=freed_twice), wrong(stop=blocks_freed_before))),
@@ -248,7 +280,7 @@ EXERCISE = Exercise(
                 wrong(leave=pop), also=(wrong(leave=pop_first), wrong(leave=another_first, wait=nothing))),
         Mistake("those-behind-too",
                 "The requests behind it have given way as well. One is preempted; whether that is enough, the caller sees.",
-                those_behind_too),
+                those_behind_too, also=(those_behind_too_turned_round,)),
         Mistake("last-one-preempted",
                 "Not the request of the argument gives way, but the last that runs. Which one it is, the caller decides.",
                 last_one),
@@ -261,13 +293,21 @@ EXERCISE = Exercise(
         Mistake("counted-once",
                 "A request can give way more than once, and num_preempted stays at 1.",
                 wrong(counted=count_set)),
+        Mistake("generator-begun-again",
+                "The request's generator begins at its seed again. Its tokens stay, so the next draw is the one behind "
+                "theirs: from the seed on, the same draws would come a second time.",
+                wrong(more=generator_seeded_again), also=(wrong(more=new_generator),)),
+        Mistake("waiting-is-a-list",
+                "`self.waiting` has become a list. It was a deque, from whose left end the scheduler takes the next one. "
+                "It has to remain a deque.",
+                wrong(wait=waiting_as_a_list)),
         Mistake("ended",
                 "The request has a reason, as if it had ended. It only waits.",
                 cancelled),
     ),
     hints=(
         "Which two lists change, and which end of `waiting` is served first?",
-        "What has the request in the pool, and which method of the scheduler takes all of that away?",
+        "What does the request have in the pool, and which method of the scheduler takes all of that away?",
         "Four things: its blocks, its place among those that run, its place among those that wait, and a number.",
     ),
 )

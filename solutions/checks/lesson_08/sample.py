@@ -209,7 +209,10 @@ EXERCISE = Exercise(
                 "Temperature 0 went into a division. It stands for something simpler: the likeliest token.",
                 wrong_sampler(weights_with(), greedy=False), also=(
                     wrong_sampler(weights_with(), samplers.of_a_running_sum, samplers.shares_of_a_running_sum, greedy=False),
-                    wrong_sampler(weights_with(scale=samplers.divided_by_python), greedy=False))),
+                    wrong_sampler(weights_with(scale=samplers.divided_by_python), greedy=False),
+                    wrong_sampler(weights_with(kept=samplers.all_of_them, num_kept=lambda k: None), greedy=False),
+                    wrong_sampler(weights_with(kept=samplers.all_of_them), greedy=False),
+                    wrong_sampler(weights_with(num_kept=lambda k: None), greedy=False))),
         Mistake("draws-at-temperature-zero",
                 "At temperature 0 there is nothing to draw: the token is the likeliest one, and the generator stays as it "
                 "is.",
@@ -250,7 +253,8 @@ EXERCISE = Exercise(
                 with_weights(soft=lambda logits: (logits - logits.max()).exp()),
                 also=(with_weights(soft=torch.exp),)),
         Mistake("softmax-twice",
-                "The draws are far too even. Did probabilities go through a softmax as if they were logits?",
+                "The draws are far too even. Did probabilities go through a softmax as if they were logits, or is each "
+                "token that stays as likely as any other?",
                 with_weights(soft=lambda logits: torch.softmax(samplers.softmax(logits), dim=-1)), also=(
                     with_weights(scale=lambda logits, t: samplers.softmax(logits) / t),
                     wrong_sampler(samplers.then(weights_with(), samplers.softmax)),
@@ -309,7 +313,8 @@ EXERCISE = Exercise(
                 also=(wrong_sampler(samplers.top_k_is_a_number(samplers.through_topk)),)),
         Mistake("masked-with-zero",
                 "A logit of 0 was to take a token away, and e to the power of 0 is 1. Which logit gives the probability 0?",
-                wrong_sampler(samplers.masked_with_zero)),
+                wrong_sampler(samplers.masked_with_zero),
+                also=(wrong_sampler(samplers.masked_with_zero_before_the_sort),)),
         Mistake("top-k-beyond-the-vocabulary",
                 "top_k may be larger than the vocabulary. Then every token stays.",
                 wrong_sampler(samplers.through_topk)),

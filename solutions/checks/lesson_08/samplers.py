@@ -212,6 +212,16 @@ def masked_with_zero(logits, params):
     return p.masked_fill(~enough(p, params.top_p), 0.0), order
 
 
+def masked_with_zero_before_the_sort(logits, params):
+    """The smaller logits may be below the zeros that were to take tokens away: these come first then."""
+    scaled = logits.double() / params.temperature
+    if params.top_k is not None:
+        smallest = scaled.sort(descending=True).values[: params.top_k][-1]
+        scaled = torch.where(scaled < smallest, 0.0, scaled)
+    p, order = softmax(scaled).sort(descending=True)
+    return p.masked_fill(~enough(p, params.top_p), 0.0), order
+
+
 def top_k_is_a_number(weights):
     def raises(logits, params):
         if params.top_k is None:

@@ -32,6 +32,7 @@ from solutions.checks.lesson_08.schedulers import (
     lose,
     never_ends,
     newcomer_displaces,
+    newcomer_ends_the_step,
     newcomer_preempts,
     no_room_made,
     no_second_try,
@@ -39,6 +40,7 @@ from solutions.checks.lesson_08.schedulers import (
     nothing_refused,
     number_before_start,
     number_left,
+    oldest_by_index,
     one_above_the_limit,
     one_below_the_limit,
     only_stop,
@@ -47,6 +49,8 @@ from solutions.checks.lesson_08.schedulers import (
     overtaking,
     pop_then_preempt,
     preempt_and_queue,
+    preempt_then_drop,
+    preempt_then_pop,
     prompt_tokens,
     requests_alone,
     returns_nothing,
@@ -58,6 +62,8 @@ from solutions.checks.lesson_08.schedulers import (
     running_left_out,
     running_unlisted,
     sees_itself,
+    shut_out,
+    started_in_front,
     stop_and_queue,
     stop_and_send_back,
     stops_at_no_room,
@@ -138,6 +144,11 @@ EXERCISE = Exercise(
                 also=(admits_if(lambda before, request, victims: bool(victims)),
                       admits_if(lambda before, request, victims: before or request in victims),
                       admits_if(lambda before, request, victims: before or bool(victims) and request not in victims))),
+        Mistake("shut-out-for-good",
+                "A request that gave way in an earlier step keeps those that wait from being started. It counts only "
+                "whether somebody gave way in this step.",
+                shut_out(lambda waiting: waiting[0].num_preempted),
+                also=(shut_out(lambda waiting: any(request.num_preempted for request in waiting)),)),
         Mistake("max-num-seqs-ignored",
                 "More requests run than max_num_seqs allows: the block table has no row for them.",
                 wrong(admit=limit_ignored), also=(wrong(admit=one_above_the_limit),)),
@@ -154,7 +165,7 @@ EXERCISE = Exercise(
         Mistake("preempts-the-oldest",
                 "The request that has run the longest gives way. It is the nearest to its end; the last one has the least "
                 "to lose.",
-                wrong(victim=0)),
+                wrong(victim=0), also=(oldest_by_index,)),
         Mistake("gives-way-itself",
                 "A request without room gives way itself, while later ones go on. The last that runs has to.",
                 running_by(gives_way_itself)),
@@ -191,7 +202,10 @@ EXERCISE = Exercise(
         Mistake("more-than-preempt",
                 "`preempt` does all of it: it takes the request out of `running` and its blocks away, and puts it in front "
                 "of those that wait. You do a part of that yourself as well.",
-                wrong(give_way=pop_then_preempt), also=(wrong(give_way=preempt_and_queue),)),
+                wrong(give_way=pop_then_preempt), also=(
+                    wrong(give_way=preempt_and_queue), wrong(give_way=preempt_then_pop),
+                    running_by(preempt_then_drop(lambda self, victim: self.running.pop())),
+                    running_by(preempt_then_drop(lambda self, victim: self.running.remove(victim))))),
         Mistake("started-not-stopped",
                 "A request was started, found no room, and still has a row of the block table, and maybe shared blocks. Who "
                 "cannot go on after `start` has to be stopped.",
@@ -265,8 +279,8 @@ EXERCISE = Exercise(
                 "Nobody that waits is ever started.",
                 wrong(admit=nobody_new)),
         Mistake("counted-before-start",
-                "The number of tokens was taken before `start`. It finds out how many of them the prefix cache has; they "
-                "need no computing.",
+                "Tokens that the prefix cache has are counted among those to compute. `start` finds them, and changes "
+                "`num_computed`: what do you look at, and when?",
                 wrong(admit=number_before_start)),
         Mistake("not-started",
                 "A request that leaves the queue has no row of the block table. `start` gives it one.",
@@ -293,6 +307,20 @@ EXERCISE = Exercise(
                 "Room is made for all that a request has left, and not for the tokens of this step.",
                 wrong(admit=admitting(Scheduler.stop, room="all")),
                 also=(running_by(room_for_all),)),
+        Mistake("newcomer-ends-the-step",
+                "A request that waits found no room, and those that have theirs are not in what is returned. They compute "
+                "in this step all the same.",
+                newcomer_ends_the_step([]), also=(newcomer_ends_the_step(None),)),
+        Mistake("started-in-front",
+                "A request that is started stands before those that run already. `running` has the earliest first: its "
+                "last is the one that gives way.",
+                wrong(admit=started_in_front)),
+        Mistake("token-beyond-the-budget",
+                "The budget is used up, and a request that runs gets a token all the same. The budget is for the whole "
+                "step: who gets nothing goes on in a later one.",
+                wrong(number=lambda request, budget: max(1, number_left(request, budget)), new_number=number_left),
+                also=(wrong(number=lambda request, budget: 1 if request.num_uncomputed == 1 else
+                            number_left(request, max(0, budget)), new_number=number_left),)),
         Mistake("not-pairs",
                 "What is returned is not a list of pairs, each a request and its number of tokens.",
                 requests_alone, also=(ids_for_requests, swapped_pairs, dictionary)),

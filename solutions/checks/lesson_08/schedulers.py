@@ -135,6 +135,62 @@ def admits_if(keeps_out):
     return schedule
 
 
+def oldest_by_index(self):
+    """Goes on with the next index when the first one that runs has given way."""
+    scheduled, budget, num_running, index = [], self.token_budget, len(self.running), 0
+    while index < len(self.running):
+        request = self.running[index]
+        num_tokens = number_left(request, budget)
+        while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+            self.preempt(self.running[0])
+        if request in self.running:
+            index += 1
+            if num_tokens:
+                scheduled.append((request, num_tokens))
+                budget -= num_tokens
+    return scheduled if len(self.running) < num_running else scheduled + admit(self, budget, number_left)[0]
+
+
+def newcomer_ends_the_step(result):
+    """What is returned when one that waits finds no room."""
+    def schedule(self):
+        given = len(self.waiting)
+        scheduled = Scheduler.schedule(self)
+        budget = self.token_budget - sum(num_tokens for _, num_tokens in scheduled)
+        gave_way = len(self.waiting) > given
+        stopped = self.waiting and budget and len(self.running) < self.max_num_seqs and not gave_way
+        return result if stopped else scheduled
+    return schedule
+
+
+def shut_out(is_shut_out):
+    """Starts nobody as long as is_shut_out(waiting), which goes by who has ever given way."""
+    def schedule(self):
+        scheduled, budget = compute_running(self, self.token_budget, number_left)
+        while self.waiting and not is_shut_out(self.waiting):
+            new, budget = admit(self, budget, number_left, most=1)
+            if not new:
+                break
+            scheduled += new
+        return scheduled
+    return schedule
+
+
+def preempt_then_drop(drop):
+    """For the first half: takes another request out of `running` as well."""
+    def each(self, request, num_tokens):
+        if request not in self.running or not num_tokens:
+            return False
+        while not self.make_room(request, num_tokens):
+            victim = self.running[-1]
+            self.preempt(victim)
+            drop(self, victim)
+            if victim is request:
+                return False
+        return True
+    return each
+
+
 def given_up(result):
     def schedule(self):
         num_running = len(self.running)
@@ -259,6 +315,14 @@ def overtaking(stop):
             budget -= num_tokens
         return scheduled, budget
     return admit
+
+
+def started_in_front(self, budget, number):
+    """The second half puts those that it starts before those that run."""
+    num_running = len(self.running)
+    scheduled, budget = admit(self, budget, number)
+    self.running = self.running[num_running:][::-1] + self.running[:num_running]
+    return scheduled, budget
 
 
 def last_come_first(self, budget, number):
@@ -545,6 +609,11 @@ def only_stop(self, request):
 
 def pop_then_preempt(self, request):
     self.preempt(self.running.pop(self.running.index(request)))
+
+
+def preempt_then_pop(self, request):
+    self.preempt(request)
+    self.running.pop()
 
 
 def preempt_and_queue(self, request):

@@ -1,9 +1,12 @@
 """Requests on their way through a scheduler, without a model: what the checks of 8.3, 8.4 and 8.6 look at."""
 
+import functools
 import operator
 import random
 import types
 from dataclasses import dataclass, fields
+
+import torch
 
 from lessons_lib.checks import Text
 from paged_attention.engine.prefix_cache import PrefixCache
@@ -84,6 +87,7 @@ class Step:
     computed: tuple[tuple[str, int], ...]
     inserted: tuple[tuple[str, int], ...]
     preempted: tuple[tuple[str, int], ...]
+    draws: tuple[tuple[str, int | str], ...]  # how often each one's own generator has drawn
     reasons: tuple[tuple[str, str], ...]
     lengths: tuple[tuple[str, int], ...]  # of the sequences that have a row of the block table
     free_blocks: int  # those that only the prefix cache uses count as free
@@ -166,6 +170,7 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
         tuple((request.id, request.num_computed) for request in there),
         tuple((request.id, request.num_inserted) for request in there),
         tuple((request.id, request.num_preempted) for request in requests),
+        tuple((request.id, draws_of(request)) for request in there),
         tuple((request.id, request.reason) for request in requests if request.reason is not None),
         tuple(sorted((name, sequence.length) for name, sequence in manager.sequences.items())),
         manager.block_manager.get_num_free_blocks() + users.count(1),
@@ -173,14 +178,35 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
 
 
 def compute(scheduler: Scheduler, scheduled: list[tuple[Request, int]]) -> None:
-    """What the model, the prefix cache and postprocess() do in a step. A request's next token is how many it has."""
+    """What the model, the prefix cache and postprocess() do in a step. A request's next token is how many it has, though
+    its generator draws for it, as it does at a temperature above 0."""
     for request, num_tokens in scheduled:
         scheduler.prefix_cache.insert(request, request.num_computed + num_tokens)
         request.num_computed += num_tokens
         if not request.num_uncomputed:
             request.tokens.append(len(request.tokens))
+            torch.rand((), generator=request.generator)
             if len(request.output) == request.params.max_new_tokens:
                 scheduler.remove(request)
+
+
+def draws_of(request: Request) -> int | str:
+    """How often the request's generator has drawn since it was seeded."""
+    return _states().get(_state_of(request.generator), "as no other")
+
+
+@functools.cache
+def _states() -> dict[bytes, int]:
+    """The state of a request's generator to the number of draws that it has made."""
+    generator, states = make_request("A", 1, 1).generator, {}
+    for number in range(MAX_NUM_STEPS + 1):
+        states[_state_of(generator)] = number
+        torch.rand((), generator=generator)
+    return states
+
+
+def _state_of(generator: torch.Generator) -> bytes:
+    return generator.get_state().numpy().tobytes()
 
 
 def show(expected, actual) -> tuple[str, str]:
@@ -218,6 +244,7 @@ def _prompt(prompt: str | int) -> str:
 def _in_words(step: Step, name: str) -> str:
     value = getattr(step, name)
     words = {"computes": "scheduled", "computed": "num_computed", "inserted": "num_inserted", "preempted": "num_preempted",
+             "draws": "draws of the generator",
              "reasons": "reason", "lengths": "lengths in the manager", "free_blocks": "free blocks"}.get(name, name)
     if isinstance(value, int):
         return f"{words} {value}"

@@ -187,6 +187,77 @@ def all_blocks(num_computed, length):
     return wrong
 
 
+def with_size(size):
+    """The right start, but for blocks of another size."""
+    def wrong(self, request):
+        blocks = self.prefix_cache.match(request)
+        request.num_computed = min(len(blocks) * size, len(request.tokens) - 1)
+        blocks = blocks[: -(-request.num_computed // size)]
+        for block_id in blocks:
+            self.manager.block_manager.increase_ref_count(block_id)
+        self.manager.start(request.id, request.num_computed, blocks)
+    return wrong
+
+
+def started_as(name):
+    """manager.start() with something else than the request's id."""
+    def wrong(self, request):
+        blocks = self.prefix_cache.match(request)
+        request.num_computed = min(len(blocks) * self.manager.block_size, len(request.tokens) - 1)
+        blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+        for block_id in blocks:
+            self.manager.block_manager.increase_ref_count(block_id)
+        self.manager.start(name(request), request.num_computed, blocks)
+    return wrong
+
+
+def matched_by(key):
+    def wrong(self, request):
+        self.prefix_cache.match(key(request))
+    return wrong
+
+
+def copied_already(copies_numbers):
+    """Makes the copy of the last block that append_token() would make."""
+    def wrong(self, request):
+        manager, blocks = self.manager, list(self.prefix_cache.match(request))
+        request.num_computed, new = len(blocks) * manager.block_size, []
+        if request.num_computed == len(request.tokens):
+            request.num_computed -= 1
+            shared, new = blocks.pop(), [manager.block_manager.allocate()]
+            if copies_numbers:
+                manager.kv_cache[:, :, new[0]] = manager.kv_cache[:, :, shared]
+        for block_id in blocks:
+            manager.block_manager.increase_ref_count(block_id)
+        manager.start(request.id, request.num_computed, blocks + new)
+    return wrong
+
+
+def a_block_less_where_all_are_there(self, request):
+    """All of the blocks in the row, and one block's tokens fewer counted."""
+    size, blocks = self.manager.block_size, self.prefix_cache.match(request)
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    request.num_computed = len(blocks) * size - size * (len(blocks) * size == len(request.tokens))
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
+def in_blocks_of_16(request, blocks, size):
+    return min(16 * len(blocks), len(request.tokens) - 1)
+
+
+def one_less_than_the_prompt(request, blocks, size):
+    return len(blocks) * size - (len(blocks) * size == len(request.prompt))
+
+
+def shared_and_as_a_new_sequence(self, request):
+    blocks = self.prefix_cache.match(request)
+    request.num_computed = min(len(blocks) * self.manager.block_size, len(request.tokens) - 1)
+    for block_id in blocks[: self.manager.blocks_for(request.num_computed)]:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.add_sequence(request.id, request.num_computed)
+
+
 def number_of_blocks(request, blocks, size):
     return len(blocks)
 
@@ -323,7 +394,7 @@ def show(expected, actual):
                 return f"{part}: {ours}", str(actual["what comes after"])
             if ours != actual[part]:
                 return f"{part}: {ours}", f"{part}: {actual[part]}"
-    return repr(expected), repr(actual)
+    return "no error", repr(actual)
 
 
 EXERCISE = Exercise(
@@ -355,7 +426,8 @@ EXERCISE = Exercise(
         Mistake("last-block-dropped",
                 "The cache has the request's last block, and all of it is computed again. One token is enough: the others "
                 "in that block are there.",
-                start_with(without_the_last_token_s_block), also=(start_with(none_where_all_are_there),)),
+                start_with(without_the_last_token_s_block),
+                also=(start_with(none_where_all_are_there), a_block_less_where_all_are_there)),
         Mistake("begun-block-left-out",
                 "The request counts tokens as computed whose block is not in its row: the number of blocks was rounded "
                 "down.",
@@ -366,7 +438,8 @@ EXERCISE = Exercise(
                 one_less_always, also=(all_blocks(one_token_less, one_token_less),)),
         Mistake("prompt-in-place-of-tokens",
                 "The request was preempted and has tokens of its own behind its prompt. They count like the prompt's.",
-                start_with(most=lambda request, size: len(request.prompt) - 1), also=(compared_with_the_prompt,)),
+                start_with(most=lambda request, size: len(request.prompt) - 1), also=(
+                    compared_with_the_prompt, all_blocks(one_less_than_the_prompt, one_less_than_the_prompt))),
         Mistake("computed-not-set",
                 "The blocks are shared, and `request.num_computed` is still 0: all their tokens would be computed again, "
                 "behind those that are there.",
@@ -418,7 +491,22 @@ EXERCISE = Exercise(
         Mistake("new-blocks-taken",
                 "The request has blocks of its own, with nothing in them, where it should share those that are filled.",
                 start_with(new_blocks, counted_up=False),
-                also=(start_with(new_blocks), as_a_new_sequence(lambda request: request.num_computed))),
+                also=(start_with(new_blocks), as_a_new_sequence(lambda request: request.num_computed),
+                      shared_and_as_a_new_sequence)),
+        Mistake("copied-already",
+                "`start` made a copy of the last block. The block can stay shared: when its last token gets its place, "
+                "`append_token` makes the copy.",
+                copied_already(True), also=(copied_already(False),)),
+        Mistake("block-size-16",
+                "You count with blocks of 16 tokens. These have another size, `self.manager.block_size`.",
+                with_size(16), also=(all_blocks(in_blocks_of_16, in_blocks_of_16),)),
+        Mistake("request-for-its-id",
+                "The manager knows sequences by their ids, and got a request.",
+                started_as(lambda request: request)),
+        Mistake("tokens-for-the-request",
+                "`match` takes the request, not its tokens or its id: the hashes that it needs are kept in the request.",
+                matched_by(lambda request: request.tokens), also=(
+                    matched_by(lambda request: request.id), matched_by(lambda request: tuple(request.tokens)))),
         Mistake("runs-already",
                 "`start` moved the request between the queues. `schedule` does that, when there is room for its tokens.",
                 moved_to_running, also=(runs_already,)),
