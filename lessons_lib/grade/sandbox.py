@@ -34,8 +34,8 @@ SCRATCH = "/scratch"  # inside: the only folder that is not read-only, but for a
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/etc/alternatives", "/etc/ld.so.cache",
           "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/localtime")
 COURSE = ("lessons_lib", "solutions", "kernels")
-INSTALL = ("Grading needs bubblewrap, which keeps submissions away from your files: sudo apt-get install bubblewrap (Fedora: "
-           "dnf install bubblewrap). Without it, --no-sandbox runs them as plain processes, which can read and delete all "
+INSTALL = ("Grading needs bubblewrap, which keeps submissions away from your files: sudo apt-get install bubblewrap "
+           "(Fedora: dnf install bubblewrap). Without it, --no-sandbox runs them as plain processes, which can read and delete all "
            "that you can.")
 
 
