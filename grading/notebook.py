@@ -69,7 +69,8 @@ def _cells(data: bytes) -> list[dict]:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise _Unreadable(f"this is not a notebook: {'it is not JSON' if data.strip() else 'it is empty'} ({error})") from None
+        reason = f"it is not JSON ({error})" if data.strip() else "it is empty"
+        raise _Unreadable(f"this is not a notebook: {reason}") from None
     cells = content.get("cells") if isinstance(content, dict) else None
     if not isinstance(cells, list):
         raise _Unreadable("this is not a notebook: it has no list of cells")

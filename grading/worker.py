@@ -200,25 +200,29 @@ class _Answers:
         if exercise not in self.names:
             return
         self.seen[exercise] = answer
-        packed = _pack(answer)
+        packed = _pack(checks.find(exercise), answer)
         if (key := (exercise, hash(json.dumps(packed)))) not in self.sent:
             self.sent.add(key)
             self.report(["answer", exercise, packed])
 
 
-def _pack(answer) -> dict:
-    """An answer as JSON: {"text": …}, {"pickle": …}, {"problem": why it cannot be sent} or {"course": its module}."""
-    if isinstance(answer, str):
-        return {"text": str(answer)} if len(answer) < LARGEST_ANSWER else {"problem": "This is too long"}
+def _pack(exercise: checks.Exercise, answer) -> dict:
+    """An answer as JSON: {"text": …}, {"pickle": …}, or {"refused": (mistake, message)} for what is no answer."""
+    refused = checks._refuse(exercise, answer)
+    if refused and refused.mistake == "not-an-answer":
+        return {"refused": (refused.mistake, refused.message)}
+    if isinstance(answer, str) and len(answer) <= LARGEST_ANSWER:
+        return {"text": str(answer)}
     module = sys.modules.get(getattr(answer, "__module__", None) or "")
     if module and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT):
-        return {"course": module.__name__}
+        return {"refused": ("missing", f"`{exercise.answer_name}` is the course's own, from {module.__name__}.")}
     try:
         data = cloudpickle.dumps(answer)
+        if len(data) > LARGEST_ANSWER:
+            raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
-        return {"problem": f"This cannot be sent to another process: {error}"[:300]}
-    if len(data) > LARGEST_ANSWER:
-        return {"problem": f"This and what it uses are too large to be sent to another process: {len(data) >> 20} MB"}
+        refused = checks._not_sendable(exercise, TypeError(f"This cannot be sent to another process: {error}"[:300]))
+        return {"refused": (refused.mistake, refused.message)}
     return {"pickle": base64.b64encode(data).decode()}
 
 
@@ -230,7 +234,8 @@ def build(exercise_id: str, packed: dict, report):
 
 
 def observe(exercise_id: str, packed: dict, seed: int, report):
-    """Reports ["case", number, result] for each case, the visible ones and those of `seed`; or ["refused", mistake, message]."""
+    """Reports ["case", number, result] for each case, first the visible ones, then those of `seed`; or ["refused", mistake,
+    message] for an answer that need not be tried."""
     import torch
 
     from grading.results import encode

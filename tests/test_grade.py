@@ -1,4 +1,4 @@
-"""Honest submissions: what is right gets its points, however the cells lie, and a mistake has the name that a check gives it."""
+"""Honest submissions: what is right gets its points wherever it stands, and a mistake has the name that a check gives it."""
 
 import base64
 import functools
@@ -63,7 +63,9 @@ def test_exercises_are_found_wherever_their_answers_are(tmp_path):
         "from paged_attention.kv_cache import PagedAttentionManager\nadd_sequence = PagedAttentionManager.add_sequence",
         "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",  # handed in by another name
         "def fork_sequence(self, seq_id, child_id):\n    raise NotImplementedError('Exercise 2.6')",
-        "import threading\nfree_sequence = threading.Lock()", name="homework.ipynb"))
+        "import threading\nlock = threading.Lock()\ndef free_sequence(self, seq_id):\n    lock.acquire()",
+        "for count_pieces in range(20): check('2.1', count_pieces)",  # its name, used for something else
+        name="homework.ipynb"))
     assert result.lesson == "02"
     assert mistakes(result) == {"2.1": None, "2.2": None, "2.3": None, "2.4": "missing", "2.5": "wrong",
                                 "2.6": checks.NOT_ATTEMPTED, "2.7": "not-an-answer"}
@@ -167,8 +169,9 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
 
 
 @pytest.mark.parametrize("data", [
-    ["course", "os", "system", None, {}], ["course", "lessons_lib.checks", "find", None, {}], ["course", "solutions.checks", 3],
-    ["course", "lessons_lib.checks", "Exercise", None, {}], ["tensor", "torch.load", [1], "AAAA"], ["numpy", "O", [1], "AAAA"],
+    ["course", "os", "system", None, {}], ["course", "lessons_lib.checks", "find", None, {}],
+    ["course", "solutions.checks", 3], ["course", "lessons_lib.checks", "Exercise", None, {}],
+    ["tensor", "torch.load", [1], "AAAA"], ["numpy", "O", [1], "AAAA"],
     ["tensor", "torch.float32", [1 << 40], "AAAA"], ["dict", [[["list", []], 1]]], ["tuple"], ["set", [["list", []]]], []])
 def test_what_is_no_result_is_refused(data):
     assert isinstance(judge._decode(data), results.Foreign)
@@ -192,7 +195,7 @@ def test_without_bubblewrap_the_reason_says_what_to_install(monkeypatch):
 @needs_sandbox
 def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "_words_of_bubblewrap", lambda: [])
-    fill = "with open('much', 'wb') as file:\n    for _ in range(300): file.write(b'x' * (1 << 20))\nimport time\ntime.sleep(9)"
+    fill = "import time\nwith open('much', 'wb') as file:\n    for _ in range(300): file.write(b'x' * (1 << 20))\ntime.sleep(9)"
     result = grade(hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20))
     assert passed(result) == {"0.1": True} and "it wrote more than 0.2 GB of files" in result.events[0]
 
