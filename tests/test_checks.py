@@ -44,7 +44,7 @@ def test_cpp_that_does_harm_becomes_a_message(statement, mistake, words):
     result = checks.run("1.1", class_with(statement))
     assert (result.passed, result.mistake) == (False, mistake)
     assert words in result.message
-    assert "Smallest case that shows it: FreeList(1), pop()" in result.message
+    assert "Smallest case that shows it: FreeList(2), pop()" in result.message
 
 
 def test_a_cpp_thread_left_running_does_no_harm():
