@@ -131,11 +131,11 @@ class Sandbox:
             time.sleep(WATCH_EVERY)
 
     def _too_much(self) -> str:
+        processes = _tree(self._process.pid)
+        if len(processes) > self.limits.processes:  # first: it may be why nothing reacts
+            return f"it started more than {self.limits.processes} processes"
         if time.monotonic() > self._deadline:
             return "it did not react any more"
-        processes = _tree(self._process.pid)
-        if len(processes) > self.limits.processes:
-            return f"it started more than {self.limits.processes} processes"
         # What processes share counts for each of them in the quick sum, and once in the exact one, which takes its time.
         if sum(map(_memory, processes)) > self.limits.memory and (
                 len(processes) > MANY or sum(map(_share, processes)) > self.limits.memory):
