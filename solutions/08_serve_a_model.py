@@ -472,7 +472,7 @@ letters = {}  # one for each different hash
 
 
 def in_letters(hashes):
-    return " ".join(letters.setdefault(each, "ABCDEFGH"[len(letters)]) for each in hashes)
+    return " ".join(letters.setdefault(each, "ABCDEFGHIJ"[len(letters)]) for each in hashes)
 
 
 for question in ("az>", "tm>"):
