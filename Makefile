@@ -35,7 +35,7 @@ test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanit
 
 test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/nbgrader nbgrader
-	PYTHONPATH=.build/nbgrader $(PY) -m pytest -m nbgrader $(ARGS)
+	PYTHONPATH="$(CURDIR)/.build/nbgrader" $(PY) -m pytest -m nbgrader $(ARGS)
 
 fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'

@@ -27,6 +27,7 @@ def nbgrader(folder: Path, *words: str) -> str:
     """What the command prints. Its exit code says whether there was an error."""
     site = Path(importlib.util.find_spec("nbgrader").origin).parent.parent  # alembic, which it calls, may lie beside it
     environment = os.environ | {"PATH": os.pathsep.join([str(site / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+                                "PYTHONPATH": str(site),
                                 "LESSONS_PROGRESS_DIR": str(folder / "progress")}
     done = subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
