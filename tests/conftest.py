@@ -1,6 +1,23 @@
-"""Tests never touch the learner's own progress."""
+"""Tests never touch the learner's own progress, and are shared out so that all workers have work."""
 
 import os
+import re
 import tempfile
 
+import pytest
+
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByExercise(LoadScopeScheduling):
+        """A file's tests stay on one worker, and a notebook's cells in order; a bank's thousands go by exercise."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            exercise = re.search(r"test_(banks|hidden)\.py::.*\[(\d\.\d)", nodeid)
+            return f"{exercise[1]} {exercise[2]}" if exercise else super()._split_scope(nodeid)
+
+    return ByExercise(config, log) if config.getvalue("dist") == "loadscope" else None

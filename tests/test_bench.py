@@ -215,7 +215,7 @@ def test_a_wrong_result_is_reported_beside_its_time():
 
 def test_a_result_that_changes_is_reported():
     count = iter(range(1000))
-    row = compared(lambda *batch: right(*batch) + 1e-3 * (next(count) == 0))
+    row = compared(lambda *batch: right(*batch) + 5e-4 * (next(count) == 0))
     assert re.fullmatch(r"two runs differ by \d.\de-0[34]", row.reason) and row.milliseconds == 2.0
 
 

@@ -1,6 +1,7 @@
 """A learner who opens a student notebook and runs all of it comes as far as the first exercise, and is told which.
 
-The summary has no exercises, and runs to its end.
+The summary has no exercises, and runs to its end. (tests/test_browser.py sees the same in a JupyterLab, where there is a
+browser.)
 """
 
 import nbclient
@@ -12,6 +13,7 @@ from lessons_lib.paths import NOTEBOOKS
 NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_to_the_first_stub(name, tmp_path):
     notebook = nbformat.read(NOTEBOOKS / name, as_version=4)

@@ -67,8 +67,8 @@ def test_two_ranks_give_the_tokens_of_one():
 @pytest.mark.parametrize("load, error, message", [
     (load_on_some_ranks_only, FileNotFoundError, "rank 1 has no weights"),
     (load_and_die, ShardError, "rank [01] ended without an answer"),
-    (load_with_an_error_that_cannot_travel, ShardError, "WithoutText: 1 and 2"),
-    (load_one_kv_head, ValueError, "must divide the model's 1 KV heads")])
+    pytest.param(load_with_an_error_that_cannot_travel, ShardError, "WithoutText: 1 and 2", marks=pytest.mark.slow),
+    pytest.param(load_one_kv_head, ValueError, "must divide the model's 1 KV heads", marks=pytest.mark.slow)])
 def test_a_rank_that_fails_is_an_error_here(load, error, message):
     with pytest.raises(error, match=message):
         serve_sharded(PROMPTS, world_size=2, backend="gloo", load=load)

@@ -1,0 +1,53 @@
+"""The verdicts on many answers to one exercise from one process, where a process for each would mostly start and end.
+
+An answer that ends the process is checked again by itself, and the rest in a new one. A known mistake runs once on a case,
+not again for each answer that it may explain.
+"""
+
+import dataclasses
+from unittest import mock
+
+import torch
+
+from lessons_lib import checks, isolation
+
+ANSWER_LIMIT = 15.0  # seconds
+
+
+def verdicts(exercise_id: str, answers: list) -> list[checks.CheckResult]:
+    """What `checks.run` says of each answer. Those to a C++ exercise are models in Python, as its bank has them."""
+    found = []
+
+    def keep(verdict) -> float:
+        found.append(verdict)
+        return ANSWER_LIMIT
+
+    while len(found) < len(answers):
+        outcome = isolation.run_isolated(_compare_all, exercise_id, answers[len(found):],
+                                         time_limit=ANSWER_LIMIT, report=True, on_report=keep)
+        if outcome.ending == "raised":
+            raise outcome.error
+        if outcome.ending != "returned":
+            found.append(checks.run(exercise_id, answers[len(found)]))
+    return found
+
+
+def _compare_all(exercise_id: str, answers: list, report):
+    """Runs in the isolated process, and reports each verdict."""
+    torch.set_num_threads(1)
+    exercise = checks.find(exercise_id)
+    cases = list(exercise.cases())
+    exercise = dataclasses.replace(exercise, cases=lambda: cases)
+    attempt, results = checks._attempt, {}
+
+    def attempt_once(exercise, form, case):
+        key = id(form), id(case)
+        if key not in results:
+            results[key] = attempt(exercise, form, case)
+        return results[key]
+
+    with mock.patch.object(checks, "_attempt", attempt_once):
+        for answer in answers:
+            subject = exercise.prepare(answer) if exercise.language == "python" else answer
+            report(checks.compare(exercise, lambda _, case: attempt_once(exercise, exercise.reference, case),
+                                  lambda _, case, subject=subject: attempt(exercise, subject, case), lambda _: None))
