@@ -23,8 +23,9 @@ test: $(READY)  ## run every test, and compare each lesson's outputs
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
 
-test-slow: $(READY)  ## run the tests that take minutes
-	$(PY) -m pytest -m slow $(ARGS)
+test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
+	$(PY) -m pytest -n auto --dist loadscope -m "slow and not alone and not nbgrader" --durations 5 $(ARGS)
+	$(PY) -m pytest -m "slow and alone" tests
 
 test-platforms: $(READY)  ## build kernels for other processors and systems (apt-get: g++-aarch64-linux-gnu qemu-user)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[platforms]'
@@ -33,9 +34,9 @@ test-platforms: $(READY)  ## build kernels for other processors and systems (apt
 test-gpu: $(READY)  ## run the kernels on an NVIDIA GPU, and under compute-sanitizer
 	PYTHON=$(PY) bash tests/gpu.sh
 
-test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks
+test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks (ARGS="-m nbgrader" executes them all)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --upgrade --target .build/nbgrader nbgrader
-	PYTHONPATH="$(CURDIR)/.build/nbgrader" $(PY) -m pytest -m nbgrader $(ARGS)
+	PYTHONPATH="$(CURDIR)/.build/nbgrader" $(PY) -m pytest -m "nbgrader and not slow" $(ARGS)
 
 fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'

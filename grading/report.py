@@ -65,9 +65,14 @@ class Student:
                 for lesson, entries in self.lessons.items() for entry in entries if not entry.passed][:2]
 
 
+def besides(grade: SubmissionGrade) -> list[str]:
+    """The events without the missing sandbox, which each page says of itself."""
+    return [event for event in grade.events if event != "it ran without a sandbox"]
+
+
 def to_look_at(grade: SubmissionGrade) -> list[str]:
     """The events for a teacher: not the errors of cells, of which an unfinished notebook has many."""
-    return [event for event in grade.events if not re.match(r"cell \d+ raised |it ran without a sandbox", event)]
+    return [event for event in besides(grade) if not re.match(r"cell \d+ raised ", event)]
 
 
 def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sandboxed: bool):
@@ -143,5 +148,5 @@ def _page(template: str, **values) -> str:
 _templates = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
                                 undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 _templates.globals["untouched"] = UNTOUCHED
-_templates.filters.update(score=_score, to_look_at=to_look_at, prose=lambda text: Markup(display.as_html(text)),
+_templates.filters.update(score=_score, besides=besides, to_look_at=to_look_at, prose=lambda text: Markup(display.as_html(text)),
                           lesson_title=lambda lesson: _name(lesson).replace("_", " "))

@@ -7,6 +7,8 @@ import tempfile
 import pytest
 
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # each core has a worker already
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,10 +26,11 @@ by_id = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(val
 
 
 @functools.cache
-def python_verdicts(exercise):
+def python_verdicts(exercise_id):
     """{(slug, form): verdict} on the forms of each mistake that the bank has in Python, 0 for `wrong`, and on other
     spellings, numbered from -1 downwards.
     """
+    exercise = checks.find(exercise_id)
     answers = {(mistake.slug, number): form for mistake in exercise.mistakes
                for number, form in enumerate((mistake.wrong, *mistake.also)) if form is not None}
     if exercise.language == "python":
@@ -40,7 +41,7 @@ def python_verdicts(exercise):
 
 def verdict_on(exercise, slug, form, answer):
     """From one process for all of them; where that differs from what is asked for, a process of its own decides."""
-    verdict = python_verdicts(exercise)[slug, form]
+    verdict = python_verdicts(exercise.id)[slug, form]
     if exercise.language == "python" and (verdict.passed, verdict.mistake) != (False, slug):
         verdict = checks.run(exercise.id, answer)
     return verdict

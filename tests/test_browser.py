@@ -34,10 +34,17 @@ KEY_PICTURES = {
 }
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with jupyterlab(tmp_path_factory.mktemp("lab")) as address:
+        yield address
+
+
 @pytest.fixture
-def lab(tmp_path):
-    with jupyterlab(tmp_path) as address, browser_page() as page:
-        yield page, *address
+def lab(server):
+    with browser_page() as page:
+        yield page, *server
+        page.evaluate("() => jupyterapp.serviceManager.sessions.shutdownAll()")
 
 
 def shown(cell: dict, kind: str = "text/plain") -> str:

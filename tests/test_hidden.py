@@ -50,6 +50,7 @@ def test_right_answers_pass(exercise, seed):
             assert exercise.same(ours, theirs), f"{exercise.describe(case)}\n{exercise.show(ours, theirs)}"
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 @by_exercise
 def test_our_answer_takes_less_than_a_second_once_it_is_built(exercise):
