@@ -18,7 +18,7 @@ help:  ## list these commands
 lab: $(READY)  ## open JupyterLab on lesson 00
 	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
 
-test: $(READY)  ## run every test, and compare each lesson's outputs
+test: $(READY)  ## run the tests, and compare each lesson's outputs
 	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
