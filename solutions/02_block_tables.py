@@ -286,7 +286,9 @@ PagedAttentionManager.start = start
 # | `OutOfRowsError` | `MemoryError` | every row is in use |
 # | `OutOfBlocksError` | `MemoryError` | too few free blocks |
 #
-# In Python each takes a text of your choice: `raise OutOfBlocksError("3 blocks needed, 2 are free")`.
+# In Python each takes a text of your choice: `raise OutOfBlocksError("3 blocks needed, 2 are free")`. A block manager built
+# from C++ has an `OutOfBlocksError` of its own, beside the Python one. Both derive from `MemoryError`, so that is what a
+# caller catches.
 #
 # You write four of the methods that change something. (A fifth, `append_tokens`, makes room for a whole batch; you write it
 # in lesson 05.) Each is a function here, which the last line of the cell makes a method of the class. For all of them one
@@ -308,8 +310,6 @@ check("2.4", add_sequence)
 
 # %% [markdown]
 # A block table with your method. The pool's block manager is the C++ one of lesson 01 from now on: the class is an argument.
-# (It has its own `OutOfBlocksError`, beside the Python one. Both derive from `MemoryError`, so that is what a caller
-# catches.)
 
 # %%
 from paged_attention.block_manager import build_block_manager

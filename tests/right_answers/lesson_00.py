@@ -1,5 +1,9 @@
 """Lesson 00."""
 
+import math
+
+import torch
+
 
 def blocks_by_negative_floor(num_tokens, block_size):
     return -(-num_tokens // block_size)
@@ -44,7 +48,34 @@ def quotient_and_rest(num_tokens, block_size):
     return sum(divmod(num_tokens, block_size))
 
 
+def only_full_blocks_returned(num_tokens, block_size):
+    full, rest = divmod(num_tokens, block_size)
+    if not rest:
+        return full
+
+
+def nothing_for_no_tokens(num_tokens, block_size):
+    if num_tokens:
+        return (num_tokens + block_size - 1) // block_size
+
+
+def inner_sign_only(num_tokens, block_size):
+    return (-num_tokens) // block_size
+
+
+def rounded_up_by_torch(num_tokens, block_size):
+    return torch.tensor(num_tokens).div(block_size).ceil().long()
+
+
+def sizes_in_tokens(num_tokens, block_size):
+    return math.ceil(block_size / num_tokens) if num_tokens > 0 else 0
+
+
 WRONG_ANSWERS = {"0.1": {
+    "returns-on-one-way-only": [only_full_blocks_returned, nothing_for_no_tokens],
+    "negative": [inner_sign_only],
+    "tensor-not-int": [rounded_up_by_torch],
+    "arguments-swapped": [sizes_in_tokens],
     "rounds-to-nearest": [rounded_half_up],
     "float-not-int": [remainder_as_float],
     "places-not-blocks": [room_of_the_blocks],

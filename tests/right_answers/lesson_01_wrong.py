@@ -183,6 +183,76 @@ def fork_to_a_tuple(manager, blocks):
     return (*blocks,)
 
 
+def fork_by_popping(manager, blocks):
+    child = []
+    while blocks:
+        child.insert(0, blocks.pop())
+        manager.increase_ref_count(child[0])
+    return child
+
+
+def write_asking_for_the_entry(manager, pool, blocks, position, value):
+    size = pool.size(1)
+    number = position // size
+    if manager.get_ref_count(number) >= 2:
+        fresh = manager.allocate()
+        pool[fresh] = pool[blocks[number]].clone()
+        manager.free(blocks[number])
+        blocks[number] = fresh
+    pool[blocks[number]][position % size] = value
+
+
+def write_at_whole_position(manager, pool, blocks, position, value):
+    number = position // pool.size(1)
+    if manager.get_ref_count(blocks[number]) != 1:
+        fresh = manager.allocate()
+        pool[fresh] = pool[blocks[number]]
+        manager.free(blocks[number])
+        blocks[number] = fresh
+    pool[blocks[number]][position] = value
+
+
+def write_in_fours(manager, pool, blocks, position, value):
+    number, place = divmod(position, 4)
+    if manager.get_ref_count(blocks[number]) > 1:
+        fresh = manager.allocate()
+        pool[fresh] = pool[blocks[number]]
+        manager.free(blocks[number])
+        blocks[number] = fresh
+    pool[blocks[number], place] = value
+
+
+def write_all_places(manager, pool, blocks, position, value):
+    number = position // pool.shape[1]
+    if manager.get_ref_count(blocks[number]) > 1:
+        fresh = manager.allocate()
+        manager.free(blocks[number])
+        blocks[number] = fresh
+    pool[blocks[number]] = value
+
+
+def write_releasing_the_copy(manager, pool, blocks, position, value):
+    number, place = divmod(position, pool.shape[1])
+    if manager.get_ref_count(blocks[number]) > 1:
+        fresh = manager.allocate()
+        pool[fresh] = pool[blocks[number]]
+        blocks[number] = fresh
+        manager.free(blocks[number])
+    pool[blocks[number], place] = value
+
+
+def write_looking_first(manager, pool, blocks, position, value):
+    number, place = divmod(position, pool.shape[1])
+    if manager.get_ref_count(blocks[number]) > 1:
+        if manager.get_num_free_blocks() < 1:
+            raise RuntimeError("the pool is full")
+        fresh = manager.allocate()
+        pool[fresh] = pool[blocks[number]]
+        manager.free(blocks[number])
+        blocks[number] = fresh
+    pool[blocks[number], place] = value
+
+
 def write_if_exactly_two(manager, pool, blocks, position, value):
     block = blocks[position // pool.shape[1]]
     if manager.get_ref_count(block) == 2:
@@ -325,6 +395,7 @@ def write_elsewhere(manager, pool, blocks, position, value):
 RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "1.1": {
+        "size-is-the-last-index": [free_list(("return ids.size();", "return int(ids.size()) - 1;"))],
         "ids-behind-zeros": [free_list(("num_blocks) {\n", "num_blocks) : ids(num_blocks) {\n"))],
         "writes-behind-the-end": [free_list((FILL, "for (int i = 0; i < num_blocks; i++) ids[num_blocks - 1 - i] = i;"))],
         "constructor-leaves-it-empty": [free_list((FILL, f"auto ids = std::vector<int>(); {FILL}"))],
@@ -335,6 +406,7 @@ WRONG_ANSWERS = {
                                         (FILL, f"ids.reserve(num_blocks); {FILL}"))],
     },
     "1.2": {
+        "allocate-asks-to-increase": [manager(("counts[id] = 1;", "this->increase_ref_count(id);"))],
         "free-ignores-refcount": [manager((LOWER, "counts[id]--; free_list_.push(id);"))],
         "refcount-not-reset": [manager((LOWER, "if (counts[id] == 1) free_list_.push(id);"))],
         "shared-count-kept": [manager((LOWER, "if (counts[id] > 1) return; counts[id] = 0; free_list_.push(id);"))],
@@ -368,6 +440,13 @@ WRONG_ANSWERS = {
                  without=("free",))],
         "keeps-lock-after-error": [
             safe((IN_ALLOCATE, "int allocate() { mutex_.lock();"), ("return id;", "mutex_.unlock(); return id;"))],
+        "returns-before-unlock": [
+            safe(("return free_list_.size();", "mutex_.lock(); return free_list_.size(); mutex_.unlock();"),
+                 without=("get_num_free_blocks",)),
+            safe(("counts[id] = 1;\n    return id;", "counts[id] = 1;\n    return id;\n    mutex_.unlock();"),
+                 (IN_ALLOCATE, "int allocate() {\n    mutex_.lock();")),
+            safe(("check_index(id);\n    return counts.at(id);", "mutex_.lock();\n    check_index(id);\n    return counts.at(id);"),
+                 without=("get_ref_count",))],
         "locks-twice-in-free": [safe((LOWER, "counts[id] -= 1;\n    if (get_ref_count(id) == 0) free_list_.push(id);"))],
         "guard-dies-at-once": [safe((IN_FREE, f"void free(int id) {{\n    {{ {GUARD} }}"))],
     },
@@ -378,6 +457,7 @@ WRONG_ANSWERS = {
         "names-differ": [binding(("<DoubleFreeError>", "<BlockNotAllocatedError>"))],
     },
     "1.5": {
+        "parent-emptied": [fork_by_popping],
         "not-every-block-counted": [fork_first_block_only],
         "last-block-not-shared": [fork_with_a_fresh_last_block],
         "returns-inside-the-loop": [fork_returning_too_soon],
@@ -389,6 +469,12 @@ WRONG_ANSWERS = {
         "not-a-list": [fork_to_a_tuple],
     },
     "1.6": {
+        "count-of-the-entry": [write_asking_for_the_entry],
+        "position-for-offset": [write_at_whole_position],
+        "block-size-fixed": [write_in_fours],
+        "fills-the-block": [write_all_places],
+        "new-block-released": [write_releasing_the_copy],
+        "another-error": [write_looking_first],
         "shared-by-another-number": [write_if_exactly_two],
         "rows-for-block-size": [write_by_rows],
         "position-for-index": [write_at_entry_position],

@@ -5,6 +5,7 @@ import random
 from numbers import Integral
 
 import numpy
+import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
 
@@ -21,7 +22,15 @@ def observe(answer, case):
     return Text(f"{result!r}, of type {type(result).__name__}")
 
 
-CASES = [(0, 16), (1, 16), (16, 16), (17, 16), (5, 1), (24, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8)]
+CASES = [(0, 16), (1, 16), (16, 16), (17, 16), (5, 1), (24, 16), (2, 16), (32, 16), (33, 16), (1000, 16), (7, 8), (9, 8)]
+
+
+def given_if(condition):
+    """The right number where condition(num_tokens, block_size), and nothing elsewhere."""
+    def wrong(num_tokens, block_size):
+        if condition(num_tokens, block_size):
+            return blocks_needed(num_tokens, block_size)
+    return wrong
 
 
 def hidden(seed):
@@ -79,6 +88,23 @@ EXERCISES = (
             Mistake("returns-nothing",
                     "Your function gives None: it works the number out, perhaps prints it, and does not return it.",
                     lambda num_tokens, block_size: None),
+            Mistake("returns-on-one-way-only",
+                    "Your function gives None for some arguments: one of the ways through it ends without a `return`.",
+                    given_if(lambda num_tokens, block_size: num_tokens % block_size == 0),
+                    also=(given_if(lambda num_tokens, block_size: num_tokens % block_size > 0),
+                          given_if(lambda num_tokens, block_size: num_tokens > 0))),
+            Mistake("negative",
+                    "Your number of blocks is below 0: the size is right, and the sign is not.",
+                    lambda num_tokens, block_size: -num_tokens // block_size),
+            Mistake("tensor-not-int",
+                    "The number is right, and it is a tensor. Blocks are counted, so the answer is an int of Python's.",
+                    lambda num_tokens, block_size: torch.tensor(blocks_needed(num_tokens, block_size)),
+                    also=(lambda num_tokens, block_size: torch.ceil(torch.tensor(num_tokens / block_size)),
+                          lambda num_tokens, block_size: torch.ceil(torch.tensor(num_tokens / block_size)).int())),
+            Mistake("arguments-swapped",
+                    "You divide the size of a block by the number of tokens. The other way round it is a number of blocks.",
+                    lambda num_tokens, block_size: -(-block_size // num_tokens),
+                    also=(lambda num_tokens, block_size: -(-block_size // num_tokens) if num_tokens else 0,)),
         ),
         hints=(
             "How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16` give?",

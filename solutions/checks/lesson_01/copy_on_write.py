@@ -1,6 +1,7 @@
 """Exercise 1.6: write to a block that may be shared."""
 
 import random
+import re
 
 import torch
 
@@ -172,6 +173,61 @@ def writes_after_all(manager, pool, blocks, position, value):
         pool[blocks[position // pool.shape[1]], position % pool.shape[1]] = value
 
 
+def written_shared_block(manager, pool, blocks, position, value):
+    """As every_shared_block, but looks at the others only when the block to write is shared."""
+    if manager.get_ref_count(blocks[position // pool.shape[1]]) > 1:
+        every_shared_block(manager, pool, blocks, position, value)
+    else:
+        write(manager, pool, blocks, position, value)
+
+
+def appended_and_written_to_the_old(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    if manager.get_ref_count(block_id := blocks[index]) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[block_id]
+        manager.free(block_id)
+        blocks.append(copy_id)
+    pool[block_id, offset] = value
+
+
+def counts_of_the_entry(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    if manager.get_ref_count(index) > 1:
+        copy_id = manager.allocate()
+        pool[copy_id] = pool[blocks[index]]
+        manager.free(blocks[index])
+        blocks[index] = copy_id
+    pool[blocks[index], offset] = value
+
+
+def releasing(chosen):
+    """Our write, but lets go of chosen(old, copy)."""
+    def wrong(manager, pool, blocks, position, value):
+        index, offset = divmod(position, pool.shape[1])
+        if manager.get_ref_count(old := blocks[index]) > 1:
+            copy_id = manager.allocate()
+            pool[copy_id] = pool[old]
+            manager.free(chosen(old, copy_id))
+            blocks[index] = copy_id
+        pool[blocks[index], offset] = value
+    return wrong
+
+
+def fills_the_block(manager, pool, blocks, position, value):
+    write(manager, pool, blocks, position, value)
+    pool[blocks[position // pool.shape[1]]] = value
+
+
+def with_another_error(error):
+    def wrong(manager, pool, blocks, position, value):
+        try:
+            write(manager, pool, blocks, position, value)
+        except MemoryError:
+            raise error("no block is free") from None
+    return wrong
+
+
 def position_for_slot(manager, pool, blocks, position, value):
     block_size = pool.shape[1]
     if manager.get_ref_count(blocks[position // block_size]) > 1:
@@ -225,6 +281,15 @@ def observe(answer, case):
     return Text(f"{ending}; blocks {blocks}; pool {pool.tolist()}; reference counts {counts}")
 
 
+def same(expected, actual):
+    """Errors are compared by their class: the words are the business of whoever raises them."""
+    return _without_words(expected) == _without_words(actual)
+
+
+def _without_words(result):
+    return re.sub(r"^(\w+): .*?; blocks", r"\1; blocks", str(result), flags=re.DOTALL)
+
+
 def describe(case):
     num_blocks, block_size, parent, further_users, position, value = case
     counts = [parent.count(block_id) + further_users.count(block_id) for block_id in range(num_blocks)]
@@ -241,6 +306,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
+    same=same,
     points=2,
     mistakes=(
         Mistake("writes-into-shared-block",
@@ -309,10 +375,33 @@ EXERCISE = Exercise(
         Mistake("appended-to-the-list",
                 "The copy's id stands at the end of the list, and the old id is still in its place. The copy takes the "
                 "place of the block that it replaces.",
-                wrong(enter=lambda blocks, copy_id: blocks.append(copy_id))),
+                wrong(enter=lambda blocks, copy_id: blocks.append(copy_id)), also=(appended_and_written_to_the_old,)),
         Mistake("copies-every-shared-block",
                 "You copy all blocks of the sequence that are shared. Only the one that is written to needs a copy.",
-                every_shared_block),
+                every_shared_block, also=(written_shared_block,)),
+        Mistake("count-of-the-entry",
+                "You ask for the reference count of the entry's number. `get_ref_count` takes a block id, and that is what "
+                "stands in the entry.",
+                counts_of_the_entry),
+        Mistake("position-for-offset",
+                "Block and copy are right, and the place in the block is the whole position. In each block the places begin "
+                "at 0 again.",
+                wrong(offset=lambda pool, blocks, position: position)),
+        Mistake("block-size-fixed",
+                "Your blocks always have the same size. How many tokens a block holds, the pool's shape says.",
+                wrong(index=lambda pool, blocks, position: position // 4, offset=lambda pool, blocks, position: position % 4),
+                also=(wrong(index=lambda pool, blocks, position: position // 16,
+                            offset=lambda pool, blocks, position: position % 16),)),
+        Mistake("fills-the-block",
+                "The value stands in every place of the block. It is one token, with one place.",
+                fills_the_block),
+        Mistake("new-block-released",
+                "You let go of the new block, and it is in the list: it is free, and the next `allocate()` gives it to "
+                "somebody else. The one that the writer leaves is the old block.",
+                releasing(lambda old, copy_id: copy_id)),
+        Mistake("another-error",
+                "No block is free, and the error is not the manager's OutOfBlocksError. `allocate()` raises it by itself.",
+                with_another_error(MemoryError), also=(with_another_error(RuntimeError), with_another_error(ValueError))),
         Mistake("allocates-unasked",
                 "You take a block before you know whether you need one. A write in place needs none, and on a full pool it "
                 "fails for nothing.",

@@ -2,6 +2,8 @@
 
 import random
 
+import torch
+
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention.block_manager import PythonBlockManager
 
@@ -80,6 +82,12 @@ def returns_inside_the_loop(manager, blocks):
     for block_id in blocks:
         manager.increase_ref_count(block_id)
         return list(blocks)
+
+
+def takes_from_the_parent(manager, blocks):
+    child = fork(manager, blocks)
+    blocks.clear()
+    return child
 
 
 def counts_to_two(manager, blocks):
@@ -185,7 +193,11 @@ EXERCISE = Exercise(
         Mistake("not-a-list",
                 "The ids are right, and they are not in a list. The child's list will grow, and its entries will be "
                 "replaced.",
-                giving(tuple), also=(giving(set),)),
+                giving(tuple), also=(giving(set), giving(torch.tensor))),
+        Mistake("parent-emptied",
+                "The child's list is right, and the parent's is empty: you took its ids out. The first sequence goes on, so "
+                "its list stays as it was.",
+                takes_from_the_parent),
     ),
     hints=(
         "How many sequences use each of these blocks before the fork, and how many after it?",

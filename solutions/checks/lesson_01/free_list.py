@@ -108,6 +108,11 @@ class ReservedForSize(CapacityForSize):
         self.capacity = num_blocks
 
 
+class OneLess(FreeList):
+    def size(self):
+        return super().size() - 1
+
+
 def cases():
     """Every valid sequence of up to five calls on lists of up to three ids, shorter ones first, then a long one."""
     for length in range(6):
@@ -186,6 +191,9 @@ EXERCISE = Exercise(
                 FirstInFirstOut,
                 ((FILL, FILL_UPWARDS), ("int block_id = block_ids_.back();", "int block_id = block_ids_.front();"),
                  ("block_ids_.pop_back();", "block_ids_.erase(block_ids_.begin());"))),
+        Mistake("size-is-the-last-index",
+                "size() gives one less than there are ids: the index of the top. A list of one id has size 1.",
+                OneLess, (("return block_ids_.size();", "return block_ids_.size() - 1;"),)),
         Mistake("highest-first",
                 "The first pop() gives the highest id. A stack hands out its top first: in which order do the ids have "
                 "to go in, so that 0 is on top?",

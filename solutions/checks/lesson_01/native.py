@@ -86,6 +86,10 @@ def block_manager_class(source: str) -> type:
         def unlock(self):
             library.manager_mutex(self.pointer, UNLOCK)
 
+        def is_locked(self):
+            """Whether somebody holds the learner's mutex."""
+            return library.manager_mutex(self.pointer, TRY_LOCK) == 0
+
         def keeps_lock_during(self, method, *arguments):
             """Whether the mutex is held while the method is in the middle of changing the free list."""
             library.set_nap(NAP)

@@ -74,6 +74,23 @@ class SharedCountKept(PythonBlockManager):
             super().free(block_id)
 
 
+class AllocatesByIncrease(PythonBlockManager):
+    def allocate(self):
+        block_id = super().allocate()
+        self.ref_counts[block_id] = 0
+        self.increase_ref_count(block_id)
+
+
+class CountsFreesAsOne(CountNotReset):
+    """As CountNotReset, and allocate() adds 1 to what the count says."""
+
+    def allocate(self):
+        left = list(self.ref_counts)
+        block_id = super().allocate()
+        self.ref_counts[block_id] = left[block_id] + 1
+        return block_id
+
+
 class AllocatesWithoutCount(PythonBlockManager):
     def allocate(self):
         block_id = super().allocate()
@@ -375,13 +392,18 @@ EXERCISE = Exercise(
                 CountNotReset,
                 (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
                   "if (ref_counts_[block_id] == 1) free_list_.push(block_id); else --ref_counts_[block_id];"),),
-                also=(CountNeverLowered,)),
+                also=(CountNeverLowered, CountsFreesAsOne)),
         Mistake("shared-count-kept",
                 "free() of a shared block changes nothing. It has one user less: the count goes down at each call, and the "
                 "block goes back when it reaches 0.",
                 SharedCountKept,
                 (("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
                   "if (ref_counts_[block_id] == 1) { ref_counts_[block_id] = 0; free_list_.push(block_id); }"),)),
+        Mistake("allocate-asks-to-increase",
+                "allocate() sets the count with increase_ref_count(), which refuses a block that is free, and this one's "
+                "count is still 0. The block is out of the free list by then, and lost.",
+                AllocatesByIncrease, (("ref_counts_[block_id] = 1;",
+                  "if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id); ++ref_counts_[block_id];"),)),
         Mistake("allocated-with-count-zero",
                 "allocate() hands out a block and leaves its count at 0, as if nobody used it.",
                 AllocatesWithoutCount, (("ref_counts_[block_id] = 1;", ""),)),

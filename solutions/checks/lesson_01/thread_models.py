@@ -27,6 +27,9 @@ class ThreadSafeBlockManager(PythonBlockManager):
     def unlock(self):
         self.mutex.release()
 
+    def is_locked(self):
+        return self.mutex.locked()
+
     def keeps_lock_during(self, method, *arguments):
         return method not in self.unlocked
 
@@ -167,6 +170,17 @@ def keeps_lock_after_error(*methods):
 
     changes = {name: by_hand(name) for name in methods}
     return type("KeepsLockAfterErrors", (ThreadSafeBlockManager,), {"patience": NO_PATIENCE, **changes})
+
+
+def never_unlocks(*methods):
+    """Locks by hand in `methods`, and leaves it locked."""
+    def by_hand(name):
+        def call(self, *arguments):
+            self.enter().acquire()
+            return getattr(PythonBlockManager, name)(self, *arguments)
+        return call
+
+    return type("NeverUnlocks", (ThreadSafeBlockManager,), {"patience": NO_PATIENCE} | {name: by_hand(name) for name in methods})
 
 
 class LocksTwice(ThreadSafeBlockManager):

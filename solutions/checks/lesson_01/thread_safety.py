@@ -20,7 +20,9 @@ PATIENCE = 0.1  # seconds that a call may take, while the mutex is held, before 
 
 
 def cases():
-    for calls in ((), (("allocate",),), (("allocate",), ("increase_ref_count", 0)), (("allocate",), ("free", 0))):
+    yield "alone", (1, ())
+    yield "gives back", 2  # early, since a call that never comes back costs each later case its patience
+    for calls in ((("allocate",),), (("allocate",), ("increase_ref_count", 0)), (("allocate",), ("free", 0))):
         yield "alone", (1, calls)
     for case in reference_counts.cases():
         if len(case[1]) <= 2 or len(case[1]) == 400:
@@ -40,7 +42,7 @@ def hidden(seed):
     """Half of what exercise 1.2 has, by one thread; then the meetings of threads on pools of other sizes."""
     chance = random.Random(seed)
     yield from (("alone", case) for case in list(reference_counts.hidden(seed))[::2])
-    for kind in ("waits", "after an error", "keeps allocate", "keeps free", "free and share", "two allocate"):
+    for kind in ("gives back", "waits", "after an error", "keeps allocate", "keeps free", "free and share", "two allocate"):
         yield kind, chance.randint(9, 40)
     for users in (1, 2, 3):
         yield "two free", (chance.randint(4, 40), users)
@@ -49,7 +51,7 @@ def hidden(seed):
 def observe(manager_type, case):
     """A case: its kind, and the size of the pool; for "two free" also how many users the block has."""
     kind, detail = case
-    return {"alone": _alone, "waits": _waits, "after an error": _after_an_error, "keeps allocate": _keeps_allocate,
+    return {"alone": _alone, "gives back": _gives_back, "waits": _waits, "after an error": _after_an_error, "keeps allocate": _keeps_allocate,
             "keeps free": _keeps_free, "free and share": _free_and_share, "two free": _two_free,
             "two allocate": _two_allocate, "stress": _stress}[kind](manager_type, detail)
 
@@ -57,6 +59,18 @@ def observe(manager_type, case):
 def _alone(manager_type, case):
     """One thread only: what exercise 1.2 asked for, and every call comes back."""
     return _in_thread(reference_counts.observe, manager_type, case).result(manager_type.patience)
+
+
+def _gives_back(manager_type, num_blocks):
+    """Whether the mutex is free when a method has come back; each is the last call that its manager gets."""
+    for name in METHODS:
+        manager = manager_type(num_blocks)
+        arguments = (manager.allocate(),) if name in ("free", "increase_ref_count") else (0,) if name == "get_ref_count" else ()
+        if _in_thread(getattr(manager, name), *arguments).result(manager.patience) == STUCK:
+            return Text(f"{name}() never comes back")
+        if manager.is_locked():
+            return Text(f"{name}() has come back, and mutex_ is still locked")
+    return Text("mutex_ is free after each method")
 
 
 def _waits(manager_type, num_blocks):
@@ -204,6 +218,7 @@ def describe(case):
     if kind == "two free":
         return f"BlockManager({detail[0]}): two threads free the same block, which has {counted(detail[1], 'user')}"
     words = {
+        "gives back": "each method is called, and then a look at mutex_",
         "waits": "one thread holds mutex_, others call each method, and free() for a shared block too",
         "free and share": "one thread frees the last use of a block, another shares it",
         "after an error": "one call after another that raises",
@@ -323,6 +338,14 @@ EXERCISE = Exercise(
                   LOCK_IN["increase_ref_count"].replace(
                       LOCK, "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
                             f"BlockNotAllocatedError(block_id); {LOCK}")),)),
+        Mistake("returns-before-unlock",
+                "A method locks by hand and returns, and its `unlock()` is never reached: the next call waits for ever. A "
+                "std::lock_guard unlocks whichever way its method is left.",
+                models.never_unlocks("get_num_free_blocks"),
+                ((LOCK_IN["get_num_free_blocks"], LOCK_IN["get_num_free_blocks"].replace(LOCK, "mutex_.lock();")),),
+                also=tuple(models.never_unlocks(*methods) for methods in (
+                    ("allocate",), ("free",), ("increase_ref_count",), ("get_ref_count",),
+                    ("get_ref_count", "get_num_free_blocks"), ("allocate", "get_ref_count", "get_num_free_blocks"), METHODS))),
         Mistake("keeps-lock-after-error",
                 "A method locks by hand, and when it throws, nothing unlocks: the next call waits for ever. A "
                 "std::lock_guard unlocks whichever way its method is left.",

@@ -154,6 +154,14 @@ def taken(manager, needed):
     return [manager.allocate() for _ in range(needed)]
 
 
+def whole_row_taken(self, seq_id, num_tokens):
+    """Looks whether what the tokens need is free, and takes more."""
+    self.check_new(seq_id)
+    if self.blocks_for(num_tokens) > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.start(seq_id, num_tokens, taken(self.block_manager, self.max_blocks_per_seq))
+
+
 def tokens_for_blocks(self, seq_id, num_tokens):
     self.check_new(seq_id)
     self.blocks_for(num_tokens)
@@ -174,6 +182,61 @@ def boundary_without_row_limit(self, seq_id, num_tokens):
     if needed > self.block_manager.get_num_free_blocks():
         raise OutOfBlocksError
     self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(needed)])
+
+
+def one_free_is_enough(self, seq_id, num_tokens):
+    if not self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    one_after_the_other(self, seq_id, num_tokens)
+
+
+def row_taken_first(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    row = self.table.free_rows.pop()
+    needed = self.blocks_for(num_tokens)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.sequences[seq_id] = Sequence(row, num_tokens)
+    self.table.write(row, 0, taken(self.block_manager, needed))
+
+
+def row_left_in_the_list(self, seq_id, num_tokens):
+    row = self.table.free_rows[-1:]
+    add_sequence(self, seq_id, num_tokens)
+    self.table.free_rows += row
+
+
+def looked_for(self, seq_id, num_tokens):
+    self.get(seq_id)
+    nothing_checked(self, seq_id, num_tokens)
+
+
+def looked_for_and_checked(self, seq_id, num_tokens):
+    self.get(seq_id)
+    add_sequence(self, seq_id, num_tokens)
+
+
+def nothing_for_no_tokens(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    if num_tokens:
+        add_sequence(self, seq_id, num_tokens)
+
+
+def cpu_table_forgotten(self, seq_id, num_tokens):
+    add_sequence(self, seq_id, num_tokens)
+    self.table.cpu[self.sequences[seq_id].row] = -1
+
+
+def not_entered(self, seq_id, num_tokens):
+    add_sequence(self, seq_id, num_tokens)
+    del self.sequences[seq_id]
+
+
+def counted_twice(manager, needed):
+    blocks = taken(manager, needed)
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+    return blocks
 
 
 CASES = [
@@ -213,8 +276,9 @@ EXERCISE = Exercise(
                 with_count(lambda self, num_tokens: num_tokens)),
         Mistake("partial-allocation",
                 "The pool ran out in the middle, and the blocks taken until then belong to nobody: they are lost. Find out "
-                "before the first block whether there are enough.",
-                one_after_the_other),
+                "before the first block whether there are enough. (Do you catch the error, to give them back? Which class? The "
+                "C++ manager's OutOfBlocksError is not the Python one.)",
+                one_after_the_other, also=(one_free_is_enough,)),
         Mistake("exact-fit-refused",
                 "You refuse a sequence that needs as many blocks as are free. It fits.",
                 exact_fit_refused),
@@ -263,16 +327,44 @@ EXERCISE = Exercise(
                 "The sequence has its row before you know whether there are enough blocks. When it is refused, the manager "
                 "knows it all the same.",
                 started_first),
+        Mistake("row-taken-first",
+                "You take a row out of `free_rows` before you know whether there are enough blocks. When the call raises, the "
+                "row is lost.",
+                row_taken_first),
+        Mistake("row-left-in-the-list",
+                "The sequence has a row that is in `free_rows` still, so the next one gets the same. Whoever takes a row "
+                "removes it from there; `start` does.",
+                row_left_in_the_list),
+        Mistake("looks-for-the-new-one",
+                "`get` raises an error for an id that is not there, and a new one is not there yet. `check_new` is its "
+                "opposite.",
+                looked_for, also=(looked_for_and_checked,)),
+        Mistake("nothing-for-no-tokens",
+                "A sequence of no tokens was not started. It has a row and no block, until its first token comes.",
+                nothing_for_no_tokens),
+        Mistake("sequence-not-entered",
+                "The blocks and the row are right, and `self.sequences` does not know the sequence. `start` enters it.",
+                not_entered),
+        Mistake("length-not-set",
+                "The sequence's length is 0, as if it had no tokens. It is the number of its prompt's tokens.",
+                with_blocks(taken, lambda num_tokens, needed: 0)),
+        Mistake("counted-twice",
+                "Each block has two users. `allocate()` has counted its only one already.",
+                with_blocks(counted_twice)),
+        Mistake("cpu-table-forgotten",
+                "The row is filled in the device's table only, and the manager reads the CPU's. `table.write` writes both.",
+                cpu_table_forgotten),
         Mistake("one-block-for-all",
                 "`allocate()` is called once, and its block stands in every entry. Each entry needs a block of its own.",
                 with_blocks(lambda manager, needed: [manager.allocate()] * needed)),
         Mistake("positions-for-ids",
                 "The row holds the numbers 0, 1, 2, …, not the ids that `allocate()` gave.",
-                with_blocks(lambda manager, needed: [index for index, _ in enumerate(taken(manager, needed))])),
+                with_blocks(lambda manager, needed: [index for index, _ in enumerate(taken(manager, needed))]),
+                also=(with_blocks(lambda manager, needed: list(range(needed))),)),
         Mistake("whole-row-taken",
                 "You take as many blocks as a row has entries. Take what the tokens need; the rest follows when the "
                 "sequence grows.",
-                with_count(lambda self, num_tokens: self.max_blocks_per_seq)),
+                with_count(lambda self, num_tokens: self.max_blocks_per_seq), also=(whole_row_taken,)),
         Mistake("table-not-written",
                 "The blocks are taken, and the sequence's row of the block table is still empty.",
                 table_not_written),

@@ -233,6 +233,94 @@ def too_long(error):
     return method
 
 
+def new_entry(write):
+    """The right method, but for how a new block gets into the table: write(self, sequence, seq_id, entry, block)."""
+    def method(self, seq_id):
+        sequence = self.get(seq_id)
+        entry, offset = divmod(sequence.length, self.block_size)
+        if offset:
+            return PagedAttentionManager.append_token(self, seq_id)
+        self.blocks_for(sequence.length + 1)
+        block_id = self.block_manager.allocate()
+        write(self, sequence, seq_id, entry, block_id)
+        sequence.length += 1
+        return block_id * self.block_size
+    return method
+
+
+def copied_on_the_device_only(self, seq_id):
+    sequence = self.get(seq_id)
+    entry, offset = divmod(sequence.length, self.block_size)
+    before = self.table.cpu[sequence.row].clone()
+    slot = PagedAttentionManager.append_token(self, seq_id)
+    if offset:
+        self.table.cpu[sequence.row] = before
+    return slot
+
+
+def counted_before_it_can_fail(self, seq_id):
+    """Counts the token at once, and computes its place from the length before."""
+    sequence = self.get(seq_id)
+    sequence.length += 1
+    try:
+        sequence.length -= 1
+        return PagedAttentionManager.append_token(self, seq_id)
+    except (ValueError, MemoryError):
+        sequence.length += 1
+        raise
+
+
+def new_block_kept_on_failure(self, seq_id):
+    """Counts the token when it has a block, and makes the copy afterwards."""
+    sequence = self.get(seq_id)
+    try:
+        return PagedAttentionManager.append_token(self, seq_id)
+    except MemoryError:
+        if sequence.length % self.block_size:
+            sequence.length += 1
+        raise
+
+
+def last_of_the_old_blocks(self, seq_id):
+    """Takes a new block into the table, and then asks for the last block before the length has grown."""
+    sequence = self.get(seq_id)
+    entry, offset = divmod(sequence.length, self.block_size)
+    self.blocks_for(sequence.length + 1)
+    if offset == 0:
+        self.table.write(sequence.row, entry, [self.block_manager.allocate()])
+    block_id = self.blocks_of(seq_id)[-1]
+    if self.block_manager.get_ref_count(block_id) > 1:
+        copy_id = self.block_manager.allocate()
+        self.kv_cache[:, :, copy_id] = self.kv_cache[:, :, block_id]
+        self.block_manager.free(block_id)
+        self.table.write(sequence.row, entry, [copy_id])
+        block_id = copy_id
+    sequence.length += 1
+    return block_id * self.block_size + offset
+
+
+def full(error):
+    def method(self, seq_id):
+        try:
+            return PagedAttentionManager.append_token(self, seq_id)
+        except MemoryError:
+            raise error from None
+    return method
+
+
+def shared_blocks_first(self, seq_id):
+    """Copies every shared block, a full last one too, and then places the token."""
+    sequence = self.get(seq_id)
+    self.blocks_for(sequence.length + 1)
+    for entry, block_id in enumerate(self.blocks_of(seq_id)):
+        if self.block_manager.get_ref_count(block_id) > 1:
+            copy_id = self.block_manager.allocate()
+            self.kv_cache[:, :, copy_id] = self.kv_cache[:, :, block_id]
+            self.block_manager.free(block_id)
+            self.table.write(sequence.row, entry, [copy_id])
+    return PagedAttentionManager.append_token(self, seq_id)
+
+
 ADD, FORK = "add_sequence", "fork_sequence"
 ROOMY = {"num_blocks": 12, "block_size": 3, "max_num_seqs": 4, "max_blocks_per_seq": 6}
 CASES = [
@@ -286,7 +374,8 @@ EXERCISE = Exercise(
                 last_block_of_nothing),
         Mistake("device-table-forgotten",
                 "The new entry is in the CPU's table only. `table.write` writes both.",
-                device_forgotten),
+                device_forgotten, also=(new_entry(lambda self, sequence, seq_id, entry, block:
+                                                  self.table.cpu[sequence.row].__setitem__(entry, block)),)),
         Mistake("returns-old-slot",
                 "The slot that you return lies in the shared block. The token's place is in the copy.",
                 old_slot),
@@ -296,7 +385,7 @@ EXERCISE = Exercise(
                 copies_a_layer, also=(other(copied=halves_taken_for_blocks),)),
         Mistake("length-counted-on-failure",
                 "No block was free, and the sequence is a token longer all the same. Count the token when it has its place.",
-                length_counted_first),
+                length_counted_first, also=(counted_before_it_can_fail, new_block_kept_on_failure)),
         Mistake("length-counted-first",
                 "You count the token first. From then on `blocks_of` gives the blocks of the longer sequence, and the "
                 "entry of the new token's block may still be -1.",
@@ -323,7 +412,7 @@ EXERCISE = Exercise(
                 other(copied=lambda pool, new, old: pool[:, :, old].copy_(pool[:, :, new]))),
         Mistake("copies-every-shared-block",
                 "You copy all blocks that are shared. Only the last one will be written to.",
-                other(every=True)),
+                other(every=True), also=(shared_blocks_first,)),
         Mistake("copies-one-layer",
                 "Only the first layer was copied. The pool has all layers, and one block table serves them all.",
                 wrong(copied=(0, slice(None)))),
@@ -345,10 +434,27 @@ EXERCISE = Exercise(
                 other(entered=False)),
         Mistake("cpu-table-forgotten",
                 "The new entry is in the device's table only, and the manager reads the CPU's. `table.write` writes both.",
-                cpu_forgotten),
+                cpu_forgotten, also=(copied_on_the_device_only,
+                                     new_entry(lambda self, sequence, seq_id, entry, block:
+                                               self.table.on_device[sequence.row].__setitem__(entry, block)))),
         Mistake("id-for-row",
                 "You write to the row whose number is the sequence's id. Its row is `self.get(seq_id).row`.",
-                other(row=lambda sequence, seq_id: seq_id)),
+                other(row=lambda sequence, seq_id: seq_id),
+                also=(new_entry(lambda self, sequence, seq_id, entry, block: self.table.write(seq_id, entry, [block])),)),
+        Mistake("first-entry-overwritten",
+                "The new block stands in the first entry of the row, whatever was there. It comes behind the sequence's "
+                "other blocks.",
+                new_entry(lambda self, sequence, seq_id, entry, block: self.table.write(sequence.row, 0, [block]))),
+        Mistake("last-of-the-old-blocks",
+                "`blocks_of` gives the blocks of the tokens that are counted. The new token is not counted yet, so a block "
+                "that was taken for it is not among them.",
+                last_of_the_old_blocks),
+        Mistake("shared-by-another-number",
+                "A block with several users was written in place. Shared means more than one user, whatever the number.",
+                wrong(shared=lambda count: count > 2), also=(wrong(shared=lambda count: count == 2),)),
+        Mistake("another-error-when-full",
+                "No block is free, and the error is not OutOfBlocksError. `allocate()` raises it by itself.",
+                full(MemoryError), also=(full(RuntimeError), full(ValueError), full(IndexError))),
         Mistake("position-for-index",
                 "You write the new block to the entry whose number is the token's position. An entry stands for a whole "
                 "block.",
@@ -363,6 +469,9 @@ EXERCISE = Exercise(
                 "You return the token's place in its block. The slot counts through the whole pool: block id times "
                 "block_size, plus that place.",
                 gives(lambda slot, block_size: slot % block_size)),
+        Mistake("returns-pair",
+                "You return the block and the offset. The slot is one number, made of both.",
+                gives(divmod)),
         Mistake("returns-block",
                 "You return the block. The slot is the place of one token in the pool.",
                 gives(lambda slot, block_size: slot // block_size)),

@@ -178,6 +178,48 @@ def device_forgotten(self, seq_id, child_id):
     self.table.on_device[self.sequences[child_id].row] = -1
 
 
+def cpu_forgotten(self, seq_id, child_id):
+    fork_sequence(self, seq_id, child_id)
+    self.table.cpu[self.sequences[child_id].row] = -1
+
+
+def own_blocks_lost(self, seq_id, child_id):
+    """Starts the child with blocks of its own, and writes the parent's over them."""
+    blocks = self.blocks_of(seq_id)
+    self.add_sequence(child_id, self.get(seq_id).length)
+    for block_id in blocks:
+        self.block_manager.increase_ref_count(block_id)
+    self.table.write(self.sequences[child_id].row, 0, blocks)
+
+
+def in_row(row_of):
+    """The right method, but the child's row is row_of(manager, child_id), and stays in the list of the free ones."""
+    def wrong(self, seq_id, child_id):
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        self.check_new(child_id)
+        for block_id in blocks:
+            self.block_manager.increase_ref_count(block_id)
+        row = row_of(self, child_id)
+        self.sequences[child_id] = Sequence(row, length)
+        self.table.write(row, 0, blocks)
+    return wrong
+
+
+def parents_sequence(self, seq_id, child_id):
+    """A row is taken for the child, which gets the parent's entry in `sequences` all the same."""
+    fork_sequence(self, seq_id, child_id)
+    self.sequences[child_id] = self.sequences[seq_id]
+
+
+def block_zero_left_out(self, seq_id, child_id):
+    length = self.get(seq_id).length
+    self.check_new(child_id)
+    blocks = [block_id for block_id in self.blocks_of(seq_id) if block_id > 0]
+    for block_id in blocks:
+        self.block_manager.increase_ref_count(block_id)
+    self.start(child_id, length, blocks)
+
+
 ADD, FORK = "add_sequence", "fork_sequence"
 ROOMY = {"num_blocks": 12, "block_size": 3, "max_num_seqs": 4, "max_blocks_per_seq": 6}
 CASES = [
@@ -212,7 +254,7 @@ EXERCISE = Exercise(
         Mistake("shares-the-row",
                 "Both sequences have the same row. The next token of one would change the table of the other: the child "
                 "needs a row of its own with the same entries.",
-                shares_the_row),
+                shares_the_row, also=(parents_sequence,)),
         Mistake("length-not-copied",
                 "The child starts with length 0, as if it had no tokens. It has all of the parent's.",
                 length_zero),
@@ -248,7 +290,7 @@ EXERCISE = Exercise(
                 counting(lambda blocks: range(len(blocks)))),
         Mistake("block-zero-forgotten",
                 "Block 0 has no user more. It is a block like the others; an entry without a block is -1.",
-                counting(lambda blocks: [block_id for block_id in blocks if block_id])),
+                counting(lambda blocks: [block_id for block_id in blocks if block_id]), also=(block_zero_left_out,)),
         Mistake("not-every-block-counted",
                 "Only some of the blocks have one user more. The child uses all of them.",
                 counting(lambda blocks: blocks[-1:]),
@@ -266,6 +308,21 @@ EXERCISE = Exercise(
                 "There is no such sequence, and the error is Python's KeyError. `get` and `blocks_of` raise the one of the "
                 "table above.",
                 key_error),
+        Mistake("own-blocks-lost",
+                "The child took blocks of its own first, and the parent's were written over them: nobody knows those blocks "
+                "any more. A fork takes none.",
+                own_blocks_lost),
+        Mistake("id-for-row",
+                "You use the child's id as its row. An id may be any number; which row is free, `table.free_rows` knows.",
+                in_row(lambda self, child_id: child_id)),
+        Mistake("row-left-in-the-list",
+                "The child has a row that is in `free_rows` still, so the next sequence gets the same. Whoever takes a row "
+                "removes it from there; `start` does.",
+                in_row(lambda self, child_id: self.table.free_rows[-1])),
+        Mistake("cpu-table-forgotten",
+                "The child's row is filled in the device's table only, and the manager reads the CPU's. `start` and "
+                "`table.write` fill both.",
+                cpu_forgotten),
         Mistake("device-table-forgotten",
                 "The child's row is filled in the CPU's table only. `start` and `table.write` fill both.",
                 device_forgotten),

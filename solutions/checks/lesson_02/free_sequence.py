@@ -138,6 +138,19 @@ def id_for_row(self, seq_id):
     self.table.clear(seq_id)
 
 
+def id_for_row_at_the_end(self, seq_id):
+    for block_id in self.blocks_of(seq_id):
+        self.block_manager.free(block_id)
+    self.table.clear(seq_id)
+    self.sequences.pop(seq_id)
+
+
+def length_zero(self, seq_id):
+    sequence = self.get(seq_id)
+    free(self, seq_id, forget=False)
+    sequence.length = 0
+
+
 ADD, FORK = "add_sequence", "fork_sequence"
 CASES = [
     (SMALL, [(ADD, 0, 0)], [(0,)]), (SMALL, [(ADD, 0, 1)], [(0,)]), (SMALL, [(ADD, 0, 3)], [(0,)]),
@@ -167,6 +180,9 @@ EXERCISE = Exercise(
         Mistake("last-block-kept",
                 "The last block did not come back. A partly filled block is a block.",
                 wrong(blocks=lambda blocks: blocks[:-1]), also=(full_blocks_only,)),
+        Mistake("block-zero-kept",
+                "Block 0 did not come back. It is a block like the others; an entry without a block is -1.",
+                wrong(blocks=lambda blocks: [block_id for block_id in blocks if block_id > 0])),
         Mistake("only-the-last-block",
                 "Only the last block came back. Every block of the sequence has one user less.",
                 wrong(blocks=lambda blocks: blocks[-1:])),
@@ -210,7 +226,7 @@ EXERCISE = Exercise(
         Mistake("sequence-not-forgotten",
                 "The manager still knows the sequence. Its id can never be used again, and a second call would free its "
                 "blocks twice.",
-                wrong(forget=False)),
+                wrong(forget=False), also=(length_zero,)),
         Mistake("unknown-ignored",
                 "There is no such sequence, and no error says so. Whoever frees a sequence twice has a mistake to find.",
                 unknown_ignored),
@@ -228,7 +244,7 @@ EXERCISE = Exercise(
                 shared_kept),
         Mistake("id-for-row",
                 "You clear the row whose number is the sequence's id. Its row is in `self.sequences[seq_id].row`.",
-                id_for_row),
+                id_for_row, also=(id_for_row_at_the_end,)),
         Mistake("whole-row-freed",
                 "You freed every entry of the row, the -1 behind the last block included.",
                 whole_row),

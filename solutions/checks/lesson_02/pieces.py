@@ -1,5 +1,6 @@
 """Exercise 2.1: in how many pieces a part of the pool lies in memory."""
 
+import math
 import random
 
 import torch
@@ -110,6 +111,39 @@ def parts_between_gaps(view):
     return pieces - 1, view.numel() // max(1, pieces - 1) * view.element_size()
 
 
+def neighbours_compared(view):
+    """Compares each stride with the dimension to its right, and never looks at the last stride itself."""
+    first = view.dim() - 1
+    while first and view.stride(first - 1) == view.stride(first) * view.shape[first]:
+        first -= 1
+    pieces = math.prod(view.shape[:first])
+    return pieces, view.numel() // pieces * view.element_size()
+
+
+def every_neighbour_compared(view):
+    pieces = 1
+    for size, stride, inner_size, inner in zip(view.shape, view.stride(), view.shape[1:], view.stride()[1:]):
+        if stride != inner * inner_size:
+            pieces *= size
+    return pieces, view.numel() // pieces * view.element_size()
+
+
+def strides_in_bytes(view):
+    run = view.element_size()
+    for size, stride in zip(reversed(view.shape), reversed(view.stride())):
+        if size == 1:
+            continue
+        if stride != run:
+            break
+        run *= size
+    return view.numel() * view.element_size() // run, run
+
+
+def storage_in_pieces(view):
+    pieces, _ = count_pieces(view)
+    return pieces, view.untyped_storage().nbytes() // pieces
+
+
 # (sizes of the whole tensor, index into it, dtype)
 CASES = [
     ((4,), (), "float32"), ((4,), (), "float16"), ((3, 4), (), "float16"), ((3, 4), (slice(None), 0), "float32"),
@@ -185,10 +219,17 @@ EXERCISE = Exercise(
         Mistake("last-stride-taken-for-one",
                 "You take it that the numbers of the last dimension lie side by side. They do when its stride is 1; a view "
                 "may have another.",
-                last_stride_taken_for_one),
+                last_stride_taken_for_one, also=(neighbours_compared, every_neighbour_compared)),
         Mistake("size-one-breaks-the-piece",
                 "A dimension of size 1 has a stride, but nobody ever takes that step. It cannot break a piece.",
                 size_one_breaks),
+        Mistake("strides-in-bytes",
+                "You compare a stride with a number of bytes. A stride is counted in numbers.",
+                strides_in_bytes),
+        Mistake("gaps-in-the-pieces",
+                "The number of pieces is right, and your bytes include the gaps: you divide the memory of the whole tensor, "
+                "of which the view is a part.",
+                storage_in_pieces),
         Mistake("bytes-of-the-whole",
                 "The number of pieces is right, and the bytes are those of all pieces together.",
                 bytes_of_the_whole),

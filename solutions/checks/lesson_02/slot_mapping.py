@@ -53,6 +53,29 @@ def with_block_size(assumed):
     return lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, assumed)
 
 
+def one_by_one(join):
+    """Our slots, each computed alone and joined by `join`, which may fail for none."""
+    def wrong(block_ids, positions, block_size):
+        return join([slot_mapping(block_ids, position[None], block_size)[0] for position in positions])
+    return wrong
+
+
+def looked_up(entries, offsets=lambda positions, block_size: positions % block_size):
+    """Block id times block size plus offset, with other entries of the row, or other offsets."""
+    def wrong(block_ids, positions, block_size):
+        return block_ids[entries(positions, block_size)].long() * block_size + offsets(positions, block_size)
+    return wrong
+
+
+def changed_before_use(block_ids, positions, block_size):
+    positions %= block_size
+    return block_ids[positions // block_size].long() * block_size + positions
+
+
+def without_block_zero(block_ids, positions, block_size):
+    return slot_mapping(block_ids[block_ids > 0], positions, block_size)
+
+
 def describe(case):
     block_size, blocks, positions, spare = case
     return f"block_ids {blocks + [-1] * spare}, positions {positions}, block_size {block_size}"
@@ -116,7 +139,9 @@ EXERCISE = Exercise(
                 lambda block_ids, positions, block_size:
                 block_ids[(positions - 1).clamp(min=0) // block_size].long() * block_size + (positions - 1) % block_size,
                 also=(lambda block_ids, positions, block_size:
-                      block_ids[(positions - 1) // block_size].long() * block_size + (positions - 1) % block_size,)),
+                      block_ids[(positions - 1) // block_size].long() * block_size + (positions - 1) % block_size,
+                      looked_up(lambda positions, block_size: positions // block_size,
+                                lambda positions, block_size: (positions - 1) % block_size))),
         Mistake("divided-by-the-wrong-size",
                 "Quotient and remainder have changed places: the quotient of position and block_size is the block, the "
                 "remainder is the offset.",
@@ -124,6 +149,33 @@ EXERCISE = Exercise(
                 block_ids[(positions % block_size).clamp(max=len(block_ids) - 1)].long() * block_size + positions // block_size,
                 also=(lambda block_ids, positions, block_size:
                       block_ids[positions % block_size].long() * block_size + positions // block_size,)),
+        Mistake("rounds-to-nearest",
+                "You round to the nearest entry, so the second half of a block is looked up in the next one. A position "
+                "belongs to the block that it has begun.",
+                looked_up(lambda positions, block_size: (positions / block_size).round().long())),
+        Mistake("float-index",
+                "`/` gives a float tensor, and a float is no index. Two integers divide with `//`.",
+                looked_up(lambda positions, block_size: positions / block_size)),
+        Mistake("row-length-for-block-size",
+                "You multiply the block id by the length of the row. A block takes up block_size slots; how many entries the "
+                "row has does not matter.",
+                lambda block_ids, positions, block_size:
+                block_ids[positions // block_size].long() * len(block_ids) + positions % block_size),
+        Mistake("offset-multiplied",
+                "You add the offset to block_size before you multiply. The block id is multiplied by block_size alone.",
+                lambda block_ids, positions, block_size:
+                block_ids[positions // block_size].long() * (block_size + positions % block_size)),
+        Mistake("block-zero-forgotten",
+                "You leave out the entries of 0, and look up in a shorter row. 0 is a block like the others; an entry "
+                "without a block is -1.",
+                without_block_zero),
+        Mistake("column-for-row",
+                "The slots are right, in the shape (num_tokens, 1). The docstring asks for (num_tokens,).",
+                lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size)[:, None]),
+        Mistake("changed-before-use",
+                "`%=` changed the positions, and then you divide what is left of them: every token is looked up in the first "
+                "block. `positions % block_size` makes a new tensor.",
+                changed_before_use),
         Mistake("position-for-index",
                 "You look up the table's entry number `position`. An entry stands for a whole block of tokens.",
                 lambda block_ids, positions, block_size: block_ids[positions].long() * block_size + positions % block_size),
@@ -135,6 +187,16 @@ EXERCISE = Exercise(
                 "For no positions your tensor is float32, PyTorch's choice for an empty list. Say the dtype.",
                 lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size)
                 if len(positions) else torch.tensor([])),
+        Mistake("nothing-to-join",
+                "For no positions your function fails: `torch.stack` and `torch.cat` need at least one tensor. A step may "
+                "have no token of a sequence.",
+                one_by_one(torch.stack), also=(one_by_one(lambda slots: torch.cat([slot[None] for slot in slots])),)),
+        Mistake("float-slots",
+                "Your slots were floats on their way. A float32 has 24 bits for its digits, so large slots are rounded.",
+                lambda block_ids, positions, block_size:
+                (block_ids[positions // block_size].float() * block_size + positions % block_size).long(),
+                also=(lambda block_ids, positions, block_size:
+                      (block_ids[positions // block_size].float() * block_size).long() + positions % block_size,)),
         Mistake("slots-int32",
                 "Your slots are int32, and the docstring asks for int64. A kernel multiplies a slot by heads and head_size "
                 "to find an address, and in a large pool int32 is too small for that.",

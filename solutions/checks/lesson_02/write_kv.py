@@ -91,6 +91,38 @@ def divided_by(dimension):
     return wrong
 
 
+def in_rows_of_blocks(k_cache, v_cache, slots, k, v):
+    k_cache.view(len(k_cache), -1)[slots] = k.flatten(1)
+    v_cache.view(len(v_cache), -1)[slots] = v.flatten(1)
+
+
+def behind_the_first(k_cache, v_cache, slots, k, v):
+    first = slots[0]
+    k_cache.view(-1, *k_cache.shape[2:])[first : first + len(k)] = k
+    v_cache.view(-1, *v_cache.shape[2:])[first : first + len(v)] = v
+
+
+def token_by_token(token=lambda index, slot: index, stop=False):
+    """One token after the other: which of the new keys, and whether the first one ends it."""
+    def wrong(k_cache, v_cache, slots, k, v):
+        for index, slot in enumerate(slots.tolist()):
+            k_cache.view(-1, *k_cache.shape[2:])[slot] = k[token(index, slot)]
+            v_cache.view(-1, *v_cache.shape[2:])[slot] = v[token(index, slot)]
+            if stop:
+                return
+    return wrong
+
+
+def one_head_only(k_cache, v_cache, slots, k, v):
+    k_cache.view(-1, *k_cache.shape[2:])[slots, 0] = k[:, 0]
+    v_cache.view(-1, *v_cache.shape[2:])[slots, 0] = v[:, 0]
+
+
+def both_into_the_keys(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache.clone(), slots, k, v)
+    write_kv(k_cache, v_cache.clone(), slots, v, v)
+
+
 def viewed(*shape):
     """Writes through a flat view of another shape; "head_size" stands for the caches' own."""
     def wrong(k_cache, v_cache, slots, k, v):
@@ -192,7 +224,7 @@ EXERCISE = Exercise(
                 "`k_cache[slots]` takes a slot for a block id: the first dimension of the cache counts blocks. So whole "
                 "blocks are written, or ones that do not exist. Look at the cache in a shape whose first dimension counts "
                 "slots.",
-                whole_blocks, also=(whole_blocks_one_by_one,)),
+                whole_blocks, also=(whole_blocks_one_by_one, in_rows_of_blocks)),
         Mistake("keys-only",
                 "The keys are in place, and the values were not written.",
                 keys_only),
@@ -209,7 +241,20 @@ EXERCISE = Exercise(
         Mistake("slots-assumed-contiguous",
                 "Only the first token is sure to be in its place: you write the others behind it. Each token has a slot of "
                 "its own.",
-                side_by_side),
+                side_by_side, also=(behind_the_first,)),
+        Mistake("slot-for-token",
+                "You take the slot for the number of the token too. k and v hold the new tokens only: entry i belongs to "
+                "slots[i].",
+                token_by_token(lambda index, slot: slot)),
+        Mistake("returns-inside-the-loop",
+                "Only the first token is written: the function ends inside its loop.",
+                token_by_token(stop=True)),
+        Mistake("first-head-only",
+                "Only the first head of each token is written. A slot holds all heads.",
+                one_head_only),
+        Mistake("both-into-the-keys",
+                "The values went into k_cache, over the keys, and v_cache is as it was. Which cache does each view look at?",
+                both_into_the_keys),
         Mistake("block-and-offset-swapped",
                 "Block and offset have changed places: the slot divided by block_size is the block, the remainder is the "
                 "offset.",
