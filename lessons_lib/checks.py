@@ -4,8 +4,10 @@ A check runs the answer and the course's own answer on the same cases, smallest 
 mistake runs on those cases too: the one that gives exactly the answer's results is the one that the learner made.
 """
 
+import contextlib
 import importlib
 import inspect
+import io
 import re
 import time
 import types
@@ -245,7 +247,8 @@ def _suspects(exercise: Exercise, mistakes: Iterable[Mistake], seen) -> tuple[st
     def explains(form) -> bool:
         return form is not None and all(exercise.same(_attempt(exercise, form, case), actual) for case, actual in seen)
 
-    return tuple(mistake.slug for mistake in mistakes if any(map(explains, (mistake.wrong, *mistake.also))))
+    with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print, and that is not what the learner's code printed
+        return tuple(mistake.slug for mistake in mistakes if any(map(explains, (mistake.wrong, *mistake.also))))
 
 
 def _attempt(exercise: Exercise, subject, case):

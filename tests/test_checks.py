@@ -57,6 +57,11 @@ def test_megabytes_of_cpp_output_are_cut():
     assert len(result.message) < 2_000
 
 
+def test_what_a_known_mistake_prints_is_not_shown_as_the_learners():
+    result = checks.run("5.6", lambda context_len, num_layers, num_kv_heads, head_size, bytes_per_number: context_len)
+    assert not result.passed and "printed" not in result.message
+
+
 @pytest.mark.parametrize("guard", ["std::lock_guard<std::mutex>{mutex_};", "std::unique_lock<std::mutex>(mutex_);",
                                    "std::scoped_lock (mutex_);"])
 def test_a_guard_without_a_name_is_seen_in_the_text(guard):

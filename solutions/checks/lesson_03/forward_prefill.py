@@ -84,6 +84,26 @@ class RequestIndexAsOffset(Prefill):
         return number
 
 
+class OffsetNotAddedUp(Prefill):
+    """The place is set to the number of blocks of the request before."""
+
+    def first_block(self, number, start):
+        first = start - self.before if number else 0
+        self.before = start
+        return first
+
+
+class StopsAtNoTokens(Prefill):
+    def __call__(self, layer, x, request_num_blocks, seq_ids, manager, attend):
+        count = request_num_blocks.index(0) if 0 in request_num_blocks else len(seq_ids)
+        return super().__call__(layer, x, request_num_blocks[:count], seq_ids[:count], manager, attend)
+
+
+class PositionsAsSlots(Prefill):
+    def slots(self, manager, seq_id, start, length):
+        return torch.arange(length)
+
+
 class AttendsAcrossRequests(Prefill):
     def __call__(self, layer, x, request_num_blocks, seq_ids, manager, attend):
         q, k, v = layer.project(x)
@@ -415,6 +435,17 @@ EXERCISE = Exercise(
                 "A request's number is taken for the place of its first block. These are the same only while each "
                 "request has one block.",
                 RequestIndexAsOffset()),
+        Mistake("offset-not-added-up",
+                "The place where a request begins is set to the number of blocks of the request before it. From the third "
+                "one on there are more requests before: add up.",
+                OffsetNotAddedUp()),
+        Mistake("stops-at-no-tokens",
+                "Your loop ends at the first request without a token, and those after it are not computed.",
+                StopsAtNoTokens()),
+        Mistake("positions-as-slots",
+                "The positions are used as slots, so every sequence is written to the beginning of the pool. Its block table "
+                "says which blocks are its own: `slot_mapping` reads it.",
+                PositionsAsSlots()),
         Mistake("attends-across-requests",
                 "All requests are attended to as if they were one long text, so that each sees the ones before it. Give "
                 "`attend` one request's blocks at a time.",

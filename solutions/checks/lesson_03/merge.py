@@ -191,6 +191,51 @@ def accumulator_forgotten(self, other):
     self.acc = acc
 
 
+def others_accumulator_forgotten(self, other):
+    acc = factors(self, other)[0][..., None] * self.acc
+    put_together(self, other)
+    self.acc = acc
+
+
+def _with_accumulator(acc_of):
+    """`acc_of(state)` in place of the state's acc, for the other state or for both."""
+    def wrong(both):
+        def merge(self, other):
+            mine, theirs = factors(self, other)
+            acc = mine[..., None] * (acc_of(self) if both else self.acc) + theirs[..., None] * acc_of(other)
+            put_together(self, other)
+            self.acc = acc
+        return merge
+    return wrong(False), wrong(True)
+
+
+other_output_for_acc, _ = _with_accumulator(lambda state: state.finish()[0])
+ACC_TIMES_L = _with_accumulator(lambda state: state.l[..., None] * state.acc)
+
+
+def divided(self, other):
+    put_together(self, other)
+    self.acc = self.acc / self.l[..., None]
+
+
+def divided_and_guarded(self, other):
+    put_together(self, other)
+    self.acc = self.acc / self.l.masked_fill(self.l == 0, 1.0)[..., None]
+
+
+def _one_comparison(which):
+    """The smaller side is rescaled, and which side that is, is asked once for all rows."""
+    def wrong(self, other):
+        if which(other.m > self.m):
+            mine = torch.exp(self.m - finite(other.m))
+            self.l, self.acc = mine * self.l + other.l, mine[..., None] * self.acc + other.acc
+            self.m = other.m.clone()
+        else:
+            theirs = torch.exp(other.m - finite(self.m))
+            self.l, self.acc = self.l + theirs * other.l, self.acc + theirs[..., None] * other.acc
+    return wrong
+
+
 def other_ignored(self, other):
     put_together(self, other, theirs=torch.zeros_like(self.m))
 
@@ -397,8 +442,20 @@ EXERCISE = Exercise(
                 "`l` is what it was before. The other's weights are part of the sum now.",
                 sum_forgotten),
         Mistake("accumulator-forgotten",
-                "`acc` is what it was before. The other's values are part of the sum now.",
-                accumulator_forgotten),
+                "The other's values are not in `acc`. They are part of the sum now.",
+                accumulator_forgotten, also=(others_accumulator_forgotten,)),
+        Mistake("outputs-for-acc",
+                "The other's finished output is added in place of its `acc`. It has been divided by `l` already.",
+                other_output_for_acc),
+        Mistake("acc-times-l",
+                "`acc` is multiplied by `l`. It is a weighted sum already, and only has to be counted from the new maximum.",
+                ACC_TIMES_L[1], also=ACC_TIMES_L[:1]),
+        Mistake("divided-in-merge",
+                "`acc` is divided by `l` here, and finish() divides once more. More keys may follow: `acc` stays a sum.",
+                divided, also=(divided_and_guarded,)),
+        Mistake("one-comparison-for-all-rows",
+                "Which side has the larger maximum is asked once, for all rows together. Each row has a state of its own.",
+                _one_comparison(torch.all), also=(_one_comparison(torch.any),)),
         Mistake("other-ignored",
                 "Your state is brought to the new maximum, and the other's sums are not added to it.",
                 other_ignored),

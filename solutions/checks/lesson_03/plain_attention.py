@@ -195,6 +195,11 @@ def heads_scrambled_on_the_way_back(q, k, v, length):
     return o
 
 
+def heads_scrambled_on_the_way_back_in_blocks(q, k, v, length):
+    """Filled up to whole blocks while the heads are still first, and then reshaped."""
+    return attend(q, k, v, length).flatten(0, 1).transpose(0, 1).reshape(q.shape)
+
+
 def blocks_apart(q, k, v, length):
     block_size = q.shape[1]
     parts = [attend(q[i : i + 1], k[i : i + 1], v[i : i + 1], min(block_size, length - i * block_size))
@@ -219,6 +224,10 @@ def not_in_blocks(q, k, v, length):
     return attend(q, k, v, length).flatten(0, 1)[:length]
 
 
+def all_slots_in_one_row(q, k, v, length):
+    return attend(q, k, v, length).flatten(0, 1)
+
+
 def tail_missing(q, k, v, length):
     """Only the tokens' rows, and then the shape of q. It raises wherever the last block has a slot left."""
     return attend(q, k, v, length).flatten(0, 1)[:length].reshape(q.shape)
@@ -230,6 +239,29 @@ def tail_not_zeroed(q, k, v, length):
     k, v = (x.masked_fill(behind.view(*q.shape[:2], 1, 1), 0.0) for x in (k, v))
     return attend(q, k, v, everything(q), weigh=lambda scores: torch.softmax(
         scores.masked_fill(future(scores) | behind, NO_KEY), dim=-1))
+
+
+def tail_not_zeroed_by_chance(q, k, v, length):
+    """The values are set to 0 there and NaN is taken out of the result; a query of large numbers sees itself only."""
+    behind = torch.arange(everything(q)) >= length
+    v = v.masked_fill(behind.view(*q.shape[:2], 1, 1), 0.0)
+    return attend(q, k, v, everything(q)).nan_to_num(0.0)
+
+
+def full_last_block_cut(q, k, v, length):
+    """The tokens of the last block are counted by the remainder, which is 0 where it is full."""
+    num_blocks, block_size = q.shape[:2]
+    return attend(q, k, v, max(0, (num_blocks - 1) * block_size + length % block_size))
+
+
+def full_last_block_zeroed(q, k, v, length):
+    """The same by setting 0 behind the remainder, and all slots attended to."""
+    q, k, v = (x.clone() for x in (q, k, v))
+    for x in (q, k, v):
+        x[-1:, length % q.shape[1] :] = 0.0
+    o = attend(q, k, v, everything(q))
+    o.view(-1, *q.shape[2:])[length:] = 0
+    return o
 
 
 def tail_rows_hidden(q, k, v, length):
@@ -404,7 +436,7 @@ EXERCISE = Exercise(
         Mistake("output-scrambled",
                 "The heads' outputs are right, and they got mixed with the tokens on the way back. Before the result "
                 "can be cut into blocks, the heads of each token have to stand side by side again.",
-                heads_scrambled_on_the_way_back),
+                heads_scrambled_on_the_way_back, also=(heads_scrambled_on_the_way_back_in_blocks,)),
         Mistake("blocks-apart",
                 "Each block attends to itself only. To the request, its blocks are one row of tokens: make them one row "
                 "before you compute scores.",
@@ -416,7 +448,7 @@ EXERCISE = Exercise(
         Mistake("blocks-not-restored",
                 "The numbers are right, in one row. The result has the shape of q: blocks, and 0 in the slots behind "
                 "the last token.",
-                not_in_blocks),
+                not_in_blocks, also=(all_slots_in_one_row,)),
         Mistake("tail-missing",
                 "Your result has numbers for the tokens only, and q has more slots than that: the last block has some left. "
                 "They belong to the result too, and hold 0.",
@@ -424,7 +456,13 @@ EXERCISE = Exercise(
         Mistake("tail-output-not-zero",
                 "No query sees what stands behind the last token, and yet your result is not 0 there: these slots are "
                 "queries too, which belong to nobody.",
-                tail_not_zeroed),
+                tail_not_zeroed, also=(tail_not_zeroed_by_chance,)),
+        Mistake("tail-of-q-left",
+                "Behind the last token your result holds what stands there in q: it was made as a copy of q. It is 0 there.",
+                requests.left_in_q(attend)),
+        Mistake("full-last-block-emptied",
+                "Where the last block is exactly full, it is taken for empty: `length % block_size` is 0 there.",
+                full_last_block_cut, also=(full_last_block_zeroed,)),
         Mistake("tail-rows-all-hidden",
                 "Your result is NaN behind the last token: all scores of these rows are -inf, and a softmax over nothing "
                 "but -inf is 0/0. These rows belong to nobody. What should stand there?",

@@ -12,13 +12,14 @@ from solutions.checks.words import counted, listed
 POISON = 1e4  # behind each request's last token: large, so that reading it shows
 
 # (tokens, block size, query heads, KV heads, head size, seed, what stands behind the last token). The smallest first; then
-# NaN behind the end, so that a mistake with finite numbers is told by finite numbers; and no token at all.
+# 0 behind the end: a query made of large numbers sees itself only, and if its value is set to 0, so is its output. Then NaN,
+# so that a mistake with finite numbers is told by finite numbers; and no token at all.
 CASES = [
     *((*sizes, POISON) for sizes in (
         (1, 1, 1, 1, 4, 1), (2, 2, 1, 1, 4, 2), (2, 1, 1, 1, 4, 3), (2, 2, 2, 2, 4, 4), (3, 4, 1, 1, 4, 5),
         (4, 2, 2, 1, 4, 7), (4, 4, 3, 1, 8, 8), (5, 4, 3, 3, 8, 9), (7, 3, 6, 2, 8, 10), (12, 4, 7, 1, 16, 11),
         (13, 4, 4, 4, 5, 12), (17, 16, 6, 2, 16, 13), (33, 8, 9, 3, 16, 14))),
-    (3, 4, 1, 1, 4, 15, math.nan), (6, 4, 3, 1, 8, 16, math.nan), (13, 5, 4, 2, 8, 17, math.nan),
+    (6, 4, 2, 1, 4, 18, 0.0), (3, 4, 1, 1, 4, 15, math.nan), (6, 4, 3, 1, 8, 16, math.nan), (13, 5, 4, 2, 8, 17, math.nan),
     (0, 4, 2, 1, 4, 6, POISON),
 ]
 
@@ -30,7 +31,7 @@ def hidden(seed):
         block_size, num_kv_heads, group = chance.randint(2, 6), chance.randint(1, 3), chance.choice((1, 2, 3, 5))
         length = block_size * chance.randint(1 + number // 4, 4) - chance.choice((0, 1, block_size - 1))
         yield (length if number < 13 else 0, block_size, group * num_kv_heads, num_kv_heads, chance.choice((4, 5, 8, 16)),
-               chance.randrange(2**31), math.nan if number in (11, 12) else POISON)
+               chance.randrange(2**31), {4: 0.0, 8: 0.0, 11: math.nan, 12: math.nan}.get(number, POISON))
 
 
 class InputsChanged(Text):
@@ -146,3 +147,12 @@ def zeroes_the_end_in_place(attend):
 def inputs_changing(attend):
     """The first form, and the others, of the mistake `inputs-changed`."""
     return writes_into_q(attend), (scales_q_in_place(attend), zeroes_the_end_in_place(attend))
+
+
+def left_in_q(attend):
+    """Right for the tokens, in a copy of q: what stood behind the last token of q is there still."""
+    def wrong(q, k, v, length):
+        o = q.clone()
+        o.view(-1, *q.shape[2:])[:length] = attend(q, k, v, length).flatten(0, 1)[:length]
+        return o
+    return wrong

@@ -102,6 +102,34 @@ class NewPartRescaled(Varied):
         self.l, self.acc = self.l + old * l, self.acc + old[..., None] * acc
 
 
+class EverythingRescaled(Varied):
+    def take(self, old, l, acc):
+        self.l, self.acc = old * (self.l + l), old[..., None] * (self.acc + acc)
+
+
+class StartsAtOne(Varied):
+    """`l` starts at 1. The first factor is 0, so this is forgotten with the first part."""
+
+    def __init__(self, *shape, head_size, dtype=torch.float32):
+        super().__init__(*shape, head_size=head_size, dtype=dtype)
+        self.l = torch.ones(shape, dtype=dtype)
+
+
+class SoftmaxOfEachPart(Varied):
+    def exponentials(self, scores, m):
+        return torch.softmax(scores, -1)
+
+
+class SoftmaxOfEachPartCleaned(Varied):
+    def exponentials(self, scores, m):
+        return torch.softmax(scores, -1).nan_to_num(0.0)
+
+
+class SoftmaxOfEachPartWherePositive(SoftmaxOfEachPart):
+    def finish(self):
+        return torch.where(self.l[..., None] > 0, self.acc / self.l[..., None], 0.0), self.m, self.l
+
+
 class RescaleUpsideDown(Varied):
     def rescale(self, m):
         return torch.exp(finite(m) - self.m)
@@ -506,6 +534,17 @@ EXERCISE = Exercise(
                 "The factor is on the wrong side. The new exponentials are counted from the new maximum already; the "
                 "old sums are not.",
                 NewPartRescaled),
+        Mistake("everything-rescaled",
+                "The factor is applied to the old sums and to the new part. The new exponentials are counted from the new "
+                "maximum already.",
+                EverythingRescaled),
+        Mistake("softmax-of-each-part",
+                "A softmax over the part has divided its exponentials already, each part's by a sum of its own. Add them up "
+                "as they are, and divide once, at the end.",
+                SoftmaxOfEachPart, also=(SoftmaxOfEachPartCleaned, SoftmaxOfEachPartWherePositive)),
+        Mistake("l-starts-at-one",
+                "Before the first part `l` is 1. It is a sum over the keys so far, and there is none yet.",
+                StartsAtOne),
         Mistake("rescale-upside-down",
                 "The factor for the old sums is infinite before the first key, and infinity times 0 is NaN. A factor "
                 "that brings sums to a larger maximum lies between 0 and 1. Which difference stands in yours, in which "

@@ -195,6 +195,12 @@ def tail_not_zeroed_values_as_they_are(q, k, v, length):
     return tiled(q, k, v, length, tail=None, clean_values=False)
 
 
+def full_last_block_cut(q, k, v, length):
+    """The tokens of the last block are counted by the remainder, which is 0 where it is full."""
+    num_blocks, block_size = q.shape[:2]
+    return tiled(q, k, v, max(0, (num_blocks - 1) * block_size + length % block_size))
+
+
 def nan_behind_the_end(q, k, v, length):
     """The scores behind the end are hidden, and the values are as they came."""
     return tiled(q, k, v, length, clean_values=False)
@@ -267,6 +273,11 @@ def scores_transposed(q, k, v, length):
 
 def keys_and_values_swapped(q, k, v, length):
     return tiled(q, v, k, length)
+
+
+def values_scrambled(q, k, v, length):
+    """Queries and keys are right, and the values are reshaped from (block_size, heads, head_size)."""
+    return tiled(q, k, v, length, into_values=lambda v: v.transpose(0, 1).reshape(v.shape)[:, None])
 
 
 def heads_scrambled(q, k, v, length):
@@ -496,6 +507,12 @@ EXERCISE = Exercise(
                 "No query sees what stands behind the last token, and yet your result is not 0 there: these slots are "
                 "queries too, which belong to nobody.",
                 tail_not_zeroed, also=(tail_not_zeroed_values_as_they_are,)),
+        Mistake("tail-of-q-left",
+                "Behind the last token your result holds what stands there in q: it was made as a copy of q. It is 0 there.",
+                requests.left_in_q(tiled)),
+        Mistake("full-last-block-emptied",
+                "Where the last block is exactly full, it is taken for empty: `length % block_size` is 0 there.",
+                full_last_block_cut),
         Mistake("tail-off-by-one",
                 "One slot too many is taken for a token. The positions of the tokens are 0 to length - 1.",
                 one_slot_too_many, also=(one_output_too_many,)),
@@ -552,7 +569,7 @@ EXERCISE = Exercise(
         Mistake("heads-scrambled",
                 "Tokens and heads got mixed, on the way in or on the way back: `reshape` cuts the numbers of a block at "
                 "other places. Which call swaps two dimensions?",
-                heads_scrambled, also=(heads_scrambled_on_the_way_back, heads_scrambled_both_ways)),
+                heads_scrambled, also=(heads_scrambled_on_the_way_back, heads_scrambled_both_ways, values_scrambled)),
         Mistake("last-block-skipped",
                 "Your loop takes the full blocks only, and the last one is partly filled: its tokens are missing.",
                 last_block_skipped, also=(last_key_block_skipped,)),

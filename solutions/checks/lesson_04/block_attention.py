@@ -101,6 +101,23 @@ def one_maximum_for_all_unguarded(q, k, v, num_valid):
     return o, m, l
 
 
+def one_maximum_for_all_heads(q, k, v, num_valid):
+    """One number for each block."""
+    def largest(m):
+        return m.amax(1, keepdim=True).expand(m.shape)
+    o, m, l = _attend(q, k, v, num_valid, maximum=lambda m: finite(largest(m)))
+    return o, largest(m), l
+
+
+def first_slots_hidden(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid,
+                   hide=lambda k, num_valid: torch.arange(k.shape[1]) < k.shape[1] - num_valid[:, None])
+
+
+def output_alone(q, k, v, num_valid):
+    return _attend(q, k, v, num_valid)[0]
+
+
 def heads_in_turn(q, k, v, num_valid):
     return _attend(q, k, v, num_valid, share=lambda k, num_q_heads: k.repeat(1, 1, num_q_heads // k.shape[2], 1))
 
@@ -362,6 +379,10 @@ EXERCISE = Exercise(
         Mistake("last-token-hidden",
                 "The last token of each block is left out. With num_valid tokens, slots 0 to num_valid - 1 count.",
                 last_token_hidden),
+        Mistake("first-slots-hidden",
+                "The first slots of a partly filled block are hidden, and the last ones count. Tokens fill a block from its "
+                "first slot on.",
+                first_slots_hidden),
         Mistake("one-count-for-all",
                 "All blocks are masked as if they held the same number of tokens. `num_valid` has a number for each block, "
                 "and has to stand against that block's slots.",
@@ -452,6 +473,13 @@ EXERCISE = Exercise(
                 "You take one maximum over all blocks and heads. Each query head has its own in each block: where another "
                 "one's scores are much larger, all weights underflow.",
                 one_maximum_for_all, also=(one_maximum_for_all_unguarded,)),
+        Mistake("one-max-for-all-heads",
+                "The heads of a block share one maximum. Each query head has its own: m has a number for each block and "
+                "head.",
+                one_maximum_for_all_heads),
+        Mistake("output-alone",
+                "Only o is returned. m and l say how much this part weighs beside others: return all three.",
+                output_alone),
         Mistake("nothing-to-reduce",
                 "Your function raises for a block without a valid token, or for no block at all: there is no maximum over "
                 "nothing. Masked slots can take part in a maximum.",

@@ -162,6 +162,12 @@ def rounded_down(context_lens, block_size, *sizes):
     return 2 * copied + paged, paged
 
 
+def blocks_for_slots(context_lens, block_size, *sizes):
+    copied, _ = _parts([-(-length // block_size) for length in context_lens], 1, *sizes)
+    _, paged = _parts(context_lens, block_size, *sizes)
+    return 2 * copied + paged, paged
+
+
 def rounded_in_all(context_lens, block_size, *sizes):
     return bytes_moved([sum(context_lens)], block_size, *sizes)
 
@@ -282,6 +288,10 @@ EXERCISE = Exercise(
         Mistake("blocks-rounded-down",
                 "A partly filled last block is not copied in your count. How many blocks do 5 tokens take, with 4 in each?",
                 rounded_down),
+        Mistake("blocks-for-slots",
+                "Your gather counts a block like one token. A block is read and written whole: how many tokens have room in "
+                "it?",
+                blocks_for_slots),
         Mistake("one-block-too-many",
                 "A request whose last block is exactly full has one block too many in your count, and so has one without a "
                 "token. How many blocks do 4 tokens take, with 4 in each?",

@@ -41,6 +41,60 @@ def summed_without_exp_positive(o, m, l):
     return torch.zeros_like(o[0]), m_all, l_all
 
 
+def _differences(clean, count, guard):
+    """m - m_all itself as weights. `clean` is applied to m, `count` to l, `guard` to the sum that divides."""
+    def wrong(o, m, l):
+        m_all = m.amax(0)
+        weight = (clean(m) - finite(m_all)) * count(l)
+        total = weight.sum(0)
+        return (weight[..., None] * o).sum(0) / guard(total)[..., None], m_all, total
+    return wrong
+
+
+DIFFERENCES = tuple(
+    _differences(clean, count, guard) for clean in (lambda m: m, finite) for count in (lambda l: l, torch.ones_like)
+    for guard in (lambda total: total, _guarded, lambda total: torch.where(total > 0, total, 1.0)))
+
+
+def _finite_on_all(guard):
+    """A part without a key gets a factor as if its largest score had been 0."""
+    def wrong(o, m, l):
+        m_all = m.amax(0)
+        weight = torch.exp(finite(m) - finite(m_all)) * l
+        l_all = weight.sum(0)
+        return (weight[..., None] * o).sum(0) / guard(l_all)[..., None], m_all, l_all
+    return wrong
+
+
+FINITE_ON_ALL = tuple(map(_finite_on_all, (_guarded, lambda l: torch.where(l > 0, l, 1.0), lambda l: l.clamp_min(1e-9))))
+
+
+def divided_by_plain_l(o, m, l):
+    _, m_all, l_all = decode.combine_result(o, m, l)
+    weight = torch.exp(m - finite(m_all)) * l
+    return (weight[..., None] * o).sum(0) / _guarded(l.sum(0))[..., None], m_all, l_all
+
+
+def divided_by_plain_l_which_is_returned(o, m, l):
+    return *divided_by_plain_l(o, m, l)[:2], l.sum(0)
+
+
+def _softmax_times_l(clean):
+    """Right shares: the softmax over the maxima, times l. Their sum is not the l that was asked for."""
+    def wrong(o, m, l):
+        weight = clean(torch.softmax(m, 0)) * l
+        total = weight.sum(0)
+        return (weight[..., None] * o).sum(0) / _guarded(total)[..., None], m.amax(0), total
+    return wrong
+
+
+SOFTMAX_TIMES_L = tuple(map(_softmax_times_l, (torch.nan_to_num, lambda weight: weight)))
+
+
+def output_alone(o, m, l):
+    return decode.combine_result(o, m, l)[0]
+
+
 def as_in_the_source_text(o, m, l):
     """The fault of the text that the course began from; it has no part without a key."""
     m_all = m.amax(0)
@@ -289,7 +343,7 @@ CASES = [
     ((1, 1), 2, 0.0, 1.0, (0,), 7), ((2, 2), 2, 0.0, 1.0, (0, 1), 8), ((2, 1), 2, 500.0, 1.0, (), 9),
     ((2, 2), 2, -500.0, 1.0, (), 10),
     ((4, 3), 4, 0.0, 300.0, (2,), 11), ((9, 7), 16, 1.0, 3.0, (), 12), ((2, 5, 6), 64, 0.0, 2.0, (), 13),
-    ((40, 3), 16, -2.0, 2.0, (3, 17), 14), ((2, 3), 4, 0.0, 1.0, ((0, 1),), 15),
+    ((40, 3), 16, -2.0, 2.0, (3, 17), 14), ((2, 3), 4, 0.0, 1.0, ((0, 1),), 15), ((2, 2), 2, -500.0, 1.0, (0,), 16),
 ]
 
 
@@ -334,7 +388,7 @@ EXERCISE = Exercise(
                 "The parts are weighted by m - m_all itself. The part with the largest maximum then weighs 0, and the "
                 "others less than 0. What turns a difference of scores into a ratio of weights?",
                 weighted_without_exp, also=(as_in_the_source_text, summed_without_exp, summed_without_exp_guarded,
-                                            summed_without_exp_positive)),
+                                            summed_without_exp_positive, *DIFFERENCES)),
         Mistake("combine-missing-l",
                 "The weight of a part looks at its largest score only. A block of sixteen equal keys weighs sixteen times "
                 "as much as a block of one: the parts are divided by l already, so l has to come back in.",
@@ -384,6 +438,21 @@ EXERCISE = Exercise(
                 "o is right, and l is the plain sum of the parts' l. Each was counted from its own maximum, and the "
                 "result's l is counted from the largest.",
                 l_added_as_it_is),
+        Mistake("l-of-a-softmax-of-m",
+                "o is right, and l is not counted from m: the softmax over the maxima has divided the weights. The result's "
+                "l is a sum of exponentials counted from m, so that it can be combined further.",
+                SOFTMAX_TIMES_L[0], also=SOFTMAX_TIMES_L[1:]),
+        Mistake("divided-by-plain-l",
+                "The parts are brought to the largest maximum, and what you divide by is the plain sum of their l. Each l "
+                "was counted from its own maximum.",
+                divided_by_plain_l, also=(divided_by_plain_l_which_is_returned,)),
+        Mistake("finite-on-all",
+                "A part that saw no key should get the factor exp(-inf), which is 0. With `finite()` on its own m too, the "
+                "factor is infinite where the other scores lie far below 0, and infinity times 0 is NaN.",
+                FINITE_ON_ALL[0], also=FINITE_ON_ALL[1:]),
+        Mistake("output-alone",
+                "Only o is returned. The result is a triple (o, m, l) again, so that it can be combined further.",
+                output_alone),
         Mistake("weights-upside-down",
                 "The sign of the exponent is turned round: the part with the lowest scores weighs most.",
                 upside_down, also=(upside_down_guarded, upside_down_finite, upside_down_nan_set_to_zero)),

@@ -301,6 +301,36 @@ def nan_without_a_key(o, m, l, request_num_blocks):
     return _add(weight[..., None] * o, owners, num_seqs) / _guarded(l_all)[..., None], m_all, l_all
 
 
+def _finite_on_all(guard):
+    """A block without a key gets a factor as if its largest score had been 0."""
+    def wrong(o, m, l, request_num_blocks):
+        owners, num_seqs = _owners(request_num_blocks), len(request_num_blocks)
+        m_all = _maxima(m, owners, num_seqs)
+        weight = torch.exp(finite(m) - finite(m_all)[owners]) * l
+        l_all = _add(weight, owners, num_seqs)
+        return _add(weight[..., None] * o, owners, num_seqs) / guard(l_all)[..., None], m_all, l_all
+    return wrong
+
+
+FINITE_ON_ALL = tuple(map(_finite_on_all, (_guarded, lambda l: torch.where(l > 0, l, 1.0), lambda l: l.clamp_min(1e-9))))
+
+
+def divided_by_plain_l(o, m, l, request_num_blocks):
+    o_all, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    plain = _add(l, _owners(request_num_blocks), len(request_num_blocks))
+    return o_all * (l_all / _guarded(plain))[..., None], m_all, l_all
+
+
+def divided_by_plain_l_which_is_returned(o, m, l, request_num_blocks):
+    o_all, m_all, _ = divided_by_plain_l(o, m, l, request_num_blocks)
+    return o_all, m_all, _add(l, _owners(request_num_blocks), len(request_num_blocks))
+
+
+def outputs_without_weights(o, m, l, request_num_blocks):
+    _, m_all, l_all = decode.combine_segments(o, m, l, request_num_blocks)
+    return _add(o, _owners(request_num_blocks), len(request_num_blocks)) / _guarded(l_all)[..., None], m_all, l_all
+
+
 # (blocks of each request, heads, head size, level of the maxima, their spread, the blocks that saw no key, seed)
 CASES = [
     ((1,), 1, 2, 0.0, 1.0, (), 0), ((2,), 1, 2, 0.0, 1.0, (), 1), ((1, 1), 1, 2, 0.0, 1.0, (), 2),
@@ -309,6 +339,7 @@ CASES = [
     ((0, 3, 0, 1), 3, 4, 0.0, 1.0, (), 8), ((2, 1), 1, 2, 0.0, 1.0, (1,), 9), ((1, 2), 1, 2, 0.0, 1.0, (0,), 10),
     ((2, 3), 2, 4, -500.0, 1.0, (), 11), ((2, 3), 2, 4, 500.0, 1.0, (), 12), ((3, 2), 2, 4, 0.0, 300.0, (), 13),
     ((4, 0, 9, 1, 5), 7, 16, -1.0, 3.0, (2, 13), 14), ((0, 0), 2, 4, 0.0, 1.0, (), 15),
+    ((2, 1), 2, 4, -500.0, 1.0, (0,), 16),
 ]
 
 
@@ -416,6 +447,17 @@ EXERCISE = Exercise(
                 "o is right, and l is the plain sum of the blocks' l. Each was counted from its own maximum, and the "
                 "result's l is counted from the request's largest.",
                 l_added_as_it_is),
+        Mistake("divided-by-plain-l",
+                "The blocks are brought to their request's maximum, and what you divide by is the plain sum of their l. Each "
+                "l was counted from its own maximum.",
+                divided_by_plain_l, also=(divided_by_plain_l_which_is_returned,)),
+        Mistake("outputs-without-weights",
+                "m and l are right, and the blocks' outputs are added up as they are. Each counts by its weight.",
+                outputs_without_weights),
+        Mistake("finite-on-all",
+                "A block that saw no key should get the factor exp(-inf), which is 0. With `finite()` on its own m too, the "
+                "factor is infinite where the request's other scores lie far below 0, and infinity times 0 is NaN.",
+                FINITE_ON_ALL[0], also=FINITE_ON_ALL[1:]),
         Mistake("empty-request-dropped",
                 "A request without blocks has no row in your result, and those after it move up. It has a row: o = 0, "
                 "m = -inf, l = 0.",

@@ -81,6 +81,12 @@ def joined_along_the_heads_unless_empty(q, request_num_blocks):
     return torch.cat(_rows(q, request_num_blocks))  # raises where there is no row
 
 
+def counted_down(q, request_num_blocks):
+    result = decode.dispatch(q, request_num_blocks)
+    request_num_blocks.zero_()
+    return result
+
+
 joins_nothing = raises_where(lambda q, request_num_blocks: request_num_blocks.sum() == 0, decode.dispatch)
 
 
@@ -172,6 +178,12 @@ EXERCISE = Exercise(
                 "When no request has a block, your function raises: torch.stack and torch.cat take no empty list. The "
                 "result then has 0 rows.",
                 joins_nothing),
+        Mistake("list-of-queries",
+                "The rows are in a Python list. The result is one tensor, in which the rows lie one after the other.",
+                _rows),
+        Mistake("inputs-changed",
+                "Your function changes q or request_num_blocks, which belong to its caller. Count in a copy.",
+                counted_down),
         Mistake("counts-of-the-neighbour",
                 "Each query is repeated as often as the request before it has blocks. Query i goes with count i.",
                 counts_shifted),

@@ -216,6 +216,11 @@ def all_parts_for_each(layer, x, seq_ids, manager):
     return _decode(layer, x, seq_ids, manager, walk=lambda start, num_blocks, i: (slice(None), 0))
 
 
+def from_the_first_to_its_end(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager,
+                   walk=lambda start, num_blocks, i: (slice(0, start + num_blocks), start + num_blocks))
+
+
 def from_its_start_to_the_end(layer, x, seq_ids, manager):
     return _decode(layer, x, seq_ids, manager, walk=lambda start, num_blocks, i: (slice(start, None), start + num_blocks))
 
@@ -482,8 +487,8 @@ EXERCISE = Exercise(
                 "come request by request.",
                 whole_batch_repeated),
         Mistake("offset-not-advanced",
-                "Every request combines the first request's parts. The parts of the next one begin where those of this one "
-                "end.",
+                "A request combines the parts of an earlier one. The parts of the next request begin where those of this one "
+                "end: add up as you go.",
                 start_stays, also=(start_set_not_advanced,)),
         Mistake("request-index-as-offset",
                 "A request's number is taken for the place of its first part. These are the same only while each request "
@@ -492,7 +497,7 @@ EXERCISE = Exercise(
         Mistake("parts-of-others",
                 "A request combines parts of other requests as well as its own. Of all parts in the batch, only those of "
                 "its own blocks belong to it.",
-                all_parts_for_each, also=(from_its_start_to_the_end, one_answer_for_all)),
+                all_parts_for_each, also=(from_its_start_to_the_end, from_the_first_to_its_end, one_answer_for_all)),
         Mistake("own-part-of-others",
                 "A request combines its past with another new token's own part, or with those of all. Each new token "
                 "attends to itself.",

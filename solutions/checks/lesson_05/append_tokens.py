@@ -63,6 +63,17 @@ def counts_one_block_each(self, scheduled):
     append_all(self, scheduled)
 
 
+def counts_blocks_it_has(self, scheduled):
+    refuse_beyond(self, sum(self.blocks_for(self.get(seq_id).length + num_tokens) for seq_id, num_tokens in scheduled)
+                  + copies(self, scheduled))
+    append_all(self, scheduled)
+
+
+def counts_blocks_it_has_without_copies(self, scheduled):
+    refuse_beyond(self, sum(self.blocks_for(self.get(seq_id).length + num_tokens) for seq_id, num_tokens in scheduled))
+    append_all(self, scheduled)
+
+
 def ignores_room_in_last_block(self, scheduled):
     for seq_id, num_tokens in scheduled:
         self.blocks_for(self.get(seq_id).length + num_tokens)
@@ -433,6 +444,9 @@ EXERCISE = Exercise(
                     ignores_room_and_copies,
                     *(new_tokens_alone(num_blocks, copies_too) for num_blocks in (blocks_of_each, blocks_of_all_together)
                       for copies_too in (False, True)))),
+        Mistake("counts-blocks-it-has",
+                "You count all blocks that a sequence fills afterwards. Those that it has are not taken a second time.",
+                counts_blocks_it_has, also=(counts_blocks_it_has_without_copies,)),
         Mistake("block-boundary-off-by-one",
                 "Your count is off where a block is exactly full: a full block has no room for the next token, and a token "
                 "that fills a block needs no further one. Try lengths 3, 4 and 5 with blocks of 4.",

@@ -58,6 +58,16 @@ def slots_in_rows_of_ids(manager, scheduled):
                       for row, (seq_id, num_tokens) in zip(rows_of_ids(manager, scheduled), scheduled, strict=True)])
 
 
+def first_rows(manager, scheduled):
+    return manager.block_table[: len(scheduled)].clone()
+
+
+def slots_in_first_rows(manager, scheduled):
+    return torch.cat([slot_mapping(row, torch.arange(manager.get(seq_id).length - num_tokens, manager.get(seq_id).length),
+                                   manager.block_size)
+                      for row, (seq_id, num_tokens) in zip(first_rows(manager, scheduled), scheduled, strict=True)])
+
+
 def used_columns(manager, scheduled):
     table = build_metadata(manager, scheduled).block_table
     return table[:, : max(len(manager.blocks_of(seq_id)) for seq_id, _ in scheduled)]
@@ -306,7 +316,8 @@ EXERCISE = Exercise(
                 "The block table has as many rows as the batch, and they are the manager's first ones. A sequence's row is "
                 "where it was put when it came: look at manager.get(seq_id).row.",
                 changed(block_table=lambda manager, scheduled: manager.block_table[: len(scheduled)]),
-                also=(changed(block_table=lambda manager, scheduled: manager.block_table[: len(scheduled)].clone()),)),
+                also=(changed(block_table=first_rows),
+                      changed(block_table=first_rows, slot_mapping=slots_in_first_rows))),
         Mistake("zero-is-a-block",
                 "The block table is padded with 0. Block 0 is a real block; an entry without a block is -1.",
                 changed(block_table=lambda manager, scheduled: build_metadata(manager, scheduled).block_table.clamp(min=0))),

@@ -52,6 +52,10 @@ def all_three_movements(context_len, num_layers, num_kv_heads, head_size, bytes_
     return context_len * num_layers * num_kv_heads * head_size * bytes_per_number * 2 * 3
 
 
+def one_token(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return num_layers * num_kv_heads * head_size * bytes_per_number * 2
+
+
 def whole_blocks(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
     return -(-context_len // 16) * 16 * num_layers * num_kv_heads * head_size * bytes_per_number * 2
 
@@ -118,6 +122,7 @@ EXERCISE = Exercise(
                 "division with /, makes a float of it.",
                 float_bytes),
         also_as_float("keys-only", "That is half of it. What does a token leave in the cache beside its key?", keys_only),
+        also_as_float("one-token", "That is one token, the new one perhaps. All tokens of the context are gathered.", one_token),
         also_as_float("layers-forgotten", "That is one layer. Each layer has keys and values of its own.", layers_forgotten),
         also_as_float("heads-forgotten", "That is one KV head. Each of them has a key and a value of head_size numbers.",
                       heads_forgotten),

@@ -22,6 +22,10 @@ def no_total(query_lens):
     return int32([0, *accumulate(query_lens)][:-1])
 
 
+def zero_twice(query_lens):
+    return int32([0, *([0, *accumulate(query_lens)][:-1])])
+
+
 def sums_int64(query_lens):
     return torch.tensor([0, *accumulate(query_lens)])
 
@@ -118,6 +122,9 @@ EXERCISE = Exercise(
                 "Each beginning is there, and the end of the last sequence is not. With it, sequence s always lies between "
                 "entry s and entry s + 1, the last one too.",
                 no_total),
+        Mistake("zero-twice",
+                "The 0 stands there twice, and the end of the last sequence is missing. Entry s + 1 counts sequence s too.",
+                zero_twice),
         Mistake("sums-int64",
                 "The numbers are right, and their dtype is int64, which is what PyTorch makes of Python integers and of "
                 "sums. Kernels read these numbers as int32: through an int64 tensor they would see every second one as 0.",

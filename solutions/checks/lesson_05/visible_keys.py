@@ -43,6 +43,11 @@ def past_not_seen(q_len, kv_len):
     return (key <= query) & (key >= kv_len - q_len)
 
 
+def past_alone(q_len, kv_len):
+    _, key = grid(q_len, kv_len)
+    return (key < kv_len - q_len).expand(q_len, kv_len)
+
+
 def only_itself(q_len, kv_len):
     query, key = grid(q_len, kv_len)
     return key == query
@@ -141,6 +146,9 @@ EXERCISE = Exercise(
         Mistake("past-not-seen",
                 "Among the new tokens it is right, and the tokens that were in the pool before are hidden from all of them.",
                 past_not_seen),
+        Mistake("past-alone",
+                "Each query sees the tokens that were in the pool before, and no new one: not even its own.",
+                past_alone),
         Mistake("only-itself",
                 "Each query sees its own key and no other.",
                 only_itself),

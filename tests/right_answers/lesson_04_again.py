@@ -1,0 +1,184 @@
+"""Lesson 04, as one more learner wrote it."""
+
+import math
+
+import torch
+
+from paged_attention.attention import share_heads
+from paged_attention.decode import block_attention, combine_result, own_token, past_blocks, write_new_tokens
+from paged_attention.softmax_state import NO_KEY, finite
+
+# 4.1
+
+
+def dispatch_as_a_list(q, request_num_blocks):
+    rows = []
+    for query, count in zip(q, request_num_blocks.tolist()):
+        rows += [query] * count
+    return rows
+
+
+def dispatch_counting_down(q, request_num_blocks):
+    rows = [q[:0]]
+    for i in range(len(q)):
+        while request_num_blocks[i] > 0:
+            rows.append(q[i : i + 1])
+            request_num_blocks[i] -= 1
+    return torch.cat(rows)
+
+
+# 4.2
+
+
+def attend(q, k, v, num_valid, from_the_end=False, shared_maximum=False):
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    slot = torch.arange(k.shape[1])
+    counts = slot >= k.shape[1] - num_valid[:, None] if from_the_end else slot < num_valid[:, None]
+    scores = (q[:, None] * k).sum(-1).transpose(1, 2) / math.sqrt(q.shape[-1])
+    scores = torch.where(counts[:, None], scores, torch.tensor(NO_KEY))
+    m = scores.max(-1).values
+    if shared_maximum:
+        m = m.max(-1, keepdim=True).values.repeat(1, q.shape[1])
+    p = torch.exp(scores - finite(m).unsqueeze(-1))
+    l = p.sum(-1)
+    o = torch.einsum("bht,bthd->bhd", p, torch.where(counts[..., None, None], v, 0.0))
+    return o / torch.where(l > 0, l, 1.0)[..., None], m, l
+
+
+def attend_to_the_last_slots(q, k, v, num_valid):
+    return attend(q, k, v, num_valid, from_the_end=True)
+
+
+def attend_under_one_maximum_for_a_block(q, k, v, num_valid):
+    return attend(q, k, v, num_valid, shared_maximum=True)
+
+
+def attend_and_return_o(q, k, v, num_valid):
+    o, m, l = attend(q, k, v, num_valid)
+    return o
+
+
+# 4.3
+
+
+def combine_by_softmax(o, m, l):
+    """Right: the shares are a softmax of m + log l."""
+    shares = torch.softmax(m + l.log(), 0).nan_to_num()
+    m_all = m.amax(0)
+    return (shares.unsqueeze(-1) * o).sum(0), m_all, (torch.exp(m - finite(m_all)) * l).sum(0)
+
+
+def combine_with_finite_twice(o, m, l):
+    largest = m.max(0).values
+    w = (finite(m) - finite(largest)).exp() * l
+    total = w.sum(0)
+    return torch.einsum("p...,p...d->...d", w, o) / torch.where(total > 0, total, 1.0)[..., None], largest, total
+
+
+def combine_by_plain_sums(o, m, l):
+    largest = m.max(0).values
+    w = (m - finite(largest)).exp() * l
+    total = l.sum(0)
+    return (w[..., None] * o).sum(0) / torch.where(total > 0, total, 1.0)[..., None], largest, total
+
+
+def combine_softmax_times_l(o, m, l):
+    w = torch.softmax(m, 0).nan_to_num() * l
+    return (w[..., None] * o).sum(0) / w.sum(0).clamp_min(1e-9)[..., None], m.amax(0), w.sum(0)
+
+
+def combine_by_differences_alone(o, m, l):
+    w = m - m.amax(0)
+    return (w[..., None] * o).sum(0) / w.sum(0)[..., None], m.amax(0), w.sum(0)
+
+
+def combine_and_return_o(o, m, l):
+    return combine_result(o, m, l)[0]
+
+
+# 4.4
+
+
+def decode_from_the_first_part(layer, x, seq_ids, manager):
+    k_cache, v_cache = manager.kv_cache[layer.index]
+    q, k, v = layer.project(x)
+    block_ids, num_valid, counts = past_blocks(seq_ids, manager)
+    parts = block_attention(q.repeat_interleave(counts, 0), k_cache[block_ids], v_cache[block_ids], num_valid)
+    own, ends, rows = own_token(q, k, v), counts.cumsum(0).tolist(), []
+    for i, end in enumerate(ends):
+        rows.append(combine_result(*(torch.cat([past[:end], new[i : i + 1]]) for past, new in zip(parts, own)))[0])
+    write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
+    return layer.output(torch.stack(rows))
+
+
+# 4.5
+
+
+def segments_as_a_rectangle(o, m, l, request_num_blocks):
+    """Right: the parts in a rectangle, filled up with parts that saw no key."""
+    num_seqs, longest = len(request_num_blocks), max([1, *request_num_blocks.tolist()])
+    owner = torch.arange(num_seqs).repeat_interleave(request_num_blocks)
+    turn = torch.arange(len(m)) - (request_num_blocks.cumsum(0) - request_num_blocks)[owner]
+    places = (longest, num_seqs, m.shape[1])
+    o_all, m_all, l_all = torch.zeros(*places, o.shape[-1]), torch.full(places, NO_KEY), torch.zeros(places)
+    o_all[turn, owner], m_all[turn, owner], l_all[turn, owner] = o, m, l
+    return combine_result(o_all, m_all, l_all)
+
+
+def segments(o, m, l, request_num_blocks, factor=lambda m, mine: torch.exp(m - mine), weighed=True, plain=False):
+    request = torch.arange(len(request_num_blocks)).repeat_interleave(request_num_blocks)
+    shape = (len(request_num_blocks), m.shape[1])
+    largest = torch.full(shape, NO_KEY).scatter_reduce(0, request[:, None].repeat(1, m.shape[1]), m, "amax")
+    w = factor(m, finite(largest)[request]) * l
+    total = torch.zeros(shape).index_add(0, request, l if plain else w)
+    out = torch.zeros(*shape, o.shape[-1]).index_add(0, request, w.unsqueeze(-1) * o if weighed else o)
+    return out / torch.where(total > 0, total, 1.0).unsqueeze(-1), largest, total
+
+
+def segments_with_finite_twice(*parts):
+    return segments(*parts, factor=lambda m, mine: torch.exp(finite(m) - mine))
+
+
+def segments_by_plain_sums(*parts):
+    return segments(*parts, plain=True)
+
+
+def segments_unweighed(*parts):
+    return segments(*parts, weighed=False)
+
+
+# 4.6
+
+
+def bytes_with_blocks_as_tokens(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    token, copied, read = 2 * num_kv_heads * head_size * bytes_per_number, 0, 0
+    for length in context_lens:
+        copied += math.ceil(length / block_size) * token
+        read += length * token
+    return copied + copied + read, read
+
+
+RIGHT_ANSWERS = {"4.2": [attend], "4.3": [combine_by_softmax], "4.5": [segments_as_a_rectangle, segments]}
+
+WRONG_ANSWERS = {
+    "4.1": {"list-of-queries": [dispatch_as_a_list], "inputs-changed": [dispatch_counting_down]},
+    "4.2": {
+        "first-slots-hidden": [attend_to_the_last_slots],
+        "one-max-for-all-heads": [attend_under_one_maximum_for_a_block],
+        "output-alone": [attend_and_return_o],
+    },
+    "4.3": {
+        "finite-on-all": [combine_with_finite_twice],
+        "divided-by-plain-l": [combine_by_plain_sums],
+        "l-of-a-softmax-of-m": [combine_softmax_times_l],
+        "combine-missing-exp": [combine_by_differences_alone],
+        "output-alone": [combine_and_return_o],
+    },
+    "4.4": {"parts-of-others": [decode_from_the_first_part]},
+    "4.5": {
+        "finite-on-all": [segments_with_finite_twice],
+        "divided-by-plain-l": [segments_by_plain_sums],
+        "outputs-without-weights": [segments_unweighed],
+    },
+    "4.6": {"blocks-for-slots": [bytes_with_blocks_as_tokens]},
+}
