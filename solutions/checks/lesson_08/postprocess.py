@@ -426,7 +426,8 @@ def hidden(seed):
                     ended = num_new[index] == limits[index] or token in ends and index not in ignore_end
                     left[index] = 0 if ended else 1
             steps.append(tuple(step))
-        yield Case(tuple(prompts), tuple(steps), tuple(limits), ignore_end, tuple(own), ends)
+        cold = tuple(sorted(chance.sample(range(3), number % 3)))
+        yield Case(tuple(prompts), tuple(steps), tuple(limits), ignore_end, tuple(own), ends, cold=cold)
     length, token = chance.randint(3, 6), chance.randint(2, 12)
     yield Case((length,), (((0, length, token),), *[((0, 1, token),)] * 23), (30, 9, 9), drawn=True)
 
