@@ -60,6 +60,16 @@ def flatten_prompt_then_output(scheduled):
     return tokens, positions, last
 
 
+def flatten_with_last_of_all_left(scheduled):
+    tokens, positions, last, end = [], [], [], 0
+    for request, count in scheduled:
+        tokens += request.tokens[request.num_computed : request.num_computed + count]
+        positions += range(request.num_computed, request.num_computed + count)
+        end += len(request.tokens) - request.num_computed
+        last.append(end - 1)
+    return tokens, positions, last
+
+
 def flatten_with_a_case_for_decode(scheduled):
     tokens, positions, last = [], [], []
     for request, count in scheduled:
@@ -234,7 +244,7 @@ def sample_by_one_of_the_two(logits, params, generator):
 
 
 def postprocess_by(waits=lambda request, count: request.num_uncomputed, count_up=lambda count: count,
-                   params_of=lambda request, scheduled: request.params, left_out=False,
+                   params_of=lambda request, scheduled: request.params, left_out=False, change=lambda row: row,
                    end=lambda engine, request, reason: engine._end(request, reason)):
     def postprocess(self, scheduled, logits):
         new = []
@@ -243,7 +253,7 @@ def postprocess_by(waits=lambda request, count: request.num_uncomputed, count_up
             request.num_computed += count_up(count)
             if waits(request, count):
                 continue
-            token = self.sample(logits[index], params_of(request, scheduled), request.generator)
+            token = self.sample(change(logits[index]), params_of(request, scheduled), request.generator)
             is_end = token in self.end_tokens
             new.append((request, token))
             if not (left_out and is_end and request.params.ignore_end):
@@ -256,18 +266,34 @@ def postprocess_by(waits=lambda request, count: request.num_uncomputed, count_up
     return postprocess
 
 
+def postprocess_tempered(self, scheduled, logits):
+    new = []
+    for (request, count), row in zip(scheduled, logits, strict=True):
+        request.num_computed += count
+        if request.num_computed == len(request.tokens):
+            if request.params.temperature > 0:
+                row = row / request.params.temperature
+            request.tokens.append(self.sample(row, request.params, request.generator))
+            new.append((request, request.tokens[-1]))
+            if request.tokens[-1] in self.end_tokens and not request.params.ignore_end:
+                self._end(request, "end")
+            elif len(request.output) == request.params.max_new_tokens:
+                self._end(request, "length")
+    return new
+
+
 RIGHT_ANSWERS = {
     "8.2": [flatten_into_pairs],
     "8.3": [schedule_decodes_first],
     "8.5": [hashes_fed_token_by_token],
     "8.6": [start_counting_as_it_goes],
-    "8.8": [postprocess_by()],
+    "8.8": [postprocess_by(), postprocess_by(change=lambda row: row.log_softmax(0))],
 }
 
 WRONG_ANSWERS = {
     "8.1": {"block-size-16": [forward_in_blocks_of_16]},
     "8.2": {"scheduled-changed": [flatten_popping], "last-found-by-token": [flatten_searching_the_last],
-            "prompt-or-output": [flatten_prompt_then_output],
+            "last-behind-all-that-is-left": [flatten_with_last_of_all_left], "prompt-or-output": [flatten_prompt_then_output],
             "single-token-for-a-decode": [flatten_with_a_case_for_decode]},
     "8.3": {"newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
     "8.4": {"id-for-request": [preempt_by_its_id, preempt_and_queue_its_id]},
@@ -277,6 +303,8 @@ WRONG_ANSWERS = {
     "8.7": {"probabilities-divided": [sample_with_divided_probabilities], "top-k-or-top-p": [sample_by_one_of_the_two]},
     "8.8": {"single-token-for-a-decode": [postprocess_by(lambda request, count: count > 1 and request.num_uncomputed)],
             "token-from-a-chunk": [postprocess_by(lambda request, count: count < request.num_uncomputed)],
+            "softmax-before-sample": [postprocess_by(change=lambda row: row.exp() / row.exp().sum())],
+            "temperature-twice": [postprocess_tempered],
             "one-counted": [postprocess_by(count_up=lambda count: 1)],
             "another-s-params": [postprocess_by(params_of=lambda request, scheduled: scheduled[0][0].params)],
             "always-the-likeliest": [postprocess_by(params_of=lambda request, scheduled: SamplingParams())],

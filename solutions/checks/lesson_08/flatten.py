@@ -469,6 +469,9 @@ EXERCISE = Exercise(
                 "the row for each request: that of its last token.",
                 wrong(last_of=lambda lengths: [0, *(index + 1 for index in ends(lengths))]),
                 also=tuple(wrong(last_of=lambda lengths, first=first: [first, *ends(lengths)]) for first in (0, -1))),
+        Mistake("last-behind-all-that-is-left",
+                "`last` counts on by all the tokens that a request has left. In the row it has num_tokens of them.",
+                lambda scheduled: (*lists(scheduled)[:2], ends([request.num_uncomputed for request, _ in scheduled]))),
         Mistake("last-falls-behind",
                 "The first entry of `last` is right, and each later one falls behind by one more. For each request "
                 "one was taken off, though the row has a single index 0.",

@@ -45,6 +45,21 @@ class BareEngine(Engine):
         self.vocab_size, self.end_tokens, self.history, self.requests = VOCAB_SIZE, frozenset(end_tokens), None, {}
 
 
+    def watch_samples(self, logits):
+        """From now on self.sample tells whether it gets rows of these. A constant added to a row changes nothing."""
+        rows, self.rows_given = logits.double().log_softmax(-1), Text("as they came")
+
+        def sample(row, params, generator):
+            given = row.double().log_softmax(-1) if isinstance(row, torch.Tensor) and row.is_floating_point() else None
+            if given is not None and given.shape == rows[0].shape and not (given - rows).abs().amax(1).lt(1e-3).any():
+                is_softmax = bool((row >= 0).all()) and abs(float(row.sum()) - 1) < 1e-3
+                self.rows_given = Text("probabilities" if is_softmax else "other numbers")
+            return Engine.sample(row, params, generator)
+
+        sample.__qualname__ = "sample"  # the name that a learner reads where it gets too few arguments
+        self.sample = sample
+
+
 BareEngine.__name__ = "Engine"  # as messages name it
 
 
@@ -166,6 +181,11 @@ def ignored_end_passed_over(self, scheduled, logits):
     return new
 
 
+def sampled_from(change):
+    return postprocess_with(pick=lambda engine, row, request: (
+        engine.sample(change(row, request.params), request.params, request.generator)))
+
+
 def returns_in_the_loop(self, scheduled, logits):
     for pair, row in zip(scheduled, logits, strict=True):
         if new := Engine.postprocess(self, [pair], row[None]):
@@ -283,6 +303,10 @@ def only_for(reasons, end):
     """Ends in a wrong way for some of the reasons."""
     return postprocess_with(end=lambda engine, request, reason: (
         end if reason in reasons else Engine._end)(engine, request, reason))
+
+
+def ended_by_id(engine, request, reason):
+    engine._end(request.id, reason)
 
 
 def ended_and_freed(engine, request, reason):
@@ -445,7 +469,11 @@ def observe(answer, case):
             seen[f"in step {number}, room for its tokens"] = Text(type(error).__name__)
             break
         before = [request.generator.get_state() for request in requests]
-        result = answer(engine, scheduled, _logits(case, step))
+        logits = _logits(case, step)
+        engine.watch_samples(logits)
+        result = answer(engine, scheduled, logits)
+        if engine.rows_given != "as they came":
+            seen["the logits that self.sample got"] = engine.rows_given
         if case.drawn:
             continue
         seen |= {f"after step {number}, {part}": value for part, value in _state(engine, requests, result).items()}
@@ -696,7 +724,7 @@ EXERCISE = Exercise(
                     for end in (ended_and_stopped, stopped_and_ended, ended_and_freed))),
         Mistake("id-for-request",
                 "`self._end` takes the request, and got its id.",
-                postprocess_with(end=lambda engine, request, reason: engine._end(request.id, reason))),
+                postprocess_with(end=ended_by_id), also=(only_for(("end",), ended_by_id), only_for(("length",), ended_by_id))),
         Mistake("no-reason",
                 "The request is gone from the scheduler, and nobody can see that it ended, or why. `self._end` does all "
                 "of it.",
@@ -729,6 +757,13 @@ EXERCISE = Exercise(
                 "token, `self.sample` knows.",
                 postprocess_with(pick=lambda engine, row, request: int(row.argmax())),
                 also=(postprocess_with(pick=lambda engine, row, request: row.argmax()),)),
+        Mistake("softmax-before-sample",
+                "`self.sample` got probabilities, and it takes logits: it makes the softmax itself, behind the temperature.",
+                sampled_from(lambda row, params: row.softmax(-1))),
+        Mistake("temperature-twice",
+                "`self.sample` got logits that were divided by the temperature before. It does that itself.",
+                sampled_from(lambda row, params: row / max(params.temperature, 1e-5)), also=(
+                    sampled_from(lambda row, params: row / params.temperature if params.temperature else row),)),
         Mistake("seeded-at-each-draw",
                 "Each draw begins at the request's seed again. `request.generator` remembers where it is.",
                 postprocess_with(pick=drawn_with_a_new_generator)),

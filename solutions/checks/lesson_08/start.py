@@ -71,6 +71,16 @@ def one_less_always(self, request):
     self.manager.start(request.id, request.num_computed, blocks)
 
 
+def less_where_its_blocks_are_full(self, request):
+    """Looks at the number of the request's tokens, whether the cache has all of them or not."""
+    size, blocks = self.manager.block_size, self.prefix_cache.match(request)
+    request.num_computed = len(blocks) * size - (len(request.tokens) % size == 0)
+    blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
 def counted_in_blocks(self, request):
     blocks = self.prefix_cache.match(request)
     Scheduler.start(self, request)
@@ -150,6 +160,11 @@ def never_a_row(self, request):
 def runs_already(self, request):
     Scheduler.start(self, request)
     self.running.append(request)
+
+
+def taken_off_the_queue(self, request):
+    Scheduler.start(self, request)
+    self.waiting.remove(request)
 
 
 def moved_to_running(self, request):
@@ -480,7 +495,7 @@ EXERCISE = Exercise(
         Mistake("one-less-always",
                 "One of the tokens that the cache has is computed again although others come behind it. Only the very last "
                 "token of the request has to be computed.",
-                one_less_always, also=(all_blocks(one_token_less, one_token_less),)),
+                one_less_always, also=(all_blocks(one_token_less, one_token_less), less_where_its_blocks_are_full)),
         Mistake("prompt-in-place-of-tokens",
                 "The request was preempted and has tokens of its own behind its prompt. They count like the prompt's.",
                 start_with(most=lambda request, size: len(request.prompt) - 1), also=(
@@ -557,7 +572,7 @@ EXERCISE = Exercise(
                     matched_by(lambda request: request.id), matched_by(lambda request: tuple(request.tokens)))),
         Mistake("runs-already",
                 "`start` moved the request between the queues. `schedule` does that, when there is room for its tokens.",
-                moved_to_running, also=(runs_already,)),
+                moved_to_running, also=(runs_already, taken_off_the_queue)),
     ),
     hints=(
         "`self.prefix_cache.match(request)` gives the blocks. How many tokens do they hold, and how many of those need no "
