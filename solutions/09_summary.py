@@ -59,7 +59,8 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 
 # %% [markdown]
 # In the first step C gets the four tokens that the budget has left, and in the second the rest of its prompt beside the new
-# tokens of A and B. Whoever has ended gives its blocks back.
+# tokens of A and B. Whoever has ended gives its blocks back. Full ones stay with the prefix cache until their room is
+# needed: so C's last block is 8, and not one of A's.
 #
 # ## In nine sentences
 #
@@ -129,7 +130,9 @@ for run in bench.serving_runs.recorded():
 # | **GQA** | Grouped-query attention: several query heads share one KV head. | [03](03_prefill.ipynb) |
 # | **head size** | The length of one head's key, value or query. | [02](02_block_tables.ipynb) |
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |
+# | **lane** | One of the 32 threads of a warp. | [06](06_cuda_kernel.ipynb) |
 # | **metadata** | The tensors that tell attention which tokens are whose, and where: `cu_seqlens_q`, `seq_lens_kv`, `block_table`, `slot_mapping`. | [05](05_batched_metadata.ipynb) |
+# | **multiprocessor** | A part of a GPU that runs thread blocks. A large GPU has more than a hundred. | [06](06_cuda_kernel.ipynb) |
 # | **online softmax** | A softmax that reads the scores once, in parts, and keeps m and l up to date. | [03](03_prefill.ipynb) |
 # | **part** | The attention over some of the keys: (o, m, l), with o divided by l already. | [04](04_decode.ipynb) |
 # | **pool** | The one allocation that holds all blocks. | [01](01_block_manager.ipynb) |
@@ -139,6 +142,7 @@ for run in bench.serving_runs.recorded():
 # | **reference count** | How many sequences use a block. At 0 it is free. | [01](01_block_manager.ipynb) |
 # | **request** | A prompt and what is wanted for it. While it runs it is a sequence. | [08](08_serve_a_model.ipynb) |
 # | **rung** | One of the kernels of lesson 07, with one idea more than the one before it. | [07](07_fast_kernel.ipynb) |
+# | **sector** | 32 bytes of a GPU's memory, the least that a load brings. | [07](07_fast_kernel.ipynb) |
 # | **sequence** | The tokens of one request, so far. | [01](01_block_manager.ipynb) |
 # | **shared memory** | Memory on the multiprocessor that the threads of one thread block share. Fast and small. | [06](06_cuda_kernel.ipynb) |
 # | **slot** | The place of one token in the pool: `block_id * block_size + offset`. | [02](02_block_tables.ipynb) |
@@ -146,9 +150,11 @@ for run in bench.serving_runs.recorded():
 # | **step** | One call of the model, over some tokens of some requests. | [08](08_serve_a_model.ipynb) |
 # | **tensor core** | The part of a GPU that multiplies small matrices in one instruction. | [07](07_fast_kernel.ipynb) |
 # | **thread block** | In CUDA, threads that run on one multiprocessor and can wait for each other. No relation to the blocks of the pool. | [06](06_cuda_kernel.ipynb) |
+# | **tile** | The keys and values of 16 tokens, which a warp takes at once. | [07](07_fast_kernel.ipynb) |
 # | **token budget** | How many tokens a step may compute. | [08](08_serve_a_model.ipynb) |
 # | **warp** | 32 threads that execute together and can exchange registers. | [06](06_cuda_kernel.ipynb) |
 # | **waste** | Slots that are taken and hold no token. | [00](00_start_here.ipynb) |
+# | **wave** | The thread blocks that run at the same time. When there are more blocks than places, there is a further wave. | [07](07_fast_kernel.ipynb) |
 #
 # ## What you have done
 
