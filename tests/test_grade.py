@@ -195,7 +195,8 @@ def test_without_bubblewrap_the_reason_says_what_to_install(monkeypatch):
 @needs_sandbox
 def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "_words_of_bubblewrap", lambda: [])
-    fill = "import time\nfile = open('much', 'wb')\nfor _ in range(9): file.write(b'x' * (32 << 20))\ntime.sleep(9)"
+    # Two files, of which each is small enough.
+    fill = "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\ntime.sleep(9)"
     result = grade(hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20))
     assert passed(result) == {"0.1": True} and "it wrote more than 0.2 GB of files" in result.events[0]
 
