@@ -16,7 +16,7 @@ SHARED = "#e69f00"
 WASTED = "#bbbbbb"
 EDGE = "#333333"
 GREEN, PINK, YELLOW = "#009e73", "#cc79a7", "#f0e442"
-# For what comes several times: sequences, requests, rows. A name or a number stands with each, since colours alone say nothing.
+# For what comes several times: sequences, requests, rows. A name or a number stands with each of them.
 SEVERAL = (USED, SHARED, GREEN, PINK, YELLOW)
 # For lines and dots on white, which have no dark edge: at least 3:1.
 LINES = ("#000000", "#d55e00", "#0072b2", "#a0527a", "#006b4f")

@@ -92,7 +92,7 @@ def adding_up(names: list[str], share: list[float], parts: list[float], answer: 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", width_ratios=[1, 1.5])
     left.barh(names, share, color=USED, edgecolor=EDGE)
     for row, value in enumerate(share):
-        left.text(value + 0.02, row, f"{value:.0%}", va="center", fontsize=10)
+        left.text(value + 0.02, row, f"{100 * value:.0f} %", va="center", fontsize=10)
     left.invert_yaxis()
     left.set_xlim(0, 1)
     left.set_xlabel("share of the answer (all together: 1)")

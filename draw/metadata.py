@@ -88,7 +88,8 @@ def padded_and_packed(names, query_lens: list[int]):
         start += q_len
     packed.text(start, 1.15, start, ha="center", va="top", fontsize=10)
     places = len(query_lens) * longest
-    padded.set_title(f"Padded to a rectangle: {places} places, {places - start} of them padding (hatched)", loc="left", fontsize=10)
+    padded.set_title(f"Padded to a rectangle: {places} places, {places - start} of them padding (hatched)", loc="left",
+                     fontsize=10)
     packed.set_title(f"One after the other: {start} places; below them cu_seqlens_q, the borders", loc="left", fontsize=10)
     for axes, height in ((padded, len(query_lens)), (packed, 1.7)):
         axes.set(xlim=(-0.3, max(start, longest) + 0.3), ylim=(height + 0.05, -0.05), aspect="equal", anchor="W")

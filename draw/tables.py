@@ -77,7 +77,8 @@ def draw_tables(manager, title: str) -> Frame:
         for index, block_id in enumerate(manager.get_block_table_for_seq(seq_id).tolist()):
             middle = left + (index + 0.5) * ENTRY
             parts.append(_rectangle(left + index * ENTRY, ROW_TOP, ENTRY, ENTRY, _colour(counts, block_id)))
-            parts.append(_text(middle, ROW_TOP + 20, str(block_id).replace("-", "−"), colour=QUIET if block_id < 0 else "black"))
+            parts.append(_text(middle, ROW_TOP + 20, str(block_id).replace("-", "−"),
+                               colour=QUIET if block_id < 0 else "black"))
             if block_id >= 0:
                 parts.append(_arrow(middle, ROW_TOP + ENTRY, 5 + (block_id + 0.5) * pitch - 2, POOL_TOP - 4, colour))
     for block_id, count in enumerate(counts):
@@ -112,7 +113,8 @@ def _block(left: float, width: float, block_size: int, filled: int, colour: str)
         empty = offset >= filled and colour != FREE
         parts.append(_rectangle(left + offset * slot, POOL_TOP, slot, BLOCK, WASTED if empty else colour, edge="#999999"))
         if empty:
-            parts.append(f'<path d="M{left + offset * slot:.1f},{POOL_TOP + BLOCK:.1f} l{slot:.1f},{-BLOCK:.1f}" stroke="{EDGE}"/>')
+            corner = f"{left + offset * slot:.1f},{POOL_TOP + BLOCK:.1f}"
+            parts.append(f'<path d="M{corner} l{slot:.1f},{-BLOCK:.1f}" stroke="{EDGE}"/>')
     return [*parts, _rectangle(left, POOL_TOP, width, BLOCK, "none")]
 
 

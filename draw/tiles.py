@@ -24,11 +24,13 @@ def lanes():
             mine = lane == CHOSEN_LANE
             axes.add_patch(Rectangle((left + column, row), width, height, edgecolor="#999999", linewidth=0.6,
                                      facecolor=SEVERAL[register] if mine else FREE))
-            axes.text(left + column + width / 2, row + height / 2, f"{lane}{SMALL[register] if mine else ''}", ha="center", va="center", fontsize=7.5,
+            text = f"{lane}{SMALL[register]}" if mine else lane
+            axes.text(left + column + width / 2, row + height / 2, text, ha="center", va="center", fontsize=7.5,
                       color="black" if mine else "#555555", weight="bold" if mine else "normal")
     axes.text(17.5, 8, "×", ha="center", va="center", fontsize=16)
     axes.text(28.5, 8, "→", ha="center", va="center", fontsize=16)
-    kinds = [Patch(facecolor=SEVERAL[i], edgecolor=EDGE, label=f"{CHOSEN_LANE}{SMALL[i]}: lane {CHOSEN_LANE}'s register {i}") for i in range(4)]
+    kinds = [Patch(facecolor=SEVERAL[i], edgecolor=EDGE, label=f"{CHOSEN_LANE}{SMALL[i]}: lane {CHOSEN_LANE}'s register {i}")
+             for i in range(4)]
     figure.legend(handles=kinds, loc="outside lower center", ncols=4, fontsize=9)
     _bare(axes, 38.2, 16.2, top=-1.9)
     return figure

@@ -96,8 +96,8 @@ def memory(history: list, block_size: int, reserved: dict[str, list[int]]):
     styles = ((LINES[0], ":"), (LINES[1], "--"), (LINES[2], "-"))
     for (name, slots), (colour, style) in zip(lines.items(), styles, strict=True):
         axes.step(range(len(slots)), slots, where="post", color=colour, linestyle=style, linewidth=1.8, label=name)
-    axes.fill_between(range(len(history)), [sum(record.lengths.values()) for record in history], step="post", facecolor=WASTED,
-                      edgecolor=QUIET, hatch="..", linewidth=0, label="tokens of the running requests")
+    axes.fill_between(range(len(history)), [sum(record.lengths.values()) for record in history], step="post",
+                      facecolor=WASTED, edgecolor=QUIET, hatch="..", linewidth=0, label="tokens of the running requests")
     axes.set(xlabel="step", ylabel="slots (one token each)", title="What the same trace needs", xlim=(0, len(history) - 1))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
@@ -123,7 +123,7 @@ def accuracy(table: dict[str, dict[str, float]]):
     image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
     for line, row in enumerate(shares):
         for column, share in enumerate(row):
-            axes.text(column, line, f"{share:.0%}", ha="center", va="center", fontsize=9.5,
+            axes.text(column, line, f"{100 * share:.0f} %", ha="center", va="center", fontsize=9.5,
                       color=ink(image.cmap(image.norm(share))))
     axes.set_xticks(range(len(tasks)), tasks)
     axes.set_yticks(range(len(table)), list(table))
