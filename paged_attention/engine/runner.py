@@ -11,8 +11,8 @@ from paged_attention.metadata import build_metadata
 def flatten_batch(scheduled: list[tuple[Request, int]]) -> tuple[list[int], list[int], list[int]]:
     """The step's new tokens in one row, their positions in their sequences, and where in the row each request's last one is.
 
-    scheduled: requests and the number of their tokens to compute, from the first that is not computed. They stay as they
-    are: computed are these tokens only when the model has run.
+    scheduled: requests and the number of their tokens to compute, from the first that is not computed. List and requests
+    stay as they are: computed are these tokens only when the model has run.
     """
     # BEGIN SOLUTION 8.2
     tokens, positions, last = [], [], []

@@ -14,7 +14,7 @@ def check_by_mask(block_table, context_lens, num_blocks, block_size):
     check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
     if (context_lens < 0).any():
         raise ValueError(f"context_lens has a negative length: {context_lens.tolist()}")
-    needed = (context_lens + block_size - 1) // block_size
+    needed = (context_lens.long() + block_size - 1) // block_size
     if (needed > block_table.shape[1]).any():
         raise ValueError("a row of block_table is too short for its context_lens")
     counts = torch.arange(block_table.shape[1], device=block_table.device) < needed[:, None]

@@ -64,6 +64,36 @@ def known_to(count):
     return wrong
 
 
+def known_to_thread_0(rest):
+    """Thread 0 gets the result; the others have rest(values), a maximum and a sum."""
+    def wrong(values):
+        return tuple(torch.cat([whole[..., :1], other[..., 1:]], -1)
+                     for whole, other in zip(reduce(values), rest(values), strict=True))
+    return wrong
+
+
+def parts_of_a_tree(values):
+    """What the threads have when half of them have added the other half's, then half of these, and so on."""
+    largest, total, count = values.clone(), values.clone(), values.shape[-1]
+    while count > 1:
+        half = (count + 1) // 2
+        largest[..., : count - half] = torch.maximum(largest[..., : count - half], largest[..., half:count])
+        total[..., : count - half] += total[..., half:count].clone()
+        count = half
+    return largest, total
+
+
+def first_warps(values):
+    return tuple(to_all(part[..., 0], values) for part in per_warp(values))
+
+
+def first_warp_alone_shuffles(values):
+    """The other warps bring the value of their first lane."""
+    largest, total = (part.clone() for part in per_warp(values))
+    largest[..., 1:], total[..., 1:] = (values[..., WARP::WARP],) * 2
+    return to_all(largest.amax(-1), values), to_all(total.double().sum(-1).float(), values)
+
+
 def maximum_from_zero(values):
     largest, total = reduce(values)
     return largest.clamp(min=0.0), total
@@ -165,6 +195,10 @@ def recognise(answer):
     return "array-not-shared" if "__shared__" not in text and re.search(r"^\s*float\s+\w+\[", text, re.M) else None
 
 
+def small_mask(values):
+    raise Found("mask-too-small")
+
+
 def absent(values):
     raise Found("absent-lane")
 
@@ -185,6 +219,9 @@ def prepare(answer):
         except KernelError as error:
             if never_written(str(error), answer, values.shape[-1]):
                 error.kind = "never-written"
+            mask = re.search(r"with the mask 0x([0-9a-f]+)", str(error))
+            if error.kind == "absent-lane" and mask and int(mask[1], 16) != 0xFFFFFFFF:
+                error.kind = "mask-too-small"
             raise
         return out_max, out_sum
     return native
@@ -279,7 +316,8 @@ EXERCISE = Exercise(
                 known_to(WARP),
                 ((READ, "if (threadIdx.x < 32) value = of_warp[0];\n"
                         "  for (int warp = 1; threadIdx.x < 32 && warp < blockDim.x / 32; ++warp) value"),),
-                also=(known_to(1),)),
+                also=(known_to(1), known_to_thread_0(lambda values: (values, values)), known_to_thread_0(parts_of_a_tree),
+                      known_to_thread_0(first_warps))),
         Mistake("max-starts-at-zero",
                 "Where all values are negative, the maximum comes out as 0. A search for the largest value must not begin "
                 "with a value that nobody brought. What can it begin with?",
@@ -296,7 +334,8 @@ EXERCISE = Exercise(
                 "with which distances?",
                 shuffled_with(8, 4, 2, 1), (("int distance = 16", "int distance = 8"),),
                 also=(shuffled_with(16, 8, 4, 2), shuffled_with(32, 16, 8, 4, 2, 1), shuffled_with(1, 1, 1, 1, 1),
-                      shuffled_with(1, 2, 3, 4, 5))),
+                      shuffled_with(1, 2, 3, 4, 5), shuffled_with(*range(31, 0, -1)),
+                      shuffled_with(*range(16, 0, -2)))),
         Mistake("own-warp-twice",
                 "The sum holds the values of some warp twice. A thread that starts from its own warp's sum must not add "
                 "it once more.",
@@ -341,6 +380,14 @@ EXERCISE = Exercise(
                 "A shuffle waits for lanes that do not come: its mask names all 32, and some of them did not enter the "
                 "branch where it stands. All lanes of the mask have to reach the same shuffle.",
                 absent, ((SHUFFLE, f"if (threadIdx.x % 32 < distance) {SHUFFLE}"),), also=(absent_in_the_second_step,)),
+        Mistake("mask-too-small",
+                "The mask of a shuffle has a bit for each lane that takes part. Yours leaves out lanes that call it, or "
+                "whose value is asked for. Which mask stands for all 32?",
+                small_mask, (("0xffffffff", "0xffff"),)),
+        Mistake("first-warp-alone-shuffles",
+                "Only the first warp puts its values together. Of the other warps there is the value of one lane, and the "
+                "rest is lost. Every warp has to shuffle.",
+                first_warp_alone_shuffles, ((SHUFFLE, f"if (threadIdx.x < 32) {SHUFFLE}"),)),
     ),
     hints=(
         "Two steps. First the 32 threads of each warp, with shuffles: after five of them every lane knows the result of its "

@@ -17,7 +17,7 @@ from lessons_lib.cuda_on_cpu.code_text import mask
 from paged_attention.paged_kernel import attn_paged_cuda
 from solutions.checks import tensors
 from solutions.checks.lesson_06 import launcher
-from solutions.checks.lesson_06.native import Found, result_of, show
+from solutions.checks.lesson_06.native import Found, result_of, show, with_misplaced_barriers
 from solutions.checks.words import counted, listed
 from solutions.source import given_kernel
 
@@ -46,7 +46,7 @@ CHECKED = tuple(LONGER if case is VERY_MANY_TOKENS else case for case in CASES) 
 def hunted_attention(source: str):
     """The learner's kernel as a function of tensors."""
     library = build_hunted(source)
-    return lambda **inputs: attn_paged_cuda(**inputs, library=library)
+    return lambda **inputs: with_misplaced_barriers(lambda: attn_paged_cuda(**inputs, library=library), source)
 
 
 def hidden(seed):
@@ -198,7 +198,7 @@ EXERCISE = Exercise(
         Mistake("barrier-in-branch",
                 "Some threads of the block wait at a __syncthreads() that the others never reach. It must not stand in a "
                 "loop or a branch that the threads leave at different times.",
-                reported("divergent-barrier", *CHECKED),
+                reported("barrier-in-branch", *CHECKED),
                 ((MAXIMUM, f"{MAXIMUM} __syncthreads();"),)),
         Mistake("shared-alias",
                 "The query is overwritten before it is used. Dynamic shared memory is one piece: every `extern __shared__` "
@@ -212,7 +212,9 @@ EXERCISE = Exercise(
                 addressed(row_of=lambda block_id, offset, kv_head, block_size, num_kv_heads:
                           (block_id * num_kv_heads + kv_head) * block_size + offset),
                 ((ROW, ROW.replace("block_size + token % p.block_size) * p.num_kv_heads + kv_head",
-                                   "num_kv_heads + kv_head) * p.block_size + token % p.block_size")),)),
+                                   "num_kv_heads + kv_head) * p.block_size + token % p.block_size")),),
+                also=(addressed(row_of=lambda block_id, offset, kv_head, block_size, num_kv_heads:
+                                block_id * block_size + offset),)),
         Mistake("wrong-head-mapping",
                 "Query heads read the keys of a KV head that is not theirs. Several query heads, one after the other, share "
                 "a KV head. blockDim is the size of the block of threads: what does it know of heads?",
@@ -241,6 +243,11 @@ EXERCISE = Exercise(
                 "an empty context is zeros, and somebody has to write them.",
                 reported("output-unwritten", EMPTY, MIXED, EMPTY_LARGE_HEAD),
                 ((EMPTY_OUT, "if (context_len == 0) return;"),), also=(reported("output-unwritten", EMPTY_LARGE_HEAD),)),
+        Mistake("zeros-behind-the-head",
+                "An empty context gets its zeros, and more than its own: threads for which there is no element write too, "
+                "into other rows or behind the output. A head has head_size elements.",
+                reported("out-of-bounds", EMPTY),
+                ((EMPTY_OUT, "if (context_len == 0) { out[threadIdx.x] = 0.0f; return; }"),)),
         Mistake("fixed-score-buffer",
                 "The kernel has room for a fixed number of scores, and a context may be longer. The launcher knows the "
                 "longest context of the batch before it launches: where can as many scores find room?",

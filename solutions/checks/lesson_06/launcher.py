@@ -8,6 +8,7 @@ import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
+from paged_attention.block_table import NO_BLOCK
 from paged_attention.paged_kernel import KERNEL_FILES
 from solutions.checks.lesson_06.native import (
     Batch,
@@ -46,6 +47,20 @@ class RefusedCase(Case):
     def batch(self) -> Refused:
         return Refused(**{field.name: getattr(made, field.name) for made in [batch_of(self)] for field in fields(made)},
                        number=self.number)
+
+
+@dataclass(frozen=True)
+class WideCase(Case):
+    """The table is made for much longer sequences. entries: how many more there are in a row."""
+
+    entries: int = 0
+
+
+def made(case: Case) -> Batch:
+    batch = batch_of(case)
+    if not isinstance(case, WideCase):
+        return batch
+    return replace(batch, block_table=torch.nn.functional.pad(batch.block_table, (0, case.entries), value=NO_BLOCK))
 
 
 def returned_zero(batch):
@@ -111,6 +126,14 @@ def half_and_bfloat16_exchanged(batch):
     return right(made).view(batch.q.dtype)
 
 
+def type_forgotten(dtype):
+    def wrong(batch):
+        if batch.q.dtype == dtype:
+            raise Found("bad-launch")
+        return right(batch)
+    return wrong
+
+
 def host_reads(when):
     def wrong(batch):
         if when(batch):
@@ -169,7 +192,7 @@ def cases():
         Case((6, 4), 6, 2, 8, 4, dtype=1), Case((7, 4), 3, 1, 8, 3, dtype=2), Case((9, 30), 2, 2, 8, 4, workspace=True),
         Case((20,), 1, 1, 4, 16, spare_context=100), Case((2049,), 1, 1, 1, 64), Case((11500,), 1, 1, 1, 256),
         Case((12300,), 1, 1, 1, 256), Case((8, 3), 2, 1, 4, 16, spare_context=100_000, workspace=True),
-        Case((3, 5), 2, 1, 4, 16, spare_context=30_000),
+        Case((3, 5), 2, 1, 4, 16, spare_context=30_000), WideCase((3, 20), 2, 1, 4, 16, entries=5000),
         RefusedCase((1,), 1, 1, 4, 4, number=3), RefusedCase((1,), 1, 1, 4, 4, number=-1),
         RefusedCase((1,), TOO_MANY_HEADS, 1, 1, 4))
 
@@ -181,6 +204,7 @@ def hidden(seed):
     for length in (chance.randint(2_100, 3_000), chance.randint(12_300, 13_000)):
         yield Case((length,), 1, 1, 1, 256, seed=chance.randrange(2**31))
     yield drawn(chance, gap=0, spare_context=chance.randint(60_000, 99_000), workspace=True)
+    yield WideCase((chance.randint(2, 30),), 1, 1, 4, 16, entries=chance.randint(4_000, 6_000))
     yield from (RefusedCase((chance.randint(2, 9),), 1, 1, 4, 4, number=number)
                 for number in (chance.randint(4, 99), -chance.randint(2, 99)))
     yield RefusedCase((1,), TOO_MANY_HEADS + chance.randint(1, 99), 1, 1, 4)
@@ -189,7 +213,7 @@ def hidden(seed):
 def observe(subject, case):
     """The output or what was found, and for a batch that cannot be launched what the launcher returned."""
     if not isinstance(case, RefusedCase):
-        return result_of(lambda: subject(batch_of(case)))
+        return result_of(lambda: subject(made(case)))
     try:
         subject(case.batch())
     except (KernelError, Found) as error:
@@ -199,7 +223,9 @@ def observe(subject, case):
 
 def describe_case(case):
     if not isinstance(case, RefusedCase):
-        return f"{describe(case)}, max_context_len {max(1, max(case.context_lens) + case.spare_context)}"
+        wide = isinstance(case, WideCase)
+        row = f", {made(case).block_table.shape[1]:,} entries in a row of the block table" if wide else ""
+        return f"{describe(case)}, max_context_len {max(1, max(case.context_lens) + case.spare_context)}{row}"
     if case.num_q_heads >= TOO_MANY_HEADS:
         return f"a batch with {case.num_q_heads:,} query heads, and a grid has at most 65,535 blocks in y"
     return f"params.dtype is {case.number}, which is no type"
@@ -365,6 +391,22 @@ EXERCISE = Exercise(
                 "right after it, and return what it says, through both functions.",
                 accepts(lambda batch: batch.q.shape[1] >= TOO_MANY_HEADS),
                 (("return cudaGetLastError();  // a launch itself returns nothing", "cudaGetLastError();\n  return 0;"),)),
+        Mistake("memory-for-the-whole-row",
+                "The launch asks for room for as many tokens as a row of the block table could have. Tables are made for "
+                "the longest sequence that is allowed, and for that there may not be enough. How long is the longest in "
+                "this batch?",
+                giving(lambda batch: 0 if batch.workspace else 4 * batch.block_table.shape[1] * batch.k_cache.shape[1], ALL),
+                (("params.max_context_len * sizeof(float)",
+                  "params.max_blocks_per_seq * params.block_size * sizeof(float)"),)),
+        Mistake("memory-for-the-query",
+                "The shared memory has room for head_size numbers. What stands in it are the scores: how many are there?",
+                giving(lambda batch: 0 if batch.workspace else 4 * batch.q.shape[2]),
+                (("params.max_context_len * sizeof(float)", "params.head_size * sizeof(float)"),)),
+        Mistake("type-forgotten",
+                "A batch of one of the three types is refused. The comment beside dtype has their numbers.",
+                type_forgotten(torch.bfloat16),
+                (("  if (params.dtype == 2) return launch<__nv_bfloat16>(params, stream);\n", ""),),
+                also=(type_forgotten(torch.float16),)),
     ),
     hints=(
         "`kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T. The grid is a dim3 of two "

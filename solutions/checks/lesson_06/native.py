@@ -132,6 +132,19 @@ def show(expected, actual) -> tuple[str, str]:
     return (NO_FAULT, repr(actual)) if isinstance(actual, Finding) else tensors.show(expected, actual)
 
 
+def offset_in_an_int(text: str) -> bool:
+    """Whether what cache_offset() returns is put into an int. No case can show it: there is no memory for such a pool."""
+    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", text)
+    narrow = r"(?:int|unsigned(?:\s+int)?|u?int32_t)"
+    return bool(re.search(rf"(?<!long )\b{narrow}\s+\w+\s*=[^;\[]*\bcache_offset\s*\(", text) or
+                re.search(rf"(?:\(\s*{narrow}\s*\)|\b{narrow}\s*\(|<\s*{narrow}\s*>\s*\()\s*cache_offset\s*\(", text))
+
+
+def in_one_piece(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
+    """As slots_of(), of a kernel that looks up the first token and goes on from there."""
+    return slots_of(table, row, min(length, 1), block_size) + torch.arange(length)
+
+
 def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = ""):
     """The checked library of `answer`, with the files of kernels/ that stand before and after it and the check's own."""
     texts = [*((name, read_kernel(name)) for name in given), ("your code", answer),

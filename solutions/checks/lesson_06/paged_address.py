@@ -58,6 +58,17 @@ def heads_first(table, sizes):
     return offsets(slot=slot, place=place)(table, sizes)
 
 
+def one_head_a_slot(table, sizes):
+    """Blocks are as far apart as they are, and the slots of a block as if each held one head."""
+    def place(pair, head, sizes):
+        first = pair[..., 0] * sizes.block_size * sizes.num_kv_heads
+        return (first + pair[..., 1] + head) * sizes.head_size
+
+    def slot(block, offset, size):
+        return torch.stack([block, offset], -1)
+    return offsets(slot=slot, place=place)(table, sizes)
+
+
 def all_heads_first(table, sizes):
     """As if the cache held all rows of one head, then those of the next."""
     return offsets(place=lambda slot, head, sizes: (head * sizes.num_blocks * sizes.block_size + slot) * sizes.head_size)(
@@ -263,6 +274,27 @@ EXERCISE = Exercise(
                 "The result counts slots, and it should count numbers. What does a slot hold?",
                 offsets(place=lambda slot, head, sizes: slot + 0 * head), ((LAST_LINE, "return slot;"),),
                 also=(offsets(place=lambda slot, head, sizes: slot + head),)),
+        Mistake("entry-not-looked-up",
+                "Where the entry stands in the table is taken for the block. It is what the entry holds that says which "
+                "block of the pool it is.",
+                offsets(lambda table, seq, index, sizes: seq * sizes.max_blocks_per_seq + index),
+                ((ENTRY, f"({ROW} + token / params.block_size)"),)),
+        Mistake("head-counted-as-a-number",
+                "The next KV head is taken to begin one number further on. How many numbers does a head have?",
+                offsets(place=lambda slot, head, sizes: slot * sizes.num_kv_heads * sizes.head_size + head),
+                ((LAST_LINE, "return slot * params.num_kv_heads * params.head_size + kv_head;"),)),
+        Mistake("one-head-a-slot",
+                "Within a block, the next token is taken to be one head further on. Between two tokens lie all KV heads of "
+                "the first one.",
+                one_head_a_slot,
+                ((LAST_LINE, "int64_t first = slot - token % params.block_size;\n"
+                             "  return (first * params.num_kv_heads + token % params.block_size + kv_head) * "
+                             "params.head_size;"),)),
+        Mistake("kv-head-divided",
+                "kv_head is the number of a KV head already. You divide it once more, as if it were that of a query head.",
+                offsets(place=lambda slot, head, sizes: (
+                    slot * sizes.num_kv_heads + head // (sizes.num_q_heads // sizes.num_kv_heads)) * sizes.head_size),
+                ((LAST_LINE, LAST_LINE.replace("kv_head)", "kv_head / (params.num_q_heads / params.num_kv_heads))")),)),
     ),
     hints=(
         "Three steps: which block of the sequence, which block of the pool, and where in it. You did this in lesson 02 with "

@@ -14,6 +14,8 @@ from solutions.checks.lesson_06.native import (
     build,
     describe,
     drawn,
+    in_one_piece,
+    offset_in_an_int,
     result_of,
     rows_at,
     show,
@@ -30,15 +32,15 @@ def right_head(head, batch):
 
 
 def scores(kv_head=right_head, scale=lambda batch: batch.scale, tokens=lambda length, batch: length,
-           products=lambda keys, query, dtype: keys @ query):
+           products=lambda keys, query, dtype: keys @ query, places=slots_of, cache="k_cache"):
     """paged_scores() for every sequence and head, with some of its parts replaced. Accumulates in float64."""
     def wrong(batch):
         result, dtype, batch = batch.new_scores(), batch.q.dtype, batch.double()
         num_seqs, num_q_heads, _ = batch.q.shape
         for seq, length in enumerate(batch.context_lens.tolist()):
-            slots = slots_of(batch.block_table, seq, tokens(length, batch), batch.k_cache.shape[1])
+            slots = places(batch.block_table, seq, tokens(length, batch), batch.k_cache.shape[1])
             for head in range(num_q_heads):
-                keys = rows_at(batch.k_cache, slots, kv_head(head, batch), "k_cache")
+                keys = rows_at(getattr(batch, cache), slots, kv_head(head, batch), cache)
                 result[seq, head, : len(slots)] = (products(keys, batch.q[seq, head], dtype) * scale(batch)).float()
         return result
     return wrong
@@ -149,6 +151,49 @@ def query_read_to_the_end_of_its_room(batch):
     return scores()(batch)
 
 
+def query_read_to_its_room(batch):
+    """All 256 places of the shared query are loaded."""
+    if batch.q.shape[2] < 256:
+        raise Found("out-of-bounds", "q")
+    return scores()(batch)
+
+
+def query_loaded_by_all(batch):
+    raise Found("several-writers")
+
+
+def barrier_while_loading(batch):
+    if batch.q.shape[2] % THREADS:
+        raise Found("barrier-in-branch")
+    return scores()(batch)
+
+
+def token_of_the_grid(batch):
+    """The first token of a thread is its number in the whole grid: later sequences lose their first ones."""
+    result = scores()(batch)
+    for seq in range(len(result)):
+        result[seq, :, : min(THREADS * seq, int(batch.context_lens[seq]))] = NOT_WRITTEN
+    return result
+
+
+def own_elements_alone(keys, query, dtype):
+    """Thread t multiplies the elements t, t + 128, … only."""
+    own = torch.arange(len(keys))[:, None] % THREADS == torch.arange(keys.shape[1]) % THREADS
+    return (keys * own) @ query
+
+
+def head_and_token_exchanged(batch):
+    """The token with the number of the KV head, and the head with the number of the token."""
+    result, batch = batch.new_scores(), batch.double()
+    for seq, length in enumerate(batch.context_lens.tolist()):
+        for head in range(batch.q.shape[1] if length else 0):
+            number = right_head(head, batch)
+            slot = slots_of(batch.block_table, seq, number + 1, batch.k_cache.shape[1])[number:]
+            keys = torch.cat([rows_at(batch.k_cache, slot, token, "k_cache") for token in range(length)])
+            result[seq, head, :length] = (keys @ batch.q[seq, head] * batch.scale).float()
+    return result
+
+
 def added_to_scores(batch):
     return batch.new_scores() + 2 * scores()(batch)  # the check launches two kernels
 
@@ -246,6 +291,7 @@ EXERCISE = Exercise(
     describe=lambda case: f"{describe(case)}; the scores for each (sequence, head, token)",
     same=tensors.same,
     show=show_scores,
+    recognise=lambda answer: "offset-put-in-an-int" if offset_in_an_int(answer) else None,
     points=2,
     mistakes=(
         Mistake("wrong-head-mapping",
@@ -254,6 +300,7 @@ EXERCISE = Exercise(
                 "which one is it then?",
                 scores(lambda head, batch: head // batch.k_cache.shape[2]), ((HEAD, "head / params.num_kv_heads"),),
                 also=(scores(lambda head, batch: head % batch.k_cache.shape[2]), scores(lambda head, batch: head),
+                      scores(lambda head, batch: head % (batch.q.shape[1] // batch.k_cache.shape[2])),
                       scores(lambda head, batch: 0))),
         Mistake("missing-scale",
                 "The scores are not scaled. The factor has been worked out before the launch; it is a field of the struct.",
@@ -277,13 +324,14 @@ EXERCISE = Exercise(
                 "block, and all of them need it.",
                 no_barrier_between_warps, (("  __syncthreads();\n", "  __syncwarp();\n"),)),
         Mistake("barrier-in-branch",
-                "There is a barrier, but not all threads come to it: it stands in a loop over tokens or an `if`, or some "
-                "have returned before. Every thread of the block has to come to it, those without a token too.",
+                "There is a barrier, but not all threads come to it: it stands in an `if` or a loop that some leave "
+                "earlier, or some have returned before. Every thread of the block has to come to it, those without a token "
+                "too.",
                 barrier_not_for_all(lambda lens: any(0 < length < THREADS for length in lens.tolist())),
                 (("  __syncthreads();\n",
                   "  if (threadIdx.x >= params.context_lens[seq]) return;\n  __syncthreads();\n"),),
                 also=(barrier_not_for_all(lambda lens: any(length % THREADS for length in lens.tolist())),
-                      barrier_not_for_all(lambda lens: int(lens.max()) > 0))),
+                      barrier_not_for_all(lambda lens: int(lens.max()) > 0), barrier_while_loading)),
         Mistake("other-owner",
                 "A score was written by another thread than the one that goes on with it. The next step counts on thread t "
                 "to have written the scores t, t + blockDim.x, …, and waits for nobody. Share the tokens out so, or make "
@@ -346,7 +394,8 @@ EXERCISE = Exercise(
         Mistake("query-read-too-far",
                 "A thread for which the query has no element loads one all the same, from behind the query. The query has "
                 "head_size elements.",
-                query_read_too_far, ((LOAD, "q[threadIdx.x] = to_float(q_row[threadIdx.x]);"),)),
+                query_read_too_far, ((LOAD, "q[threadIdx.x] = to_float(q_row[threadIdx.x]);"),),
+                also=(query_read_to_its_room,)),
         Mistake("query-read-to-the-end-of-its-room",
                 "The product runs over all 256 places of the shared query. Only head_size of them hold an element.",
                 query_read_to_the_end_of_its_room,
@@ -364,6 +413,44 @@ EXERCISE = Exercise(
                   "product = from_float<T>(to_float(product) + q[i] * to_float(key[i]))"),
                  ("params.scale * product", "params.scale * to_float(product)")),
                 also=(summed_in_16_bits(lambda number, dtype: number.to(dtype)),)),
+        Mistake("sequence-in-one-piece",
+                "The first key is looked up in the block table, and the others are taken to stand behind it. Only the "
+                "tokens of one block do. The next block may be anywhere in the pool.",
+                scores(places=in_one_piece),
+                (("cache_offset(params, seq, token, kv_head);",
+                  "cache_offset(params, seq, 0, kv_head) + token * params.num_kv_heads * params.head_size;"),)),
+        Mistake("offset-put-in-an-int",
+                "cache_offset() returns an int64_t, and you put it into an int. In a large pool that cuts off what exercise "
+                "6.2 was careful to keep. Give it a type with room for it.",
+                None, (("const T* key = k_cache + cache_offset(params, seq, token, kv_head);",
+                        "int first = cache_offset(params, seq, token, kv_head);\n    const T* key = k_cache + first;"),)),
+        Mistake("token-of-the-grid",
+                "A thread's first token comes from its number in the whole grid, as in exercise 6.1. Here each sequence has "
+                "a thread block of its own, and its tokens begin at 0 in each of them.",
+                token_of_the_grid,
+                ((TOKENS, TOKENS.replace("= threadIdx.x", "= blockIdx.x * blockDim.x + threadIdx.x")),)),
+        Mistake("query-loaded-by-all",
+                "Every thread loads the whole query, and all of them write to the same places. The elements are shared out: "
+                "each thread loads some of them.",
+                query_loaded_by_all, ((LOAD, LOAD.replace("threadIdx.x", "0").replace("i += blockDim.x", "++i")),)),
+        Mistake("scaled-twice",
+                "The scores are scaled twice. Is the query scaled already when it is loaded?",
+                scores(scale=lambda batch: batch.scale**2),
+                (("= to_float(q_row[i])", "= params.scale * to_float(q_row[i])"),)),
+        Mistake("own-elements-alone",
+                "The elements are shared out among the threads, and nobody puts their products together. In pass 1 a thread "
+                "has a token, and goes through all elements of its key.",
+                scores(products=own_elements_alone),
+                (("for (int i = 0; i < params.head_size; ++i)",
+                  "for (int i = threadIdx.x; i < params.head_size; i += blockDim.x)"),)),
+        Mistake("values-for-keys", "The query is multiplied with the values, and it should be the keys.",
+                scores(cache="v_cache"),
+                (("static_cast<const T*>(params.k_cache)", "static_cast<const T*>(params.v_cache)"),)),
+        Mistake("head-and-token-exchanged",
+                "cache_offset() gets the KV head where it takes the token, and the token where it takes the head. In which "
+                "order does it name them?",
+                head_and_token_exchanged,
+                (("cache_offset(params, seq, token, kv_head)", "cache_offset(params, seq, kv_head, token)"),)),
     ),
     hints=(
         "First bring the query into q, all threads together: thread 0 takes the elements 0, blockDim.x, 2 * blockDim.x, …, "

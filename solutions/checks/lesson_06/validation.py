@@ -55,6 +55,7 @@ BAD = [
     Case(((2,),), (5,), TOO_LONG),
     Case(((2, 3), (1, 4)), (8, 9), TOO_LONG),
     Case(((),), (1,), TOO_LONG),
+    Case(((2, 1),), (2**31 - 1,), TOO_LONG),
     Case(((2, 0), (1, -1)), (5,), NAMES),
     Case(((2, 0),), (5,), ("block_table",), table_dtype=torch.int64),
 ]
@@ -99,7 +100,7 @@ def observe(answer, case):
         return Refusal(error, case.blame)
     for name, tensor, copy in zip(NAMES, (block_table, context_lens), before, strict=True):
         if not torch.equal(tensor, copy):
-            return Text(f"no error, and {name} has been changed to {tensor.tolist()}")
+            return Text(f"no error, and {name} has been changed")
     if isinstance(result, Exception) or isinstance(result, type) and issubclass(result, Exception):
         return Text("no error: it returns one, and does not raise it")
     return Text("no error, and returns False" if result is False else "no error")
@@ -283,6 +284,22 @@ def padding_overwritten(block_table, context_lens, num_blocks, block_size):
         block_table[seq, blocks_for(context_len, block_size):] = 0
 
 
+@with_tensors_checked
+def contexts_overwritten(block_table, context_lens, num_blocks, block_size):
+    check_block_table(block_table, context_lens, num_blocks, block_size)
+    context_lens.add_(block_size - 1).floor_divide_(block_size)
+
+
+def rounded_up_in_32_bits(context_len, block_size):
+    return ((context_len + block_size - 1 + 2**31) % 2**32 - 2**31) // block_size
+
+
+def lengths_in_32_bits(block_table, context_lens, block_size):
+    for context_len in context_lens.tolist():
+        if context_len < 0 or rounded_up_in_32_bits(context_len, block_size) > block_table.shape[1]:
+            raise ValueError("context_lens")
+
+
 def refusing_with(refuse):
     """The model of an answer that knows what is wrong, and says it in another way."""
     def check(block_table, context_lens, num_blocks, block_size):
@@ -397,11 +414,9 @@ EXERCISE = Exercise(
                 "One entry too many is looked at, or asked for, when the last block is exactly full. How many blocks do 4 "
                 "tokens need, in blocks of 4?",
                 entries(outside, lambda context_len, block_size: context_len // block_size + 1),
-                also=(lengths_if(lambda context_len, needed, width, block_size:
-                                 context_len < 0 or context_len // block_size + 1 > width),
-                      entries(outside, lambda context_len, block_size: context_len // block_size + 1,
+                also=(entries(outside, lambda context_len, block_size: context_len // block_size + 1,
                               lambda block_table, context_lens, block_size: check_lengths(
-                                  block_table, context_lens + (context_lens % block_size == 0).int(), block_size)))),
+                                  block_table, context_lens + (context_lens % block_size == 0).int(), block_size)),)),
         Mistake("refuses-an-empty-context",
                 "A context of 0 tokens is refused. It needs no block, and the kernel's answer to it is zeros.",
                 lengths_if(lambda context_len, needed, width, block_size: context_len <= 0 or needed > width)),
@@ -425,10 +440,12 @@ EXERCISE = Exercise(
                 "slice in Python ends quietly where the row ends; it does not tell you.",
                 entries(outside, lengths=lambda *case: None)),
         Mistake("full-row-refused",
-                "A good context is refused: it needs every entry of its row, and has them. check_range() takes low … high - "
-                "1.",
+                "A good context is refused: it fills its row to the last place, or needs every entry of it, and has them. "
+                "How many blocks do 4 tokens need, in blocks of 4? And if it was check_range(): that takes low … high - 1.",
                 lengths_if(lambda context_len, needed, width, block_size: context_len < 0 or needed >= width),
-                also=(lengths_if(lambda context_len, needed, width, block_size: not 0 <= needed < width),)),
+                also=(lengths_if(lambda context_len, needed, width, block_size: not 0 <= needed < width),
+                      lengths_if(lambda context_len, needed, width, block_size:
+                                 context_len < 0 or context_len >= width * block_size))),
         Mistake("tokens-for-entries",
                 "As many entries are looked at as the context has tokens. An entry is a whole block of tokens.",
                 entries(outside, lambda context_len, block_size: context_len)),
@@ -458,6 +475,20 @@ EXERCISE = Exercise(
         Mistake("padding-overwritten",
                 "The table has been changed. A check looks, and leaves everything as it was.",
                 padding_overwritten, also=(table_repaired,)),
+        Mistake("contexts-overwritten",
+                "The context lengths have been changed. A check looks, and leaves everything as it was: work out the "
+                "numbers of blocks in a tensor of their own.",
+                contexts_overwritten),
+        Mistake("rounded-up-past-int32",
+                "A context of nearly 2^31 tokens is taken. The tensor has 32 bits: block_size - 1 added to so large a number "
+                "gives one below 0. Look at the lengths first, or round up in another way.",
+                entries(outside, rounded_up_in_32_bits, lengths_in_32_bits)),
+        Mistake("block-0-refused",
+                "A good table is refused: block 0 is a block like any other.",
+                entries(lambda entry, num_blocks: not 0 < entry < num_blocks)),
+        Mistake("last-block-of-the-pool-refused",
+                "A good table is refused: the pool has a block num_blocks - 1. check_range() takes low … high - 1.",
+                entries(lambda entry, num_blocks: not 0 <= entry < num_blocks - 1)),
         Mistake("given-lines-deleted",
                 "A table of another dtype, or for another number of sequences, is taken. The two lines with check_tensor, "
                 "which refuse it, have to stay.",

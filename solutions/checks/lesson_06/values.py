@@ -15,6 +15,8 @@ from solutions.checks.lesson_06.native import (
     build,
     describe,
     drawn,
+    in_one_piece,
+    offset_in_an_int,
     result_of,
     rows_at,
     same,
@@ -90,16 +92,17 @@ def not_normalised(scores):
     return torch.exp(scores - scores.amax(-1, keepdim=True))
 
 
-def attention(weights_of=softmax, kv_head=right_head, values="v_cache", weighted_sum=in_order):
+def attention(weights_of=softmax, kv_head=right_head, values="v_cache", weighted_sum=in_order, places=slots_of):
     """What the kernel gives, with some of its parts replaced. Accumulates in float64."""
     def wrong(batch):
         dtype, batch = batch.q.dtype, batch.double()
         out = torch.zeros(batch.q.shape, dtype=torch.float64)
         for seq, length in enumerate(batch.context_lens.tolist()):
             slots = slots_of(batch.block_table, seq, length, batch.k_cache.shape[1])
+            value_slots = places(batch.block_table, seq, length, batch.k_cache.shape[1])
             for head in range(batch.q.shape[1] if length else 0):
                 keys = rows_at(batch.k_cache, slots, right_head(head, batch), "k_cache")
-                rows = rows_at(getattr(batch, values), slots, kv_head(head, batch), values)
+                rows = rows_at(getattr(batch, values), value_slots, kv_head(head, batch), values)
                 weights = weights_of(keys @ batch.q[seq, head] * batch.scale)
                 out[seq, head] = weighted_sum(weights, rows, dtype)
         return out.to(dtype)
@@ -168,6 +171,22 @@ def sum_of_own_tokens(scores):
     weights = torch.exp(scores - scores.amax(-1, keepdim=True))
     own = torch.stack([weights[thread::THREADS].sum() for thread in range(THREADS)])
     return weights / own[torch.arange(len(scores)) % THREADS]
+
+
+def one_token_each(scores):
+    """The scores behind the first 128 stay as they are."""
+    return torch.cat([softmax(scores[:THREADS]), scores[THREADS:]])
+
+
+def maxima_added_up(scores):
+    """What a thread without a token brings to the maximum, -inf, ends up in a sum."""
+    own = [scores[thread::THREADS].amax() for thread in range(min(len(scores), THREADS))]
+    weights = torch.exp(scores - (sum(own) if len(own) == THREADS else -torch.inf))
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def divided_by_the_length(scores):
+    return not_normalised(scores) / len(scores)
 
 
 def divided_as_they_are(scores):
@@ -327,6 +346,7 @@ EXERCISE = Exercise(
     chancy=lambda case: max(case.context_lens) >= THREADS or case.head_size > THREADS,
     same=same,
     show=show,
+    recognise=lambda answer: "offset-put-in-an-int" if offset_in_an_int(answer) else None,
     points=2,
     mistakes=(
         Mistake("missing-barrier",
@@ -392,7 +412,7 @@ EXERCISE = Exercise(
                  ("from_float<T>(result);", "result;"))),
         Mistake("not-normalised",
                 "The weights do not add up to 1. What is exp(score - largest) to be divided by?",
-                attention(not_normalised), ((NORMALISE, ""),)),
+                attention(not_normalised), ((NORMALISE, ""),), also=(attention(divided_by_the_length),)),
         Mistake("sum-of-own-tokens",
                 "Each thread divides by the sum over its own tokens. The softmax is over all of them: the threads have to "
                 "put their sums together.",
@@ -485,13 +505,39 @@ EXERCISE = Exercise(
                 attention(kv_head=lambda head, batch: head // batch.k_cache.shape[2]),
                 ((HEAD, "head / params.num_kv_heads"),),
                 also=(attention(kv_head=lambda head, batch: head % batch.k_cache.shape[2]),
-                      attention(kv_head=lambda head, batch: head), attention(kv_head=lambda head, batch: 0))),
+                      attention(kv_head=lambda head, batch: head), attention(kv_head=lambda head, batch: 0),
+                      attention(kv_head=lambda head, batch: head % (batch.q.shape[1] // batch.k_cache.shape[2])))),
         Mistake("head-larger-than-the-block",
                 "A head may have more elements than the block has threads. With one element for each thread, the others "
                 "are never written.",
                 first_elements_written,
                 (("for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
                   "if (int i = threadIdx.x; i < params.head_size) {"),)),
+        Mistake("sequence-in-one-piece",
+                "The first value is looked up in the block table, and the others are taken to stand behind it. Only the "
+                "tokens of one block do. The next block may be anywhere in the pool.",
+                attention(places=in_one_piece),
+                (("cache_offset(params, seq, token, kv_head) + i",
+                  "cache_offset(params, seq, 0, kv_head) + token * params.num_kv_heads * params.head_size + i"),)),
+        Mistake("offset-put-in-an-int",
+                "cache_offset() returns an int64_t, and you put it into an int. In a large pool that cuts off what exercise "
+                "6.2 was careful to keep. Give it a type with room for it.",
+                None, (("result += weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);",
+                        "int place = cache_offset(params, seq, token, kv_head) + i;\n"
+                        "      result += weights[token] * to_float(v_cache[place]);"),)),
+        Mistake("one-token-for-each-thread",
+                "A context may have more tokens than the block has threads. The scores behind the first 128 are not turned "
+                "into weights.",
+                attention(one_token_each),
+                (("for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
+                  "if (int token = threadIdx.x; token < num_tokens) largest"),
+                 ("for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) {",
+                  "if (int token = threadIdx.x; token < num_tokens) {"),
+                 (NORMALISE, "  if (int token = threadIdx.x; token < num_tokens) scores[token] /= sum;\n"))),
+        Mistake("maxima-added-up",
+                "The threads add up their largest scores, where they should look for the largest of them all. There are two "
+                "functions in exercise 6.3.",
+                attention(in_float(maxima_added_up)), (("largest = block_max(largest)", "largest = block_sum(largest)"),)),
     ),
     hints=(
         "The softmax takes three rounds over a thread's own tokens, t, t + blockDim.x, …: find the largest score, make "

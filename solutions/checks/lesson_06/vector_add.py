@@ -57,6 +57,9 @@ def parts_swapped_in(n, threads):
 
 
 parts_swapped, parts_swapped_in_others = fails(parts_swapped_in, lambda n, threads: n > 1)
+at_least_one, at_least_one_in_others = fails(
+    unwritten_by(lambda n, threads: n // threads * threads), lambda n, threads: n > threads and n % threads)
+own_number_guarded, own_number_guarded_in_others = fails("out-of-bounds", lambda n, threads: n > threads and n % threads)
 all_in_one_block, _ = fails("bad-launch", lambda n, threads: n > MOST_THREADS)
 
 
@@ -155,7 +158,8 @@ EXERCISE = Exercise(
         Mistake("rounded-down",
                 "The division rounds down, so the elements behind the last full block get no thread, and a short vector "
                 "gets no block at all. The last block may be used in part: round up.",
-                rounded_down, (("(n + threads - 1) / threads", "n / threads"),), also=rounded_down_in_others),
+                rounded_down, (("(n + threads - 1) / threads", "n / threads"),),
+                also=(*rounded_down_in_others, at_least_one, *at_least_one_in_others)),
         Mistake("blocks-overlap",
                 "Threads of different blocks work on the same element. threadIdx.x begins at 0 in each block. The "
                 "number of a thread in the whole grid takes blockIdx.x, blockDim.x and threadIdx.x.",
@@ -194,6 +198,10 @@ EXERCISE = Exercise(
                 "No kernel is started, so nothing is written. What starts one is its name with <<<blocks, threads, 0, "
                 "stream>>> behind it, and then the arguments.",
                 nothing_launched, (("  add_kernel<<<blocks, threads, 0, stream>>>(a, b, out, n);\n", ""),)),
+        Mistake("guard-within-the-block",
+                "The guard looks at threadIdx.x, which begins at 0 in each block and is nearly always below n. Threads "
+                "behind the end of the vectors work all the same. Which number has to be below n?",
+                own_number_guarded, (("if (i < n)", "if (threadIdx.x < n)"),), also=own_number_guarded_in_others),
     ),
     hints=(
         "Number the threads of the whole grid from 0. The first block has the numbers 0 to blockDim.x - 1. Where does the "

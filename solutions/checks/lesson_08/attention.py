@@ -66,6 +66,10 @@ def write_by_num_blocks(cache, slots, new):
     cache[slots // len(cache), slots % len(cache)] = new
 
 
+def write_by_16(cache, slots, new):
+    cache[slots // 16, slots % 16] = new
+
+
 def write_blocks(cache, slots, new):
     cache[slots] = new
 
@@ -314,6 +318,9 @@ EXERCISE = Exercise(
                 "dimension of a cache is the block size, and which part of the division is the block?",
                 wrong(writes=(write_offset_first, write_offset_first)),
                 also=(wrong(writes=(write_by_num_blocks, write_by_num_blocks)),)),
+        Mistake("block-size-16",
+                "You count with blocks of 16 tokens. How many slots these blocks have, a dimension of the pool says.",
+                wrong(writes=(write_by_16, write_by_16))),
         Mistake("write-selects-whole-blocks",
                 "A slot counts through the whole pool, token by token. Used as an index of the cache it selects whole "
                 "blocks: block and offset have to become one dimension first.",

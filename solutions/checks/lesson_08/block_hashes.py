@@ -103,6 +103,28 @@ def with_its_number(tokens, block_size, parent=b""):
     return hashes
 
 
+def with_the_number_of_tokens(tokens, block_size, parent=b""):
+    return chain([(len(tokens), *block) for block in full_blocks(tokens, block_size)], parent)
+
+
+def one_for_each_token(only_full):
+    def wrong(tokens, block_size, parent=b""):
+        return chain([[token] for token in tokens[: len(tokens) // block_size * block_size if only_full else None]], parent)
+    return wrong
+
+
+def text_for_hashes(encoded, parent_first=True):
+    """hexdigest() in place of digest(). encoded: turns it into bytes for the next block of the same call."""
+    def wrong(tokens, block_size, parent=b""):
+        hashes = []
+        for block in full_blocks(tokens, block_size):
+            own = repr(block).encode()
+            hashes.append(hashlib.sha256(parent + own if parent_first else own + parent).hexdigest())
+            parent = hashes[-1].encode() if encoded else hashes[-1]
+        return hashes
+    return wrong
+
+
 def all_tokens_of_the_call(tokens, block_size, parent=b""):
     return [digest(parent, tokens[:end]) for end in range(block_size, len(tokens) + 1, block_size)]
 
@@ -240,6 +262,10 @@ def sums_up_hashes(tokens, block_size, parent=b""):
 
 def parent_among_them(tokens, block_size, parent=b""):
     return [parent, *block_hashes(tokens, block_size, parent)]
+
+
+def given_parent_among_them(tokens, block_size, parent=b""):
+    return [*([parent] if parent else []), *block_hashes(tokens, block_size, parent)]
 
 
 def new_each_time(tokens, block_size, parent=b""):
@@ -385,7 +411,7 @@ EXERCISE = Exercise(
         Mistake("depends-on-the-calls",
                 "Tokens that come in two calls, the second with the parent of the first, have other hashes than the same "
                 "tokens in one call. A block's hash may use only its own tokens and the hash of the block before it.",
-                all_tokens_of_the_call, also=(with_its_number,)),
+                all_tokens_of_the_call, also=(with_its_number, with_the_number_of_tokens)),
         Mistake("rest-hashed",
                 "The tokens behind the last full block have got a hash too. Their block will change with the next token.",
                 rest_hashed, also=(rest_hashed_alone,)),
@@ -395,6 +421,12 @@ EXERCISE = Exercise(
         Mistake("blocks-overlap",
                 "There is a hash for every token at which a block could begin. How far apart do two blocks begin?",
                 from_each_token),
+        Mistake("one-for-each-token",
+                "There is a hash for each token. A block has one, made of all its tokens.",
+                one_for_each_token(True), also=(one_for_each_token(False),)),
+        Mistake("block-size-16",
+                "You cut blocks of 16 tokens. These have another size, `block_size`.",
+                lambda tokens, block_size, parent=b"": block_hashes(tokens, 16, parent)),
         Mistake("other-tokens-hashed",
                 "The first block's hash is right, and a later one is not made of its own block's tokens. Print your slice "
                 "for each block.",
@@ -420,6 +452,11 @@ EXERCISE = Exercise(
                 "`sha256` takes bytes, and it was given numbers or text. How can tokens become bytes, other tokens other "
                 "bytes?",
                 without_parent(lambda block: block), also=(without_parent(str), raw(lambda block: block), raw(str))),
+        Mistake("text-for-hashes",
+                "Your hashes are text, and one of them comes back as `parent`. Bytes and text cannot be joined: which method "
+                "of a hash gives bytes?",
+                text_for_hashes(False), also=(text_for_hashes(True), text_for_hashes(False, False),
+                                              text_for_hashes(True, False))),
         Mistake("tokens-changed",
                 "The list of tokens was changed. It belongs to the caller.",
                 tokens_used_up),
@@ -466,7 +503,7 @@ EXERCISE = Exercise(
                 the_last_for_all, also=(the_last_for_all_if_any,)),
         Mistake("parent-among-the-hashes",
                 "There is a hash more than there are full blocks: the parent stands first. It belongs to an earlier block.",
-                parent_among_them),
+                parent_among_them, also=(given_parent_among_them,)),
         Mistake("never-the-same",
                 "The same tokens have another hash each time, so nothing will ever be found.",
                 new_each_time),

@@ -44,6 +44,12 @@ def before_chunk(request, num_tokens):
     return range(request.num_computed - 1, request.num_computed + num_tokens - 1)
 
 
+def before_chunk_from_0(request, num_tokens):
+    """As before_chunk, and never before the first token."""
+    start = max(request.num_computed - 1, 0)
+    return range(start, start + num_tokens)
+
+
 def one_fewer(request, num_tokens):
     return range(request.num_computed, request.num_computed + num_tokens - 1)
 
@@ -116,6 +122,48 @@ def prompt_slices(scheduled):
         tokens += request.prompt[request.num_computed : request.num_computed + number]
         last.append(len(tokens) - 1)
     return tokens, lists(scheduled)[1], last
+
+
+def one_list_or_the_other(own_last, own_positions):
+    """Slices the prompt while it is being read, and the output behind it."""
+    def answer(scheduled):
+        tokens, positions, last = [], [], []
+        for request, number in scheduled:
+            start, num_prompt = request.num_computed, len(request.prompt)
+            part = (request.prompt[start : start + number] if start < num_prompt else
+                    request.output[start - num_prompt : start - num_prompt + number])
+            tokens += part
+            positions += range(start, start + (len(part) if own_positions else number))
+            last.append(len(tokens) - 1)
+        return tokens, positions, last if own_last else lists(scheduled)[2]
+    return answer
+
+
+def single_token_from_the_end(request, num_tokens):
+    """Takes one token for a decode."""
+    return last_ones(request, 1) if num_tokens == 1 else chunk(request, num_tokens)
+
+
+def last_by_its_token(whole_row):
+    """Looks for a request's last token among the others, and finds the first like it."""
+    def answer(scheduled):
+        tokens, positions, _ = lists(scheduled)
+        last, start = [], 0
+        for request, number in scheduled:
+            token = request.tokens[request.num_computed + number - 1]
+            last.append(tokens.index(token, 0 if whole_row else start))
+            start += number
+        return tokens, positions, last
+    return answer
+
+
+def changing_the_list(change):
+    """The right lists; then the list of pairs is not what it was."""
+    def answer(scheduled):
+        result = lists(scheduled)
+        change(scheduled)
+        return result
+    return answer
 
 
 def positions_by_token(scheduled):
@@ -225,6 +273,7 @@ CASES = [
     [(3, 2, 4, 1), (2, 1, 2, 1), (4, 0, 0, 4)],
     [(6, 0, 3, 2), (2, 2, 3, 1), (5, 0, 0, 1)],
     [(3, 3, 0, 6), (4, 5, 0, 7), (1, 1, 1, 1)],
+    [(12, 0, 0, 12)],
     [(17, 0, 16, 1), (40, 3, 32, 8), (16, 1, 16, 1), (9, 0, 0, 4)],
 ]
 NUM_TOKENS = 10  # a request has so many different ones; then they come again, as real ones do
@@ -256,30 +305,31 @@ def make_batch(case):
 
 def observe(answer, case):
     scheduled = make_batch(case)
+    handed = list(scheduled)
     try:
-        result = answer(list(scheduled))
+        result = answer(handed)
     except NotImplementedError:
         raise
     except Exception:
-        if changed(scheduled, case):
-            return changed(scheduled, case)
+        if changed(scheduled, handed, case):
+            return changed(scheduled, handed, case)
         raise
-    if changed(scheduled, case):
-        return changed(scheduled, case)
+    if changed(scheduled, handed, case):
+        return changed(scheduled, handed, case)
     if not isinstance(result, tuple | list) or len(result) != 3:
         size = f" of {len(result)}" if isinstance(result, tuple | list) else ""
         return Text(f"{type(result).__name__}{size} in place of three lists")
     return Parts(map(numbers, result))
 
 
-def changed(scheduled, case):
-    """What is not as it was in the requests, in words, or None."""
+def changed(scheduled, handed, case):
+    """What is not as it was in the requests or in the list of them, in words, or None."""
     before = [request for request, _ in make_batch(case)]
     for name in ("num_computed", "tokens", "prompt"):
         if any(getattr(request, name) != getattr(given, name)
                for (request, _), given in zip(scheduled, before, strict=True)):
             return Text(f"the requests' {name} changed")
-    return None
+    return None if handed == scheduled else Text("the list `scheduled` changed")
 
 
 def numbers(part):
@@ -368,7 +418,9 @@ EXERCISE = Exercise(
                 "It begins with a token that is computed already. num_computed of them have the indices from 0 on: which is "
                 "the next?",
                 wrong(tokens_at=before_chunk, positions_of=before_chunk),
-                also=(wrong(tokens_at=before_chunk), wrong(positions_of=before_chunk))),
+                also=(wrong(tokens_at=before_chunk), wrong(positions_of=before_chunk),
+                      wrong(tokens_at=before_chunk_from_0, positions_of=before_chunk_from_0),
+                      wrong(tokens_at=before_chunk_from_0), wrong(positions_of=before_chunk_from_0))),
         Mistake("tokens-from-the-start",
                 "A request's tokens are taken from its start again. Those before num_computed are in the cache already.",
                 wrong(tokens_at=first_ones), also=(wrong(tokens_at=first_ones, positions_of=first_ones),)),
@@ -391,9 +443,24 @@ EXERCISE = Exercise(
         Mistake("prompt-only",
                 "The tokens come from the prompt. What was generated is the model's input as well.",
                 prompt_only, also=(prompt_slices,)),
+        Mistake("prompt-or-output",
+                "A request's new tokens come either from its prompt or from its output. One that was preempted may need the "
+                "end of the one and the beginning of the other: which list holds both?",
+                one_list_or_the_other(True, False),
+                also=(one_list_or_the_other(True, True), one_list_or_the_other(False, False))),
+        Mistake("single-token-for-a-decode",
+                "A request with one token in this step gets its very last. A single token can also be a chunk in the middle "
+                "of a prompt, when the budget had no more.",
+                wrong(tokens_at=single_token_from_the_end, positions_of=single_token_from_the_end),
+                also=(wrong(tokens_at=single_token_from_the_end), wrong(positions_of=single_token_from_the_end))),
         Mistake("last-within-the-request",
                 "`last` counts inside each request's chunk. The logits come for the whole row, so count from its start.",
-                wrong(last_of=lambda lengths: [length - 1 for length in lengths])),
+                wrong(last_of=lambda lengths: [length - 1 for length in lengths]),
+                also=(wrong(last_of=lambda lengths: [-1] * len(lengths)),)),
+        Mistake("last-found-by-token",
+                "A request's last token is looked up in the row, and an equal one stands before it. No search is needed: how "
+                "long is the row when the request's tokens have been added?",
+                last_by_its_token(True), also=(last_by_its_token(False),)),
         Mistake("last-off-by-one",
                 "`last` names the token behind each request's last one. Indices count from 0.",
                 wrong(last_of=lambda lengths: [index + 1 for index in ends(lengths)])),
@@ -402,6 +469,9 @@ EXERCISE = Exercise(
                 "the row for each request: that of its last token.",
                 wrong(last_of=lambda lengths: [0, *(index + 1 for index in ends(lengths))]),
                 also=tuple(wrong(last_of=lambda lengths, first=first: [first, *ends(lengths)]) for first in (0, -1))),
+        Mistake("last-behind-all-that-is-left",
+                "`last` counts on by all the tokens that a request has left. In the row it has num_tokens of them.",
+                lambda scheduled: (*lists(scheduled)[:2], ends([request.num_uncomputed for request, _ in scheduled]))),
         Mistake("last-falls-behind",
                 "The first entry of `last` is right, and each later one falls behind by one more. For each request "
                 "one was taken off, though the row has a single index 0.",
@@ -456,6 +526,13 @@ EXERCISE = Exercise(
         Mistake("tokens-taken-away",
                 "The requests' tokens are not what they were. They are copied into the row; the request keeps them.",
                 tokens_taken_away),
+        Mistake("scheduled-changed",
+                "The list `scheduled` is not what it was before the call. The engine goes through it again when the model "
+                "has run.",
+                changing_the_list(list.clear), also=tuple(map(changing_the_list, (
+                    lambda scheduled: scheduled.pop(), lambda scheduled: scheduled.reverse(),
+                    lambda scheduled: scheduled.sort(key=lambda pair: pair[1]),
+                    lambda scheduled: scheduled.sort(key=lambda pair: -pair[1]))))),
     ),
     hints=(
         "For one request: which positions do its next num_tokens tokens have, when num_computed of them are in the cache?",

@@ -32,7 +32,7 @@ class Case:
     generated: tuple[int, ...] = (0, 0, 0)
     end_tokens: tuple[int, ...] = (END,)
     drawn: bool = False  # at a high temperature from even logits, so that any token may come
-    cold: bool = False  # at so low a temperature that the likeliest comes, and is drawn all the same
+    cold: tuple[int, ...] = ()  # these at so low a temperature that the likeliest comes, and is drawn all the same
 
 
 class BareEngine(Engine):
@@ -43,6 +43,21 @@ class BareEngine(Engine):
         self.prefix_cache = PrefixCache(self.manager, enabled=False)
         self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget=64, max_num_seqs=4)
         self.vocab_size, self.end_tokens, self.history, self.requests = VOCAB_SIZE, frozenset(end_tokens), None, {}
+
+
+    def watch_samples(self, logits):
+        """From now on self.sample tells whether it gets rows of these. A constant added to a row changes nothing."""
+        rows, self.rows_given = logits.double().log_softmax(-1), Text("as they came")
+
+        def sample(row, params, generator):
+            given = row.double().log_softmax(-1) if isinstance(row, torch.Tensor) and row.is_floating_point() else None
+            if given is not None and given.shape == rows[0].shape and not (given - rows).abs().amax(1).lt(1e-3).any():
+                is_softmax = bool((row >= 0).all()) and abs(float(row.sum()) - 1) < 1e-3
+                self.rows_given = Text("probabilities" if is_softmax else "other numbers")
+            return Engine.sample(row, params, generator)
+
+        sample.__qualname__ = "sample"  # the name that a learner reads where it gets too few arguments
+        self.sample = sample
 
 
 BareEngine.__name__ = "Engine"  # as messages name it
@@ -118,6 +133,57 @@ def single_tokens_always(self, scheduled, logits):
     """As only_single_tokens, and a step of one token gives a token, whatever is left."""
     of_this_step = dict(scheduled)
     return postprocess_with(waits=lambda request: of_this_step[request] > 1)(self, scheduled, logits)
+
+
+def waiting_by(waits):
+    """postprocess() with waits(request, number of its tokens in this step), asked when they have been counted."""
+    def wrong(self, scheduled, logits):
+        of_this_step = dict(scheduled)
+        return postprocess_with(waits=lambda request: waits(request, of_this_step[request]))(self, scheduled, logits)
+    return wrong
+
+
+def params_of(which, everywhere=False):
+    """Everybody's tokens are drawn with one request's params; everywhere: and go by them when they end."""
+    def wrong(self, scheduled, logits):
+        params = scheduled[which][0].params
+        others = {"ends": lambda engine, request, token: token in engine.end_tokens and not params.ignore_end,
+                  "enough": lambda request: len(request.output) >= params.max_new_tokens} if everywhere else {}
+        return postprocess_with(pick=lambda engine, row, request: engine.sample(row, params, request.generator), **others)(
+            self, scheduled, logits)
+    return wrong
+
+
+def ignored_end_left_out(self, scheduled, logits):
+    new = Engine.postprocess(self, scheduled, logits)
+    for request, token in new:
+        if request.params.ignore_end and token in self.end_tokens:
+            request.tokens.pop()
+    return new
+
+
+def ignored_end_passed_over(self, scheduled, logits):
+    """Before anything else is done with it: neither appended nor returned, and it does not count."""
+    new = []
+    for (request, num_tokens), row in zip(scheduled, logits, strict=True):
+        request.num_computed += num_tokens
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        if request.params.ignore_end and token in self.end_tokens:
+            continue
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens:
+            self._end(request, "end")
+        elif len(request.output) >= request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def sampled_from(change):
+    return postprocess_with(pick=lambda engine, row, request: (
+        engine.sample(change(row, request.params), request.params, request.generator)))
 
 
 def returns_in_the_loop(self, scheduled, logits):
@@ -239,6 +305,10 @@ def only_for(reasons, end):
         end if reason in reasons else Engine._end)(engine, request, reason))
 
 
+def ended_by_id(engine, request, reason):
+    engine._end(request.id, reason)
+
+
 def ended_and_freed(engine, request, reason):
     engine._end(request, reason)
     engine.manager.free_sequence(request.id)
@@ -302,6 +372,10 @@ def only_marked(engine, request, reason):
     request.reason = reason
 
 
+def only_stopped(engine, request, reason):
+    engine.scheduler.stop(request)
+
+
 def only_out_of_the_scheduler(engine, request, reason):
     engine.scheduler.remove(request)
 
@@ -335,12 +409,14 @@ CASES = [
     Case((3, 4), (((0, 3, 7), (1, 4, 8)),)), Case((3,), (((0, 3, END),),)), Case((3,), (((0, 3, 7),), ((0, 1, END),))),
     Case((3,), (((0, 3, END),), ((0, 1, 6),)), ignore_end=(0,)),
     Case((2,), tuple(((0, 2 if step == 0 else 1, 4),) for step in range(24)), (30, 9, 9), drawn=True),
-    Case((5,), (((0, 3, UNASKED),), ((0, 2, 6),)), cold=True), Case((3, 4), (((0, 3, 7), (1, 4, 8)),), cold=True),
+    Case((5,), (((0, 3, UNASKED),), ((0, 2, 6),)), cold=(0,)),
+    Case((3, 4), (((0, 3, 7), (1, 4, 8)),), cold=(0, 1)),
+    Case((3, 4), (((0, 3, 7), (1, 4, 8)),), cold=(0,)), Case((3, 4), (((0, 3, 7), (1, 4, 8)),), cold=(1,)),
     Case((3,), (((0, 3, 7),),), (1, 9, 9)), Case((3,), (((0, 3, 7),), ((0, 1, 8),)), (2, 9, 9)),
     Case((2,), (((0, 2, 7),), ((0, 1, 8),), ((0, 1, 9),)), (3, 9, 9)), Case((6,), (((0, 6, 7),),), (4, 9, 9)),
     Case((3,), (((0, 3, 5),), ((0, 1, END),)), (2, 9, 9)),
     Case((3,), (((0, 3, END),), ((0, 1, END),)), (2, 9, 9), ignore_end=(0,)),
-    Case((4,), (((0, 3, UNASKED),), ((0, 1, 6),))),
+    Case((4,), (((0, 3, UNASKED),), ((0, 1, 6),))), Case((4,), (((0, 1, UNASKED),), ((0, 3, 6),))),
     Case((2,), (((0, 3, UNASKED),), ((0, 2, 7),)), generated=(3, 0, 0)),
     Case((3,), (((0, 4, UNASKED),), ((0, 1, 7),)), (3, 9, 9), generated=(2, 0, 0)),
     Case((3,), (((0, 3, OTHER_END),),), end_tokens=(END, OTHER_END)),
@@ -374,7 +450,8 @@ def hidden(seed):
                     ended = num_new[index] == limits[index] or token in ends and index not in ignore_end
                     left[index] = 0 if ended else 1
             steps.append(tuple(step))
-        yield Case(tuple(prompts), tuple(steps), tuple(limits), ignore_end, tuple(own), ends)
+        cold = tuple(sorted(chance.sample(range(3), number % 3)))
+        yield Case(tuple(prompts), tuple(steps), tuple(limits), ignore_end, tuple(own), ends, cold=cold)
     length, token = chance.randint(3, 6), chance.randint(2, 12)
     yield Case((length,), (((0, length, token),), *[((0, 1, token),)] * 23), (30, 9, 9), drawn=True)
 
@@ -392,7 +469,11 @@ def observe(answer, case):
             seen[f"in step {number}, room for its tokens"] = Text(type(error).__name__)
             break
         before = [request.generator.get_state() for request in requests]
-        result = answer(engine, scheduled, _logits(case, step))
+        logits = _logits(case, step)
+        engine.watch_samples(logits)
+        result = answer(engine, scheduled, logits)
+        if engine.rows_given != "as they came":
+            seen["the logits that self.sample got"] = engine.rows_given
         if case.drawn:
             continue
         seen |= {f"after step {number}, {part}": value for part, value in _state(engine, requests, result).items()}
@@ -407,7 +488,7 @@ def observe(answer, case):
 
 
 def _add(engine, case, number):
-    params = SamplingParams(case.max_new_tokens[number], temperature=50.0 if case.drawn else COLD if case.cold else 0.0,
+    params = SamplingParams(case.max_new_tokens[number], temperature=50.0 if case.drawn else COLD if number in case.cold else 0.0,
                             ignore_end=case.drawn or number in case.ignore_end)
     request = Request("ABC"[number], [2 + number] * case.prompts[number], params)
     request.tokens += [6] * case.generated[number]
@@ -464,7 +545,7 @@ def describe(case):
     for number, name in enumerate(names):
         ignores = ", ignore_end" if number in case.ignore_end else ""
         limit = case.max_new_tokens[number]
-        ignores += f", temperature={COLD}" if case.cold else ""
+        ignores += f", temperature={COLD}" if number in case.cold else ""
         own = f" and {case.generated[number]} of its own from before it was preempted" if case.generated[number] else ""
         those.append(f"{name} (prompt of {case.prompts[number]}{own}, max_new_tokens={limit}{ignores})")
     if case.drawn:
@@ -502,7 +583,8 @@ EXERCISE = Exercise(
         Mistake("token-from-a-chunk",
                 "The request computed a chunk of its prompt, with more of it to come, and has a new token already. What "
                 "follows the middle of a prompt is known: the rest of it.",
-                postprocess_with(waits=lambda request: False)),
+                postprocess_with(waits=lambda request: False),
+                also=(waiting_by(lambda request, num_tokens: num_tokens < request.num_uncomputed),)),
         Mistake("one-token-early",
                 "One token is not computed yet, and the request has a next one already. Behind which token does it stand?",
                 postprocess_with(waits=lambda request: request.num_uncomputed > 1)),
@@ -516,6 +598,11 @@ EXERCISE = Exercise(
         Mistake("no-first-token",
                 "The prompt is computed to its end, and the request has no token. A chunk may be the last one.",
                 only_single_tokens, also=(single_tokens_always,)),
+        Mistake("single-token-for-a-decode",
+                "A request with one token in this step is taken for one that decodes. A single token can also be a chunk in "
+                "the middle of a prompt, when the budget had no more.",
+                waiting_by(lambda request, num_tokens: num_tokens > 1 and request.num_uncomputed),
+                also=(waiting_by(lambda request, num_tokens: num_tokens != 1 and request.num_uncomputed > 0),)),
         Mistake("computed-not-counted",
                 "`num_computed` stands where it stood before the step. The next step would compute the same tokens again.",
                 postprocess_with(counts=lambda request, num_tokens: request.num_computed, waits=lambda request: False),
@@ -525,6 +612,10 @@ EXERCISE = Exercise(
         Mistake("computed-set-not-added",
                 "`num_computed` is the number of tokens of this step. Those of the steps before count as well.",
                 postprocess_with(counts=lambda request, num_tokens: num_tokens)),
+        Mistake("one-counted",
+                "`num_computed` grows by 1, whatever the request has computed in this step. How many tokens it was, "
+                "`scheduled` says.",
+                postprocess_with(counts=lambda request, num_tokens: request.num_computed + 1)),
         Mistake("all-counted-as-computed",
                 "`num_computed` went up to all of the request's tokens. Only a chunk of them was computed.",
                 postprocess_with(counts=lambda request, num_tokens: len(request.tokens))),
@@ -593,6 +684,9 @@ EXERCISE = Exercise(
         Mistake("ignore-end-not-honoured",
                 "The request asked to go on behind the end token, and it was ended.",
                 postprocess_with(ends=lambda engine, request, token: token in engine.end_tokens)),
+        Mistake("ignored-end-token-left-out",
+                "A request that ignores the end token did not get it. It is a token like the others then.",
+                ignored_end_left_out, also=(ignored_end_passed_over,)),
         Mistake("goes-on-too-long",
                 "The request has as many new tokens as it may have, and is still running.",
                 postprocess_with(enough=lambda request: len(request.output) > request.params.max_new_tokens),
@@ -617,7 +711,12 @@ EXERCISE = Exercise(
                 "The request has a reason for its end, and it still stands in the engine: it would be scheduled again, or "
                 "its id and its blocks would never be free. `self._end` does all of it.",
                 postprocess_with(end=only_marked), also=(postprocess_with(end=out_of_the_scheduler_and_marked),
-                                                         postprocess_with(end=blocks_kept))),
+                                                         postprocess_with(end=blocks_kept),
+                                                         only_for(("end",), only_marked), only_for(("length",), only_marked))),
+        Mistake("only-stopped",
+                "The request has lost its blocks, and still runs and has no reason. `self._end` does all of it.",
+                postprocess_with(end=only_stopped),
+                also=(only_for(("end",), only_stopped), only_for(("length",), only_stopped))),
         Mistake("given-back-twice",
                 "The blocks of a request that ends are given back twice. `self._end` does that, too.",
                 postprocess_with(end=ended_and_stopped), also=tuple(
@@ -625,11 +724,12 @@ EXERCISE = Exercise(
                     for end in (ended_and_stopped, stopped_and_ended, ended_and_freed))),
         Mistake("id-for-request",
                 "`self._end` takes the request, and got its id.",
-                postprocess_with(end=lambda engine, request, reason: engine._end(request.id, reason))),
+                postprocess_with(end=ended_by_id), also=(only_for(("end",), ended_by_id), only_for(("length",), ended_by_id))),
         Mistake("no-reason",
                 "The request is gone from the scheduler, and nobody can see that it ended, or why. `self._end` does all "
                 "of it.",
-                postprocess_with(end=only_out_of_the_scheduler)),
+                postprocess_with(end=only_out_of_the_scheduler), also=(
+                    only_for(("end",), only_out_of_the_scheduler), only_for(("length",), only_out_of_the_scheduler))),
         Mistake("ended-twice",
                 "The end token came as the last allowed token, and the request was ended twice.",
                 length_first),
@@ -657,6 +757,13 @@ EXERCISE = Exercise(
                 "token, `self.sample` knows.",
                 postprocess_with(pick=lambda engine, row, request: int(row.argmax())),
                 also=(postprocess_with(pick=lambda engine, row, request: row.argmax()),)),
+        Mistake("softmax-before-sample",
+                "`self.sample` got probabilities, and it takes logits: it makes the softmax itself, behind the temperature.",
+                sampled_from(lambda row, params: row.softmax(-1))),
+        Mistake("temperature-twice",
+                "`self.sample` got logits that were divided by the temperature before. It does that itself.",
+                sampled_from(lambda row, params: row / max(params.temperature, 1e-5)), also=(
+                    sampled_from(lambda row, params: row / params.temperature if params.temperature else row),)),
         Mistake("seeded-at-each-draw",
                 "Each draw begins at the request's seed again. `request.generator` remembers where it is.",
                 postprocess_with(pick=drawn_with_a_new_generator)),
@@ -668,6 +775,10 @@ EXERCISE = Exercise(
                 "A token was not drawn with its request's own generator. The answer would depend on who else is in the "
                 "step.",
                 others_generator(0), also=(others_generator(-1), postprocess_with(pick=generator_left_out))),
+        Mistake("another-s-params",
+                "A token was drawn with the params of another request. The requests of a step may have different ones, as their "
+                "temperatures.",
+                params_of(0), also=(params_of(-1), params_of(0, True), params_of(-1, True))),
     ),
     hints=(
         "For each scheduled request, first count: which of its tokens have their keys and values now? Only then ask whether "

@@ -53,6 +53,7 @@ CASES = [
     Case((1.5, 2.0, 1.1, 1.7, 1.4, 1.9, 1.3, 1.2), params(top_k=2, top_p=0.99)), Case((0.4, 0.2, 0.6), params(top_k=1)),
     Case((0.4, 1.0, 0.3, RARE), params(top_k=9)),
     Case((-2.3, -1.4, -2.7, -1.8, -1.6, -2.2, -2.5, -3.2), params(top_k=3, top_p=0.7)),
+    Case((-1.97, -3.1, -1.08, -3.0, -2.3, -1.2, -3.2, -2.12), params(top_k=5, top_p=0.5)),
     Case((4.5, 6.0, 3.0, 4.8), params(3.0, top_p=0.8)),
     Case((-math.inf, 0.3, 0.0, -math.inf, RARE / 2), params(0.5)),
     Case((30.0, 60.0, 59.6, 0.0), params(0.01)), Case((-900.0, -900.5, -900.4), params(0.01)),
@@ -235,6 +236,11 @@ EXERCISE = Exercise(
                 "The temperature has no effect above 0.",
                 with_weights(scale=lambda logits, t: logits), also=(
                     with_weights(scale=lambda logits, t: logits, kept=samplers.all_of_them, num_kept=lambda k: None),)),
+        Mistake("probabilities-divided",
+                "The temperature divides the probabilities, and a token that is twice as likely as another stays so. It has "
+                "to come before the softmax.",
+                wrong_sampler(samplers.probabilities_divided(False)),
+                also=(wrong_sampler(samplers.probabilities_divided(True)),)),
         Mistake("position-for-token",
                 "You return where the token stands among the sorted ones. Which token stands there, the sort tells as well.",
                 with_draw(token=lambda tokens, position: position),
@@ -307,6 +313,10 @@ EXERCISE = Exercise(
         Mistake("top-k-ignored",
                 "top_k has no effect.",
                 with_weights(num_kept=lambda k: None)),
+        Mistake("top-k-or-top-p",
+                "A request may ask for both top_k and top_p, and only one of them has an effect. First top_k, then top_p of "
+                "what is left.",
+                wrong_sampler(samplers.one_of_the_two(True)), also=(wrong_sampler(samplers.one_of_the_two(False)),)),
         Mistake("top-k-none",
                 "Without a top_k, it is None, and all tokens stay.",
                 wrong_sampler(samplers.top_k_is_a_number(weights_with())),

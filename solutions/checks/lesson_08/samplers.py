@@ -125,6 +125,27 @@ def top_p_of_all_tokens(logits, params):
     return p.masked_fill(~enough(p, params.top_p), 0.0)[: params.top_k], order[: params.top_k]
 
 
+def probabilities_divided(of_all):
+    """The temperature divides the probabilities. of_all: these are made before top_k."""
+    def weights(logits, params):
+        likeliest, order = logits.double().sort(descending=True)
+        p = softmax(likeliest)[: params.top_k] if of_all else softmax(likeliest[: params.top_k])
+        p = p / params.temperature
+        return p.masked_fill(~enough(p, params.top_p), 0.0), order[: params.top_k]
+    return weights
+
+
+def one_of_the_two(top_k_first):
+    """Either top_k or top_p has an effect, where a request asks for both."""
+    def weights(logits, params):
+        likeliest, order = (logits.double() / params.temperature).sort(descending=True)
+        if (params.top_k is not None) if top_k_first else (params.top_p == 1.0):
+            return softmax(likeliest[: params.top_k]), order[: params.top_k]
+        p = softmax(likeliest)
+        return p.masked_fill(~enough(p, params.top_p), 0.0), order
+    return weights
+
+
 def top_p_before_temperature(logits, params):
     likeliest, order = logits.double().sort(descending=True)
     likeliest, order = likeliest[: params.top_k], order[: params.top_k]

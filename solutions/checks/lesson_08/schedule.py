@@ -14,6 +14,7 @@ from solutions.checks.lesson_08.schedulers import (
     budget_for_each,
     budget_forgotten,
     budget_used_up,
+    budget_used_up_by,
     counted_as_computed,
     decodes_only,
     dictionary,
@@ -40,9 +41,11 @@ from solutions.checks.lesson_08.schedulers import (
     nothing_refused,
     number_before_start,
     number_left,
+    oldest_at_each_look,
     oldest_by_index,
     one_above_the_limit,
     one_below_the_limit,
+    one_gives_way_and_stop,
     only_stop,
     only_when_nobody_runs,
     others_give_way,
@@ -52,6 +55,7 @@ from solutions.checks.lesson_08.schedulers import (
     preempt_then_drop,
     preempt_then_pop,
     prompt_tokens,
+    prompt_tokens_left,
     requests_alone,
     returns_nothing,
     room_alone,
@@ -128,7 +132,7 @@ EXERCISE = Exercise(
         Mistake("token-budget-changed",
                 "`self.token_budget` is used up after some steps. Each step has all of it again: count down a number of "
                 "your own.",
-                budget_used_up),
+                budget_used_up, also=(budget_used_up_by(True), budget_used_up_by(False))),
         Mistake("second-budget",
                 "Those that wait get a budget of their own. It is one for the whole step; they get what those that run "
                 "leave.",
@@ -165,7 +169,7 @@ EXERCISE = Exercise(
         Mistake("preempts-the-oldest",
                 "The request that has run the longest gives way. It is the nearest to its end; the last one has the least "
                 "to lose.",
-                wrong(victim=0), also=(oldest_by_index,)),
+                wrong(victim=0), also=(oldest_by_index, oldest_at_each_look)),
         Mistake("gives-way-itself",
                 "A request without room gives way itself, while later ones go on. The last that runs has to.",
                 running_by(gives_way_itself)),
@@ -233,7 +237,8 @@ EXERCISE = Exercise(
                 "There is no room for a request that waits, and one that runs had to give way for it. Only those that run "
                 "make others give way; who waits goes on waiting.",
                 wrong(admit=newcomer_displaces),
-                also=(wrong(admit=newcomer_preempts(True)), wrong(admit=newcomer_preempts(False)))),
+                also=(wrong(admit=newcomer_preempts(True)), wrong(admit=newcomer_preempts(False)),
+                      wrong(admit=admitting(on_no_room=one_gives_way_and_stop)))),
         Mistake("no-tokens-scheduled",
                 "The budget is used up, and a request gets 0 tokens. Who runs goes on running and is left out of the step; "
                 "who waits goes on waiting.",
@@ -256,7 +261,7 @@ EXERCISE = Exercise(
         Mistake("prompt-only",
                 "Of a request that is started, the prompt is counted. The prefix cache may have some of them, and "
                 "one that was preempted has generated tokens to compute too.",
-                wrong(new_number=prompt_tokens)),
+                wrong(new_number=prompt_tokens), also=(wrong(new_number=prompt_tokens_left),)),
         Mistake("waits-for-the-batch",
                 "Nobody is started as long as somebody runs. Whether there is budget and room is asked before each step.",
                 only_when_nobody_runs),

@@ -81,12 +81,26 @@ def budget_used_up(self):
     return scheduled
 
 
+def budget_used_up_by(running):
+    """As budget_used_up, but only what those that run compute is taken off, or only what the others do."""
+    def schedule(self):
+        before = list(self.running)
+        scheduled = Scheduler.schedule(self)
+        self.token_budget -= sum(num_tokens for request, num_tokens in scheduled if (request in before) == running)
+        return scheduled
+    return schedule
+
+
 def all_tokens(request, budget):
     return min(len(request.tokens), budget)
 
 
 def prompt_tokens(request, budget):
     return min(len(request.prompt), budget)
+
+
+def prompt_tokens_left(request, budget):
+    return min(len(request.prompt) - request.num_computed, budget)
 
 
 def counted_as_computed(of_running, of_new):
@@ -148,6 +162,21 @@ def oldest_by_index(self):
             if num_tokens:
                 scheduled.append((request, num_tokens))
                 budget -= num_tokens
+    return scheduled if len(self.running) < num_running else scheduled + admit(self, budget, number_left)[0]
+
+
+def oldest_at_each_look(self):
+    """Looks anew at the same index after each that gave way; by then another request stands there."""
+    scheduled, budget, num_running, index = [], self.token_budget, len(self.running), 0
+    while index < len(self.running) and budget:
+        request = self.running[index]
+        num_tokens = number_left(request, budget)
+        if self.make_room(request, num_tokens):
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+            index += 1
+        else:
+            self.preempt(self.running[0])
     return scheduled if len(self.running) < num_running else scheduled + admit(self, budget, number_left)[0]
 
 
@@ -375,6 +404,13 @@ def newcomer_displaces(self, budget, number):
         scheduled.append((request, num_tokens))
         budget -= num_tokens
     return [(request, num_tokens) for request, num_tokens in scheduled if request in self.running], budget
+
+
+def one_gives_way_and_stop(self, request):
+    """A newcomer without room: the last that runs is preempted, and nobody is started."""
+    if self.running:
+        self.preempt(self.running[-1])
+    self.stop(request)
 
 
 def newcomer_preempts(pop_first):

@@ -71,10 +71,65 @@ def one_less_always(self, request):
     self.manager.start(request.id, request.num_computed, blocks)
 
 
+def less_where_its_blocks_are_full(self, request):
+    """Looks at the number of the request's tokens, whether the cache has all of them or not."""
+    size, blocks = self.manager.block_size, self.prefix_cache.match(request)
+    request.num_computed = len(blocks) * size - (len(request.tokens) % size == 0)
+    blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
 def counted_in_blocks(self, request):
     blocks = self.prefix_cache.match(request)
     Scheduler.start(self, request)
     request.num_computed = len(blocks)
+
+
+def all_counted(of_the_row):
+    """The row and its length are right, and all tokens of the blocks count as computed."""
+    def wrong(self, request):
+        blocks = self.prefix_cache.match(request)
+        Scheduler.start(self, request)
+        request.num_computed = len(self.manager.blocks_of(request.id) if of_the_row else blocks) * self.manager.block_size
+    return wrong
+
+
+def row_counted(self, request):
+    Scheduler.start(self, request)
+    request.num_computed = len(self.manager.blocks_of(request.id))
+
+
+def row_without_a_begun_block(self, request):
+    """The last block is dropped where the sequence does not fill it."""
+    Scheduler.start(self, request)
+    blocks, length = self.manager.blocks_of(request.id), request.num_computed
+    if length % self.manager.block_size:
+        self.manager.free_sequence(request.id)
+        for block_id in blocks[:-1]:
+            self.manager.block_manager.increase_ref_count(block_id)
+        self.manager.start(request.id, length, blocks[:-1])
+
+
+def whole_row_but_a_begun_block(self, request):
+    """As row_without_a_begun_block, with all blocks where the sequence ends between two."""
+    size, blocks = self.manager.block_size, self.prefix_cache.match(request)
+    request.num_computed = min(len(blocks) * size, len(request.tokens) - 1)
+    blocks = blocks[:-1] if request.num_computed % size else blocks
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
+def blocks_before_length(self, request):
+    blocks = self.prefix_cache.match(request)
+    request.num_computed = min(len(blocks) * self.manager.block_size, len(request.tokens) - 1)
+    self.manager.start(request.id, blocks[: self.manager.blocks_for(request.num_computed)], request.num_computed)
+
+
+def of_the_prompt_s_blocks(blocks, request, scheduler):
+    return blocks[: len(request.prompt) // scheduler.manager.block_size]
 
 
 def length_in_blocks(self, request):
@@ -105,6 +160,11 @@ def never_a_row(self, request):
 def runs_already(self, request):
     Scheduler.start(self, request)
     self.running.append(request)
+
+
+def taken_off_the_queue(self, request):
+    Scheduler.start(self, request)
+    self.waiting.remove(request)
 
 
 def moved_to_running(self, request):
@@ -422,7 +482,7 @@ EXERCISE = Exercise(
                 "The cache has all of the request's tokens, and nothing is left for the model to do. From which answer of "
                 "the model does the next token come then?",
                 start_with(most=lambda request, size: len(request.tokens)),
-                also=(start_with(most=lambda request, size: 10**9, cut=False),)),
+                also=(start_with(most=lambda request, size: 10**9, cut=False), all_counted(True), all_counted(False))),
         Mistake("last-block-dropped",
                 "The cache has the request's last block, and all of it is computed again. One token is enough: the others "
                 "in that block are there.",
@@ -431,22 +491,22 @@ EXERCISE = Exercise(
         Mistake("begun-block-left-out",
                 "The request counts tokens as computed whose block is not in its row: the number of blocks was rounded "
                 "down.",
-                row_of_whole_blocks_only),
+                row_of_whole_blocks_only, also=(row_without_a_begun_block, whole_row_but_a_begun_block)),
         Mistake("one-less-always",
                 "One of the tokens that the cache has is computed again although others come behind it. Only the very last "
                 "token of the request has to be computed.",
-                one_less_always, also=(all_blocks(one_token_less, one_token_less),)),
+                one_less_always, also=(all_blocks(one_token_less, one_token_less), less_where_its_blocks_are_full)),
         Mistake("prompt-in-place-of-tokens",
                 "The request was preempted and has tokens of its own behind its prompt. They count like the prompt's.",
                 start_with(most=lambda request, size: len(request.prompt) - 1), also=(
-                    compared_with_the_prompt, all_blocks(one_less_than_the_prompt, one_less_than_the_prompt))),
+                    start_with(of_the_prompt_s_blocks), compared_with_the_prompt, all_blocks(one_less_than_the_prompt, one_less_than_the_prompt))),
         Mistake("computed-not-set",
                 "The blocks are shared, and `request.num_computed` is still 0: all their tokens would be computed again, "
                 "behind those that are there.",
                 computed_not_set, also=(all_blocks(none, number_of_their_tokens),)),
         Mistake("blocks-for-tokens",
                 "`num_computed` counts tokens; yours counts blocks.",
-                counted_in_blocks, also=(length_in_blocks, all_blocks(number_of_blocks, number_of_blocks),
+                counted_in_blocks, also=(length_in_blocks, row_counted, all_blocks(number_of_blocks, number_of_blocks),
                                          all_blocks(number_of_blocks, number_of_their_tokens))),
         Mistake("length-of-all-tokens",
                 "The manager was told that the sequence has all of its tokens already. Their room comes later, a chunk at a "
@@ -503,13 +563,16 @@ EXERCISE = Exercise(
         Mistake("request-for-its-id",
                 "The manager knows sequences by their ids, and got a request.",
                 started_as(lambda request: request)),
+        Mistake("blocks-before-length",
+                "`manager.start` got the blocks where it takes the length, and the length where it takes the blocks.",
+                blocks_before_length),
         Mistake("tokens-for-the-request",
                 "`match` takes the request, not its tokens or its id: the hashes that it needs are kept in the request.",
                 matched_by(lambda request: request.tokens), also=(
                     matched_by(lambda request: request.id), matched_by(lambda request: tuple(request.tokens)))),
         Mistake("runs-already",
                 "`start` moved the request between the queues. `schedule` does that, when there is room for its tokens.",
-                moved_to_running, also=(runs_already,)),
+                moved_to_running, also=(runs_already, taken_off_the_queue)),
     ),
     hints=(
         "`self.prefix_cache.match(request)` gives the blocks. How many tokens do they hold, and how many of those need no "

@@ -1,0 +1,213 @@
+"""Lesson 06: further known mistakes as other learners would write them."""
+
+import torch
+from right_answers.lesson_06 import (
+    ALWAYS_ASKS,
+    BYTES,
+    EARLY_RETURN,
+    KEPT_AND_ADDED,
+    QUERY_SHARED,
+    SCALED_QUERY,
+    _offset,
+    _reduce,
+)
+from right_answers.lesson_06_more import OTHER_KERNEL
+
+from paged_attention.validate import check_range, check_tensor
+
+RIGHT_ANSWERS = {}
+
+
+def edited(text, *edits):
+    for old, new in edits:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+# 6.1
+
+AT_LEAST_ONE_BLOCK = edited(EARLY_RETURN, ("blocks((n - 1) / 256 + 1)", "blocks(n < 256 ? 1 : n / 256)"))
+GUARD_WITHIN_THE_BLOCK = edited(EARLY_RETURN, ("if (mine >= size)", "if (threadIdx.x >= size)"))
+
+# 6.2
+
+SLOT = """
+  int64_t block = params.block_table[seq * params.max_blocks_per_seq + token / params.block_size];
+  int place = token % params.block_size;
+"""
+PLACE_OF_THE_ENTRY = _offset("""
+  int64_t block = seq * params.max_blocks_per_seq + token / params.block_size;
+  int64_t slot = block * params.block_size + token % params.block_size;
+  return (slot * params.num_kv_heads + kv_head) * params.head_size;""")
+HEAD_AT_THE_END = _offset(SLOT + """
+  int64_t slot = block * params.block_size + place;
+  return slot * params.num_kv_heads * params.head_size + kv_head;""")
+STEPS_OF_ONE_HEAD = _offset(SLOT + """
+  int64_t offset = block * params.block_size * params.num_kv_heads * params.head_size;
+  offset += place * params.head_size;
+  return offset + kv_head * params.head_size;""")
+DIVIDED_AGAIN = _offset(SLOT + """
+  int head = kv_head * params.num_kv_heads / params.num_q_heads;
+  return ((block * params.block_size + place) * params.num_kv_heads + head) * params.head_size;""")
+
+# 6.3
+
+ALL_IN_SHARED = """
+  __shared__ float all[1024];
+  int t = threadIdx.x;
+  __syncthreads();
+  all[t] = value;
+  __syncthreads();
+"""
+THREAD_ZERO_KEEPS_IT = _reduce(ALL_IN_SHARED + """
+  if (t == 0) for (int other = 1; other < blockDim.x; ++other) value = Operation::of(value, all[other]);
+  __syncthreads();
+  return value;""")
+TREE_IN_REGISTERS = _reduce(ALL_IN_SHARED + """
+  for (int n = blockDim.x; n > 1; n = (n + 1) / 2) {
+    int half = (n + 1) / 2;
+    if (t + half < n) all[t] = value = Operation::of(value, all[t + half]);
+    __syncthreads();
+  }
+  return value;""")
+HALF_A_MASK = _reduce("""
+  __shared__ float parts[32];
+  for (int d = 1; d < 32; d *= 2) value = Operation::of(value, __shfl_xor_sync(32, value, d));
+  parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  for (int i = 0; i < blockDim.x / 32; ++i) value = Operation::of(value, parts[i]);
+  return value;""")
+FIRST_WARP_SHUFFLES = _reduce("""
+  __shared__ float parts[32];
+  if (threadIdx.x / 32 == 0)
+    for (int d = 1; d < 32; d *= 2) value = Operation::of(value, __shfl_xor_sync(~0u, value, d));
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  float result = parts[0];
+  for (int i = 1; i < blockDim.x / 32; ++i) result = Operation::of(result, parts[i]);
+  __syncthreads();
+  return result;""")
+EVERY_DISTANCE = _reduce("""
+  __shared__ float parts[32];
+  for (int d = 31; d > 0; d--) value = Operation::of(value, __shfl_xor_sync(~0u, value, d));
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  float result = parts[0];
+  for (int i = 1; i < blockDim.x / 32; ++i) result = Operation::of(result, parts[i]);
+  __syncthreads();
+  return result;""")
+
+# 6.4
+
+LOADED = "for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) mine[i] = to_float(q_row[i]);"
+KEY = "const T* key = k_cache + cache_offset(params, seq, t, kv);"
+FIRST_KEY_AND_ON = edited(
+    QUERY_SHARED, ("  for (int t", "  const T* keys = k_cache + cache_offset(params, seq, 0, kv);\n  for (int t"),
+    (KEY, "const T* key = keys + t * params.num_kv_heads * params.head_size;"))
+INT_IN_BETWEEN = edited(SCALED_QUERY, ("int64_t first", "int first"))
+INT_CAST = edited(QUERY_SHARED, (KEY, "const T* key = &k_cache[(int)cache_offset(params, seq, t, kv)];"))
+AS_IN_6_1 = edited(QUERY_SHARED, ("int t = threadIdx.x;", "int t = blockDim.x * blockIdx.x + threadIdx.x;"))
+EVERYBODY_LOADS = edited(QUERY_SHARED, (LOADED, "for (int i = 0; i < params.head_size; i++) mine[i] = to_float(q_row[i]);"))
+ALL_256_LOADED = edited(QUERY_SHARED, (LOADED, LOADED.replace("params.head_size", "256")))
+WAITS_WHILE_LOADING = edited(
+    QUERY_SHARED, (f"{LOADED}\n  __syncthreads();",
+                   LOADED.replace("mine[i] = to_float(q_row[i]);", "{ mine[i] = to_float(q_row[i]); __syncthreads(); }")))
+SCALED_AT_BOTH_ENDS = edited(SCALED_QUERY, ("    token += 128;", "    scores[token] *= params.scale;\n    token += 128;"))
+SHARED_OUT_ELEMENTS = edited(QUERY_SHARED, ("int i = 0; i < params.head_size; i++",
+                                            "int i = threadIdx.x; i < params.head_size; i += 128"))
+QUERY_TIMES_VALUES = edited(QUERY_SHARED, ("k_cache + cache", "static_cast<const T*>(params.v_cache) + cache"))
+TOKEN_LAST = edited(SCALED_QUERY, ("(params, seq, token, kv_head)", "(params, seq, kv_head, token)"))
+HEAD_WITHIN_THE_GROUP = edited(QUERY_SHARED, ("kv = head /", "kv = head %"))
+
+# 6.5
+
+VALUE = "v_cache[cache_offset(params, seq, t, kv) + e]"
+FIRST_VALUE_AND_ON = edited(
+    KEPT_AND_ADDED,
+    ("    float sum = 0;", "    float sum = 0;\n    const T* value = v_cache + cache_offset(params, seq, 0, kv) + e;"),
+    (VALUE, "value[t * params.head_size * params.num_kv_heads]"))
+CUT_TO_AN_INT = edited(KEPT_AND_ADDED, (VALUE, VALUE.replace("cache_offset", "int(cache_offset").replace("kv)", "kv))")))
+ONE_SCORE_EACH = KEPT_AND_ADDED.replace(
+    "for (int t = threadIdx.x; t < num_tokens; t += blockDim.x)", "if (int t = threadIdx.x; t < num_tokens)")
+SUM_OF_MAXIMA = edited(KEPT_AND_ADDED, ("block_max(top)", "block_sum(top)"))
+MEAN_OF_EXPONENTIALS = edited(KEPT_AND_ADDED, ("scores[t] / total", "scores[t] / num_tokens"))
+VALUES_WITHIN_THE_GROUP = edited(
+    KEPT_AND_ADDED, ("head * params.num_kv_heads / params.num_q_heads", "head % (params.num_q_heads / params.num_kv_heads)"))
+
+# 6.6
+
+ROOM_FOR_A_ROW = edited(ALWAYS_ASKS, (BYTES, BYTES.replace("params.max_context_len",
+                                                           "params.block_size * params.max_blocks_per_seq")))
+ROOM_FOR_THE_QUERY = edited(ALWAYS_ASKS, (BYTES, BYTES.replace("max_context_len", "head_size")))
+NO_BFLOAT16 = edited(ALWAYS_ASKS, ("    case 2: return launch<__nv_bfloat16>(params, stream);\n", ""))
+NO_HALF = edited(ALWAYS_ASKS, ("    case 1: return launch<__half>(params, stream);\n", ""))
+
+# 6.7
+
+
+def checked(needed_for, low=0, less=0):
+    """Whole tensors at once, as check_range() takes them."""
+    def check(block_table, context_lens, num_blocks, block_size):
+        check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+        check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+        needed = needed_for(block_table, context_lens, block_size)
+        used = torch.arange(block_table.shape[1]) < needed[:, None]
+        check_range("block_table", block_table[used], low, num_blocks - less, "the blocks")
+    return check
+
+
+def in_range(block_table, context_lens, block_size, more=1):
+    check_range("context_lens", context_lens, 0, block_table.shape[1] * block_size + more, "the contexts")
+    return -(-context_lens // block_size)
+
+
+def without_the_full_row(block_table, context_lens, block_size):
+    return in_range(block_table, context_lens, block_size, more=0)
+
+
+def in_place(block_table, context_lens, block_size):
+    in_range(block_table, context_lens, block_size)
+    context_lens += block_size - 1
+    context_lens //= block_size
+    return context_lens
+
+
+def rounded_up_first(block_table, context_lens, block_size):
+    needed = (context_lens + block_size - 1) // block_size
+    if (context_lens < 0).any() or (needed > block_table.shape[1]).any():
+        raise ValueError("context_lens has a bad length")
+    return needed
+
+
+# 6.8
+
+ZEROS_WITHOUT_A_LOOP = edited(OTHER_KERNEL, ("  for (int t = warp;", """
+  float* zeros = static_cast<float*>(p.out) + (s * p.num_q_heads + h) * p.head_size;
+  if (n == 0) { zeros[threadIdx.x] = 0.f; return; }
+  for (int t = warp;"""))
+WAITS_IN_THE_LOOP = edited(OTHER_KERNEL, ("weights[t] = dot * p.scale;\n  }\n  __syncthreads();",
+                                          "weights[t] = dot * p.scale;\n    __syncthreads();\n  }"))
+
+WRONG_ANSWERS = {
+    "6.1": {"rounded-down": [AT_LEAST_ONE_BLOCK], "guard-within-the-block": [GUARD_WITHIN_THE_BLOCK]},
+    "6.2": {"entry-not-looked-up": [PLACE_OF_THE_ENTRY], "head-counted-as-a-number": [HEAD_AT_THE_END],
+            "one-head-a-slot": [STEPS_OF_ONE_HEAD]},
+    "6.3": {"result-in-some-threads": [THREAD_ZERO_KEEPS_IT, TREE_IN_REGISTERS], "mask-too-small": [HALF_A_MASK],
+            "first-warp-alone-shuffles": [FIRST_WARP_SHUFFLES], "distances-wrong": [EVERY_DISTANCE]},
+    "6.4": {"sequence-in-one-piece": [FIRST_KEY_AND_ON], "offset-put-in-an-int": [INT_IN_BETWEEN, INT_CAST],
+            "token-of-the-grid": [AS_IN_6_1], "query-loaded-by-all": [EVERYBODY_LOADS],
+            "query-read-too-far": [ALL_256_LOADED], "barrier-in-branch": [WAITS_WHILE_LOADING],
+            "scaled-twice": [SCALED_AT_BOTH_ENDS], "own-elements-alone": [SHARED_OUT_ELEMENTS],
+            "values-for-keys": [QUERY_TIMES_VALUES], "head-and-token-exchanged": [TOKEN_LAST],
+            "wrong-head-mapping": [HEAD_WITHIN_THE_GROUP]},
+    "6.5": {"sequence-in-one-piece": [FIRST_VALUE_AND_ON], "offset-put-in-an-int": [CUT_TO_AN_INT],
+            "one-token-for-each-thread": [ONE_SCORE_EACH], "maxima-added-up": [SUM_OF_MAXIMA],
+            "not-normalised": [MEAN_OF_EXPONENTIALS], "wrong-head-mapping": [VALUES_WITHIN_THE_GROUP]},
+    "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
+            "type-forgotten": [NO_BFLOAT16, NO_HALF]},
+    "6.7": {"full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
+            "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
+            "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
+    "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP]},
+}

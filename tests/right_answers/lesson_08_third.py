@@ -1,0 +1,314 @@
+"""Lesson 08: right answers and known mistakes as a third learner wrote them."""
+
+import hashlib
+import struct
+
+import torch
+
+from paged_attention.engine.request import SamplingParams
+
+
+def forward_in_blocks_of_16(module, query, key, value, attention_mask=None, *, paged, **others):
+    caches = paged.kv_cache[module.layer_idx]
+    for token, slot in enumerate(paged.slot_mapping.tolist()):
+        block_id, offset = divmod(slot, 16)
+        for cache, new in zip(caches, (key, value), strict=True):
+            cache[block_id, offset] = new[0, :, token]
+    return paged.attend(query[0].movedim(0, 1), *caches).unsqueeze(0), None
+
+
+def flatten_into_pairs(scheduled):
+    pairs, last = [], []
+    for request, count in scheduled:
+        pairs += list(enumerate(request.tokens))[request.num_computed :][:count]
+        last += [len(pairs) - 1]
+    return [token for _, token in pairs], [position for position, _ in pairs], last
+
+
+def flatten_popping(scheduled):
+    tokens, positions, last = [], [], []
+    while scheduled:
+        request, count = scheduled.pop(0)
+        start = request.num_computed
+        tokens += request.tokens[start : start + count]
+        positions += range(start, start + count)
+        last.append(len(tokens) - 1)
+    return tokens, positions, last
+
+
+def flatten_searching_the_last(scheduled):
+    tokens, positions, last = [], [], []
+    for request, count in scheduled:
+        those = range(request.num_computed, request.num_computed + count)
+        tokens.extend(request.tokens[position] for position in those)
+        positions.extend(those)
+        last.append(tokens.index(request.tokens[those[-1]]))
+    return tokens, positions, last
+
+
+def flatten_prompt_then_output(scheduled):
+    tokens, positions, last = [], [], []
+    for request, count in scheduled:
+        start = request.num_computed
+        if request.num_computed < len(request.prompt):
+            tokens.extend(request.prompt[start : start + count])
+        else:
+            start -= len(request.prompt)
+            tokens.extend(request.output[start : start + count])
+        positions.extend(request.num_computed + index for index in range(count))
+        last.append(len(tokens) - 1)
+    return tokens, positions, last
+
+
+def flatten_with_last_of_all_left(scheduled):
+    tokens, positions, last, end = [], [], [], 0
+    for request, count in scheduled:
+        tokens += request.tokens[request.num_computed : request.num_computed + count]
+        positions += range(request.num_computed, request.num_computed + count)
+        end += len(request.tokens) - request.num_computed
+        last.append(end - 1)
+    return tokens, positions, last
+
+
+def flatten_with_a_case_for_decode(scheduled):
+    tokens, positions, last = [], [], []
+    for request, count in scheduled:
+        if count == 1:
+            tokens.append(request.tokens[-1])
+            positions.append(len(request.tokens) - 1)
+        else:
+            for position in range(request.num_computed, request.num_computed + count):
+                tokens.append(request.tokens[position])
+                positions.append(position)
+        last.append(len(tokens) - 1)
+    return tokens, positions, last
+
+
+def schedule_decodes_first(self):
+    """Those that decode stand before those that read their prompts anyway."""
+    self.running.sort(key=lambda request: request.num_uncomputed > 1)
+    left, chosen, given = self.token_budget, [], len(self.waiting)
+    for request in list(self.running):
+        count = min(left, request.num_uncomputed)
+        while count and request in self.running and not self.make_room(request, count):
+            self.preempt(self.running[-1])
+        if count and request in self.running:
+            chosen.append((request, count))
+            left -= count
+    if len(self.waiting) > given:
+        return chosen
+    while left and self.waiting and len(chosen) < self.max_num_seqs:
+        request = self.waiting.popleft()
+        self.start(request)
+        count = min(left, request.num_uncomputed)
+        if not self.make_room(request, count):
+            self.stop(request)
+            self.waiting.appendleft(request)
+            break
+        self.running.append(request)
+        chosen.append((request, count))
+        left -= count
+    return chosen
+
+
+def schedule_newcomer_makes_one_give_way(self):
+    left, chosen, given = self.token_budget, [], len(self.waiting)
+    for request in self.running[:]:
+        count = min(left, request.num_uncomputed)
+        while count and request in self.running and not self.make_room(request, count):
+            self.preempt(self.running[-1])
+        if count and request in self.running:
+            chosen.append((request, count))
+            left -= count
+    while len(self.waiting) <= given and left and self.waiting and len(self.running) < self.max_num_seqs:
+        request = self.waiting[0]
+        self.start(request)
+        count = min(left, request.num_uncomputed)
+        if not self.make_room(request, count):
+            if len(self.running) > 0:
+                self.preempt(self.running[-1])
+            self.stop(request)
+            break
+        self.waiting.remove(request)
+        self.running.append(request)
+        chosen.append((request, count))
+        left -= count
+    return chosen
+
+
+def preempt_by_its_id(self, request):
+    self.stop(request.id)
+    self.running.remove(request)
+    self.waiting.appendleft(request)
+    request.num_preempted += 1
+
+
+def preempt_and_queue_its_id(self, request):
+    self.stop(request)
+    self.running = [other for other in self.running if other is not request]
+    self.waiting.extendleft([request.id])
+    request.num_preempted += 1
+
+
+def hashes_fed_token_by_token(tokens, block_size, parent=b""):
+    hashes, current = [], hashlib.sha256(parent)
+    for number, token in enumerate(tokens, 1):
+        current.update(struct.pack("<q", token))
+        if number % block_size == 0:
+            hashes.append(current.digest())
+            current = hashlib.sha256(hashes[-1])
+    return hashes
+
+
+def hash_of_every_token(tokens, block_size, parent=b""):
+    hashes = []
+    for token in tokens[: len(tokens) // block_size * block_size]:
+        parent = hashlib.sha256(parent + struct.pack("<q", token)).digest()
+        hashes.append(parent)
+    return hashes
+
+
+def hashes_of_16(tokens, block_size, parent=b""):
+    hashes = []
+    for start in range(0, len(tokens) - 15, 16):
+        parent = hashlib.sha256(parent + str(tokens[start : start + 16]).encode()).digest()
+        hashes.append(parent)
+    return hashes
+
+
+def hashes_in_hexadecimal(tokens, block_size, parent=b""):
+    hashes = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        hashes.append(hashlib.sha256(parent + str(tokens[start : start + block_size]).encode()).hexdigest())
+        parent = hashes[-1].encode()
+    return hashes
+
+
+def parent_and_hashes(tokens, block_size, parent=b""):
+    hashes = [parent] if parent else []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        parent = hashlib.sha256(parent + str(tokens[start : start + block_size]).encode()).digest()
+        hashes.append(parent)
+    return hashes
+
+
+def start_counting_as_it_goes(self, request):
+    kept, length, most = [], 0, len(request.tokens) - 1
+    for block_id in self.prefix_cache.match(request):
+        if length >= most:
+            break
+        kept.append(block_id)
+        length = min(length + self.manager.block_size, most)
+        self.manager.block_manager.increase_ref_count(block_id)
+    request.num_computed = length
+    self.manager.start(request.id, length, kept)
+
+
+def start_with_blocks_second(self, request):
+    found = list(self.prefix_cache.match(request))
+    length = min(self.manager.block_size * len(found), len(request.tokens) - 1)
+    found = found[: self.manager.blocks_for(length)]
+    self.manager.start(request.id, found, length)
+    for block_id in found:
+        self.manager.block_manager.increase_ref_count(block_id)
+    request.num_computed = length
+
+
+def start_and_count_all(self, request):
+    size, found = self.manager.block_size, self.prefix_cache.match(request)
+    length = min(len(found) * size, len(request.tokens) - 1)
+    for block_id in found[: self.manager.blocks_for(length)]:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, length, found[: self.manager.blocks_for(length)])
+    request.num_computed = len(found) * size
+
+
+def sample_with_divided_probabilities(logits, params, generator):
+    if not params.temperature:
+        return int(logits.argmax())
+    likeliest, order = logits.sort(descending=True)
+    p = likeliest[: params.top_k].softmax(0) / params.temperature
+    p[p.cumsum(0) - p >= params.top_p] = 0
+    return int(order[torch.multinomial(p, 1, generator=generator)])
+
+
+def sample_by_one_of_the_two(logits, params, generator):
+    if not params.temperature:
+        return int(logits.argmax())
+    p, order = (logits / params.temperature).softmax(0).sort(descending=True)
+    if params.top_k is not None:
+        p = p[: params.top_k]
+    elif params.top_p < 1:
+        p[p.cumsum(0) - p >= params.top_p] = 0
+    return int(order[torch.multinomial(p, 1, generator=generator)])
+
+
+def postprocess_by(waits=lambda request, count: request.num_uncomputed, count_up=lambda count: count,
+                   params_of=lambda request, scheduled: request.params, left_out=False, change=lambda row: row,
+                   end=lambda engine, request, reason: engine._end(request, reason)):
+    def postprocess(self, scheduled, logits):
+        new = []
+        for index in range(len(scheduled)):
+            request, count = scheduled[index]
+            request.num_computed += count_up(count)
+            if waits(request, count):
+                continue
+            token = self.sample(change(logits[index]), params_of(request, scheduled), request.generator)
+            is_end = token in self.end_tokens
+            new.append((request, token))
+            if not (left_out and is_end and request.params.ignore_end):
+                request.tokens = [*request.tokens, token]
+            if is_end and not request.params.ignore_end:
+                end(self, request, "end")
+            elif len(request.tokens) - len(request.prompt) >= request.params.max_new_tokens:
+                self._end(request, "length")
+        return new
+    return postprocess
+
+
+def postprocess_tempered(self, scheduled, logits):
+    new = []
+    for (request, count), row in zip(scheduled, logits, strict=True):
+        request.num_computed += count
+        if request.num_computed == len(request.tokens):
+            if request.params.temperature > 0:
+                row = row / request.params.temperature
+            request.tokens.append(self.sample(row, request.params, request.generator))
+            new.append((request, request.tokens[-1]))
+            if request.tokens[-1] in self.end_tokens and not request.params.ignore_end:
+                self._end(request, "end")
+            elif len(request.output) == request.params.max_new_tokens:
+                self._end(request, "length")
+    return new
+
+
+RIGHT_ANSWERS = {
+    "8.2": [flatten_into_pairs],
+    "8.3": [schedule_decodes_first],
+    "8.5": [hashes_fed_token_by_token],
+    "8.6": [start_counting_as_it_goes],
+    "8.8": [postprocess_by(), postprocess_by(change=lambda row: row.log_softmax(0))],
+}
+
+WRONG_ANSWERS = {
+    "8.1": {"block-size-16": [forward_in_blocks_of_16]},
+    "8.2": {"scheduled-changed": [flatten_popping], "last-found-by-token": [flatten_searching_the_last],
+            "last-behind-all-that-is-left": [flatten_with_last_of_all_left], "prompt-or-output": [flatten_prompt_then_output],
+            "single-token-for-a-decode": [flatten_with_a_case_for_decode]},
+    "8.3": {"newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
+    "8.4": {"id-for-request": [preempt_by_its_id, preempt_and_queue_its_id]},
+    "8.5": {"one-for-each-token": [hash_of_every_token], "block-size-16": [hashes_of_16],
+            "text-for-hashes": [hashes_in_hexadecimal], "parent-among-the-hashes": [parent_and_hashes]},
+    "8.6": {"blocks-before-length": [start_with_blocks_second], "everything-computed": [start_and_count_all]},
+    "8.7": {"probabilities-divided": [sample_with_divided_probabilities], "top-k-or-top-p": [sample_by_one_of_the_two]},
+    "8.8": {"single-token-for-a-decode": [postprocess_by(lambda request, count: count > 1 and request.num_uncomputed)],
+            "token-from-a-chunk": [postprocess_by(lambda request, count: count < request.num_uncomputed)],
+            "softmax-before-sample": [postprocess_by(change=lambda row: row.exp() / row.exp().sum())],
+            "temperature-twice": [postprocess_tempered],
+            "one-counted": [postprocess_by(count_up=lambda count: 1)],
+            "another-s-params": [postprocess_by(params_of=lambda request, scheduled: scheduled[0][0].params)],
+            "always-the-likeliest": [postprocess_by(params_of=lambda request, scheduled: SamplingParams())],
+            "ignored-end-token-left-out": [postprocess_by(left_out=True)],
+            "only-stopped": [postprocess_by(end=lambda engine, request, reason: engine.scheduler.stop(request))],
+            "only-marked": [postprocess_by(end=lambda engine, request, reason: setattr(request, "reason", reason))]},
+}
