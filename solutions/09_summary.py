@@ -156,7 +156,7 @@ for run in bench.serving_runs.recorded():
 # | **prefix sharing** | Requests that begin with the same tokens use the same full blocks, found by a chain of hashes. | [08](08_serve_a_model.ipynb) |
 # | **query** | The vector of a token that is compared with the keys, to find out how much each value counts for it. | [03](03_prefill.ipynb) |
 # | **race** | A result that depends on which of several threads comes first. | [01](01_block_manager.ipynb) |
-# | **reference count** | How many sequences use a block. At 0 it is free. | [01](01_block_manager.ipynb) |
+# | **reference count** | How many users a block has: sequences, and in lesson 08 also the prefix cache. At 0 it is free. | [01](01_block_manager.ipynb) |
 # | **request** | A prompt and what is wanted for it. While it runs it is a sequence. | [02](02_block_tables.ipynb) |
 # | **rung** | One of the kernels of lesson 07, with one idea more than the one before it. | [07](07_fast_kernel.ipynb) |
 # | **scheduler** | Who decides what is computed in the next step, and who has to wait. | [04](04_decode.ipynb) |
