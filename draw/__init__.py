@@ -18,8 +18,8 @@ EDGE = "#333333"
 GREEN, PINK, YELLOW = "#009e73", "#cc79a7", "#f0e442"
 # For what comes several times: sequences, requests, rows. A name or a number stands with each of them.
 SEVERAL = (USED, SHARED, GREEN, PINK, YELLOW)
-# For lines and dots on white, which have no dark edge: at least 3:1.
-LINES = ("#000000", "#d55e00", "#0072b2", "#a0527a", "#006b4f")
+# For lines, dots and words on white, which have no dark edge: at least 4.5:1.
+LINES = ("#000000", "#c05000", "#0072b2", "#a0527a", "#006b4f")
 QUIET = "#666666"  # text on white that matters less: 5.7:1
 EMPTY = "///"  # the hatch of a place that holds nothing, over WASTED
 
