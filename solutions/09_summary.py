@@ -59,7 +59,8 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 
 # %% [markdown]
 # In the first step C gets the four tokens that the budget has left, and in the second the rest of its prompt beside the new
-# tokens of A and B. Whoever has ended gives its blocks back.
+# tokens of A and B. Whoever has ended gives its blocks back. Full ones stay with the prefix cache until their room is
+# needed: so C's last block is 8, and not one of A's.
 #
 # ## In nine sentences
 #
@@ -141,9 +142,11 @@ for run in bench.serving_runs.recorded():
 # | **key** | The vector of a token that queries are compared with. Each KV head has one for each token. | [00](00_start_here.ipynb) |
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |
 # | **KV head** | A head that has keys and values; one or several query heads read them. | [03](03_prefill.ipynb) |
+# | **lane** | One of the 32 threads of a warp. | [06](06_cuda_kernel.ipynb) |
 # | **logits** | The numbers that a model gives to all tokens of its vocabulary; the largest is that of the likeliest next token. | [08](08_serve_a_model.ipynb) |
 # | **mask** | What hides scores from a softmax: each is replaced by -inf. | [03](03_prefill.ipynb) |
 # | **metadata** | The tensors that tell attention which tokens are whose, and where: `cu_seqlens_q`, `seq_lens_kv`, `block_table`, `slot_mapping`. | [05](05_batched_metadata.ipynb) |
+# | **multiprocessor** | A part of a GPU that runs thread blocks. A large GPU has more than a hundred. | [06](06_cuda_kernel.ipynb) |
 # | **mutex** | What only one thread can hold at a time, so that no other changes the same data meanwhile. | [01](01_block_manager.ipynb) |
 # | **online softmax** | A softmax that reads the scores once, in parts, and keeps m and l up to date. | [03](03_prefill.ipynb) |
 # | **padding** | Places without a token that fill a tensor up to a rectangle. | [03](03_prefill.ipynb) |
@@ -160,6 +163,7 @@ for run in bench.serving_runs.recorded():
 # | **request** | A prompt and what is wanted for it. While it runs it is a sequence. | [02](02_block_tables.ipynb) |
 # | **rung** | One of the kernels of lesson 07, with one idea more than the one before it. | [07](07_fast_kernel.ipynb) |
 # | **scheduler** | Who decides what is computed in the next step, and who has to wait. | [04](04_decode.ipynb) |
+# | **sector** | 32 bytes of a GPU's memory, the least that a load brings. | [07](07_fast_kernel.ipynb) |
 # | **segment** | The rows of one request in a tensor of all requests. | [04](04_decode.ipynb) |
 # | **sequence** | The tokens of one request, so far. | [01](01_block_manager.ipynb) |
 # | **shared memory** | Memory on the multiprocessor that the threads of one thread block share. Fast and small. | [06](06_cuda_kernel.ipynb) |
@@ -173,12 +177,14 @@ for run in bench.serving_runs.recorded():
 # | **swizzle** | An order of a tile's chunks in shared memory in which lanes that read together use different banks. | [07](07_fast_kernel.ipynb) |
 # | **tensor core** | The part of a GPU that multiplies small matrices in one instruction. | [07](07_fast_kernel.ipynb) |
 # | **thread block** | In CUDA, threads that run on one multiprocessor and can wait for each other. No relation to the blocks of the pool. | [06](06_cuda_kernel.ipynb) |
+# | **tile** | The keys and values of 16 tokens, which a warp takes at once. | [07](07_fast_kernel.ipynb) |
 # | **token** | A word or a part of one. A model reads and writes one after the other. | [00](00_start_here.ipynb) |
 # | **token budget** | How many tokens a step may compute. | [08](08_serve_a_model.ipynb) |
 # | **trace** | The outputs of all layers of a run, kept to be compared. | [05](05_batched_metadata.ipynb) |
 # | **value** | The vector of a token of which attention makes a weighted sum. There is one for each key. | [00](00_start_here.ipynb) |
 # | **warp** | 32 threads that execute together and can exchange registers. | [06](06_cuda_kernel.ipynb) |
 # | **waste** | Slots that are taken and hold no token. | [00](00_start_here.ipynb) |
+# | **wave** | The thread blocks that run at the same time. When there are more blocks than places, there is a further wave. | [07](07_fast_kernel.ipynb) |
 # | **workspace** | Memory that a kernel is given for results on the way. | [06](06_cuda_kernel.ipynb) |
 #
 # ## What you have done

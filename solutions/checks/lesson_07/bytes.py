@@ -120,6 +120,13 @@ EXERCISE = Exercise(
                 "Every sequence is taken to be as long as the longest one. A paged kernel knows no padding: each sequence "
                 "has its own length.",
                 kv_bytes(lambda context_lens: len(context_lens) * max(context_lens))),
+        Mistake("first-for-all",
+                "Every sequence is taken to be as long as the first one. Each has its own length in context_lens.",
+                kv_bytes(lambda context_lens: len(context_lens) * context_lens[0])),
+        Mistake("mean-alone",
+                "One sequence of mean length is counted. In a decode step each sequence of the batch reads its own context.",
+                kv_bytes(lambda context_lens: sum(context_lens) // len(context_lens)),
+                also=(kv_bytes(lambda context_lens: sum(context_lens) / len(context_lens)),)),
         Mistake("longest-alone",
                 "Only the longest sequence is counted. In a decode step each sequence of the batch reads its own context.",
                 kv_bytes(max)),

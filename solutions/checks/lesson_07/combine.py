@@ -45,6 +45,10 @@ def over_right_sum(total, weights, parts):
     return ratio(total, best_weight(parts.m, parts.l, largest(parts.m)).sum(0)[..., None], parts)
 
 
+def over_right_sum_unguarded(total, weights, parts):
+    return total / best_weight(parts.m, parts.l, largest(parts.m)).sum(0)[..., None]
+
+
 def unguarded(total, weights, parts):
     return total / weights
 
@@ -139,6 +143,31 @@ def divided_at_each_step(parts, rescaled=False):
         total = old[..., None] * total + weight[..., None] * o
         total = torch.where(((l == 0) & rescaled | (weights == 0))[..., None], total, total / weights[..., None])
     return total.to(parts.dtype)
+
+
+def two_by_two(parts, guarded=True):
+    """Each part is put to what there is by their maxima alone. guarded: parts without a token are passed over."""
+    o, m_all = parts.o[0], parts.m[0]
+    for number in range(1, len(parts.m)):
+        m = torch.maximum(m_all, parts.m[number])
+        mine, its = torch.exp(m_all - m)[..., None], torch.exp(parts.m[number] - m)[..., None]
+        both = (mine * o + its * parts.o[number]) / (mine + its)
+        o, m_all = torch.where((parts.l[number] == 0)[..., None] & guarded, o, both), m
+    return o.to(parts.dtype)
+
+
+def without_brackets(parts):
+    """part_o[split * rows + row * head_size + i]."""
+    num_splits, *rows, head_size = parts.o.shape
+    splits_at = torch.arange(num_splits)[:, None, None] * math.prod(rows)
+    places = splits_at + torch.arange(math.prod(rows))[:, None] * head_size + torch.arange(head_size)
+    return replace(parts, o=parts.o.flatten()[places].reshape(parts.o.shape))
+
+
+def at_other_rows(parts):
+    """All sequences of a head come before those of the next, in the output alone."""
+    out = combined()(parts)
+    return out.transpose(0, 1).reshape(out.shape)
 
 
 def seqs_for_heads(parts):
@@ -337,12 +366,15 @@ EXERCISE = Exercise(
                 combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m - m_all))),
                 (("__expf(part_m[part] - m_all) * part_l[part]", "__expf(part_m[part] - m_all)"),),
                 also=(combined(lambda m, l, m_all: torch.exp(m - m_all)),
-                      combined(lambda m, l, m_all: torch.exp(m - m_all), finish=unguarded))),
+                      combined(lambda m, l, m_all: torch.exp(m - m_all), finish=unguarded), two_by_two,
+                      lambda parts: two_by_two(parts, guarded=False))),
         Mistake("o-taken-as-undivided",
                 "You add the parts as if they were sums that still had to be divided. Each of them is divided by its own l "
                 "already.",
                 combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m - m_all)), finish=over_right_sum),
-                (("o_all += weight * part_o", "o_all += (part_l[part] == 0.0f ? 0.0f : weight / part_l[part]) * part_o"),)),
+                (("o_all += weight * part_o", "o_all += (part_l[part] == 0.0f ? 0.0f : weight / part_l[part]) * part_o"),),
+                also=(combined(lambda m, l, m_all: best_weight(m, l, m_all) / l, finish=over_right_sum),
+                      combined(lambda m, l, m_all: torch.exp(m - m_all) * l / l, finish=over_right_sum_unguarded))),
         Mistake("weights-missing-m",
                 "The parts are weighted by l alone. Each l was counted from its own maximum; they can be compared once they "
                 "refer to the same one.",
@@ -425,7 +457,19 @@ EXERCISE = Exercise(
                       combined(chosen=rows_counted_as(lambda num_seqs, num_q_heads: num_q_heads)))),
         Mistake("wrong-place-in-a-part",
                 "m and l are the right ones, and o is not: a part has one m and one l, and head_size numbers of o.",
-                combined(chosen=without_stride), ((STORE, "part_o[part + threadIdx.x]"),)),
+                combined(chosen=without_stride), ((STORE, "part_o[part + threadIdx.x]"),),
+                also=(combined(chosen=without_brackets),)),
+        Mistake("not-there-for-the-others",
+                "A thread reads from shared memory what another thread may not have written yet. What makes the threads of "
+                "a block wait for each other?",
+                found("order", "", lambda parts: True),
+                (("  out[int64_t(row)", "  __shared__ float l_shared;\n  if (threadIdx.x == 0) l_shared = l_all;\n"
+                                        "  l_all = l_shared;\n  out[int64_t(row)"),)),
+        Mistake("wrong-row-of-the-output",
+                "Each result is right, and stands in another row of the output. The query heads of a sequence lie side by "
+                "side in it, and then come those of the next sequence.",
+                at_other_rows,
+                (("  out[int64_t(row) * head_size", "  out[int64_t(blockIdx.y * gridDim.x + blockIdx.x) * head_size"),)),
         Mistake("empty-row-not-written",
                 "Where no part has a token, nothing is written. The output is not cleared before the kernel runs, so such a "
                 "row keeps what was in memory. What should stand there?",

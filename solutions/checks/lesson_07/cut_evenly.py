@@ -54,6 +54,52 @@ def empty_within_a_row(num_tiles, first, end):
             for start in [line_start(num_tiles, row)] if start < end and start + length > first]
 
 
+def one_piece(num_tiles, first, end):
+    """The piece of the row in which the share begins; without a tile where the share has none."""
+    row = next(row for row in range(len(num_tiles)) if first < line_start(num_tiles, row + 1))
+    start = line_start(num_tiles, row)
+    return [(row, first - start, min(end - start, num_tiles[row]))]
+
+
+def of_fixed_length(num_tiles, num_blocks):
+    total = sum(num_tiles)
+    return [pieces_between(num_tiles, first, first + total // num_blocks) for first in even(total, num_blocks)[:-1]]
+
+
+def counted_from_the_share(num_tiles, num_blocks):
+    total, shares = sum(num_tiles), splits.cut_evenly(num_tiles, num_blocks)
+    begins = even(total, num_blocks)
+    return [[(row, *(line_start(num_tiles, row) + tile - begin for tile in tiles)) for row, *tiles in share]
+            for begin, share in zip(begins[:-1], shares)]
+
+
+def next_row_for_next_block(num_tiles, num_blocks):
+    """Each share begins with a row of its own, and has the length that it should have while there are rows."""
+    places, row, shares = even(sum(num_tiles), num_blocks), 0, []
+    for first, end in zip(places[:-1], places[1:]):
+        share, left = [], end - first
+        while left and row < len(num_tiles):
+            share.append((row, 0, min(left, num_tiles[row])))
+            left, row = left - share[-1][2], row + 1
+        shares.append(share)
+    return shares
+
+
+class Strewn(list):
+    """Shares with pieces without tiles among the right ones. Wherever these stand, it is the same mistake."""
+
+    def as_right(self):
+        return with_tiles(self)
+
+
+def with_tiles(shares):
+    return [[piece for piece in share if not (len(piece) == 3 and piece[1] >= piece[2])] for share in shares]
+
+
+def strewn(num_tiles, num_blocks):
+    return Strewn([[*share, (0, 0, 0)] for share in splits.cut_evenly(num_tiles, num_blocks)])
+
+
 def rows_that_begin_here(num_tiles, first, end):
     return [piece for piece in pieces_between(num_tiles, first, end) if first <= line_start(num_tiles, piece[0])]
 
@@ -243,6 +289,8 @@ def plain(result):
     """Lists of tuples, whether the answer made lists or tuples of them; a list of tuples where it is one of pieces."""
     if isinstance(result, GeneratorType):
         return Text("a generator, which has not run yet")
+    if isinstance(result, Strewn):
+        return result
     if not isinstance(result, list | tuple) or not all(isinstance(share, list | tuple) for share in result):
         return result
     if result and all(share and not isinstance(share[0], list | tuple) for share in result):
@@ -251,7 +299,15 @@ def plain(result):
 
 
 def same(expected, actual):
-    return outcomes.same_error(expected, actual) if outcomes.is_error(actual) else expected == actual
+    if outcomes.is_error(actual):
+        return outcomes.same_error(expected, actual)
+    return is_strewn(expected, actual) if isinstance(expected, Strewn) else expected == actual
+
+
+def is_strewn(expected, actual):
+    shares = isinstance(actual, list) and all(isinstance(share, list) for share in actual)
+    return shares and all(isinstance(piece, tuple) for share in actual for piece in share) \
+        and with_tiles(actual) == expected.as_right()
 
 
 def show(ours, theirs):
@@ -371,7 +427,7 @@ EXERCISE = Exercise(
         Mistake("pieces-without-tiles",
                 "There are pieces that have no tile.",
                 with_pieces(lambda begin, stop: begin <= stop),
-                also=(with_pieces(lambda begin, stop: True), cut(even, empty_within_a_row), by_a_walk)),
+                also=(with_pieces(lambda begin, stop: True), cut(even, empty_within_a_row), by_a_walk, strewn)),
         Mistake("rows-between-lost",
                 "A share that reaches over three rows or more has lost those in between. Short rows may lie wholly within a "
                 "share.",
@@ -406,7 +462,23 @@ EXERCISE = Exercise(
                 lambda *sizes: splits.cut_evenly(*sizes)[:1]),
         Mistake("one-piece-for-each-block",
                 "Each of your blocks has one piece. When a row ends within a share, the share goes on with the next row.",
-                one_row_for_each_block),
+                one_row_for_each_block, also=(cut(even, one_piece),)),
+        Mistake("end-left-out-twice",
+                "Your shares end a tile too early, and that tile belongs to nobody. A slice and range() leave their end out "
+                "already.",
+                cut(even, lambda num_tiles, first, end: pieces_between(num_tiles, first, end - 1))),
+        Mistake("shares-of-one-length",
+                "Your shares begin where they should, and all of them have total // num_blocks tiles. Where a share should "
+                "have one more, it belongs to nobody. The docstring says where a share ends.",
+                of_fixed_length),
+        Mistake("counted-from-the-share",
+                "The tiles in your pieces are counted from the beginning of the block's share. A piece counts from the "
+                "beginning of its row.",
+                counted_from_the_share),
+        Mistake("rest-of-a-row-lost",
+                "Each of your shares begins with a row of its own. When a share ends within a row, the next share goes on "
+                "there.",
+                next_row_for_next_block),
         outcomes.RETURNS_NOTHING,
         outcomes.RAISES_AN_ERROR,
     ),

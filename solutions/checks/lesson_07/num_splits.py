@@ -74,6 +74,11 @@ def split_among_all_rows(num_rows, num_tiles, num_multiprocessors):
                * (up(num_rows * num_tiles, s) + SPLIT_COST))
 
 
+def cost_for_each_block(num_rows, num_tiles, num_multiprocessors):
+    return min(range(1, num_tiles + 1), key=lambda s: up(num_rows * s, num_multiprocessors) * up(num_tiles, s)
+               + SPLIT_COST * num_rows * s)
+
+
 def last_wave_shorter(num_rows, num_tiles, num_multiprocessors):
     def time(s):
         full, rest = divmod(num_rows * s, num_multiprocessors)
@@ -167,10 +172,16 @@ EXERCISE = Exercise(
                 fastest(time=lambda waves, tiles, s: waves * tiles),
                 also=(fastest(time=lambda waves, tiles, s: waves * tiles + SPLIT_COST),)),
         Mistake("cost-for-each-split",
-                "Your time has SPLIT_COST once for each split. The blocks of a wave run side by side, and so they pay it "
-                "side by side.",
+                "Your time has SPLIT_COST once for each split, or for each block. The blocks of a wave run side by side, "
+                "and so they pay it side by side.",
                 fastest(time=lambda waves, tiles, s: waves * tiles + SPLIT_COST * s),
-                also=(fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * s)),)),
+                also=(fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * s)), cost_for_each_block)),
+        Mistake("cost-cut-too",
+                "Your time divides SPLIT_COST by the number of splits, together with the tiles. Every block takes all of "
+                "it, however few tiles its split has.",
+                fastest(tiles=lambda tiles, s: up(tiles + SPLIT_COST, s), time=lambda waves, tiles, s: waves * tiles),
+                also=(fastest(tiles=lambda tiles, s: (tiles + SPLIT_COST) / s,
+                              time=lambda waves, tiles, s: waves * tiles),)),
         Mistake("one-split-free",
                 "You leave SPLIT_COST out where a row is not cut. Every block takes it, however many splits there are.",
                 fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * (s > 1)))),
@@ -178,11 +189,13 @@ EXERCISE = Exercise(
         Mistake("one-split-always",
                 "Your answer is 1, whatever the sizes: with your time, no split ever helps. If that is from a time: are the "
                 "waves rounded up (with `//` within ceil(), `//` has rounded down before ceil sees it), and does the last "
-                "of them count? Do you add up what all blocks do, though the blocks of a wave run side by side?",
+                "of them count? Do you add up what all blocks do, though the blocks of a wave run side by side? Does a "
+                "block take the tiles of its split, or those of the whole row?",
                 fastest(tried=lambda rows, tiles, sms: [1]),
                 also=(fastest(waves=lambda rows, s, sms: rows * s / sms),
                       fastest(waves=lambda rows, s, sms: rows * s // sms),
                       fastest(waves=lambda rows, s, sms: max(0, up(rows * s, sms) - 1)),
+                      fastest(tiles=lambda tiles, s: tiles),
                       lambda rows, tiles, sms: min(range(1, tiles + 1),
                                                    key=lambda s: up(rows * s * (up(tiles, s) + SPLIT_COST), sms)))),
         # So are these: one tile in each split is then quickest.

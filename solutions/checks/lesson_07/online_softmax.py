@@ -114,6 +114,50 @@ def zero_for_no_token(m, scores):
     return torch.where(largest == NEVER, 0.0, largest)
 
 
+def some_token(scores):
+    return scores.amax(-1) > NEVER
+
+
+def records_alone(scores, old, m):
+    """A token has no weight where a score before it was as large."""
+    before = torch.cat([old[:, None], torch.maximum(old[:, None], scores.cummax(-1).values)[:, :-1]], -1)
+    return torch.where(scores > before, weights_of(scores, old, m), 0.0)
+
+
+def quotients(scores, old, m):
+    return torch.exp(scores) / torch.exp(m)[:, None]
+
+
+def powers_of_two(scores, old, m):
+    return torch.exp2(scores - m[:, None])
+
+
+def of_first_value(weights, values):
+    return weights.sum(-1, keepdim=True) * values[:, 0]
+
+
+def one_not_rescaled(which):
+    """Token by token, where l (1) or acc (2) counts each token from the largest score up to it."""
+    def wrong(rounds: Rounds):
+        parts = list(states()(rounds))
+        parts[which] = states(weights=from_a_growing_maximum, rescale=lambda old, m: torch.ones_like(m))(rounds)[which]
+        return tuple(parts)
+    return wrong
+
+
+def acc_divided(rounds: Rounds):
+    """acc is divided by l after each round, and multiplied by it before the next."""
+    m, l, acc = states()(rounds)
+    return m, l, torch.where(l[:, :1] == 0, 0.0, acc / l[:, :1])
+
+
+def acc_over_lanes(rounds: Rounds):
+    place, values = places(rounds.shape), rounds.values.float()
+    summed = torch.empty_like(values)
+    summed[..., place] = values[..., place].sum(-2, keepdim=True).expand(*values.shape[:-1], *place.shape)
+    return states()(replace(rounds, values=summed))
+
+
 def kept_from_the_first(m, scores):
     return torch.where(m == NEVER, scores.amax(-1), m)
 
@@ -295,11 +339,22 @@ EXERCISE = Exercise(
         Mistake("acc-not-rescaled",
                 "What acc held before still counts with the old maximum. When the maximum grows, the values summed so far "
                 "have to be brought to the new one.",
-                states(acc_of=lambda acc, factor, sums: acc + sums), ((RESCALE_ACC, ""),)),
+                states(acc_of=lambda acc, factor, sums: acc + sums), ((RESCALE_ACC, ""),), also=(one_not_rescaled(2),)),
         Mistake("l-not-rescaled",
                 "What l held before still counts with the old maximum. When the maximum grows, the sum of the exponentials "
                 "has to be brought to the new one.",
-                states(l_of=lambda l, factor, weights: l + weights.sum(-1)), ((RESCALE_L, ""),)),
+                states(l_of=lambda l, factor, weights: l + weights.sum(-1)), ((RESCALE_L, ""),),
+                also=(one_not_rescaled(1),)),
+        Mistake("old-sums-forgotten",
+                "Only the tokens that came last are in l, or in acc. What was summed before has to be brought to the new "
+                "maximum, and kept.",
+                states(l_of=lambda l, factor, weights: weights.sum(-1)), ((RESCALE_L, "  state.l = 0.0f;\n"),),
+                also=(states(acc_of=lambda acc, factor, sums: sums),
+                      states(l_of=lambda l, factor, weights: weights.sum(-1), acc_of=lambda acc, factor, sums: sums),
+                      states(l_of=lambda l, factor, weights: weights.sum(-1), comes_in=some_token),
+                      states(acc_of=lambda acc, factor, sums: sums, comes_in=some_token),
+                      states(l_of=lambda l, factor, weights: weights.sum(-1), acc_of=lambda acc, factor, sums: sums,
+                             comes_in=some_token))),
         Mistake("nothing-rescaled",
                 "Both l and acc still count with the old maximum. Either nothing brings them to the new one, or the old "
                 "maximum was overwritten before it was compared with the new one.",
@@ -358,7 +413,25 @@ EXERCISE = Exercise(
                 "exp(score) is summed where exp(score - m) is asked for. Large scores give inf: exp() of a score above 88 "
                 "does not fit into a float. The largest score so far is to be subtracted first.",
                 states(weights=in_float(lambda scores, old, m: torch.exp(scores))),
-                ((WEIGHT, "float weight = __expf(scores[token]);"),)),
+                ((WEIGHT, "float weight = __expf(scores[token]);"),),
+                also=(states(weights=in_float(lambda scores, old, m: torch.exp(scores)), new_m=lambda m, old: old,
+                             rescale=lambda old, m: torch.ones_like(m)),)),
+        Mistake("quotient-of-exponentials",
+                "You divide one exponential by another. That is right on paper, and in a float exp() of a score above 88 is "
+                "inf, and of one far below 0 it is 0. Subtract first: how large is the difference at most?",
+                states(weights=in_float(quotients), rescale=in_float(lambda old, m: torch.exp(old) / torch.exp(m))),
+                ((RESCALE, "float rescale = __expf(state.m) / __expf(m);"),
+                 (WEIGHT, "float weight = __expf(scores[token]) / __expf(m);"))),
+        Mistake("powers-of-two",
+                "Your weights are powers of 2. A softmax has powers of e.",
+                states(weights=powers_of_two, rescale=lambda old, m: torch.exp2(old - m)),
+                ((RESCALE, RESCALE.replace("__expf", "exp2f")), (WEIGHT, WEIGHT.replace("__expf", "exp2f")))),
+        Mistake("smaller-scores-left-out",
+                "Only tokens with a larger score than all before them are taken in. A smaller score does not change the "
+                "maximum, and its token has a weight nevertheless.",
+                states(weights=records_alone),
+                (("  state.m = m;\n", "  float before = state.m;\n  state.m = m;\n"),
+                 (WEIGHT, f"if (scores[token] <= before) continue;\n    before = scores[token];\n    {WEIGHT}"))),
         Mistake("weight-without-exp",
                 "The weights are differences of scores. What makes a positive number of each?",
                 states(weights=lambda scores, old, m: scores - m[:, None]),
@@ -373,13 +446,23 @@ EXERCISE = Exercise(
                 l_times(numbers_of_a_lane),
                 (("    state.l += weight;\n", ""), (ADD, ADD.replace(";", ", state.l += weight;")))),
         Mistake("l-summed-over-lanes",
-                "l is too large by the number of lanes in a group. All lanes of a group have the same scores, so each of "
-                "them has the whole l without a shuffle.",
+                "l is too large by the number of lanes in a group, or by a power of it. All lanes of a group have the same "
+                "scores, so each of them has the whole l without a shuffle.",
                 l_times(group_lanes),
                 (("    state.l += weight;\n",
                   "    float sum = weight;\n    for (int distance = group_lanes / 2; distance > 0; distance /= 2) {\n"
                   "      sum += __shfl_xor_sync(0xffffffff, sum, distance);\n    }\n    state.l += sum;\n"),),
-                also=(l_times(group_lanes, everywhere=True),)),
+                also=(l_times(group_lanes, everywhere=True),
+                      lambda rounds: states(l_of=lambda l, factor, weights: group_lanes(rounds.shape)
+                                            * (factor * l + weights.sum(-1)))(rounds))),
+        Mistake("acc-summed-over-lanes",
+                "What is added to acc is summed over the lanes of a group. Each lane has other dims of the value, and keeps "
+                "them apart from the others'.",
+                acc_over_lanes,
+                ((ADD, "{\n      float sum = weight * number(values[token], i);\n"
+                       "      for (int distance = group_lanes / 2; distance > 0; distance /= 2) {\n"
+                       "        sum += __shfl_xor_sync(0xffffffff, sum, distance);\n      }\n"
+                       "      state.acc[i] += sum;\n    }"),)),
         Mistake("l-not-updated",
                 "l does not grow with the new tokens. It is the sum that acc is divided by at the end.",
                 states(l_of=lambda l, factor, weights: factor * l), (("    state.l += weight;\n", ""),)),
@@ -406,7 +489,11 @@ EXERCISE = Exercise(
                 "acc is divided by l already. More tokens may come, and acc is to be the sum until the last one has: the "
                 "kernel divides at its end.",
                 states(acc_at_last=lambda l, acc: acc / l),
-                ((f"{ADD}\n  }}\n", f"{ADD}\n  }}\n  for (float& sum : state.acc) sum /= state.l;\n"),)),
+                ((f"{ADD}\n  }}\n", f"{ADD}\n  }}\n  for (float& sum : state.acc) sum /= state.l;\n"),),
+                also=(acc_divided,)),
+        Mistake("first-value-for-all",
+                "All four weights go to the first value. Each token has a value of its own.",
+                states(sums_of=of_first_value), ((ADD, ADD.replace("values[token]", "values[0]")),)),
         Mistake("writes-behind-the-state",
                 "It writes behind acc, or reads behind the lane's part of a value: both have lane_numbers numbers, and the "
                 "first is number 0. What stands behind them belongs to something else.",

@@ -114,10 +114,11 @@ def when(late, in_use):
 def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage_of=lambda tile: tile % NUM_STAGES,
            target_of=None, step=NUM_STAGES, turns=lambda n: n, order="wait meet use meet load", guarded=(True, True),
            closed=("always", "always"), wait_once=False, tile_floats=(TILE_FLOATS, TILE_FLOATS), which=(ALL, ALL),
-           first_stage=None, beyond=0):
+           first_stage=None, beyond=0, before=""):
     """The loop, with some of its parts replaced. closed: the groups before the loop, and in it: always, only with a copy in
-    it ("full"), never, or once. tile_floats, which: see Warp.start(), before the loop and in it. beyond: tiles that the loop
-    takes to be there, and are not."""
+    it ("full"), never, once, or (in it) before the copies ("early"). tile_floats, which: see Warp.start(), before the loop
+    and in it. beyond: tiles that the loop takes to be there, and are not. before: what is done once before the loop, as in
+    order."""
     def loop(warp, n):
         for tile in first(warp, n):
             if tile < n or not guarded[0]:
@@ -126,8 +127,10 @@ def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage
                 warp.close()
         if closed[0] == "once":
             warp.close()
-        if wait_once:
+        if wait_once or "wait" in before:
             warp.wait(latest)
+        if "meet" in before:
+            warp.meet()
         for tile in range(turns(n)):
             for what in order.split():
                 if what == "wait" and not wait_once:
@@ -137,6 +140,8 @@ def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage
                 elif what == "use":
                     warp.use(stage_of(tile))
                 elif what == "load":
+                    if closed[1] == "early":
+                        warp.close()
                     if there := tile + step < n + beyond or not guarded[1]:
                         warp.start((target_of or stage_of)(tile), tile + step, tile_floats[1], which[1])
                     if closed[1] == "always" or closed[1] == "full" and there:
@@ -343,7 +348,12 @@ EXERCISE = Exercise(
                 "The first tile is waited for, and those behind it are not. Each turn has a tile of its own to wait for, "
                 "and wait() can wait for a tile whose group is closed.",
                 staged(wait_once=True), ((WAIT, ""), (LOOP, "  copies.wait<num_stages - 1>();\n" + LOOP)),
-                also=(staged(closed=("always", "never")),)),
+                also=(staged(closed=("always", "never")), staged(wait_once=True, latest=0))),
+        Mistake("closed-before-the-copies",
+                "close_group() stands before the copies that belong to the group. It makes a group of what was asked for "
+                "up to then, so each tile is a group later than you count.",
+                staged(closed=("always", "early")), ((LOAD, ""), (CLOSE, CLOSE + LOAD)),
+                also=(ahead(closed=("always", "early")),)),
         Mistake("waits-after-use",
                 "A stage is used first and waited for afterwards.",
                 staged(order="meet use wait meet load"),
@@ -352,7 +362,9 @@ EXERCISE = Exercise(
                 "A lane uses numbers that other lanes have copied. wait() waits for the lane's own copies; what makes the "
                 "32 lanes wait for each other?",
                 staged(order="wait use meet load"), ((MEET_FIRST, ""),),
-                also=(staged(order="wait use load"), staged(order="meet wait use meet load"))),
+                also=(staged(order="wait use load"), staged(order="meet wait use meet load"),
+                      staged(order="use meet load wait", before="wait meet"),
+                      staged(order="use meet load wait", before="wait"))),
         Mistake("stage-reused-too-soon",
                 "A lane begins to copy the next tile into a stage that other lanes may still be reading. It does not show "
                 "when a copy takes its time, and it does when one is quick.",

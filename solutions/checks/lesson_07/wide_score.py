@@ -171,6 +171,10 @@ def of_the_first_group(keys):
     return scores()(keys)[torch.arange(len(keys.keys)) // groups * groups]
 
 
+def lane_outside_the_mask(keys):
+    raise Found("lane-outside-the-mask")
+
+
 def some_lanes_leave(keys):
     """Groups without a key, in a warp that has one, do not come to the shuffles."""
     if len(keys.keys) * group_lanes(keys.shape) % WARP:
@@ -395,6 +399,12 @@ EXERCISE = Exercise(
                 "It is right where a lane has one load. For large heads of floats it has two: lane_loads says how many, and "
                 "lane_numbers how many numbers they hold.",
                 scores(loads=lambda shape: 1), (("i < lane_numbers; ++i) product", "i < per_load; ++i) product"),)),
+        Mistake("second-load-too-near",
+                "Where a lane has two loads, its second one is another lane's first. All lanes of the group together take "
+                "group_lanes loads, and then the next ones.",
+                scores(lambda thread, i, shape: thread % group_lanes(shape) + i),
+                ((LOAD, "part.loads[i] = loads[i + threadIdx.x % group_lanes];"),),
+                also=(scores(lambda thread, i, shape: thread % group_lanes(shape) + i * per_load(shape)),)),
         Mistake("narrow-loads",
                 "The scores are right, but the rows are read a few bytes at a time. One load can bring 16 bytes: "
                 "reinterpret_cast makes a pointer to numbers a pointer to uint4.",
@@ -412,6 +422,10 @@ EXERCISE = Exercise(
                 "mask names all of them, though each looks only within its group.",
                 half_a_mask, ((SHUFFLE, SHUFFLE.replace("0xffffffff", "0xffff")),),
                 also=(first_group_in_the_mask,)),
+        Mistake("mask-of-whoever-is-there",
+                "__activemask() says which lanes happen to be at this place at this moment. That may be fewer than will "
+                "come, so it is no mask for a shuffle. Which lanes call this function together?",
+                lane_outside_the_mask, ((SHUFFLE, SHUFFLE.replace("0xffffffff", "__activemask()")),)),
     ),
     hints=(
         "load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes number 0, lane 1 number 1. "

@@ -1,0 +1,296 @@
+"""More of lesson 07's known mistakes, as other learners would write them."""
+
+import math
+
+from right_answers.lesson_07_more import combined, edited, staged, written
+
+from paged_attention.splits import SPLIT_COST
+
+
+def all_as_long_as_the_first(context_lens, num_kv_heads, head_size, bytes_per_number):
+    first, *_ = context_lens
+    return 2 * num_kv_heads * head_size * bytes_per_number * first * len(context_lens)
+
+
+def a_mean_sequence(context_lens, num_kv_heads, head_size, bytes_per_number):
+    mean = sum(context_lens) / len(context_lens)
+    return int(mean) * 2 * num_kv_heads * head_size * bytes_per_number
+
+
+# 7.2
+
+GROUP_SUMS = """
+__device__ inline WideRow load_row(const KvNumber* row) {
+  WideRow part = {};
+  const uint4* of_lane = (const uint4*)row + threadIdx.x % group_lanes;
+  for (auto& load : part.loads) { load = *of_lane; of_lane += group_lanes; }
+  return part;
+}
+
+__device__ inline float wide_score(const float (&query)[lane_numbers], const WideRow& key, float scale) {
+  float sum = 0;
+  for (int i = lane_numbers; i-- > 0;) sum = fmaf(query[i], number(key, i), sum);
+  for (int lanes = 1; lanes < group_lanes; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+  return sum * scale;
+}
+"""
+LOADS = "for (auto& load : part.loads) { load = *of_lane; of_lane += group_lanes; }"
+
+
+# 7.3
+
+def taken_in(body, *more):
+    return written("ladder/softmax_state.cuh", "7.3", body, *more)
+
+
+TOKEN_BY_TOKEN = """
+  for (int t = 0; t < rows_at_once && scores[t] != -INFINITY; ++t) {
+    float m = fmaxf(state.m, scores[t]);
+    float old = expf(state.m - m), mine = expf(scores[t] - m);
+    state.m = m;
+    state.l = state.l * old + mine;
+    for (int j = 0; j < lane_numbers; ++j) state.acc[j] = state.acc[j] * old + mine * number(values[t], j);
+  }
+"""
+FOUR_AT_ONCE = """
+  float most = fmaxf(fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3]));
+  if (most == -INFINITY) return;
+  most = fmaxf(most, state.m);
+  float old = __expf(state.m - most), w[4];
+  for (int t = 0; t < 4; ++t) w[t] = __expf(scores[t] - most);
+  state.m = most;
+  state.l = old * state.l + (w[0] + w[1] + w[2] + w[3]);
+  for (int j = 0; j < lane_numbers; ++j) {
+    float sum = 0.0f;
+    for (int t = 0; t < 4; ++t) sum += w[t] * number(values[t], j);
+    state.acc[j] = old * state.acc[j] + sum;
+  }
+"""
+LARGER_ALONE = """
+  for (int t = 0; t < rows_at_once; ++t) {
+    if (scores[t] > state.m) {
+      float old = __expf(state.m - scores[t]);
+      state.m = scores[t];
+      state.l = old * state.l + 1.0f;
+      for (int j = 0; j < lane_numbers; ++j) state.acc[j] = old * state.acc[j] + number(values[t], j);
+    }
+  }
+"""
+PLAIN_SUMS = """
+  for (int t = 0; t < rows_at_once; ++t) {
+    state.l += __expf(scores[t]);
+    for (int j = 0; j < lane_numbers; ++j) state.acc[j] += __expf(scores[t]) * number(values[t], j);
+  }
+"""
+ALWAYS_DIVIDED = edited(FOUR_AT_ONCE, ("  state.l = old", "  float l = old * state.l;\n  state.l = old"), (
+    "old * state.acc[j] + sum;", "(l * state.acc[j] + sum) / state.l;"))
+SUM_OVER_LANES = """
+    for (int d = 1; d < group_lanes; d *= 2) sum += __shfl_xor_sync(0xffffffff, sum, d, group_lanes);
+    state.acc[j] = old"""
+
+
+# 7.4
+
+TURNS = """
+  for (int t = 0; t < num_stages; ++t) {
+    if (t < num_tiles) start_copies(copies, stages[t], tiles + t * tile_floats);
+    copies.close_group();
+  }
+  for (int t = 0; t < num_tiles; ++t) {
+    copies.wait<3>();
+    __syncwarp();
+    Stage& stage = stages[t % num_stages];
+    sum += add_up(stage);
+    __syncwarp();
+    if (t + num_stages < num_tiles) start_copies(copies, stage, tiles + (t + num_stages) * tile_floats);
+    copies.close_group();
+  }
+"""
+START, CLOSE = TURNS.splitlines(keepends=True)[-3:-1]
+
+
+# 7.5
+
+IN_TURN = """
+  int row = gridDim.y * blockIdx.x + blockIdx.y, rows = gridDim.x * gridDim.y;
+  float most = -INFINITY, top = 0, bottom = 0;
+  for (int s = 0; s < num_splits; ++s) most = fmaxf(most, part_m[s * rows + row]);
+  for (int s = 0; s < num_splits; ++s) {
+    int part = s * rows + row;
+    if (part_l[part] == 0) continue;
+    float w = expf(part_m[part] - most) * part_l[part];
+    bottom += w;
+    top += w * part_o[int64_t(part) * head_size + threadIdx.x];
+  }
+  out[int64_t(row) * head_size + threadIdx.x] = from_float<Number>(bottom == 0 ? 0.0f : top / bottom);
+"""
+BY_PAIRS = """
+  int row = gridDim.y * blockIdx.x + blockIdx.y, rows = gridDim.x * gridDim.y;
+  float most = part_m[row], o = part_o[int64_t(row) * head_size + threadIdx.x];
+  for (int part = row + rows; part < num_splits * rows; part += rows) {
+    if (part_l[part] == 0) continue;
+    float both = fmaxf(most, part_m[part]);
+    float a = expf(most - both), b = expf(part_m[part] - both);
+    o = (a * o + b * part_o[int64_t(part) * head_size + threadIdx.x]) / (a + b);
+    most = both;
+  }
+  out[int64_t(row) * head_size + threadIdx.x] = from_float<Number>(o);
+"""
+WEIGHTS_IN_SHARED_MEMORY = """
+  __shared__ float weights[1024];
+  int row = gridDim.y * blockIdx.x + blockIdx.y, rows = gridDim.x * gridDim.y;
+  float most = -INFINITY, top = 0, bottom = 0;
+  for (int s = 0; s < num_splits; ++s) most = fmaxf(most, part_m[s * rows + row]);
+  for (int s = threadIdx.x; s < num_splits; s += head_size) {
+    weights[s] = part_l[s * rows + row] == 0 ? 0.0f : expf(part_m[s * rows + row] - most) * part_l[s * rows + row];
+  }
+  __syncthreads();
+  for (int s = 0; s < num_splits; ++s) {
+    bottom += weights[s];
+    top += weights[s] * part_o[int64_t(s * rows + row) * head_size + threadIdx.x];
+  }
+  out[int64_t(row) * head_size + threadIdx.x] = from_float<Number>(bottom == 0 ? 0.0f : top / bottom);
+"""
+
+
+# 7.6
+
+def least_time(time):
+    def answer(num_rows, num_tiles, num_multiprocessors):
+        times = [time(num_rows, num_tiles, num_multiprocessors, number) for number in range(1, num_tiles + 1)]
+        return 1 + times.index(min(times))
+    return answer
+
+
+def cost_within_the_brackets(rows, tiles, sms, s):
+    return math.ceil(rows * s / sms) * math.ceil((tiles + SPLIT_COST) / s)
+
+
+def every_block_pays(rows, tiles, sms, s):
+    blocks = rows * s
+    return math.ceil(blocks / sms) * math.ceil(tiles / s) + blocks * SPLIT_COST
+
+
+def whole_rows_in_each_wave(rows, tiles, sms, s):
+    return math.ceil(rows * s / sms) * (tiles + SPLIT_COST)
+
+
+# 7.7
+
+def walked(next_row=lambda left, rest: left >= rest, end_of=lambda total, b, n: total * (b + 1) // n):
+    """A walk along the line, with a row left as soon as `next_row` says so."""
+    def answer(num_tiles, num_blocks):
+        total, row, tile, shares = sum(num_tiles), 0, 0, []
+        for b in range(num_blocks):
+            left, share = end_of(total, b, num_blocks) - total * b // num_blocks, []
+            while row < len(num_tiles) and next_row(left, num_tiles[row] - tile):
+                share.append((row, tile, num_tiles[row]))
+                left, row, tile = left - num_tiles[row] + tile, row + 1, 0
+            if row < len(num_tiles):
+                share.append((row, tile, tile + left))
+                tile += left
+            shares.append(share)
+        return shares
+    return answer
+
+
+def from_a_list_of_tiles(begin_of=lambda total, b, n: total * b // n, end_of=lambda total, b, n: total * (b + 1) // n):
+    def answer(num_tiles, num_blocks):
+        line = [(row, tile) for row, length in enumerate(num_tiles) for tile in range(length)]
+        shares = []
+        for b in range(num_blocks):
+            mine = line[begin_of(len(line), b, num_blocks) : max(0, end_of(len(line), b, num_blocks))]
+            rows = sorted({row for row, _ in mine})
+            shares.append([(row, min(tile for r, tile in mine if r == row), max(tile for r, tile in mine if r == row) + 1)
+                           for row in rows])
+        return shares
+    return answer
+
+
+def an_empty_piece_for_no_tiles(num_tiles, num_blocks):
+    return [share or [(0, 0, 0)] for share in from_a_list_of_tiles()(num_tiles, num_blocks)]
+
+
+def places_in_the_share(num_tiles, num_blocks):
+    shares = []
+    for share in from_a_list_of_tiles()(num_tiles, num_blocks):
+        pieces, place = [], 0
+        for row, first, end in share:
+            pieces.append((row, place, place + end - first))
+            place += end - first
+        shares.append(pieces)
+    return shares
+
+
+def a_new_row_for_each_block(num_tiles, num_blocks):
+    rows, total, shares = iter(enumerate(num_tiles)), sum(num_tiles), []
+    for b in range(num_blocks):
+        size, share = total * (b + 1) // num_blocks - total * b // num_blocks, []
+        while size > 0:
+            row, length = next(rows, (None, 0))
+            if row is None:
+                break
+            share.append((row, 0, min(size, length)))
+            size -= length
+        shares.append(share)
+    return shares
+
+
+RIGHT_ANSWERS = {
+    "7.2": [GROUP_SUMS],
+    "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
+    "7.4": [staged(TURNS)],
+    "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
+    "7.7": [from_a_list_of_tiles()],
+}
+WRONG_ANSWERS = {
+    "7.1": {"first-for-all": [all_as_long_as_the_first], "mean-alone": [a_mean_sequence]},
+    "7.2": {
+        "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
+        "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
+                                 edited(GROUP_SUMS, ("of_lane += group_lanes;", "of_lane += per_load;"))],
+        "mask-of-whoever-is-there": [edited(GROUP_SUMS, ("~0u", "__activemask()"))],
+    },
+    "7.3": {
+        "acc-not-rescaled": [taken_in(TOKEN_BY_TOKEN, ("state.acc[j] * old + mine", "state.acc[j] + mine"))],
+        "l-not-rescaled": [taken_in(TOKEN_BY_TOKEN, ("state.l * old + mine", "state.l + mine"))],
+        "old-sums-forgotten": [taken_in(FOUR_AT_ONCE, ("old * state.l + (", "(")),
+                               taken_in(FOUR_AT_ONCE, ("old * state.acc[j] + sum", "sum"))],
+        "max-not-subtracted": [taken_in(PLAIN_SUMS)],
+        "quotient-of-exponentials": [taken_in(FOUR_AT_ONCE, ("__expf(state.m - most)", "__expf(state.m) / __expf(most)"),
+                                              ("__expf(scores[t] - most)", "__expf(scores[t]) / __expf(most)"))],
+        "powers-of-two": [taken_in(TOKEN_BY_TOKEN, ("expf(state.m - m)", "exp2f(state.m - m)"),
+                                   ("expf(scores[t] - m)", "exp2f(scores[t] - m)"))],
+        "smaller-scores-left-out": [taken_in(LARGER_ALONE)],
+        "acc-summed-over-lanes": [taken_in(FOUR_AT_ONCE, ("\n    state.acc[j] = old", SUM_OVER_LANES))],
+        "divided-too-early": [taken_in(ALWAYS_DIVIDED)],
+        "first-value-for-all": [taken_in(FOUR_AT_ONCE, ("values[t]", "values[0]"))],
+    },
+    "7.4": {
+        "closed-before-the-copies": [staged(edited(TURNS, (START + CLOSE, CLOSE + START)))],
+        "not-there-for-the-others": [staged(edited(
+            TURNS, ("    copies.wait<3>();\n    __syncwarp();\n", ""),
+            (START + CLOSE, START + CLOSE + "    copies.wait<3>();\n"),
+            ("  for (int t = 0; t < num_tiles", "  copies.wait<3>();\n  __syncwarp();\n  for (int t = 0; t < num_tiles")))],
+        "first-tile-alone-waited-for": [staged(edited(
+            TURNS, ("    copies.wait<3>();\n", ""),
+            ("  for (int t = 0; t < num_tiles", "  copies.wait<0>();\n  for (int t = 0; t < num_tiles")))],
+    },
+    "7.5": {
+        "combine-missing-l": [combined(BY_PAIRS)],
+        "o-taken-as-undivided": [combined(edited(IN_TURN, ("    if (part_l[part] == 0) continue;\n", guard),
+                                                 ("top += w *", "top += w / part_l[part] *")))
+                                 for guard in ("", "    if (most == -INFINITY) break;\n")],
+        "wrong-place-in-a-part": [combined(edited(IN_TURN, ("part_o[int64_t(part) * head_size",
+                                                            "part_o[s * rows + row * head_size")))],
+        "wrong-row-of-the-output": [combined(edited(IN_TURN, (
+            "out[int64_t(row) * head_size", "out[(blockIdx.x + gridDim.x * blockIdx.y) * head_size")))],
+        "not-there-for-the-others": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("  __syncthreads();\n", "")))],
+    },
+    "7.6": {"cost-cut-too": [least_time(cost_within_the_brackets)], "cost-for-each-split": [least_time(every_block_pays)],
+            "one-split-always": [least_time(whole_rows_in_each_wave)]},
+    "7.7": {"pieces-without-tiles": [walked(), walked(next_row=lambda left, rest: left > rest), an_empty_piece_for_no_tiles],
+            "end-left-out-twice": [from_a_list_of_tiles(end_of=lambda total, b, n: total * (b + 1) // n - 1)],
+            "shares-of-one-length": [from_a_list_of_tiles(end_of=lambda total, b, n: total * b // n + total // n)],
+            "counted-from-the-share": [places_in_the_share], "rest-of-a-row-lost": [a_new_row_for_each_block]},
+}
