@@ -6,6 +6,7 @@ import io
 from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
+from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 # Okabe and Ito's colours, which stay apart in every common form of colour blindness.
@@ -14,6 +15,13 @@ USED = "#56b4e9"
 SHARED = "#e69f00"
 WASTED = "#bbbbbb"
 EDGE = "#333333"
+GREEN, PINK, YELLOW = "#009e73", "#cc79a7", "#f0e442"
+# For what comes several times: sequences, requests, rows. A name or a number stands with each of them.
+SEVERAL = (USED, SHARED, GREEN, PINK, YELLOW)
+# For lines, dots and words on white, which have no dark edge: at least 4.5:1.
+LINES = ("#000000", "#c05000", "#0072b2", "#a0527a", "#006b4f")
+QUIET = "#666666"  # text on white that matters less: 5.7:1
+EMPTY = "///"  # the hatch of a place that holds nothing, over WASTED
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,21 @@ def draw_pool(ref_counts: list[int], title: str, axes, texts: list[str] | None =
 
 def draw_block(axes, x: float, y: float, text: str, colour: str, width: float = 1.0, below: str = "") -> None:
     """A rectangle of height 1 with its lower left corner at (x, y)."""
-    axes.add_patch(Rectangle((x, y), width, 1, facecolor=colour, edgecolor=EDGE))
+    axes.add_patch(Rectangle((x, y), width, 1, facecolor=colour, edgecolor=EDGE, hatch=empty_hatch(colour, text)))
     axes.text(x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=10, color="black")
     if below:
         axes.text(x + width / 2, y - 0.12, below, ha="center", va="top", fontsize=8, color="black")
+
+
+def empty_hatch(colour: str, text: str = "") -> str | None:
+    """The hatch of a grey place without a text; None for any other."""
+    return EMPTY if colour == WASTED and not text else None
+
+
+def ink(shade) -> str:
+    """Black or white, whichever reads better on this colour: 4.5:1 or more on any."""
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(shade))
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
 
 
 def pool_colour(count: int) -> str:

@@ -3,14 +3,11 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch, Rectangle
 
-from draw import EDGE, FREE, SHARED, USED, WASTED, draw_block
-
-THIRD = "#f0e442"  # Okabe and Ito's yellow
-OWNERS = (USED, SHARED, THIRD)  # one colour for each request, over again after the third
+from draw import EDGE, FREE, SEVERAL, SHARED, USED, WASTED, draw_block, empty_hatch
 
 
 def requests_in_blocks(lengths: list[int], block_size: int):
-    """x as a row of blocks, a square for each slot, with the number of its token; grey where there is none."""
+    """x as a row of blocks, a square for each slot, with the number of its token; hatched where there is none."""
     request_num_blocks = [-(-length // block_size) for length in lengths]
     figure, axes = _strip(sum(request_num_blocks), block_size)
     start = 0
@@ -18,11 +15,11 @@ def requests_in_blocks(lengths: list[int], block_size: int):
         for slot in range(num_blocks * block_size):
             token = slot < length
             draw_block(axes, start * block_size + slot, 0, str(slot) if token else "",
-                       OWNERS[number % len(OWNERS)] if token else WASTED)
+                       SEVERAL[number % len(SEVERAL)] if token else WASTED)
         _bracket(axes, start * block_size, num_blocks * block_size,
                  f"request {number}: {length} tokens,\n{num_blocks} block{'s' if num_blocks > 1 else ''}")
         start += num_blocks
-    axes.set_title("x: every block of every request, one after the other (grey: no token)", loc="left", fontsize=10)
+    axes.set_title("x: every block of every request, one after the other (hatched: no token)", loc="left", fontsize=10)
     return figure
 
 
@@ -33,7 +30,7 @@ def into_the_pool(block_ids: list[list[int]], num_blocks: int):
         draw_block(axes, block_id, 0, str(block_id), FREE)
     place = left = (num_blocks - sum(map(len, block_ids))) / 2
     for number, mine in enumerate(block_ids):
-        colour = OWNERS[number % len(OWNERS)]
+        colour = SEVERAL[number % len(SEVERAL)]
         for index, block_id in enumerate(mine):
             draw_block(axes, place, 2.4, f"{number}.{index}", colour)
             draw_block(axes, block_id, 0, str(block_id), colour)
@@ -81,14 +78,17 @@ def visible_keys(length: int, block_size: int):
         for key in range(slots):
             behind = query >= length or key >= length
             colour = WASTED if behind else USED if key <= query else FREE
-            axes.add_patch(Rectangle((key, query), 1, 1, facecolor=colour, edgecolor="#888888", linewidth=0.5))
+            axes.add_patch(Rectangle((key, query), 1, 1, facecolor=colour, edgecolor="#888888", linewidth=0.5,
+                                     hatch=empty_hatch(colour)))
+            if colour == USED:
+                axes.text(key + 0.5, query + 0.5, "•", ha="center", va="center", fontsize=9)
     _blocks_on_both_axes(axes, slots, block_size)
     axes.set_xticks([slot + 0.5 for slot in range(slots)], range(slots), fontsize=8)
     axes.set_yticks([slot + 0.5 for slot in range(slots)], range(slots), fontsize=8)
     axes.set_xlabel("key (position in the request)")
     axes.set_ylabel("query (position in the request)")
     axes.set_title(f"Who sees whom: {length} tokens in blocks of {block_size}", loc="left", fontsize=10)
-    _legend(axes, [(USED, "visible"), (FREE, "hidden: the future"), (WASTED, "no token: behind the end")])
+    _legend(axes, [(USED, "visible (•)"), (FREE, "hidden: the future"), (WASTED, "no token: behind the end")])
     return figure
 
 
@@ -99,10 +99,11 @@ def tiles(num_blocks: int):
     for query in range(num_blocks):
         for key in range(num_blocks):
             colour = FREE if key > query else SHARED if key == query else USED
-            axes.add_patch(Rectangle((key, query), 1, 1, facecolor=colour, edgecolor=EDGE))
+            axes.add_patch(Rectangle((key, query), 1, 1, facecolor=colour, edgecolor=EDGE, hatch=_hatch(colour)))
             if key <= query:
                 turn += 1
-                axes.text(key + 0.5, query + 0.5, str(turn), ha="center", va="center", fontsize=10)
+                axes.text(key + 0.5, query + 0.5, str(turn), ha="center", va="center", fontsize=10,
+                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5} if key == query else None)
     _blocks_on_both_axes(axes, num_blocks, 1)
     axes.set_xticks([block + 0.5 for block in range(num_blocks)], range(num_blocks))
     axes.set_yticks([block + 0.5 for block in range(num_blocks)], range(num_blocks))
@@ -166,6 +167,11 @@ def _blocks_on_both_axes(axes, size: int, block_size: int) -> None:
         axes.axvline(edge, color=EDGE, linewidth=1.8)
 
 
+def _hatch(colour: str) -> str | None:
+    """Of a pair of blocks, or of its entry in the legend: the diagonal is hatched too."""
+    return "\\\\" if colour == SHARED else empty_hatch(colour)
+
+
 def _legend(axes, entries: list[tuple[str, str]]) -> None:
-    handles = [Patch(facecolor=colour, edgecolor=EDGE, label=text) for colour, text in entries]
+    handles = [Patch(facecolor=colour, edgecolor=EDGE, hatch=_hatch(colour), label=text) for colour, text in entries]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.03, 1.0), fontsize=9, frameon=False)

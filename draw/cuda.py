@@ -3,10 +3,8 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
-from draw import EDGE, FREE, SHARED, USED, draw_block
+from draw import EDGE, FREE, LINES, SHARED, USED, draw_block, ink
 
-GREEN = "#009e73"
-COLOURS = (USED, SHARED, GREEN, "#cc79a7", "#f0e442")  # Okabe and Ito's
 READERS = plt.get_cmap("cividis")  # from dark to light, for the number of a thread
 
 
@@ -15,8 +13,9 @@ def opening():
     figure, (grid, threads, pool) = plt.subplots(1, 3, figsize=(9, 2.75), width_ratios=[6.6, 9.2, 8.2], layout="constrained")
     for seq in range(3):
         for head in range(6):
-            colour = SHARED if (seq, head) == (1, 4) else USED
-            grid.add_patch(Rectangle((head + 0.08, seq + 0.08), 0.84, 0.84, facecolor=colour, edgecolor=EDGE))
+            chosen = (seq, head) == (1, 4)
+            grid.add_patch(Rectangle((head + 0.08, seq + 0.08), 0.84, 0.84, facecolor=SHARED if chosen else USED,
+                                     edgecolor=EDGE, linewidth=2.6 if chosen else 1))
     for head in range(6):
         grid.text(head + 0.5, -0.1, head, ha="center", va="bottom", fontsize=9)
     for seq in range(3):
@@ -64,7 +63,7 @@ def writers(panels: list[tuple]):
         for block in sorted({access.block[0] for access in accesses}):
             mine = sorted((access for access in accesses if access.block[0] == block), key=lambda access: access.index)
             axes.plot([access.index[0] for access in mine], [access.thread[0] for access in mine], ".", markersize=3,
-                      color=COLOURS[block % len(COLOURS)])
+                      color=LINES[1 + block % 4])
             axes.text(mine[0].index[0] + 8, 252, f"thread block {block}", fontsize=8, va="top")
         axes.set_title(title, loc="left", fontsize=10)
         axes.set(ylabel="threadIdx.x", ylim=(-14, 269), yticks=(0, 128, 255))
@@ -80,8 +79,8 @@ def shuffles(values: list[float]):
     distance, row, known = lanes // 2, 0, list(values)
     while distance:
         for lane in range(lanes):
-            for source, colour in ((lane, "#bbbbbb"), (lane ^ distance, EDGE)):
-                axes.plot([source, lane], [row + 0.28, row + 0.97], color=colour, linewidth=1, zorder=0)
+            for source, colour, style in ((lane, "#888888", ":"), (lane ^ distance, EDGE, "-")):
+                axes.plot([source, lane], [row + 0.28, row + 0.97], color=colour, linestyle=style, linewidth=1, zorder=0)
         axes.text(-0.75, row + 0.62, f"distance {distance}", ha="right", va="center", fontsize=9)
         known = [max(known[lane], known[lane ^ distance]) for lane in range(lanes)]
         row, distance = row + 1.25, distance // 2
@@ -132,5 +131,4 @@ def _number(axes, x: float, y: float, thread: int | None, last: int) -> None:
     shade = FREE if thread is None else READERS(0.15 + 0.85 * thread / max(last, 1))
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=shade, edgecolor=EDGE, linewidth=0.6))
     if thread is not None:
-        axes.text(x + 0.5, y + 0.5, thread, ha="center", va="center", fontsize=8,
-                  color="white" if thread < 0.55 * last else "black")
+        axes.text(x + 0.5, y + 0.5, thread, ha="center", va="center", fontsize=8, color=ink(shade))

@@ -5,15 +5,13 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from draw import EDGE, FREE, SHARED, USED, WASTED, draw_block
+from draw import EDGE, EMPTY, FREE, GREEN, QUIET, SEVERAL, SHARED, USED, WASTED, draw_block, ink
 
-GREEN = "#44bb99"
-REQUESTS = (USED, SHARED, GREEN)  # a colour for each request; the names stand in the blocks as well
 LABEL_SPACE = 3.2  # to the left of a row of blocks
 
 
 def colour_of(request: int) -> str:
-    return REQUESTS[request % len(REQUESTS)]
+    return SEVERAL[request % len(SEVERAL)]
 
 
 def owners_of(tables: list[list[int]]) -> list[int]:
@@ -31,7 +29,7 @@ def decode_step(tables: list[list[int]], num_blocks: int):
         draw_block(axes, block_id, 7.4, str(block_id), colour)
     for column, (owner, block_id) in enumerate(zip(owners, ids, strict=True)):
         middle = column + shift + 0.5
-        axes.plot([block_id + 0.5, middle], [7.4, 6.2], color=colour_of(owner), linewidth=2.5)
+        _arrow(axes, block_id + 0.5, 7.4, middle, 6.2)
         draw_block(axes, column + shift, 5.2, str(block_id), colour_of(owner))
         draw_block(axes, column + shift, 4.2, f"q{owner + 1}", colour_of(owner))
         _arrow(axes, middle, 4.2, middle, 3.5)
@@ -78,9 +76,9 @@ def block_scores(scores: Tensor, block_ids: list[int], num_valid: list[int], tit
             if slot < count:
                 number = float(shown[row, slot])
                 axes.text(slot, row, f"{number:.2f}", ha="center", va="center", fontsize=10,
-                          color="white" if abs(number) > 0.7 * limit else "black")
+                          color=ink(image.cmap(image.norm(number))))
             else:
-                axes.add_patch(Rectangle((slot - 0.5, row - 0.5), 1, 1, facecolor=FREE, edgecolor=WASTED, hatch="///"))
+                axes.add_patch(Rectangle((slot - 0.5, row - 0.5), 1, 1, facecolor=FREE, edgecolor=QUIET, hatch=EMPTY))
     axes.set_xticks(range(block_size))
     axes.set_yticks(range(num_blocks), [f"block {block_id}" for block_id in block_ids])
     axes.set_xlabel("slot in the block")
@@ -94,7 +92,7 @@ def adding_up(names: list[str], share: list[float], parts: list[float], answer: 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", width_ratios=[1, 1.5])
     left.barh(names, share, color=USED, edgecolor=EDGE)
     for row, value in enumerate(share):
-        left.text(value + 0.02, row, f"{value:.0%}", va="center", fontsize=10)
+        left.text(value + 0.02, row, f"{100 * value:.0f} %", va="center", fontsize=10)
     left.invert_yaxis()
     left.set_xlim(0, 1)
     left.set_xlabel("share of the answer (all together: 1)")

@@ -6,11 +6,9 @@ from matplotlib.ticker import MaxNLocator
 
 from bench.ladder_runs import LAST_RUNG, Row, Run
 from bench.workloads import TITLES
-from draw import EDGE, FREE, SHARED, USED, WASTED
+from draw import EDGE, FREE, SEVERAL, SHARED, USED, WASTED
 from paged_attention.splits import SPLIT_COST, cut_evenly
 
-GREEN, PINK, YELLOW = "#44bb99", "#cc79a7", "#f0e442"
-ROWS = (USED, SHARED, GREEN, PINK, YELLOW)  # a colour for each row; its number stands in the blocks as well
 HATCH = "///"
 ROOM_FOR_TEXT = 1.16  # of the limit: the axis ends there
 
@@ -162,7 +160,7 @@ def _limit(axes, run: Run, rows: list[Row]) -> None:
 def _draw_block(axes, multiprocessor: int, start: float, pieces: list[tuple[int, int]]) -> None:
     """A block of threads: tiles of one row or several, then what it costs beside them."""
     for row, tiles in pieces:
-        axes.barh(multiprocessor, tiles, 0.86, left=start, color=ROWS[row % len(ROWS)], edgecolor=EDGE, linewidth=0.8)
+        axes.barh(multiprocessor, tiles, 0.86, left=start, color=SEVERAL[row % len(SEVERAL)], edgecolor=EDGE, linewidth=0.8)
         if tiles > 1:
             axes.text(start + tiles / 2, multiprocessor, str(row), ha="center", va="center", fontsize=9)
         start += tiles

@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch, Rectangle
 
-from draw import EDGE, FREE, USED, WASTED
+from draw import EDGE, EMPTY, FREE, QUIET, USED, WASTED
 
 SECTOR = 32  # bytes that memory brings together
 
@@ -17,7 +17,8 @@ def loads(panels: list[tuple[str, list[tuple[int, int]], int]], num_tokens: int,
     for axes, (title, places, size) in zip(columns[0], panels, strict=True):
         brought = {(token, byte // SECTOR) for token, first in places for byte in (first, first + size - 1)}
         for token, sector in brought:
-            axes.add_patch(Rectangle((sector * SECTOR, token), SECTOR, 0.9, facecolor=WASTED, edgecolor="none"))
+            axes.add_patch(Rectangle((sector * SECTOR, token), SECTOR, 0.9, facecolor=WASTED, edgecolor=QUIET, linewidth=0,
+                                     hatch=EMPTY))
         for token, first in places:
             axes.add_patch(Rectangle((first, token), size, 0.9, facecolor=USED, edgecolor="none"))
         for token in range(num_tokens):
@@ -31,7 +32,7 @@ def loads(panels: list[tuple[str, list[tuple[int, int]], int]], num_tokens: int,
             axes.spines[side].set_visible(False)
     columns[0, 0].set_ylabel("token")
     kinds = [Patch(facecolor=USED, edgecolor=EDGE, label="asked for"),
-             Patch(facecolor=WASTED, edgecolor=EDGE, label="brought along"),
+             Patch(facecolor=WASTED, edgecolor=EDGE, hatch=EMPTY, label="brought along"),
              Patch(facecolor=FREE, edgecolor=EDGE, label="a sector of 32 bytes, left alone")]
     figure.legend(handles=kinds, loc="outside lower center", ncols=3, fontsize=9)
     return figure

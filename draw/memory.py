@@ -2,9 +2,8 @@
 
 import matplotlib.pyplot as plt
 import torch
-from matplotlib.colors import ListedColormap
 
-from draw import EDGE, FREE, SHARED, USED, WASTED
+from draw import EDGE, FREE, LINES, SHARED, USED, WASTED
 
 PAPER = {"max": 20.4, "pow2": 26.8, "oracle": 38.2, "paged": 96.3}  # percent; Kwon et al. 2023, figure 2
 NAMES = {"max": "reserve the\nmaximum", "pow2": "reserve a\npower of two", "oracle": "reserve what\nwill be needed",
@@ -12,17 +11,15 @@ NAMES = {"max": "reserve the\nmaximum", "pow2": "reserve a\npower of two", "orac
 
 
 def draw_layouts(layouts: dict[str, tuple]):
-    """A strip of memory for each layout: the numbers of one block, those of `part` in blue.
+    """A strip of memory for each layout: the numbers of one block in grey, those of `part` in blue with dots.
 
     layouts: name to (whole tensor, the view of one block, the part of it).
     """
     figure, rows = plt.subplots(len(layouts), 1, figsize=(8.6, 0.95 * len(layouts)), layout="constrained")
     for axes, (name, (whole, blocks, part)) in zip(rows, layouts.items(), strict=True):
-        marks = torch.zeros(whole.numel())
-        for view, mark in ((blocks, 1.0), (part, 2.0)):
-            marks[_addresses(view)] = mark
-        axes.imshow(marks[None], aspect="auto", interpolation="nearest", extent=(0, whole.numel(), 0, 1),
-                    cmap=ListedColormap([FREE, WASTED, USED]), vmin=0, vmax=2)
+        for view, colour, hatch in ((blocks, WASTED, None), (part, USED, "..")):
+            axes.broken_barh(_pieces(_addresses(view)), (0, 1), facecolor=colour, edgecolor=EDGE, linewidth=0.8, hatch=hatch)
+        axes.set(xlim=(0, whole.numel()), ylim=(0, 1))
         axes.set_title(name, loc="left", fontsize=10)
         axes.set_yticks([])
         axes.set_xticks(range(0, whole.numel() + 1, 32))
@@ -34,6 +31,17 @@ def draw_layouts(layouts: dict[str, tuple]):
 def _addresses(view: torch.Tensor) -> torch.Tensor:
     storage = torch.arange(view.untyped_storage().nbytes() // view.element_size())
     return storage.as_strided(view.shape, view.stride(), view.storage_offset()).flatten()
+
+
+def _pieces(addresses: torch.Tensor) -> list[tuple[int, int]]:
+    """(start, length) of each stretch of addresses without a gap."""
+    pieces = []
+    for address in sorted(addresses.tolist()):
+        if pieces and sum(pieces[-1]) == address:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + 1)
+        else:
+            pieces.append((address, 1))
+    return pieces
 
 
 def draw_use(shares: dict[str, dict[str, float]]):
@@ -62,7 +70,7 @@ def draw_use(shares: dict[str, dict[str, float]]):
 def draw_history(histories: dict[str, list]):
     """Two plots over time: how many requests run at once, and the largest hole among the free slots."""
     figure, (running, holes) = plt.subplots(1, 2, figsize=(8.6, 3.2), layout="constrained")
-    styles = {"max": ("#000000", ":"), "pow2": ("#d55e00", "--"), "oracle": ("#cc79a7", "-."), "paged": ("#0072b2", "-")}
+    styles = {"max": (LINES[0], ":"), "pow2": (LINES[1], "--"), "oracle": (LINES[3], "-."), "paged": (LINES[2], "-")}
     for name, history in histories.items():
         colour, line = styles[name]
         label = NAMES[name].replace("\n", " ")

@@ -6,10 +6,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from draw import EDGE, FREE, SHARED, USED, WASTED
+from draw import EDGE, FREE, LINES, SEVERAL, WASTED, empty_hatch, ink
 from paged_attention.metadata import BatchMetadata, visible_keys
 
-COLOURS = (USED, SHARED, "#009e73", "#cc79a7", "#f0e442")  # a sequence each, Okabe and Ito's again
 GAP = 0.8  # between the keys of two sequences
 
 
@@ -56,7 +55,7 @@ def _lengths(metadata: BatchMetadata) -> list[tuple[int, int]]:
 
 def _draw_batch(axes, names, batch: list[tuple[int, int]], visible) -> None:
     top, left = 0, 0.0
-    for name, (q_len, kv_len), colour in zip(names, batch, COLOURS * len(batch)):
+    for name, (q_len, kv_len), colour in zip(names, batch, SEVERAL * len(batch)):
         seen = visible(q_len, kv_len).tolist()
         axes.text(left + kv_len / 2, -1.35, f"keys of {name}" if kv_len > 3 else name, ha="center", va="bottom", fontsize=9)
         for key in range(kv_len):
@@ -65,6 +64,8 @@ def _draw_batch(axes, names, batch: list[tuple[int, int]], visible) -> None:
             for query in range(q_len):
                 axes.add_patch(Rectangle((left + key, top + query), 1, 1, edgecolor=EDGE, linewidth=0.8,
                                          facecolor=colour if seen[query][key] else FREE))
+                if seen[query][key]:
+                    axes.text(left + key + 0.5, top + query + 0.5, "•", ha="center", va="center", fontsize=8)
         for query in range(q_len):
             axes.text(-0.25, top + query + 0.5, f"{name}{kv_len - q_len + query}", ha="right", va="center", fontsize=8)
         top, left = top + q_len, left + kv_len + GAP
@@ -80,14 +81,15 @@ def padded_and_packed(names, query_lens: list[int]):
     longest, start = max(query_lens), 0
     for s, (name, q_len) in enumerate(zip(names, query_lens, strict=True)):
         for token in range(longest):
-            _square(padded, token, s, f"{name}{token}" if token < q_len else "", COLOURS[s] if token < q_len else WASTED)
+            _square(padded, token, s, f"{name}{token}" if token < q_len else "", SEVERAL[s] if token < q_len else WASTED)
         for token in range(q_len):
-            _square(packed, start + token, 0, f"{name}{token}", COLOURS[s])
+            _square(packed, start + token, 0, f"{name}{token}", SEVERAL[s])
         packed.text(start, 1.15, start, ha="center", va="top", fontsize=10)
         start += q_len
     packed.text(start, 1.15, start, ha="center", va="top", fontsize=10)
     places = len(query_lens) * longest
-    padded.set_title(f"Padded to a rectangle: {places} places, {places - start} of them padding (grey)", loc="left", fontsize=10)
+    padded.set_title(f"Padded to a rectangle: {places} places, {places - start} of them padding (hatched)", loc="left",
+                     fontsize=10)
     packed.set_title(f"One after the other: {start} places; below them cu_seqlens_q, the borders", loc="left", fontsize=10)
     for axes, height in ((padded, len(query_lens)), (packed, 1.7)):
         axes.set(xlim=(-0.3, max(start, longest) + 0.3), ylim=(height + 0.05, -0.05), aspect="equal", anchor="W")
@@ -96,7 +98,8 @@ def padded_and_packed(names, query_lens: list[int]):
 
 
 def _square(axes, x: float, y: float, text: str, colour: str) -> None:
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor=EDGE, linewidth=0.8))
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor=EDGE, linewidth=0.8,
+                             hatch=empty_hatch(colour, text)))
     axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8)
 
 
@@ -106,7 +109,7 @@ def gather_traffic(context_lens: list[int], batch_sizes: list[int], bytes_of_one
     bytes_of_one(context_len): the bytes of one sequence.
     """
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
-    for num_seqs, colour, marker in zip(batch_sizes, (USED, SHARED, "#009e73", "#cc79a7"), "osD^"):
+    for num_seqs, colour, marker in zip(batch_sizes, LINES[1:], "osD^"):
         gib = [num_seqs * bytes_of_one(context_len) / 2**30 for context_len in context_lens]
         axes.plot(context_lens, gib, color=colour, marker=marker, markeredgecolor=EDGE)
         axes.annotate(f"{num_seqs} sequence{'s' if num_seqs > 1 else ''}", (context_lens[-1] * 1.08, gib[-1]), va="center",
@@ -133,7 +136,7 @@ def divergence(traces: list[tuple], expected: list[Tensor]):
                                                  differences.flatten().tolist()):
             text = f"{difference:.1f}" if difference >= 0.05 else "≈ 0"
             axes.text(position, layer, text, ha="center", va="center", fontsize=7,
-                      color="black" if difference > 0.01 else "white")
+                      color=ink(image.cmap(image.norm(max(difference, 1e-7)))))
     panels[0, 0].set_ylabel("layer")
     figure.colorbar(image, ax=panels[0], label="largest difference", shrink=0.8)
     return figure

@@ -3,10 +3,8 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from draw import EDGE, FREE, SHARED, USED, WASTED
+from draw import EDGE, FREE, QUIET, SEVERAL, USED, WASTED
 
-GREEN, PINK = "#44bb99", "#cc79a7"
-SEQUENCES = (USED, SHARED, GREEN, PINK)
 PART = "#eeeeee"  # of the engine: not the colour of any sequence
 
 
@@ -33,7 +31,7 @@ def loop():
     _box(axes, 2.2, 0.1, 7.5, 0.95, FREE)
     axes.text(2.4, 0.82, "the pool of blocks", fontsize=9.5, va="center", weight="bold")
     axes.text(9.5, 0.82, "A to D: requests, empty: free", fontsize=8.5, va="center", ha="right")
-    colours = dict(zip("ABCD ", (*SEQUENCES, FREE), strict=True))
+    colours = dict(zip("ABCD ", (*SEVERAL[:4], FREE), strict=True))
     for index, name in enumerate("AAB CACB  DBC "):
         axes.add_patch(Rectangle((2.5 + 0.5 * index, 0.22), 0.44, 0.38, facecolor=colours[name], edgecolor=EDGE,
                                  linewidth=0.8))
@@ -63,11 +61,11 @@ def row(sequences: list[tuple[str, str, int, int]]):
     """
     figure, axes = plt.subplots(figsize=(8.8, 4.1), layout="constrained")
     left = 0
-    for line, ((name, what, num_cached, num_new), colour) in enumerate(zip(sequences, SEQUENCES, strict=False)):
+    for line, ((name, what, num_cached, num_new), colour) in enumerate(zip(sequences, SEVERAL, strict=False)):
         axes.text(-0.3, line + 0.45, f"{name} {what}", ha="right", va="center", fontsize=9.5)
         for position in range(num_cached + num_new):
             new = position >= num_cached
-            _square(axes, position, line, f"{name}{position}", colour if new else FREE, "black" if new else "#888888")
+            _square(axes, position, line, f"{name}{position}", colour if new else FREE, "black" if new else QUIET)
         for index in range(num_new):
             _square(axes, left + index, 4.6, f"{name}{num_cached + index}", colour, "black")
             axes.text(left + index + 0.5, 5.85, num_cached + index, ha="center", va="center", fontsize=9)
@@ -108,13 +106,13 @@ def batching(lengths: dict[str, int], places: int):
         last = max(start + lengths[name] for name, _, start in plan)
         axes.add_patch(Rectangle((0, 0), last, places, facecolor=WASTED, hatch="..", edgecolor=FREE, linewidth=0))
         for name, place, start in plan:
-            colour = SEQUENCES[names.index(name) % len(SEQUENCES)]
+            colour = SEVERAL[names.index(name) % len(SEVERAL)]
             axes.add_patch(Rectangle((start, place), lengths[name], 1, facecolor=colour, edgecolor=EDGE))
             axes.text(start + lengths[name] / 2, place + 0.5, name, ha="center", va="center", fontsize=10)
         axes.set_title(f"{title}: {last} steps", loc="left", fontsize=10)
         axes.set(xlim=(0, end), ylim=(places, 0), yticks=[place + 0.5 for place in range(places)],
                  yticklabels=[f"place {place}" for place in range(places)])
-    panels[1].set_xlabel("step (grey: nobody computes)")
+    panels[1].set_xlabel("step (dotted: nobody computes)")
     return figure
 
 

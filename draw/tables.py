@@ -4,14 +4,12 @@ import base64
 import html
 from dataclasses import dataclass, field
 
-from draw import EDGE, FREE, WASTED, pool_colour
+from draw import EDGE, FREE, LINES, QUIET, WASTED, pool_colour
 
 WIDTH, HEIGHT = 860, 240  # pixels
 ENTRY, BLOCK = 30, 40  # pixels: the side of a table entry, the height of a block
 ROW_TOP, POOL_TOP = 60, 172  # pixels from the top
 SECONDS = 2.2  # that a film shows a frame
-# Okabe and Ito's dark colours: a sequence's arrows and its name have the same.
-LINES = ("#000000", "#d55e00", "#0072b2", "#a0527a", "#006b4f")
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,8 @@ def draw_tables(manager, title: str) -> Frame:
         for index, block_id in enumerate(manager.get_block_table_for_seq(seq_id).tolist()):
             middle = left + (index + 0.5) * ENTRY
             parts.append(_rectangle(left + index * ENTRY, ROW_TOP, ENTRY, ENTRY, _colour(counts, block_id)))
-            parts.append(_text(middle, ROW_TOP + 20, str(block_id).replace("-", "−"), colour="#777777" if block_id < 0 else "black"))
+            parts.append(_text(middle, ROW_TOP + 20, str(block_id).replace("-", "−"),
+                               colour=QUIET if block_id < 0 else "black"))
             if block_id >= 0:
                 parts.append(_arrow(middle, ROW_TOP + ENTRY, 5 + (block_id + 0.5) * pitch - 2, POOL_TOP - 4, colour))
     for block_id, count in enumerate(counts):
@@ -108,11 +107,15 @@ def _words(manager, counts: list[int]) -> str:
 
 
 def _block(left: float, width: float, block_size: int, filled: int, colour: str) -> list[str]:
-    """A block with its slots: those that hold a token in colour, the empty ones of a block in use in grey."""
-    slot = width / block_size
-    return [_rectangle(left + offset * slot, POOL_TOP, slot, BLOCK,
-                       colour if offset < filled or colour == FREE else WASTED, edge="#999999")
-            for offset in range(block_size)] + [_rectangle(left, POOL_TOP, width, BLOCK, "none")]
+    """A block with its slots: those that hold a token in colour, the empty ones of a block in use in grey with a stroke."""
+    slot, parts = width / block_size, []
+    for offset in range(block_size):
+        empty = offset >= filled and colour != FREE
+        parts.append(_rectangle(left + offset * slot, POOL_TOP, slot, BLOCK, WASTED if empty else colour, edge="#999999"))
+        if empty:
+            corner = f"{left + offset * slot:.1f},{POOL_TOP + BLOCK:.1f}"
+            parts.append(f'<path d="M{corner} l{slot:.1f},{-BLOCK:.1f}" stroke="{EDGE}"/>')
+    return [*parts, _rectangle(left, POOL_TOP, width, BLOCK, "none")]
 
 
 def _colour(counts: list[int], block_id: int) -> str:

@@ -3,10 +3,9 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch, Rectangle
 
-from draw import EDGE, FREE, SHARED, USED, WASTED
+from draw import EDGE, FREE, SEVERAL, SHARED, USED
 
-GREEN, PINK = "#44bb99", "#cc79a7"
-REGISTERS = (USED, SHARED, GREEN, PINK)
+SMALL = "₀₁₂₃"  # beside the chosen lane: its register
 CHOSEN_LANE = 9  # r = 2, s = 1
 
 
@@ -24,12 +23,14 @@ def lanes():
         for (lane, register), (row, column) in pairs.items():
             mine = lane == CHOSEN_LANE
             axes.add_patch(Rectangle((left + column, row), width, height, edgecolor="#999999", linewidth=0.6,
-                                     facecolor=REGISTERS[register] if mine else FREE))
-            axes.text(left + column + width / 2, row + height / 2, lane, ha="center", va="center", fontsize=7.5,
+                                     facecolor=SEVERAL[register] if mine else FREE))
+            text = f"{lane}{SMALL[register]}" if mine else lane
+            axes.text(left + column + width / 2, row + height / 2, text, ha="center", va="center", fontsize=7.5,
                       color="black" if mine else "#555555", weight="bold" if mine else "normal")
     axes.text(17.5, 8, "×", ha="center", va="center", fontsize=16)
     axes.text(28.5, 8, "→", ha="center", va="center", fontsize=16)
-    kinds = [Patch(facecolor=REGISTERS[i], edgecolor=EDGE, label=f"lane {CHOSEN_LANE}'s register {i}") for i in range(4)]
+    kinds = [Patch(facecolor=SEVERAL[i], edgecolor=EDGE, label=f"{CHOSEN_LANE}{SMALL[i]}: lane {CHOSEN_LANE}'s register {i}")
+             for i in range(4)]
     figure.legend(handles=kinds, loc="outside lower center", ncols=4, fontsize=9)
     _bare(axes, 38.2, 16.2, top=-1.9)
     return figure

@@ -6,14 +6,14 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from draw import EDGE, FREE, SHARED, USED, WASTED
+from draw import EDGE, LINES, PINK, QUIET, SHARED, USED, WASTED, ink
 
 # What a request does in a step: a colour, and a hatch for those who cannot tell colours.
 STATES = {
     "waits": (WASTED, ".."),
     "prefills": (SHARED, ""),
     "decodes": (USED, ""),
-    "preempted, waits again": ("#cc79a7", "xx"),
+    "preempted, waits again": (PINK, "xx"),
 }
 MOST_COLUMNS_WITH_NUMBERS = 60
 
@@ -93,11 +93,11 @@ def memory(history: list, block_size: int, reserved: dict[str, list[int]]):
     figure, axes = plt.subplots(figsize=(8.8, 3.6), layout="constrained")
     blocks = [(record.alone + record.shared) * block_size for record in history]
     lines = {**reserved, "blocks in use": blocks}
-    styles = (("#000000", ":"), ("#d55e00", "--"), ("#0072b2", "-"))
+    styles = ((LINES[0], ":"), (LINES[1], "--"), (LINES[2], "-"))
     for (name, slots), (colour, style) in zip(lines.items(), styles, strict=True):
         axes.step(range(len(slots)), slots, where="post", color=colour, linestyle=style, linewidth=1.8, label=name)
-    axes.fill_between(range(len(history)), [sum(record.lengths.values()) for record in history], step="post", color=WASTED,
-                      label="tokens of the running requests")
+    axes.fill_between(range(len(history)), [sum(record.lengths.values()) for record in history], step="post",
+                      facecolor=WASTED, edgecolor=QUIET, hatch="..", linewidth=0, label="tokens of the running requests")
     axes.set(xlabel="step", ylabel="slots (one token each)", title="What the same trace needs", xlim=(0, len(history) - 1))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
@@ -120,11 +120,11 @@ def accuracy(table: dict[str, dict[str, float]]):
     tasks = list(next(iter(table.values())))
     figure, axes = plt.subplots(figsize=(7.6, 0.4 * len(table) + 1.1), layout="constrained")
     shares = [[row[task] for task in tasks] for row in table.values()]
-    axes.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    image = axes.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
     for line, row in enumerate(shares):
         for column, share in enumerate(row):
-            axes.text(column, line, f"{share:.0%}", ha="center", va="center", fontsize=9.5,
-                      color="black" if share > 0.5 else FREE)
+            axes.text(column, line, f"{100 * share:.0f} %", ha="center", va="center", fontsize=9.5,
+                      color=ink(image.cmap(image.norm(share))))
     axes.set_xticks(range(len(tasks)), tasks)
     axes.set_yticks(range(len(table)), list(table))
     axes.xaxis.tick_top()

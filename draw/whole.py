@@ -3,9 +3,7 @@
 import matplotlib.pyplot as plt
 from matplotlib.patches import ConnectionPatch, FancyBboxPatch, Rectangle
 
-from draw import EDGE, FREE, SHARED, USED
-
-OTHERS = "#44bb99"
+from draw import EDGE, EMPTY, FREE, GREEN, SHARED, USED
 
 BLOCK_SIZE = 4
 
@@ -20,7 +18,7 @@ def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
     for index, block_id in enumerate([*block_ids, -1]):
         _cell(axes, 2.1 * index, 4.6, 1.9, 0.6, str(block_id).replace("-", "−"), FREE if block_id < 0 else USED)
     for block_id in range(num_blocks):
-        whose, colour = ("A", USED) if block_id in block_ids else ("B", OTHERS) if block_id % 3 else ("free", FREE)
+        whose, colour = ("A", USED) if block_id in block_ids else ("B", GREEN) if block_id % 3 else ("free", FREE)
         _cell(axes, 1.3 * block_id, 2.9, 1.2, 0.7, f"block {block_id}\n{whose}", colour)
     for index, block_id in enumerate(block_ids):
         _arrow(axes, (2.1 * index + 0.95, 4.6), (1.3 * block_id + 0.6, 3.6))
@@ -45,7 +43,7 @@ def _tokens(axes, num_tokens: int, num_logical_blocks: int) -> None:
         x = 2.1 * (position // BLOCK_SIZE) + 0.475 * (position % BLOCK_SIZE)
         taken = position < num_tokens
         axes.add_patch(Rectangle((x, 5.75), 0.475, 0.5, facecolor=USED if taken else FREE, edgecolor=EDGE, linewidth=0.8,
-                                 hatch=None if taken else "////"))
+                                 hatch=None if taken else EMPTY))
         if taken:
             axes.text(x + 0.24, 6.0, position, ha="center", va="center", fontsize=8)
     for index in range(num_logical_blocks):

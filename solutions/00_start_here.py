@@ -79,12 +79,12 @@ def draw_memory(reserved, title):
 
 contiguous = {name: limit for name in lengths}
 useful = sum(lengths.values()) / sum(contiguous.values())
-print(f"{useful:.0%} of the reserved memory holds a token")
+print(f"{100 * useful:.0f} % of the reserved memory holds a token")
 draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars of 512 tokens each, one for each "
           "request. Only a part of each bar, between 24 and 310 tokens, is in use; the rest is reserved and empty.")
 
 # %% [markdown]
-# Kwon and others (2023, figure 2) measured three systems with contiguous caches. One reserved the longest length allowed,
+# Kwon et al. (2023, figure 2) measured three systems with contiguous caches. One reserved the longest length allowed,
 # one the next power of two, and one was told the true length beforehand. They used 20.4 %, 26.8 % and 38.2 % of the cache
 # for tokens. The rest was paid for and empty. (Knowing the length does not help enough: the places of tokens that are
 # still to come are empty for a long time, and so are gaps between the pieces that are too short for the next one.)
@@ -155,7 +155,7 @@ progress_bar("00")
 block_size = 16
 paged = {name: blocks_needed(length, block_size) * block_size for name, length in lengths.items()}
 useful = sum(lengths.values()) / sum(paged.values())
-print(f"{sum(paged.values()) // block_size} blocks; {useful:.0%} of the reserved memory holds a token")
+print(f"{sum(paged.values()) // block_size} blocks; {100 * useful:.0f} % of the reserved memory holds a token")
 assert all(paged[name] - lengths[name] < block_size for name in lengths)
 draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for each request, each hardly longer than its "
           "tokens: less than one block of 16 tokens is empty in each.")
@@ -167,8 +167,10 @@ draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for eac
 # Three things have to be built for this, and you will build them:
 #
 # - somebody who hands out blocks and takes them back: lesson 01;
-# - a table that says where each request's blocks are;
-# - attention that reads keys and values through that table.
+# - a table that says where each request's blocks are: lesson 02;
+# - attention that reads keys and values through that table: lessons 03 to 07.
+#
+# Lesson 08 puts them under a real model. Lesson 09 is a [glossary](09_summary.ipynb#Words), for words that you meet again.
 #
 # ## Ask yourself
 #
@@ -191,7 +193,8 @@ draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for eac
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
 #   section 1 and figure 2 for the measured waste, section 4 for the idea.
 #
 # **Next:** [01 · The block manager](01_block_manager.ipynb), in C++.

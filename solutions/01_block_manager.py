@@ -14,7 +14,7 @@
 # With it, two sequences share their blocks until one of them writes.
 #
 # **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a reference. **It takes** 60
-# to 90 minutes. Words that you meet here are in the [glossary](09_summary.ipynb#Words).
+# to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -534,7 +534,8 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
 #   section 4.2 for the block manager, section 4.4 for sharing and copy on write.
 # - pybind11's documentation, “Exceptions”, for how C++ errors become Python exceptions.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.

@@ -34,11 +34,11 @@ except ModuleNotFoundError as error:
 progress_bar("02")
 
 # %% [markdown]
-# ## Where you will get to
+# ## Where this goes
 #
 # Four sequences and one pool. Each sequence has a row in the **block table**: a list of block ids, in the order of its
 # tokens. An arrow leads from each entry to the block, wherever that is. A **slot** is the place of one token: coloured slots
-# hold one, grey slots are empty. Orange blocks belong to two sequences.
+# hold one, grey slots with a stroke are empty. Orange blocks, marked ×2, belong to two sequences.
 
 # %%
 from paged_attention.kv_cache import PagedAttentionManager as FinishedManager
@@ -121,7 +121,7 @@ for what, of_layouts in views.items():
 
 # %% [markdown]
 # The same three layouts as strips of memory, small enough to see: four blocks of four slots, two heads, two numbers in each
-# head. Grey is block 1, blue are the keys of its head 0.
+# head. Grey is block 1; blue and dotted are the keys of its head 0.
 
 # %%
 first, second, third = torch.zeros(4, 4, 2, 2, 2), torch.zeros(4, 2, 2, 4, 2), torch.zeros(2, 4, 4, 2, 2)
@@ -631,8 +631,8 @@ assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
 # Try it: in `Paged.come`, put `0` in place of `len(self.manager.sequences)`. Then no block is left free for the running
-# requests, and a request gives way 403 times, with 65,327 tokens computed again. How much to keep free is the scheduler's
-# decision, and comes in lesson 08.
+# requests, and a request gives way 403 times, with 65,327 tokens computed again. Who is let in, and who gives way, is the scheduler's
+# decision. You write one in lesson 08.
 
 # %%
 draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "
@@ -649,7 +649,7 @@ draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, 
 useful = {name: parts["tokens"] for name, parts in shares.items()}
 assert useful["max"] < useful["pow2"] < useful["oracle"] < useful["paged"] and useful["paged"] > 90
 steps = {name: len(history) for name, history in histories.items()}
-print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that reserving the maximum takes")
+print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the steps that reserving the maximum takes")
 
 # %% [markdown]
 # ## What you built
@@ -692,7 +692,8 @@ print(f"paging is done in {steps['paged'] / steps['max']:.0%} of the steps that 
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
 #   section 3 and figure 2 for the waste, sections 4.2 to 4.4 for block tables and sharing, section 6.1 for ShareGPT's
 #   lengths, section 7.2 for the block size.
 # - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*, “Coalesced Access to Global Memory”.

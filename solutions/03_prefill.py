@@ -52,7 +52,8 @@ lengths, block_size = [6, 4, 9], 4
 request_num_blocks = [-(-length // block_size) for length in lengths]
 print("request_num_blocks:", request_num_blocks)
 draw.show(draw.attention.requests_in_blocks(lengths, block_size), alt="A row of six blocks of four slots. Request 0 has six "
-          "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are grey.")
+          "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are hatched: they "
+          "hold no token.")
 
 # %% [markdown]
 # The first dimension counts blocks and not requests, so requests of any lengths fit into one tensor.
@@ -103,13 +104,15 @@ print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for wei
 
 # %%
 draw.show(draw.attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
-          "across. Each of six queries sees the keys up to itself. The future is white, the slots behind the end are grey.")
+          "across. Each of six queries sees the keys up to itself. The future is white, the slots behind the end are "
+          "hatched.")
 
 # %% [markdown]
 # A hidden score is set to -inf, whose exponential is 0. The other scores of the row then share the whole weight.
 #
-# Look at the grey columns. With the causal mask no token looks there anyway, because they come later than all of them. But
-# the grey *rows* would give an output, made of whatever lies in these slots. And a weight of 0 does not undo everything:
+# Look at the hatched columns. With the causal mask no token looks there anyway, because they come later than all of them.
+# But the hatched *rows* would give an output, made of whatever lies in these slots. And a weight of 0 does not undo
+# everything:
 
 # %%
 weights = torch.tensor([0.4, 0.6, 0.0])
@@ -118,8 +121,8 @@ print("weighted sum:", (weights @ torch.tensor([1.0, 2.0, float("nan")])).item()
 # %% [markdown]
 # So slots without a token are cut off, values included, and the output there is 0. In the checks NaN lies in some of them.
 #
-# **Fourth, the heads.** In **grouped-query attention** there are fewer KV heads than query heads, so that the cache is
-# smaller. Neighbouring query heads share a KV head. This is given:
+# **Fourth, the heads.** In **grouped-query attention**, or GQA, there are fewer KV heads than query heads, so that the cache
+# is smaller. Neighbouring query heads share a KV head. This is given:
 
 # %%
 # INCLUDE paged_attention/attention.py share_heads
@@ -168,10 +171,10 @@ print("equal to PyTorch's; behind the last token:", o.flatten(0, 1)[9:].abs().ma
 # one layer then needs:
 
 # %%
-print("  tokens   keys and values   all scores")
+print("  tokens   keys and values    all scores")
 for num_tokens in (1024, 8192, 131072):
     kv_mib, scores_mib = (numbers * 2 / 2**20 for numbers in (2 * num_tokens * 8 * 128, 32 * num_tokens**2))
-    print(f"{num_tokens:8} {kv_mib:13.0f} MiB {scores_mib:8.0f} MiB")
+    print(f"{num_tokens:8,} {kv_mib:13,.0f} MiB {scores_mib:9,.0f} MiB")
 
 # %% [markdown]
 # The scores of the longest prompt take a tebibyte, for one layer, and are thrown away at once. We want to compute a part
@@ -572,13 +575,16 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 #
 # ## Sources
 #
-# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, arXiv:1805.02867, section 3, for m and
-#   l.
-# - Tri Dao et al., *FlashAttention*, arXiv:2205.14135, section 3.1 and algorithm 1, for acc and the blocks.
-# - Tri Dao, *FlashAttention-2*, arXiv:2307.08691, algorithm 1, for our order of the loops and the single division.
+# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, 2018,
+#   [arXiv:1805.02867](https://arxiv.org/abs/1805.02867): section 3 for m and l.
+# - Tri Dao et al., *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, 2022,
+#   [arXiv:2205.14135](https://arxiv.org/abs/2205.14135): section 3.1 and algorithm 1 for acc and the blocks.
+# - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023,
+#   [arXiv:2307.08691](https://arxiv.org/abs/2307.08691): algorithm 1 for our order of the loops and the single division.
 # - Joshua Ainslie et al., *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*,
-#   arXiv:2305.13245, section 2.2.
-# - Ashish Vaswani et al., *Attention Is All You Need*, arXiv:1706.03762, section 3.2.1, for the scale.
+#   2023, [arXiv:2305.13245](https://arxiv.org/abs/2305.13245): section 2.2.
+# - Ashish Vaswani et al., *Attention Is All You Need*, 2017, [arXiv:1706.03762](https://arxiv.org/abs/1706.03762):
+#   section 3.2.1 for the scale.
 # - PyTorch's documentation, `torch.nn.functional.scaled_dot_product_attention`.
 #
 # **Next:** [04 · Decode](04_decode.ipynb), where each sequence has one new token, and all its past lies in the pool.

@@ -643,21 +643,24 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # table itself to save them.
 # </details>
 #
-# <details><summary>One sequence has 100,000 tokens, and the GPU has 132 processors. How does <code>combine_result</code>
+# <details><summary>One sequence has 100,000 tokens, and the GPU has 132 multiprocessors, which compute
+# side by side. How does <code>combine_result</code>
 # help?</summary>
 #
-# Each processor takes some of the blocks and makes a part of them. `combine_result` joins the parts exactly. Without it, one
-# processor for each head would walk through the whole sequence, and all others would wait. This is called split KV, or
-# Flash-Decoding, and lesson 07 builds it.
+# Each multiprocessor takes some of the blocks and makes a part of them. `combine_result` joins the parts exactly. Without
+# it, one multiprocessor for each head would walk through the whole sequence, and all others would wait. This is called
+# split KV, or Flash-Decoding, and lesson 07 builds it.
 # </details>
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
-#   section 4.1, attention block by block; section 5.1, the kernel.
-# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, arXiv:1805.02867, section 3.1: why
-#   parts can be combined in any order.
-# - Tri Dao et al., *Flash-Decoding for long-context inference*, PyTorch blog, 2023: the same combination, over splits.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
+#   section 4.1 for attention block by block, section 5.1 for the kernel.
+# - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, 2018,
+#   [arXiv:1805.02867](https://arxiv.org/abs/1805.02867): section 3.1 for why parts can be combined in any order.
+# - Tri Dao et al., *Flash-Decoding for long-context inference*, 2023,
+#   [the post](https://crfm.stanford.edu/2023/10/12/flashdecoding.html): the same combination, over splits.
 # - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`, `Tensor.scatter_reduce_`, and “Tensor Views”.
 #
 # **Next:** [05 · One batch of everything](05_batched_metadata.ipynb): one description for any mix of prompts and decodes.

@@ -46,7 +46,7 @@ progress_bar("05")
 # it is computed in **chunks**, a piece at each step, so that the others need not wait.
 #
 # A GPU is best used when all of this is one batch. Here is such a batch. Each row is a **query**, a token that is computed
-# in this step. Each column is a key. A coloured square says that the query sees the key.
+# in this step. Each column is a key. A coloured square with a dot says that the query sees the key.
 
 # %%
 draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
@@ -59,7 +59,7 @@ draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one 
 # another sequence.
 #
 # The four tensors below the picture say all of it. Blocks have four slots here: A's last token, number 6, is in the
-# sequence's second block, which is block 0 of the pool, at its place 2. So its slot is 2. This lesson builds the tensors one
+# sequence's second block, which is block 0 of the pool, at offset 2. So its slot is 2. This lesson builds the tensors one
 # by one.
 #
 # ## Rows without padding
@@ -70,8 +70,8 @@ draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one 
 # %%
 query_lens = [5, 1, 1, 3]
 draw.show(draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four sequences with 5, 1, 1 and 3 queries as a "
-          "rectangle of 20 squares, half of them grey padding. Below, the same 10 queries in one row without gaps, with the "
-          "borders 0, 5, 6, 7 and 10.")
+          "rectangle of 20 squares, half of them hatched padding. Below, the same 10 queries in one row without gaps, "
+          "with the borders 0, 5, 6, 7 and 10.")
 
 # %% [markdown]
 # With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 places would hold 1,063 queries. So the queries lie
@@ -314,7 +314,7 @@ draw.show(draw.metadata.batches([("My batch", [name for name, _, _ in mine], met
 #
 # ### Exercise 5.5: paged attention in PyTorch
 #
-# `share_heads(k, num_q_heads)` is lesson 03's: keys or values with a head for each query head. `NO_KEY` is minus infinity.
+# `share_heads(k, num_q_heads)` is lesson 03's: keys or values with a head for each query head. `NO_KEY` is -inf.
 # `check_paged_attention` has looked at the arguments, so you need not.
 
 # %% exercise="5.5"
@@ -406,7 +406,8 @@ def qwen3_8b(context_len):
 
 
 per_step = qwen3_8b(1024)
-print(f"1024 tokens x 36 layers x 8 heads x 128 numbers x 2 bytes, twice = {per_step:,} bytes = {per_step / 2**20:g} MiB")
+print("1,024 tokens × 36 layers × 8 heads × 128 numbers × 2 bytes, twice:")
+print(f"{per_step:,} bytes = {per_step / 2**20:g} MiB")
 print(f"64 such sequences: {64 * per_step / 2**30:g} GiB, in every step")
 assert per_step == 144 * 2**20
 
@@ -670,7 +671,8 @@ draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
 #   section 4.3 for the step of a batch, section 5.1 for kernels that read through the block table.
 # - Amey Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve*, OSDI 2024: section 4 for
 #   chunked prefill and mixed batches.

@@ -44,8 +44,8 @@ progress_bar("06")
 
 # %%
 draw.show(draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
-          "is orange. Middle, its 128 threads in four warps of 32, and the shared memory with the query and the scores. "
-          "Right, sequence 1's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
+          "is orange, with a thick edge. Middle, its 128 threads in four warps of 32, and the shared memory with the query and the "
+          "scores. Right, sequence 1's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
 
 # %% [markdown]
 # A GPU runs thousands of threads at once. They come in groups, and CUDA has a word for each:
@@ -276,11 +276,11 @@ batch = (q, k_cache, v_cache, block_table, context_lens)
 #
 # A key that lay in a row with its neighbours would be at a place that a multiplication finds. Here it takes two steps:
 #
-# 1. Token 9 of a sequence with blocks of 4 slots is in the sequence's block 9 / 4 = 2, at place 9 % 4 = 1. (In C++, `/` of
+# 1. Token 9 of a sequence with blocks of 4 slots is in the sequence's block 9 / 4 = 2, at offset 9 % 4 = 1. (In C++, `/` of
 #    two integers rounds down.)
 # 2. Which block of the pool that is, the sequence's row of the block table says, in its entry 2.
 #
-# Then the address is what it is for any contiguous tensor. `k_cache[block, place, head, 0]` stands so many numbers behind
+# Then the address is what it is for any contiguous tensor. `k_cache[block, offset, head, 0]` stands so many numbers behind
 # the first one; how many, you can tell from the shape.
 #
 # ### Exercise 6.2: from a token to its address
@@ -557,7 +557,7 @@ draw.show(draw.cuda.readers([
 #
 # The picture also shows why this kernel is not a fast one. Memory is fastest when neighbouring threads read neighbouring
 # addresses at the same moment. In pass 2 they do. In pass 1 each thread walks along its own row, and the 32 threads of a
-# warp read at 32 distant places at once. Lesson 07 begins there.
+# warp read at 32 distant places at once. Lesson 07 mends that.
 #
 # ## What a build costs
 #
@@ -712,7 +712,7 @@ for head_size in (64, 80, 96, 128, 192, 256):
     assert bound <= 1e-5
 
 # %% [markdown]
-# (Kernels that are made for speed have the head size as a template parameter, so that the compiler can unroll the loops.
+# (Kernels that are made for speed have the head size in their text as a constant, so that the compiler can unroll the loops.
 # Then each size is a build of its own. Lesson 07 does that.)
 #
 # ## Long contexts, and empty ones
@@ -919,8 +919,9 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #
 # - NVIDIA, *CUDA C++ Programming Guide*: “Programming Model” for grids, thread blocks and warps; “Synchronization Functions”
 #   and “Warp Shuffle Functions” in the chapter on C++ language extensions.
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023:
-#   section 5.1, kernels that read through the block table.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
+#   section 5.1 for kernels that read through the block table.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
 # **Next:** [07 · A fast kernel](07_fast_kernel.ipynb): the same kernel, one idea at a time, each of them measured.

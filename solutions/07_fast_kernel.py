@@ -55,6 +55,8 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
 # %% [markdown]
 # Each kernel in this lesson is a **rung** of a ladder, and has one idea more than the one below it. All of them compute the
 # same numbers, by the same tests. This notebook goes through all of them. The files are in `kernels/ladder`.
+# (“Block” means two things here, as in lesson 06. What runs, waits or has threads is a thread block; what holds tokens is a
+# block of the pool.)
 #
 # ## Recorded, and counted
 #
@@ -525,7 +527,8 @@ judge(4)
 # matrix. The 32 lanes of a warp execute it together, and none of them has a whole matrix: each lane holds some numbers of
 # each, in its registers, two 16-bit numbers to a register. This picture says which; the numbers in it are lanes. Each of its
 # cells stands for two numbers of the matrix, side by side in a and c, one above the other in b. (The numbers of c have 32
-# bits and a register each. There a colour stands for two registers.)
+# bits and a register each. There a
+# colour, with its small digit beside the 9, stands for two registers.)
 
 # %%
 draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
@@ -648,11 +651,11 @@ under_way = run.read_limit_gb_per_s * 1e9 * 1e-6
 print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB for each multiprocessor")
 
 # %% [markdown]
-# A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KB. So four tiles have to be on their way for each
+# A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KiB. So four tiles have to be on their way for each
 # multiprocessor, at every moment, also while other tiles are being multiplied. Below that, memory has idle moments,
 # however fast everything else is.
 #
-# Shared memory is the place to wait in: 228 KB for each multiprocessor of an H100 or H200, of which a block may have 227.
+# Shared memory is the place to wait in: 228 KiB for each multiprocessor of an H100 or H200, of which a block may have 227.
 # And there is an instruction for it, `cp.async`: it copies 16 bytes from memory into shared memory, and the thread goes
 # on at once. No register is needed. `async_copy.cuh` wraps it in three calls:
 #
@@ -961,7 +964,7 @@ show_lines("ladder/7_balanced.cu", "// Puts the block's states among the parts",
 #
 # One more thing is in this kernel. In the cache the KV heads of a token lie side by side. A block that has one head reads
 # 256 bytes of each token, and skips the other heads' 1,792. So a row of rung 7 may be a sequence and several of its KV
-# heads: with `heads_at_once = 8`, eight warps read eight heads, 2 KB in a row. Memory answers long stretches a little
+# heads: with `heads_at_once = 8`, eight warps read eight heads, 2 KiB in a row. Memory answers long stretches a little
 # faster than scattered pieces. And a row with eight heads is eight times as much work, so that fewer rows have to be cut.
 # With few sequences it is the other way round: one head, and all warps of the block share its tiles.
 
@@ -1074,7 +1077,7 @@ for workload, ratio in run.ratios().items():
     print(f"{title:52} FlashInfer's time over rung 7's: {ratio:.3f}, {word}")
 
 # %% [markdown]
-# Here “level” is anything within two per cent: so small a difference may be another one the next day. Mind what is
+# Here “level” is anything within 2 %: so small a difference may be another one the next day. Mind what is
 # compared: decode, in these shapes, on this card. FlashInfer does more than that, for more shapes. Both plan a batch
 # before it is timed, and both are compiled for the shape. A measurement is a fact about what was measured.
 #
@@ -1180,16 +1183,16 @@ else:
 #
 # ## Sources
 #
-# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023,
+# - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023,
 #   [arXiv:2307.08691](https://arxiv.org/abs/2307.08691).
-# - T. Dao, D. Haziza, F. Massa, G. Sizov, *Flash-Decoding for long-context inference*, 2023,
+# - Tri Dao et al., *Flash-Decoding for long-context inference*, 2023,
 #   [the post](https://crfm.stanford.edu/2023/10/12/flashdecoding.html): splitting the context.
-# - Z. Ye and others, *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference Serving*, 2025,
+# - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference Serving*, 2025,
 #   [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): compiling for a shape, and planning a batch's shares.
-# - W. Kwon and others, *Efficient Memory Management for Large Language Model Serving with PagedAttention*, 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180).
-# - M. Osama, D. Merrill, C. Cecka, M. Garland, J. D. Owens, *Stream-K: Work-centric Parallel Decomposition for Dense
-#   Matrix-Matrix Multiplication on the GPU*, 2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
+#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section 5.1 for the first kernel of this kind.
+# - Muhammad Osama et al., *Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU*,
+#   2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for m16n8k16, and `cp.async`.
 #
 # **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an engine.

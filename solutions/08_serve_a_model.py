@@ -13,9 +13,9 @@
 # chunks, prompts that begin alike share their blocks, and when the memory runs out somebody gives way and nothing is lost.
 # Below it lies what you have built since lesson 01.
 #
-# **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and [05](05_batched_metadata.ipynb);
-# words are in the [glossary](09_summary.ipynb#Words). Where an exercise of an earlier lesson is missing, the course's own
-# answer takes its place. You do not need a GPU. **It takes** 60 to 90 minutes.
+# **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and [05](05_batched_metadata.ipynb).
+# Words that you meet again are in the [glossary](09_summary.ipynb#Words). Where an exercise of an
+# earlier lesson is missing, the course's own answer takes its place. You do not need a GPU. **It takes** 60 to 90 minutes.
 
 # %%
 try:
@@ -1336,8 +1336,9 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #   [arXiv:2312.07104](https://arxiv.org/abs/2312.07104): section 3 for a prefix cache as a tree.
 # - transformers' documentation, [attention interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **This was the last lesson.** [09](09_summary.ipynb) has the whole on one page. The engines that serve the large models,
-# such as vLLM and SGLang, have these same parts under nearly the same names; read their schedulers next, and you will
-# know your way about. Or go on here: let `schedule` prefer the request that has waited longest, keep preempted blocks in
+# **Next:** [09 · The whole on one page](09_summary.ipynb), to look things up. This was the last lesson in which you build.
+#
+# The engines that serve the large models, such as vLLM and SGLang, have these same parts under nearly the same names;
+# read their schedulers next, and you will know your way about. Or go on here: let `schedule` prefer the request that has waited longest, keep preempted blocks in
 # the CPU's memory, let a small model guess tokens that the large one only checks. You have the reference, the checks, and
 # a tool that finds the first wrong block.
