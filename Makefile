@@ -19,12 +19,12 @@ lab: $(READY)  ## open JupyterLab on lesson 00
 	$(PY) -m jupyter lab notebooks/00_start_here.ipynb $(ARGS)
 
 test: $(READY)  ## run the tests, and compare each lesson's outputs
-	$(PY) -m pytest -n auto --dist loadscope -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
 		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
 
 test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
-	$(PY) -m pytest -n auto --dist loadscope -m "slow and not alone and not nbgrader" --durations 5 $(ARGS)
+	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "slow and not alone and not nbgrader" --durations 5 $(ARGS)
 	$(PY) -m pytest -m "slow and alone" tests
 
 test-platforms: $(READY)  ## build kernels for other processors and systems (apt-get: g++-aarch64-linux-gnu qemu-user)

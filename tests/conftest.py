@@ -12,6 +12,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    return (os.cpu_count() or 1) + 1  # many a test waits: for a browser, a lock, or the end of a loop that has none
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadScopeScheduling
 

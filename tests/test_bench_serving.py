@@ -172,6 +172,7 @@ def test_the_command_prints_records_and_writes(tmp_path, monkeypatch, capsys):
     assert run.command == "python -m bench.serving --device cpu" and run.threads == torch.get_num_threads()
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_our_engine_is_at_least_as_fast_as_transformers():
     for _ in range(3):  # a machine may do something else for a while

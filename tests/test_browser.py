@@ -58,7 +58,11 @@ def picture_folder() -> Path:
     return folder
 
 
-@pytest.mark.parametrize("lesson", select([]), ids=lambda lesson: lesson.name)
+QUICK = "00_start_here", "01_block_manager", "04_decode", "06_cuda_kernel", "08_serve_a_model", "09_summary"
+
+
+@pytest.mark.parametrize("lesson", [pytest.param(lesson, marks=[] if lesson.name in QUICK else pytest.mark.slow)
+                                    for lesson in select([])], ids=lambda lesson: lesson.name)
 def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson):
     """The summary has no exercises, and runs to its end."""
     page, port, token = lab

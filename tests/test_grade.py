@@ -25,7 +25,7 @@ needs_sandbox = pytest.mark.skipif(sandbox.missing() is not None, reason="there 
 
 
 def by_lesson(*quick: str):
-    """All lessons, of which those that are not `quick` take more than 20 s."""
+    """All lessons, of which those that are not `quick` take 10 s and more."""
     return pytest.mark.parametrize("lesson", [pytest.param(lesson, marks=[] if lesson in quick else pytest.mark.slow)
                                               for lesson in LESSONS])
 
@@ -36,7 +36,7 @@ def notebook_of(folder, lesson: str):
 
 
 @needs_sandbox
-@by_lesson("00", "02")
+@by_lesson("00")
 def test_the_solution_of_a_lesson_gets_all_points_without_an_event(lesson):
     result = grade(notebook_of(SOLUTIONS, lesson), USUAL)
     assert result.lesson == lesson and not result.events
@@ -95,7 +95,7 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
 
 
 @needs_sandbox
-@by_lesson("00", "02")
+@by_lesson("00")
 def test_a_grade_names_each_mistake_as_the_check_does(lesson):
     """All mistakes of the bank in one sandbox, and the right answers."""
     exercises = checks.exercises_of(lesson)
