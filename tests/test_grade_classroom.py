@@ -220,8 +220,9 @@ def start(folder: Path) -> subprocess.Popen:
     """The command as from a terminal, stopped in the middle: two submissions are done and two take for ever."""
     for name, order in (("a", ""), ("b", ""), ("c", "sleep 3600"), ("d", "sleep 3600"), ("e", "")):
         (folder / f"{name}.ipynb").write_text(order)
-    script = ("import sys, test_grade_classroom as test; from grading.command import main; "
-              "sys.exit(main(sys.argv[1:], grader=test.fake_grader))")
+    # A shell that starts something in the background, as CI may, makes it deaf to Ctrl-C.
+    script = ("import signal, sys, test_grade_classroom as test; from grading.command import main; "
+              "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main(sys.argv[1:], grader=test.fake_grader))")
     process = subprocess.Popen([sys.executable, "-c", script, str(folder), "--workers", "2", "--no-sandbox", "--seed", "1"],
                                stderr=subprocess.PIPE, text=True, start_new_session=True,
                                env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])})
