@@ -631,8 +631,8 @@ assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
 # Try it: in `Paged.come`, put `0` in place of `len(self.manager.sequences)`. Then no block is left free for the running
-# requests, and a request gives way 403 times, with 65,327 tokens computed again. Who is let in, and who gives way, is the scheduler's
-# decision. You write one in lesson 08.
+# requests, and a request gives way 403 times, with 65,327 tokens computed again. Who is let in, and who gives way, is the
+# scheduler's decision. You write one in lesson 08.
 
 # %%
 draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "

@@ -644,8 +644,7 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # </details>
 #
 # <details><summary>One sequence has 100,000 tokens, and the GPU has 132 multiprocessors, which compute
-# side by side. How does <code>combine_result</code>
-# help?</summary>
+# side by side. How does <code>combine_result</code> help?</summary>
 #
 # Each multiprocessor takes some of the blocks and makes a part of them. `combine_result` joins the parts exactly. Without
 # it, one multiprocessor for each head would walk through the whole sequence, and all others would wait. This is called

@@ -527,8 +527,7 @@ judge(4)
 # matrix. The 32 lanes of a warp execute it together, and none of them has a whole matrix: each lane holds some numbers of
 # each, in its registers, two 16-bit numbers to a register. This picture says which; the numbers in it are lanes. Each of its
 # cells stands for two numbers of the matrix, side by side in a and c, one above the other in b. (The numbers of c have 32
-# bits and a register each. There a
-# colour, with its small digit beside the 9, stands for two registers.)
+# bits and a register each. There a colour, with its small digit beside the 9, stands for two registers.)
 
 # %%
 draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "

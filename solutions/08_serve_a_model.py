@@ -1339,6 +1339,6 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # **Next:** [09 · The whole on one page](09_summary.ipynb), to look things up. This was the last lesson in which you build.
 #
 # The engines that serve the large models, such as vLLM and SGLang, have these same parts under nearly the same names;
-# read their schedulers next, and you will know your way about. Or go on here: let `schedule` prefer the request that has waited longest, keep preempted blocks in
-# the CPU's memory, let a small model guess tokens that the large one only checks. You have the reference, the checks, and
-# a tool that finds the first wrong block.
+# read their schedulers next, and you will know your way about. Or go on here: let `schedule` prefer the request that has
+# waited longest, keep preempted blocks in the CPU's memory, let a small model guess tokens that the large one only checks.
+# You have the reference, the checks, and a tool that finds the first wrong block.
