@@ -25,7 +25,7 @@ test: $(READY)  ## run the tests, and compare each lesson's outputs
 
 test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "slow and not alone and not nbgrader" --durations 5 $(ARGS)
-	$(PY) -m pytest -m "slow and alone" tests
+	$(PY) -m pytest -m "slow and alone" $(ARGS)
 
 test-platforms: $(READY)  ## build kernels for other processors and systems (apt-get: g++-aarch64-linux-gnu qemu-user)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[platforms]'
