@@ -124,6 +124,7 @@ def render_solution(lesson: Lesson) -> nbformat.NotebookNode:
 def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook with outputs, run from top to bottom in solutions/, the same on every machine."""
     client = nbclient.NotebookClient(notebook, timeout=CELL_TIME_LIMIT, kernel_name="python3", record_timing=False,
+                                     coalesce_streams=True,  # a busy machine sends a cell's text in several pieces
                                      resources={"metadata": {"path": str(SOLUTIONS)}})
     executed = client.execute()
     executed.metadata = dict(KERNEL)  # nbclient notes the Python version
