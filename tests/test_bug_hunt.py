@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from right_answers.lesson_06_more import FAULTS, GIVEN, OURS, repaired
+from right_answers.lesson_06_hunt import FAULTS, GIVEN, OURS, repaired
 
 from lessons_lib import checks
 from lessons_lib.bug_hunt import CASES, hunt

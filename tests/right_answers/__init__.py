@@ -1,8 +1,8 @@
 """Right answers that differ from ours in form, at least three for each exercise, and other spellings of known mistakes.
 
 Each lesson's module has `RIGHT_ANSWERS`, {exercise id: [answer, …]}, and may have `WRONG_ANSWERS`,
-{exercise id: {slug: [answer, …]}}: the mistake as another learner would write it. A lesson may have several modules, and
-an exercise may have answers in each of them.
+{exercise id: {slug: [answer, …]}}: the mistake as another learner would write it. A long lesson has a second module, named
+by what its exercises are about. `…_second` and `…_third` are what further learners wrote, all over the lesson.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Lesson 06, exercises 6.1 to 6.6: kernels. (6.7 and 6.8 are in lesson_06_more.py.)"""
+"""Lesson 06, exercises 6.1 to 6.6: kernels. (6.7 and 6.8 are in lesson_06_hunt.py.)"""
 
 from lessons_lib.inline import read_kernel
 

@@ -1,4 +1,4 @@
-"""Lesson 07, exercises 7.1 to 7.3. (7.4 to 7.7 are in lesson_07_more.py.)"""
+"""Lesson 07, exercises 7.1 to 7.3. (7.4 to 7.7 are in lesson_07_splits.py.)"""
 
 import math
 

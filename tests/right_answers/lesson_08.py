@@ -1,4 +1,4 @@
-"""Lesson 08, exercises 8.1, 8.2 and 8.4. (8.3 is in lesson_08_schedule.py, 8.5 to 8.8 are in lesson_08_more.py.)"""
+"""Lesson 08, exercises 8.1, 8.2 and 8.4. (8.3 is in lesson_08_schedule.py, 8.5 to 8.8 are in lesson_08_tokens.py.)"""
 
 from collections import deque
 from itertools import accumulate

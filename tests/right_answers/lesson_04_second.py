@@ -1,4 +1,4 @@
-"""Lesson 04, as further learners wrote it."""
+"""Lesson 04, as a second learner wrote it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Lesson 06: further known mistakes as other learners would write them."""
+"""Lesson 06, as a second learner wrote it."""
 
 import torch
 from right_answers.lesson_06 import (
@@ -11,7 +11,7 @@ from right_answers.lesson_06 import (
     _offset,
     _reduce,
 )
-from right_answers.lesson_06_more import OTHER_KERNEL
+from right_answers.lesson_06_hunt import OTHER_KERNEL
 
 from paged_attention.validate import check_range, check_tensor
 

@@ -1,4 +1,4 @@
-"""Lesson 08: right answers and known mistakes as a third learner wrote them."""
+"""Lesson 08, as a second learner wrote it."""
 
 import hashlib
 import struct

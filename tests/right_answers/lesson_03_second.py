@@ -1,4 +1,4 @@
-"""Lesson 03, as further learners wrote it."""
+"""Lesson 03, as a second learner wrote it."""
 
 import math
 

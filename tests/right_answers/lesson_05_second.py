@@ -1,4 +1,4 @@
-"""Lesson 05, as one more learner wrote it."""
+"""Lesson 05, as a second learner wrote it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Lesson 02's known mistakes as other learners would write them."""
+"""Lesson 02's known mistakes as a second learner wrote them."""
 
 import math
 

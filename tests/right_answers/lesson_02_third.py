@@ -1,6 +1,6 @@
 """Lesson 02's known mistakes as a third learner wrote them."""
 
-from right_answers.lesson_02_wrong import (
+from right_answers.lesson_02_second import (
     ADD,
     APPEND,
     CLEAR,

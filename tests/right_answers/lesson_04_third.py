@@ -1,4 +1,4 @@
-"""Lesson 04, as one more learner wrote it."""
+"""Lesson 04, as a third learner wrote it."""
 
 import math
 

@@ -1,8 +1,8 @@
-"""More of lesson 07's known mistakes, as other learners would write them."""
+"""Lesson 07, as a second learner wrote it."""
 
 import math
 
-from right_answers.lesson_07_more import combined, edited, staged, written
+from right_answers.lesson_07_splits import combined, edited, staged, written
 
 from paged_attention.splits import SPLIT_COST
 

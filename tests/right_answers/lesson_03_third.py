@@ -1,4 +1,4 @@
-"""Lesson 03, as one more learner wrote it."""
+"""Lesson 03, as a third learner wrote it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Lesson 01's known mistakes as other learners would write them."""
+"""Lesson 01's known mistakes as a second learner wrote them."""
 
 FREE_LIST = r"""
 #include <vector>
