@@ -58,7 +58,7 @@ def build_for_gpu(sources: dict[str, str], name: str) -> ctypes.CDLL:
 
 def build_for_cpu(sources: dict[str, str], name: str, target: str, runtime: Path) -> ctypes.CDLL:
     """The library of `sources` (name to text) for target "fast" or "checked", linked to the `runtime` of that target."""
-    recipe = Recipe(_flags(target), include=(CUDA_ON_CPU / "include",), link=_link_to(runtime),
+    recipe = Recipe(_flags(target), include=(CUDA_ON_CPU / "include",), link=(*_link_to(runtime), *_watched_copies(target)),
                     also=_own_text() + _processor() + repr([*sources]))  # reports name the sources
     rewritten = {source: rewrite(text, source) for source, text in sources.items()}
     return _load(_compile(sources, name, recipe, rewritten), ctypes.CDLL)
@@ -81,8 +81,9 @@ def _flags(target: str) -> tuple[str, ...]:
         return (*common, "-O3", "-g1")
     # Each access calls the runtime. A loop that was made of vectors would call it for several elements at once, a float4
     # that was taken apart (tree-sra) for one after the other, and one that is not aligned would not show.
-    return (*common, "-O1", "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc",
-            *_only_gcc("-fno-tree-vectorize", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0"))
+    gcc = ("-O1", "-fno-tree-vectorize", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0")
+    clang = ("-O0", "-mllvm", "-tsan-instrument-read-before-write")  # which is left out otherwise, in `x += 1` too
+    return (*common, "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc", *(_only_gcc(*gcc) or clang))
 
 
 def _only_gcc(*flags: str) -> tuple[str, ...]:
@@ -105,6 +106,13 @@ def _link() -> tuple[str, ...]:
 
 def _link_to(runtime: Path) -> tuple[str, ...]:
     return (str(runtime), f"-Wl,-rpath,{runtime.parent}", *(("-pthread",) if sys.platform == "darwin" else _link()))
+
+
+def _watched_copies(target: str) -> tuple[str, ...]:
+    """Clang before 15 copies a struct by the C library's memcpy, also where accesses are watched: hooks.h has another one."""
+    if target == "fast" or sys.platform == "darwin" or not _compiler_is_clang(os.environ.get("CXX", "c++")):
+        return ()
+    return ("-Wl,--wrap=memcpy,--wrap=memset",)
 
 
 def _own_text() -> str:

@@ -233,7 +233,7 @@ extern "C" int wait(int* flag, cudaStream_t stream) {
 
 
 @pytest.mark.parametrize("broken, line, words", [
-    ("float x = ;", 3, "expected primary-expression"),
+    ("float x = ;", 3, "expected"),
     ("__shared__ float x = 0;", 3, "has no initial value"),
     ("add_kernel<<<1, 2>>>;", 3, "come the kernel's arguments"),
     ("add_kernel<<<1, 2>>>(1);", 3, ""),

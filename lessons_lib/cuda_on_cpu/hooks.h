@@ -25,20 +25,36 @@ DEFINE_HOOKS(16)
 
 void __tsan_read_range(void* p, size_t bytes) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }
 void __tsan_write_range(void* p, size_t bytes) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }
-void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+void* cuda_on_cpu_memcpy(void* to, const void* from, size_t bytes) {
     cuda_on_cpu::watch(from, bytes, cuda_on_cpu::Access::read, HERE);
     cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memcpy(to, from, bytes);
 }
-void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+void* cuda_on_cpu_memmove(void* to, const void* from, size_t bytes) {
     cuda_on_cpu::watch(from, bytes, cuda_on_cpu::Access::read, HERE);
     cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memmove(to, from, bytes);
+}
+void* cuda_on_cpu_memset(void* to, int value, size_t bytes) {
+    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    return memset(to, value, bytes);
+}
+
+// By these Clang copies a struct, and makes it all zeros. Of 8 or 16 bytes it is taken for one of CUDA's vectors.
+void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+    bool vector = bytes == 8 || bytes == 16;
+    (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch)(from, bytes, cuda_on_cpu::Access::read, HERE);
+    (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch)(to, bytes, cuda_on_cpu::Access::write, HERE);
+    return memcpy(to, from, bytes);
 }
 void* __tsan_memset(void* to, int value, size_t bytes) {
     cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memset(to, value, bytes);
 }
+#if !defined(__APPLE__)  // the same before Clang 15 (cuda_builds.py)
+void* __wrap_memcpy(void*, const void*, size_t) __attribute__((alias("__tsan_memcpy")));
+void* __wrap_memset(void*, int, size_t) __attribute__((alias("__tsan_memset")));
+#endif
 
 // A function's static variable is made under a guard, which the compiler reads atomically. It is the launcher's, or constant.
 unsigned char __tsan_atomic8_load(const volatile unsigned char* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }

@@ -1,16 +1,5 @@
 // What CUDA adds to C++: keywords, small vectors, and the variables that tell a thread who it is.
 #pragma once
-#include <cfloat>
-#include <climits>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-
-using std::isfinite;  // nvcc takes them without std::
-using std::isinf;
-using std::isnan;
 
 #if defined(CUDA_ON_CPU_CHECKED)  // the runtime says it itself
 #elif defined(__SANITIZE_THREAD__)
@@ -24,14 +13,32 @@ using std::isnan;
 #define CUDA_ON_CPU_CHECKED 0
 #endif
 
-// GCC would call the C library's functions, which nobody watches; Clang calls these by itself.
-#if CUDA_ON_CPU_CHECKED && !defined(CUDA_ON_CPU_RUNTIME) && !defined(__clang__)
-extern "C" {
-void* memcpy(void*, const void*, size_t) noexcept __asm__("__tsan_memcpy");
-void* memmove(void*, const void*, size_t) noexcept __asm__("__tsan_memmove");
-void* memset(void*, int, size_t) noexcept __asm__("__tsan_memset");
-}
+// The C library's functions are watched by nobody; these are, in hooks.h. They are declared before any header does it.
+#if CUDA_ON_CPU_CHECKED && !defined(CUDA_ON_CPU_RUNTIME)
+#if defined(__APPLE__)
+#define WATCHED(name) __asm__("_cuda_on_cpu_" name)
+#else
+#define WATCHED(name) noexcept __asm__("cuda_on_cpu_" name)
 #endif
+extern "C" {
+void* memcpy(void*, const void*, __SIZE_TYPE__) WATCHED("memcpy");
+void* memmove(void*, const void*, __SIZE_TYPE__) WATCHED("memmove");
+void* memset(void*, int, __SIZE_TYPE__) WATCHED("memset");
+}
+#undef WATCHED
+#endif
+
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+using std::isfinite;  // nvcc takes them without std::
+using std::isinf;
+using std::isnan;
 
 // On the CPU every function runs where it is called.
 #define __global__

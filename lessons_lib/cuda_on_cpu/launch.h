@@ -55,19 +55,23 @@ auto launch(Launch launch, Body body) {
     };
 }
 
+#if !defined(__has_builtin)
+#define __has_builtin(name) 0
+#endif
+
 // For each byte of a T, zero if it only fills up: copying a struct reads such bytes, which nobody writes. Null: T has none.
 template <class T>
 const unsigned char* padding() {
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_clear_padding)
     if constexpr (std::is_class_v<T> && std::is_trivially_copyable_v<T> && !std::has_unique_object_representations_v<T>) {
         alignas(T) static unsigned char used[sizeof(T)];
+#if __has_builtin(__builtin_clear_padding)
         memset(used, 0xff, sizeof used);
         __builtin_clear_padding(reinterpret_cast<std::remove_cv_t<T>*>(used));
+#else
+        memset(used, 0xff, sizeof(T) == alignof(T) ? sizeof(T) : 1);  // Clang before 20: all but the first byte may fill up
+#endif
         return used;
     }
-#endif
-#endif
     return nullptr;
 }
 

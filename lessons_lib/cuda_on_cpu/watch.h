@@ -203,16 +203,19 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
     touch(*region, address, size, access, code);
 }
 
-// A GPU takes an access at a multiple of its size only. The compiler calls this for types that are aligned to their size;
-// of 16 bytes some are not (two doubles), so there the tensors count.
+// A GPU takes an access at a multiple of its size only. Of 16 bytes some types are not aligned to their size (two doubles), so
+// there the tensors count.
+[[gnu::noinline]] inline void refuse_misaligned(const char* address, size_t size, Access access, const void* code) {
+    if (!self) return;
+    Region* region = tensors.region_at(address);
+    bool two_halves = size == 16 && reinterpret_cast<uintptr_t>(address) % 8 == 0 && !(region && region->element <= 4);
+    if (!region) region = block->shared.region_at(address);
+    if (region && !two_halves) block->fail(access_report("misaligned", *region, address, size, access, code));
+}
+
+// The compiler calls this for types that are aligned to their size.
 inline void watch_aligned(const void* where, size_t size, Access access, const void* code) {
-    if (reinterpret_cast<uintptr_t>(where) % size && self) {
-        const char* address = static_cast<const char*>(where);
-        Region* region = tensors.region_at(address);
-        bool two_halves = size == 16 && reinterpret_cast<uintptr_t>(where) % 8 == 0 && !(region && region->element <= 4);
-        if (!region) region = block->shared.region_at(address);
-        if (region && !two_halves) block->fail(access_report("misaligned", *region, address, size, access, code));
-    }
+    if (reinterpret_cast<uintptr_t>(where) % size) refuse_misaligned(static_cast<const char*>(where), size, access, code);
     watch(where, size, access, code);
 }
 
