@@ -448,7 +448,12 @@ WRONG_ANSWERS = {
             safe(("check_index(id);\n    return counts.at(id);", "mutex_.lock();\n    check_index(id);\n    return counts.at(id);"),
                  without=("get_ref_count",))],
         "locks-twice-in-free": [safe((LOWER, "counts[id] -= 1;\n    if (get_ref_count(id) == 0) free_list_.push(id);"))],
-        "guard-dies-at-once": [safe((IN_FREE, f"void free(int id) {{\n    {{ {GUARD} }}"))],
+        "guard-dies-at-once": [
+            safe((IN_FREE, f"void free(int id) {{\n    {{ {GUARD} }}")),
+            safe(("counts[id] += 1;", "}\n    counts[id] += 1;"),
+                 (f"void increase_ref_count(int id) {{\n    {GUARD}", f"void increase_ref_count(int id) {{\n    {{ {GUARD}")),
+            safe(("check_index(id);\n    return counts.at(id);",
+                  "mutex_.lock();\n    check_index(id);\n    mutex_.unlock();\n    return counts.at(id);"), without=("get_ref_count",))],
     },
     "1.4": {
         "one-error-forgotten": [binding(*((line, "") for line in BINDING.splitlines()[6:8]))],

@@ -13,6 +13,7 @@ import time
 from lessons_lib.checks import Crash, Exercise, Mistake, Text
 from solutions.checks.lesson_01 import reference_counts
 from solutions.checks.lesson_01 import thread_models as models
+from solutions.checks.lesson_01.lock_scopes import works_after_release
 from solutions.checks.lesson_01.native import METHODS, block_manager_class
 from solutions.checks.words import counted
 
@@ -231,9 +232,10 @@ def describe(case):
 
 
 def recognise(source: str) -> str | None:
-    """A guard without a name is wrong in any program, and in a method that only reads no test would see it."""
+    """A guard without a name, or one that ends too early, is wrong in any program, and tests would seldom see it."""
     guard = r"\b(lock_guard|unique_lock|scoped_lock|shared_lock)\s*(<[^;>]*>)?\s*[({]"
-    if re.search(guard, reference_counts.without_comments(source)):
+    text = reference_counts.without_comments(source)
+    if re.search(guard, text) or works_after_release(text):
         return "guard-dies-at-once"
     return reference_counts.recognise(source)
 
