@@ -6,8 +6,10 @@ Prints seconds and ratios; exits with 1 when the course's build takes more than 
 unchanged rebuild takes 0.3 s or more.
 """
 
+import atexit
 import os
 import platform
+import shutil
 import sys
 import tempfile
 import time
@@ -18,6 +20,7 @@ REBUILD_LIMIT = 0.3  # seconds
 
 def main() -> int:
     folder = tempfile.mkdtemp(prefix="bench-build-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["LESSONS_BUILD_DIR"] = folder
     import torch
     from torch.utils.cpp_extension import load_inline

@@ -5,8 +5,10 @@
 Prints seconds, milliseconds and ratios; exits with 1 when a kernel's build takes more than a fifth of the default's time.
 """
 
+import atexit
 import os
 import platform
+import shutil
 import statistics
 import sys
 import tempfile
@@ -20,6 +22,7 @@ torch::Tensor twice(torch::Tensor x) { return x + x; }
 
 def main() -> int:
     folder = tempfile.mkdtemp(prefix="bench-cuda-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["LESSONS_BUILD_DIR"] = folder
     import torch
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import tempfile
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # each core has a worker already
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(os.environ["LESSONS_PROGRESS_DIR"], ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
