@@ -154,6 +154,13 @@ WEIGHTS_IN_SHARED_MEMORY = """
 
 
 # 7.6
+def splits_by_making_each_block(num_rows, num_tiles, num_multiprocessors):
+    def run(num_splits):
+        blocks = [num_tiles // num_splits + (split < num_tiles % num_splits) for split in range(num_splits)] * num_rows
+        waves = [blocks[first:first + num_multiprocessors] for first in range(0, len(blocks), num_multiprocessors)]
+        return len(waves) * (max(blocks) + SPLIT_COST)
+    return min((run(num_splits), num_splits) for num_splits in range(1, num_tiles + 1))[1]
+
 
 def least_time(time):
     def answer(num_rows, num_tiles, num_multiprocessors):
@@ -241,6 +248,7 @@ RIGHT_ANSWERS = {
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
     "7.4": [staged(TURNS)],
     "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
+    "7.6": [splits_by_making_each_block],
     "7.7": [from_a_list_of_tiles()],
 }
 WRONG_ANSWERS = {
