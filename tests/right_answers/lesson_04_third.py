@@ -53,6 +53,24 @@ def attend_under_one_maximum_for_a_block(q, k, v, num_valid):
     return attend(q, k, v, num_valid, shared_maximum=True)
 
 
+def attend_and_reshape(q, k, v, num_valid):
+    o, m, l = attend(q, k, v, num_valid)
+    share_of_each = torch.einsum("bhd->bdh", o)
+    return share_of_each.reshape(q.shape), m, l
+
+
+def attend_under_one_maximum(q, k, v, num_valid):
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    behind = torch.arange(k.shape[1])[None] >= num_valid[:, None]
+    scores = torch.einsum("bhd,bthd->bht", q, k) / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(behind[:, None], NO_KEY)
+    m = torch.ones(q.shape[:2]) * scores.max()
+    p = torch.exp(scores - finite(m)[..., None])
+    l = p.sum(-1)
+    o = torch.einsum("bht,bthd->bhd", p, v.masked_fill(behind[..., None, None], 0.0))
+    return o / torch.where(l == 0, 1.0, l)[..., None], m, l
+
+
 def attend_and_return_o(q, k, v, num_valid):
     o, m, l = attend(q, k, v, num_valid)
     return o
@@ -111,6 +129,45 @@ def decode_from_the_first_part(layer, x, seq_ids, manager):
     return layer.output(torch.stack(rows))
 
 
+def decode_step_by_step(layer, x, seq_ids, manager, look_up=list, write_to=list, keys_alone=False,
+                        passes_over=False, adds_x=False):
+    k_cache, v_cache = manager.kv_cache[layer.index]
+    q, k, v = layer.project(x)
+    block_ids, num_valid, counts = past_blocks(look_up(seq_ids), manager)
+    keys, values = k_cache[block_ids], (k_cache if keys_alone else v_cache)[block_ids]
+    parts = block_attention(q.repeat_interleave(counts, 0), keys, values, num_valid)
+    own, rows, start = own_token(q, k, v), [], 0
+    for i, count in enumerate(counts.tolist()):
+        if passes_over and count == 0:
+            continue
+        mine = [torch.cat([past[start : start + count], new[i : i + 1]]) for past, new in zip(parts, own)]
+        rows.append(combine_result(*mine)[0])
+        start += count
+    write_new_tokens(k_cache, v_cache, write_to(seq_ids), manager, k, v)
+    y = layer.output(torch.stack(rows))
+    return x + y if adds_x else y
+
+
+def decode_blocks_of_sorted_ids(*batch):
+    return decode_step_by_step(*batch, look_up=sorted)
+
+
+def decode_and_write_sorted(*batch):
+    return decode_step_by_step(*batch, write_to=sorted)
+
+
+def decode_with_keys_for_both(*batch):
+    return decode_step_by_step(*batch, keys_alone=True)
+
+
+def decode_without_first_tokens(*batch):
+    return decode_step_by_step(*batch, passes_over=True)
+
+
+def decode_plus_x(*batch):
+    return decode_step_by_step(*batch, adds_x=True)
+
+
 # 4.5
 
 
@@ -158,7 +215,7 @@ def bytes_with_blocks_as_tokens(context_lens, block_size, num_kv_heads, head_siz
     return copied + copied + read, read
 
 
-RIGHT_ANSWERS = {"4.2": [attend], "4.3": [combine_by_softmax], "4.5": [segments_as_a_rectangle, segments]}
+RIGHT_ANSWERS = {"4.2": [attend], "4.3": [combine_by_softmax], "4.4": [decode_step_by_step], "4.5": [segments_as_a_rectangle, segments]}
 
 WRONG_ANSWERS = {
     "4.1": {"list-of-queries": [dispatch_as_a_list], "inputs-changed": [dispatch_counting_down]},
@@ -166,6 +223,8 @@ WRONG_ANSWERS = {
         "first-slots-hidden": [attend_to_the_last_slots],
         "one-max-for-all-heads": [attend_under_one_maximum_for_a_block],
         "output-alone": [attend_and_return_o],
+        "heads-scrambled": [attend_and_reshape],
+        "one-max-for-all": [attend_under_one_maximum],
     },
     "4.3": {
         "finite-on-all": [combine_with_finite_twice],
@@ -174,7 +233,13 @@ WRONG_ANSWERS = {
         "combine-missing-exp": [combine_by_differences_alone],
         "output-alone": [combine_and_return_o],
     },
-    "4.4": {"parts-of-others": [decode_from_the_first_part]},
+    "4.4": {
+        "parts-of-others": [decode_from_the_first_part],
+        "order-of-the-ids": [decode_blocks_of_sorted_ids, decode_and_write_sorted],
+        "one-cache-for-both": [decode_with_keys_for_both],
+        "first-tokens-passed-over": [decode_without_first_tokens],
+        "input-added": [decode_plus_x],
+    },
     "4.5": {
         "finite-on-all": [segments_with_finite_twice],
         "divided-by-plain-l": [segments_by_plain_sums],
