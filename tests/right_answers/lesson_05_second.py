@@ -2,10 +2,12 @@
 
 import torch
 
+from paged_attention.attention import share_heads
 from paged_attention.block_manager import OutOfBlocksError
-from paged_attention.metadata import BatchMetadata, cumulative_lengths
+from paged_attention.metadata import BatchMetadata, cumulative_lengths, visible_keys
 from paged_attention.slots import slot_mapping
-from paged_attention.validate import check_scheduled
+from paged_attention.softmax_state import NO_KEY
+from paged_attention.validate import check_paged_attention, check_scheduled
 
 # 5.1
 
@@ -52,6 +54,30 @@ def append_counting_all_blocks(self, scheduled):
             self.append_token(seq_id)
 
 
+def append_a_block_for_each_token(self, scheduled):
+    check_scheduled(scheduled)
+    wanted = sum(num_tokens for _, num_tokens in scheduled)
+    if wanted > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError("too few")
+    for seq_id, num_tokens in scheduled:
+        for _ in range(num_tokens):
+            self.append_token(seq_id)
+
+
+def append_and_count_back(self, scheduled):
+    check_scheduled(scheduled)
+    done = []
+    try:
+        for seq_id, num_tokens in scheduled:
+            for _ in range(num_tokens):
+                self.append_token(seq_id)
+                done.append(seq_id)
+    except Exception:
+        for seq_id in done:
+            self.get(seq_id).length -= 1
+        raise
+
+
 # 5.3
 
 
@@ -76,6 +102,23 @@ def old_keys_alone(q_len, kv_len):
     return torch.arange(kv_len).repeat(q_len, 1) < kv_len - q_len
 
 
+# 5.5
+
+
+def attend_along_the_pool(q, k_cache, v_cache, metadata):
+    check_paged_attention(q, k_cache, v_cache, metadata)
+    starts, o, at, block_size = metadata.cu_seqlens_q.tolist(), torch.zeros_like(q), 0, k_cache.shape[1]
+    for s, length in enumerate(metadata.seq_lens_kv.tolist()):
+        begin, end = starts[s], starts[s + 1]
+        k, v = (share_heads(cache.flatten(0, 1)[at : at + length], q.shape[1]).transpose(0, 1)
+                for cache in (k_cache, v_cache))
+        at += -(-length // block_size) * block_size
+        scores = q[begin:end].transpose(0, 1) @ k.transpose(1, 2) / q.shape[-1] ** 0.5
+        weights = scores.masked_fill(~visible_keys(end - begin, length), NO_KEY).softmax(-1)
+        o[begin:end] = (weights @ v).transpose(0, 1)
+    return o
+
+
 # 5.6
 
 
@@ -88,8 +131,13 @@ RIGHT_ANSWERS = {"5.2": [append_as_on_paper]}
 
 WRONG_ANSWERS = {
     "5.1": {"zero-twice": [sums_before_each]},
-    "5.2": {"counts-blocks-it-has": [append_counting_all_blocks]},
+    "5.2": {
+        "counts-blocks-it-has": [append_counting_all_blocks],
+        "a-block-for-each-token": [append_a_block_for_each_token],
+        "lengths-put-back": [append_and_count_back],
+    },
     "5.3": {"first-rows": [metadata_by_place_in_the_batch]},
     "5.4": {"past-alone": [old_keys_alone]},
+    "5.5": {"pool-read-in-order": [attend_along_the_pool]},
     "5.6": {"one-token": [bytes_of_the_new_token]},
 }
