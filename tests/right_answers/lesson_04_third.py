@@ -27,6 +27,15 @@ def dispatch_counting_down(q, request_num_blocks):
     return torch.cat(rows)
 
 
+def dispatch_side_by_side(q, request_num_blocks):
+    return q.unsqueeze(1).expand(-1, int(request_num_blocks.max()), -1, -1)
+
+
+def dispatch_by_ends(q, request_num_blocks):
+    ends = torch.cumsum(request_num_blocks, 0)
+    return q[torch.arange(len(q)).repeat_interleave(ends)]
+
+
 # 4.2
 
 
@@ -114,6 +123,32 @@ def combine_and_return_o(o, m, l):
     return combine_result(o, m, l)[0]
 
 
+def combine_from_the_smallest(o, m, l):
+    smallest = m.min(0).values
+    w = (m - finite(smallest)).exp() * l
+    total = w.sum(0)
+    return (w[..., None] * o).sum(0) / torch.where(total > 0, total, 1.0)[..., None], smallest, total
+
+
+def combine_keeping_the_dimension(o, m, l):
+    largest = m.amax(0, keepdim=True)
+    w = torch.exp(m - finite(largest)) * l
+    total = w.sum(0, keepdim=True)
+    return (w[..., None] * o).sum(0, keepdim=True) / total.masked_fill(total == 0, 1.0)[..., None], largest, total
+
+
+def combine_to_a_logarithm(o, m, l):
+    largest = finite(m.amax(0))
+    w = torch.exp(m - largest) * l
+    total = w.sum(0)
+    return (w[..., None] * o).sum(0) / torch.where(total > 0, total, 1.0)[..., None], largest + total.log(), total
+
+
+def combine_all_alike(o, m, l):
+    w = torch.ones_like(l)
+    return (w[..., None] * o).sum(0) / w.sum(0)[..., None], m.amax(0), w.sum(0)
+
+
 # 4.4
 
 
@@ -182,10 +217,11 @@ def segments_as_a_rectangle(o, m, l, request_num_blocks):
     return combine_result(o_all, m_all, l_all)
 
 
-def segments(o, m, l, request_num_blocks, factor=lambda m, mine: torch.exp(m - mine), weighed=True, plain=False):
+def segments(o, m, l, request_num_blocks, factor=lambda m, mine: torch.exp(m - mine), weighed=True, plain=False,
+             reduce="amax"):
     request = torch.arange(len(request_num_blocks)).repeat_interleave(request_num_blocks)
     shape = (len(request_num_blocks), m.shape[1])
-    largest = torch.full(shape, NO_KEY).scatter_reduce(0, request[:, None].repeat(1, m.shape[1]), m, "amax")
+    largest = torch.full(shape, NO_KEY).scatter_reduce(0, request[:, None].repeat(1, m.shape[1]), m, reduce)
     w = factor(m, finite(largest)[request]) * l
     total = torch.zeros(shape).index_add(0, request, l if plain else w)
     out = torch.zeros(*shape, o.shape[-1]).index_add(0, request, w.unsqueeze(-1) * o if weighed else o)
@@ -204,6 +240,10 @@ def segments_unweighed(*parts):
     return segments(*parts, weighed=False)
 
 
+def segments_of_added_maxima(*parts):
+    return segments(*parts, reduce="sum")
+
+
 # 4.6
 
 
@@ -215,10 +255,20 @@ def bytes_with_blocks_as_tokens(context_lens, block_size, num_kv_heads, head_siz
     return copied + copied + read, read
 
 
-RIGHT_ANSWERS = {"4.2": [attend], "4.3": [combine_by_softmax], "4.4": [decode_step_by_step], "4.5": [segments_as_a_rectangle, segments]}
+RIGHT_ANSWERS = {
+    "4.2": [attend],
+    "4.3": [combine_by_softmax],
+    "4.4": [decode_step_by_step],
+    "4.5": [segments_as_a_rectangle, segments],
+}
 
 WRONG_ANSWERS = {
-    "4.1": {"list-of-queries": [dispatch_as_a_list], "inputs-changed": [dispatch_counting_down]},
+    "4.1": {
+        "list-of-queries": [dispatch_as_a_list],
+        "inputs-changed": [dispatch_counting_down],
+        "in-a-rectangle": [dispatch_side_by_side],
+        "ends-for-counts": [dispatch_by_ends],
+    },
     "4.2": {
         "first-slots-hidden": [attend_to_the_last_slots],
         "one-max-for-all-heads": [attend_under_one_maximum_for_a_block],
@@ -232,6 +282,10 @@ WRONG_ANSWERS = {
         "l-of-a-softmax-of-m": [combine_softmax_times_l],
         "combine-missing-exp": [combine_by_differences_alone],
         "output-alone": [combine_and_return_o],
+        "smallest-maximum": [combine_from_the_smallest],
+        "one-part-left": [combine_keeping_the_dimension],
+        "m-as-logarithm": [combine_to_a_logarithm],
+        "plain-average": [combine_all_alike],
     },
     "4.4": {
         "parts-of-others": [decode_from_the_first_part],
@@ -244,6 +298,7 @@ WRONG_ANSWERS = {
         "finite-on-all": [segments_with_finite_twice],
         "divided-by-plain-l": [segments_by_plain_sums],
         "outputs-without-weights": [segments_unweighed],
+        "maxima-added": [segments_of_added_maxima],
     },
     "4.6": {"blocks-for-slots": [bytes_with_blocks_as_tokens]},
 }

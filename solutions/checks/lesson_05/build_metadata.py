@@ -358,17 +358,17 @@ EXERCISE = Exercise(
                 "tokens only.",
                 changed(cu_seqlens_q=lambda manager, scheduled: cumulative_lengths(lengths(manager, scheduled)))),
         Mistake("fields-swapped",
-                "cu_seqlens_q and seq_lens_kv are in each other's place. Without names, BatchMetadata(…) takes its tensors in "
-                "the order in which the class lists them.",
+                "cu_seqlens_q and seq_lens_kv are in each other's place. Without names, BatchMetadata(…) takes its tensors "
+                "in the order in which the class lists them.",
                 fields_swapped),
         Mistake("queries-not-summed",
-                "cu_seqlens_q holds the numbers of new tokens. It says where each sequence's queries begin, which depends on "
-                "all the sequences before it.",
+                "cu_seqlens_q holds the numbers of new tokens. It says where each sequence's queries begin, which depends "
+                "on all the sequences before it.",
                 changed(cu_seqlens_q=lambda manager, scheduled: int32(num_tokens for _, num_tokens in scheduled)),
                 also=(changed(cu_seqlens_q=lambda manager, scheduled: int32(
                     [0, *(num_tokens for _, num_tokens in scheduled)])),)),
         Mistake("key-lengths-summed",
-                "seq_lens_kv is a running sum. It holds one length for each sequence, which has nothing to do with the others.",
+                "seq_lens_kv is a running sum. It holds one length for each sequence, by itself.",
                 changed(seq_lens_kv=lambda manager, scheduled: cumulative_lengths(lengths(manager, scheduled))),
                 also=(changed(seq_lens_kv=lambda manager, scheduled: cumulative_lengths(lengths(manager, scheduled))[1:]),)),
         Mistake("blocks-for-key-lengths",
