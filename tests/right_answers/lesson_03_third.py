@@ -232,6 +232,29 @@ def prefill_at_positions(layer, x, request_num_blocks, seq_ids, manager, attend)
     return prefill(layer, x, request_num_blocks, seq_ids, manager, attend, slots=lambda row, positions, size: positions)
 
 
+def prefill_plus_x(layer, x, *batch):
+    y = prefill(layer, x, *batch)
+    return y + x
+
+
+def prefill_in_one_row(*batch):
+    y = prefill(*batch)
+    return y.reshape(-1, y.shape[-1])
+
+
+def prefill_with_shared_heads(layer, x, request_num_blocks, seq_ids, manager, attend):
+    q, k, v = layer.project(x)
+    k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
+    outputs = []
+    batch = zip(seq_ids, q.split(request_num_blocks), k.split(request_num_blocks), v.split(request_num_blocks))
+    for seq_id, q_mine, k_mine, v_mine in batch:
+        length = manager.get(seq_id).length
+        outputs.append(attend(q_mine, k_mine, v_mine, length))
+        places = slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(length), manager.block_size)
+        write_kv(*manager.kv_cache[layer.index], places, k_mine.flatten(0, 1)[:length], v_mine.flatten(0, 1)[:length])
+    return layer.output(torch.cat(outputs))
+
+
 RIGHT_ANSWERS = {"3.2": [Kept, State], "3.3": [merge_by_logarithms], "3.4": [tiled], "3.5": [prefill]}
 
 WRONG_ANSWERS = {
@@ -264,5 +287,8 @@ WRONG_ANSWERS = {
         "stops-at-no-tokens": [prefill_until_nothing],
         "offset-not-added-up": [prefill_from_the_last_count],
         "positions-as-slots": [prefill_at_positions],
+        "input-added": [prefill_plus_x],
+        "blocks-flattened": [prefill_in_one_row],
+        "shared-heads-written": [prefill_with_shared_heads],
     },
 }

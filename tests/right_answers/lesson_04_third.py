@@ -27,6 +27,15 @@ def dispatch_counting_down(q, request_num_blocks):
     return torch.cat(rows)
 
 
+def dispatch_side_by_side(q, request_num_blocks):
+    return q.unsqueeze(1).expand(-1, int(request_num_blocks.max()), -1, -1)
+
+
+def dispatch_by_ends(q, request_num_blocks):
+    ends = torch.cumsum(request_num_blocks, 0)
+    return q[torch.arange(len(q)).repeat_interleave(ends)]
+
+
 # 4.2
 
 
@@ -51,6 +60,24 @@ def attend_to_the_last_slots(q, k, v, num_valid):
 
 def attend_under_one_maximum_for_a_block(q, k, v, num_valid):
     return attend(q, k, v, num_valid, shared_maximum=True)
+
+
+def attend_and_reshape(q, k, v, num_valid):
+    o, m, l = attend(q, k, v, num_valid)
+    share_of_each = torch.einsum("bhd->bdh", o)
+    return share_of_each.reshape(q.shape), m, l
+
+
+def attend_under_one_maximum(q, k, v, num_valid):
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    behind = torch.arange(k.shape[1])[None] >= num_valid[:, None]
+    scores = torch.einsum("bhd,bthd->bht", q, k) / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(behind[:, None], NO_KEY)
+    m = torch.ones(q.shape[:2]) * scores.max()
+    p = torch.exp(scores - finite(m)[..., None])
+    l = p.sum(-1)
+    o = torch.einsum("bht,bthd->bhd", p, v.masked_fill(behind[..., None, None], 0.0))
+    return o / torch.where(l == 0, 1.0, l)[..., None], m, l
 
 
 def attend_and_return_o(q, k, v, num_valid):
@@ -96,6 +123,32 @@ def combine_and_return_o(o, m, l):
     return combine_result(o, m, l)[0]
 
 
+def combine_from_the_smallest(o, m, l):
+    smallest = m.min(0).values
+    w = (m - finite(smallest)).exp() * l
+    total = w.sum(0)
+    return (w[..., None] * o).sum(0) / torch.where(total > 0, total, 1.0)[..., None], smallest, total
+
+
+def combine_keeping_the_dimension(o, m, l):
+    largest = m.amax(0, keepdim=True)
+    w = torch.exp(m - finite(largest)) * l
+    total = w.sum(0, keepdim=True)
+    return (w[..., None] * o).sum(0, keepdim=True) / total.masked_fill(total == 0, 1.0)[..., None], largest, total
+
+
+def combine_to_a_logarithm(o, m, l):
+    largest = finite(m.amax(0))
+    w = torch.exp(m - largest) * l
+    total = w.sum(0)
+    return (w[..., None] * o).sum(0) / torch.where(total > 0, total, 1.0)[..., None], largest + total.log(), total
+
+
+def combine_all_alike(o, m, l):
+    w = torch.ones_like(l)
+    return (w[..., None] * o).sum(0) / w.sum(0)[..., None], m.amax(0), w.sum(0)
+
+
 # 4.4
 
 
@@ -109,6 +162,45 @@ def decode_from_the_first_part(layer, x, seq_ids, manager):
         rows.append(combine_result(*(torch.cat([past[:end], new[i : i + 1]]) for past, new in zip(parts, own)))[0])
     write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
     return layer.output(torch.stack(rows))
+
+
+def decode_step_by_step(layer, x, seq_ids, manager, look_up=list, write_to=list, keys_alone=False,
+                        passes_over=False, adds_x=False):
+    k_cache, v_cache = manager.kv_cache[layer.index]
+    q, k, v = layer.project(x)
+    block_ids, num_valid, counts = past_blocks(look_up(seq_ids), manager)
+    keys, values = k_cache[block_ids], (k_cache if keys_alone else v_cache)[block_ids]
+    parts = block_attention(q.repeat_interleave(counts, 0), keys, values, num_valid)
+    own, rows, start = own_token(q, k, v), [], 0
+    for i, count in enumerate(counts.tolist()):
+        if passes_over and count == 0:
+            continue
+        mine = [torch.cat([past[start : start + count], new[i : i + 1]]) for past, new in zip(parts, own)]
+        rows.append(combine_result(*mine)[0])
+        start += count
+    write_new_tokens(k_cache, v_cache, write_to(seq_ids), manager, k, v)
+    y = layer.output(torch.stack(rows))
+    return x + y if adds_x else y
+
+
+def decode_blocks_of_sorted_ids(*batch):
+    return decode_step_by_step(*batch, look_up=sorted)
+
+
+def decode_and_write_sorted(*batch):
+    return decode_step_by_step(*batch, write_to=sorted)
+
+
+def decode_with_keys_for_both(*batch):
+    return decode_step_by_step(*batch, keys_alone=True)
+
+
+def decode_without_first_tokens(*batch):
+    return decode_step_by_step(*batch, passes_over=True)
+
+
+def decode_plus_x(*batch):
+    return decode_step_by_step(*batch, adds_x=True)
 
 
 # 4.5
@@ -125,10 +217,11 @@ def segments_as_a_rectangle(o, m, l, request_num_blocks):
     return combine_result(o_all, m_all, l_all)
 
 
-def segments(o, m, l, request_num_blocks, factor=lambda m, mine: torch.exp(m - mine), weighed=True, plain=False):
+def segments(o, m, l, request_num_blocks, factor=lambda m, mine: torch.exp(m - mine), weighed=True, plain=False,
+             reduce="amax"):
     request = torch.arange(len(request_num_blocks)).repeat_interleave(request_num_blocks)
     shape = (len(request_num_blocks), m.shape[1])
-    largest = torch.full(shape, NO_KEY).scatter_reduce(0, request[:, None].repeat(1, m.shape[1]), m, "amax")
+    largest = torch.full(shape, NO_KEY).scatter_reduce(0, request[:, None].repeat(1, m.shape[1]), m, reduce)
     w = factor(m, finite(largest)[request]) * l
     total = torch.zeros(shape).index_add(0, request, l if plain else w)
     out = torch.zeros(*shape, o.shape[-1]).index_add(0, request, w.unsqueeze(-1) * o if weighed else o)
@@ -147,6 +240,10 @@ def segments_unweighed(*parts):
     return segments(*parts, weighed=False)
 
 
+def segments_of_added_maxima(*parts):
+    return segments(*parts, reduce="sum")
+
+
 # 4.6
 
 
@@ -158,14 +255,26 @@ def bytes_with_blocks_as_tokens(context_lens, block_size, num_kv_heads, head_siz
     return copied + copied + read, read
 
 
-RIGHT_ANSWERS = {"4.2": [attend], "4.3": [combine_by_softmax], "4.5": [segments_as_a_rectangle, segments]}
+RIGHT_ANSWERS = {
+    "4.2": [attend],
+    "4.3": [combine_by_softmax],
+    "4.4": [decode_step_by_step],
+    "4.5": [segments_as_a_rectangle, segments],
+}
 
 WRONG_ANSWERS = {
-    "4.1": {"list-of-queries": [dispatch_as_a_list], "inputs-changed": [dispatch_counting_down]},
+    "4.1": {
+        "list-of-queries": [dispatch_as_a_list],
+        "inputs-changed": [dispatch_counting_down],
+        "in-a-rectangle": [dispatch_side_by_side],
+        "ends-for-counts": [dispatch_by_ends],
+    },
     "4.2": {
         "first-slots-hidden": [attend_to_the_last_slots],
         "one-max-for-all-heads": [attend_under_one_maximum_for_a_block],
         "output-alone": [attend_and_return_o],
+        "heads-scrambled": [attend_and_reshape],
+        "one-max-for-all": [attend_under_one_maximum],
     },
     "4.3": {
         "finite-on-all": [combine_with_finite_twice],
@@ -173,12 +282,23 @@ WRONG_ANSWERS = {
         "l-of-a-softmax-of-m": [combine_softmax_times_l],
         "combine-missing-exp": [combine_by_differences_alone],
         "output-alone": [combine_and_return_o],
+        "smallest-maximum": [combine_from_the_smallest],
+        "one-part-left": [combine_keeping_the_dimension],
+        "m-as-logarithm": [combine_to_a_logarithm],
+        "plain-average": [combine_all_alike],
     },
-    "4.4": {"parts-of-others": [decode_from_the_first_part]},
+    "4.4": {
+        "parts-of-others": [decode_from_the_first_part],
+        "order-of-the-ids": [decode_blocks_of_sorted_ids, decode_and_write_sorted],
+        "one-cache-for-both": [decode_with_keys_for_both],
+        "first-tokens-passed-over": [decode_without_first_tokens],
+        "input-added": [decode_plus_x],
+    },
     "4.5": {
         "finite-on-all": [segments_with_finite_twice],
         "divided-by-plain-l": [segments_by_plain_sums],
         "outputs-without-weights": [segments_unweighed],
+        "maxima-added": [segments_of_added_maxima],
     },
     "4.6": {"blocks-for-slots": [bytes_with_blocks_as_tokens]},
 }

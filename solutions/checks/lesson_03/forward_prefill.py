@@ -309,6 +309,28 @@ class OutputOnlyFlattened(Prefill):
         return o.flatten(-2)
 
 
+class InputAdded(Prefill):
+    def __call__(self, layer, x, *batch):
+        return x + super().__call__(layer, x, *batch)
+
+
+class BlocksFlattened(Prefill):
+    def output(self, layer, o):
+        return layer.output(o).flatten(0, 1)
+
+
+class SharedHeadsWritten(Prefill):
+    """Keys and values have a head for each query head before they are written; write_kv raises."""
+
+    def attend_to(self, o, q, k, v, mine, length):
+        super().attend_to(o, q, k, v, mine, length)
+        self.num_q_heads = q.shape[2]
+
+    def write(self, manager, seq_id, start, k, v, length):
+        k, v = (attention.share_heads(x, self.num_q_heads) for x in (k, v))
+        super().write(manager, seq_id, start, k, v, length)
+
+
 class ManagerChanged(Text):
     """The result of an answer after which the manager's sequences are not as they were; equal to any other such result."""
 
@@ -542,6 +564,17 @@ EXERCISE = Exercise(
         Mistake("output-only-flattened",
                 "The heads' outputs stand side by side, but the layer's last projection is missing.",
                 OutputOnlyFlattened()),
+        Mistake("input-added",
+                "x is added to the result. What is asked for is the output of the attention layer alone.",
+                InputAdded()),
+        Mistake("blocks-flattened",
+                "The numbers are right, and the tokens of all blocks stand in one row. The result has the shape of x: "
+                "(total_blocks, block_size, dim).",
+                BlocksFlattened()),
+        Mistake("shared-heads-written",
+                "The keys or values that you write have a head for each query head. The pool keeps num_kv_heads of them: "
+                "what layer.project() gives fits.",
+                SharedHeadsWritten()),
         Mistake("inputs-changed",
                 "Your function changes x, which belongs to its caller. Compute in tensors of your own; operators like `/=` "
                 "and an assignment to a slice work in place.",

@@ -109,6 +109,20 @@ def one_maximum_for_all_heads(q, k, v, num_valid):
     return o, largest(m), l
 
 
+one_maximum_for_all_of_some_blocks = raises_where(lambda q, k, v, num_valid: len(num_valid) == 0, one_maximum_for_all)
+
+
+def _scrambled(first, second):
+    """o is laid out with two dimensions swapped, and then read as if it were not."""
+    def wrong(q, k, v, num_valid):
+        o, m, l = _attend(q, k, v, num_valid)
+        return o.transpose(first, second).reshape(o.shape), m, l
+    return wrong
+
+
+SCRAMBLED = (_scrambled(1, 2), _scrambled(0, 1))
+
+
 def first_slots_hidden(q, k, v, num_valid):
     return _attend(q, k, v, num_valid,
                    hide=lambda k, num_valid: torch.arange(k.shape[1]) < k.shape[1] - num_valid[:, None])
@@ -439,6 +453,10 @@ EXERCISE = Exercise(
                 "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a KV head: with 6 query heads "
                 "and 2 KV heads, the first three read head 0.",
                 heads_in_turn),
+        Mistake("heads-scrambled",
+                "The numbers of o are right, and they stand in the wrong places. `reshape` and `view` do not move a "
+                "dimension: they cut the same row of numbers at other places.",
+                SCRAMBLED[0], also=SCRAMBLED[1:]),
         Mistake("one-kv-head-for-all",
                 "Every query head reads KV head 0. Each group of num_q_heads // num_kv_heads query heads has its own.",
                 first_head_for_all),
@@ -472,7 +490,7 @@ EXERCISE = Exercise(
         Mistake("one-max-for-all",
                 "You take one maximum over all blocks and heads. Each query head has its own in each block: where another "
                 "one's scores are much larger, all weights underflow.",
-                one_maximum_for_all, also=(one_maximum_for_all_unguarded,)),
+                one_maximum_for_all, also=(one_maximum_for_all_unguarded, one_maximum_for_all_of_some_blocks)),
         Mistake("one-max-for-all-heads",
                 "The heads of a block share one maximum. Each query head has its own: m has a number for each block and "
                 "head.",

@@ -158,6 +158,47 @@ def plain_average_and_sum(o, m, l):
     return o.mean(0), m.amax(0), l.sum(0)
 
 
+def plain_average_and_count(o, m, l):
+    """Each part has the weight 1."""
+    return o.mean(0), m.amax(0), torch.ones_like(l).sum(0)
+
+
+def smallest_maximum(o, m, l):
+    m_all = m.amin(0)
+    weight = torch.exp(m - finite(m_all)) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def smallest_maximum_unguarded(o, m, l):
+    m_all = m.amin(0)
+    weight = torch.exp(m - m_all) * l
+    l_all = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+
+
+def _one_part_left(*kept):
+    """The result with the dimension of the parts still there in some of o, m and l."""
+    def wrong(o, m, l):
+        result = decode.combine_result(o, m, l)
+        return tuple(value[None] if keep else value for value, keep in zip(result, kept, strict=True))
+    return wrong
+
+
+ONE_PART_LEFT = tuple(_one_part_left(*kept) for kept in (
+    (True, True, True), (False, True, True), (False, True, False), (False, False, True), (True, False, False)))
+
+
+def logarithm_for_m(o, m, l):
+    o_all, m_all, l_all = decode.combine_result(o, m, l)
+    return o_all, m_all + l_all.log(), l_all
+
+
+def logarithm_for_m_and_one_for_l(o, m, l):
+    o_all, m_all, l_all = decode.combine_result(o, m, l)
+    return o_all, m_all + l_all.log(), torch.ones_like(l_all)
+
+
 def weighted_by_l_alone_and_summed(o, m, l):
     o_all, m_all, _ = weighted_by_l_alone(o, m, l)
     return o_all, m_all, l.sum(0)
@@ -404,7 +445,18 @@ EXERCISE = Exercise(
         Mistake("plain-average",
                 "o is the plain average of the parts, as if all of them mattered alike. A block with higher scores, or with "
                 "more tokens, has a larger share.",
-                plain_average, also=(plain_average_and_sum,)),
+                plain_average, also=(plain_average_and_sum, plain_average_and_count)),
+        Mistake("smallest-maximum",
+                "You take the smallest of the parts' maxima. The result's m is the largest, so that no weight overflows.",
+                smallest_maximum, also=(smallest_maximum_unguarded,)),
+        Mistake("one-part-left",
+                "The numbers are right, and the dimension that counts parts is still there, with size 1. The result is one "
+                "part: its m and l have the shape of m[0], its o that of o[0].",
+                ONE_PART_LEFT[0], also=ONE_PART_LEFT[1:]),
+        Mistake("m-as-logarithm",
+                "In place of m you return m + log(l). Some programs keep that one number for both. Here m is the largest "
+                "maximum, and l is counted from it.",
+                logarithm_for_m, also=(logarithm_for_m_and_one_for_l,)),
         Mistake("sum-not-normalised",
                 "o is the weighted sum of the parts, and it is not divided by the sum of the weights.",
                 not_normalised),

@@ -71,6 +71,18 @@ def searches_to_the_left(o, m, l, request_num_blocks):
                      owners=lambda counts: torch.searchsorted(counts.cumsum(0), torch.arange(int(counts.sum()))))
 
 
+def _maxima_added(start):
+    """scatter_reduce adds up the maxima of a request's blocks."""
+    def wrong(o, m, l, request_num_blocks):
+        def maxima(m, owners, num_seqs):
+            return m.new_full((num_seqs, m.shape[1]), start).scatter_reduce(0, owners[:, None].expand_as(m), m, "sum")
+        return _combined(o, m, l, request_num_blocks, maxima=maxima)
+    return wrong
+
+
+MAXIMA_ADDED = tuple(map(_maxima_added, (NO_KEY, 0.0)))
+
+
 def maximum_from_ten(o, m, l, request_num_blocks):
     def maxima(m, owners, num_seqs):
         return m.new_full((num_seqs, m.shape[1]), 10.0).scatter_reduce(0, owners[:, None].expand_as(m), m, "amax")
@@ -395,6 +407,10 @@ EXERCISE = Exercise(
                 "There is a maximum for each request, and m has a row for each block. Which request's maximum belongs to a "
                 "row? You have a tensor that says so.",
                 maxima_not_spread),
+        Mistake("maxima-added",
+                "The maxima of a request's blocks are added up. m is the largest of them: scatter_reduce is told by its "
+                "last argument what to do with numbers that meet.",
+                MAXIMA_ADDED[0], also=MAXIMA_ADDED[1:]),
         Mistake("max-starts-at-ten",
                 "The maxima start from 10, as in the example above, so that none is below 10. Where does a maximum over "
                 "nothing start?",

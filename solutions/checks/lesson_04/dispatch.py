@@ -81,6 +81,15 @@ def joined_along_the_heads_unless_empty(q, request_num_blocks):
     return torch.cat(_rows(q, request_num_blocks))  # raises where there is no row
 
 
+def in_a_rectangle(q, request_num_blocks):
+    longest = max(request_num_blocks.tolist(), default=0)
+    return q[:, None].repeat(1, longest, 1, 1)
+
+
+def ends_for_counts(q, request_num_blocks):
+    return q.repeat_interleave(request_num_blocks.cumsum(0), dim=0)
+
+
 def counted_down(q, request_num_blocks):
     result = decode.dispatch(q, request_num_blocks)
     request_num_blocks.zero_()
@@ -148,6 +157,14 @@ EXERCISE = Exercise(
                 "Each request has as many copies as the longest one has blocks. The extra copies stand above blocks of "
                 "other requests, or above none.",
                 as_often_as_the_longest),
+        Mistake("in-a-rectangle",
+                "The copies stand in a rectangle, with as many places for each request as the longest one needs. The result "
+                "has one row for each block, one after the other, without gaps.",
+                in_a_rectangle),
+        Mistake("ends-for-counts",
+                "Each query is repeated as often as all requests up to its own have blocks together. A running sum says "
+                "where a request's rows end; how many it has, request_num_blocks says.",
+                ends_for_counts),
         Mistake("empty-request-kept",
                 "A request without blocks has a copy of its query all the same, and everything behind it is one row off. "
                 "0 blocks means 0 copies.",

@@ -173,6 +173,51 @@ def sorted_batch(layer, x, seq_ids, manager):
     return _decode(layer, x, sorted(seq_ids), manager)
 
 
+def blocks_of_the_sorted_batch(layer, x, seq_ids, manager):
+    """Only the past is looked up in the order of the ids."""
+    return _decode(layer, x, seq_ids, manager, look=lambda seq_ids, manager: past_blocks(sorted(seq_ids), manager))
+
+
+def written_to_the_sorted_batch(layer, x, seq_ids, manager):
+    """Only the slots of the new tokens are looked up in the order of the ids."""
+    def write(k_cache, v_cache, seq_ids, *arguments):
+        write_new_tokens(k_cache, v_cache, sorted(seq_ids), *arguments)
+    return _decode(layer, x, seq_ids, manager, write=write)
+
+
+def _first_tokens_passed_over(collect):
+    """`collect` makes one tensor of the outputs of those sequences that have a past."""
+    def wrong(layer, x, seq_ids, manager):
+        outputs = []
+
+        def join(past, own):
+            if len(past[1]):
+                outputs.append(_join(past, own))
+            return torch.zeros(own[0].shape[1:])
+        return _decode(layer, x, seq_ids, manager, join=join, output=lambda _: layer.output(collect(outputs)))
+    return wrong
+
+
+FIRST_TOKENS_PASSED_OVER = tuple(map(_first_tokens_passed_over, (
+    torch.stack, lambda outputs: torch.cat([o[None] for o in outputs]))))
+
+
+def _one_cache_read(k_or_v):
+    def wrong(layer, x, seq_ids, manager):
+        def attend(q, k, v, num_valid):
+            cache = (k, v)[k_or_v]
+            return block_attention(q, cache, cache, num_valid)
+        return _decode(layer, x, seq_ids, manager, attend=attend)
+    return wrong
+
+
+ONE_CACHE_READ = tuple(map(_one_cache_read, (0, 1)))
+
+
+def x_added(layer, x, seq_ids, manager):
+    return _decode(layer, x, seq_ids, manager, output=lambda o: x + layer.output(o))
+
+
 def keys_for_values(layer, x, seq_ids, manager):
     def write(k_cache, v_cache, seq_ids, manager, k, v):
         write_new_tokens(k_cache, v_cache, seq_ids, manager, k, k)
@@ -515,10 +560,14 @@ EXERCISE = Exercise(
         Mistake("first-tokens-left-at-zero",
                 "A sequence without a past is passed over, and its result is 0. Its new token still attends to itself.",
                 first_tokens_left_at_zero),
+        Mistake("first-tokens-passed-over",
+                "A sequence without a past is passed over, so the result has no row for it. Its new token still attends to "
+                "itself.",
+                FIRST_TOKENS_PASSED_OVER[0], also=FIRST_TOKENS_PASSED_OVER[1:]),
         Mistake("order-of-the-ids",
                 "The sequences are taken in the order of their ids. Row i of x belongs to the i-th sequence of `seq_ids`, "
                 "which is in any order.",
-                sorted_batch),
+                sorted_batch, also=(blocks_of_the_sorted_batch, written_to_the_sorted_batch)),
         Mistake("empty-past-reduced",
                 "A sequence whose new token is its first has no block in the pool, so a maximum over its past alone is a "
                 "maximum over nothing. Together with its own part there is always one.",
@@ -564,9 +613,16 @@ EXERCISE = Exercise(
         Mistake("kv-swapped-in-reading",
                 "The past's keys are used as values, and its values as keys.",
                 swapped_in_reading),
+        Mistake("one-cache-for-both",
+                "The past's keys and values are read from the same cache. There are two: the scores are made of keys, and "
+                "the values are what is summed.",
+                ONE_CACHE_READ[0], also=ONE_CACHE_READ[1:]),
         Mistake("output-not-projected",
                 "You return what attention gives, head by head. The layer's output projection brings it back to dim.",
                 not_projected, also=(not_projected_and_flat,)),
+        Mistake("input-added",
+                "x is added to the result. What is asked for is the output of the attention layer alone.",
+                x_added),
     ),
     hints=(
         "Write the steps as comments first: project; which blocks; a query for each; attend; combine request by request; "

@@ -134,6 +134,29 @@ def lengths_put_back(self, scheduled):
         raise
 
 
+def tokens_taken_back(self, scheduled):
+    """The tokens that were appended are taken off the lengths again."""
+    appended = []
+    try:
+        for seq_id, num_tokens in scheduled:
+            for _ in range(num_tokens):
+                self.append_token(seq_id)
+                appended.append(seq_id)
+    except Exception:
+        for seq_id in appended:
+            self.get(seq_id).length -= 1
+        raise
+
+
+def a_block_for_each_token(copies_too, rows_too):
+    def wrong(self, scheduled):
+        if rows_too:
+            fresh_blocks(self, scheduled)  # raises where a row is too short
+        refuse_beyond(self, sum(num_tokens for _, num_tokens in scheduled) + (copies(self, scheduled) if copies_too else 0))
+        append_all(self, scheduled)
+    return wrong
+
+
 def everything_put_back_from_a_copy(self, scheduled):
     saved = copy.deepcopy(vars(self))
     try:
@@ -444,6 +467,10 @@ EXERCISE = Exercise(
                     ignores_room_and_copies,
                     *(new_tokens_alone(num_blocks, copies_too) for num_blocks in (blocks_of_each, blocks_of_all_together)
                       for copies_too in (False, True)))),
+        Mistake("a-block-for-each-token",
+                "You count a block for each new token, and so refuse batches that fit. A block holds block_size tokens.",
+                a_block_for_each_token(False, False),
+                also=tuple(a_block_for_each_token(*flags) for flags in ((True, False), (False, True), (True, True)))),
         Mistake("counts-blocks-it-has",
                 "You count all blocks that a sequence fills afterwards. Those that it has are not taken a second time.",
                 counts_blocks_it_has, also=(counts_blocks_it_has_without_copies,)),
@@ -522,7 +549,7 @@ EXERCISE = Exercise(
         Mistake("lengths-put-back",
                 "When the batch fails, the lengths are put back, and the blocks that were taken meanwhile are not. Count "
                 "first: then there is nothing to put back.",
-                lengths_put_back),
+                lengths_put_back, also=(tokens_taken_back,)),
         Mistake("pool-replaced",
                 "When the batch fails, everything is put back from a copy, the pool too. So the manager has another pool "
                 "than before, and whoever holds its kv_cache goes on with the old one. Count first: then there is nothing "

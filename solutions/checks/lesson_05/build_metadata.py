@@ -170,6 +170,15 @@ def check_deleted(manager, scheduled):
     return BatchMetadata(*(tensor.to(manager.block_table.device) for tensor in made))
 
 
+def fields_swapped(manager, scheduled):
+    right = build_metadata(manager, scheduled)
+    return replace(right, cu_seqlens_q=right.seq_lens_kv, seq_lens_kv=right.cu_seqlens_q)
+
+
+def numbers_of_blocks(manager, scheduled):
+    return int32(len(manager.blocks_of(seq_id)) for seq_id, _ in scheduled)
+
+
 def previous_lengths(manager, scheduled):
     before = [length - num_tokens for length, (_, num_tokens) in zip(lengths(manager, scheduled), scheduled, strict=True)]
     return int32(before)
@@ -348,6 +357,23 @@ EXERCISE = Exercise(
                 "cu_seqlens_q is summed over the lengths of the sequences. It describes the rows of q, and q holds the new "
                 "tokens only.",
                 changed(cu_seqlens_q=lambda manager, scheduled: cumulative_lengths(lengths(manager, scheduled)))),
+        Mistake("fields-swapped",
+                "cu_seqlens_q and seq_lens_kv are in each other's place. Without names, BatchMetadata(…) takes its tensors "
+                "in the order in which the class lists them.",
+                fields_swapped),
+        Mistake("queries-not-summed",
+                "cu_seqlens_q holds the numbers of new tokens. It says where each sequence's queries begin, which depends "
+                "on all the sequences before it.",
+                changed(cu_seqlens_q=lambda manager, scheduled: int32(num_tokens for _, num_tokens in scheduled)),
+                also=(changed(cu_seqlens_q=lambda manager, scheduled: int32(
+                    [0, *(num_tokens for _, num_tokens in scheduled)])),)),
+        Mistake("key-lengths-summed",
+                "seq_lens_kv is a running sum. It holds one length for each sequence, by itself.",
+                changed(seq_lens_kv=lambda manager, scheduled: cumulative_lengths(lengths(manager, scheduled))),
+                also=(changed(seq_lens_kv=lambda manager, scheduled: cumulative_lengths(lengths(manager, scheduled))[1:]),)),
+        Mistake("blocks-for-key-lengths",
+                "seq_lens_kv holds numbers of blocks. It counts tokens: the last block may be partly filled.",
+                changed(seq_lens_kv=numbers_of_blocks)),
         Mistake("slots-of-all-tokens",
                 "slot_mapping has a slot for every token of the sequences. Only the new ones are written in this step.",
                 changed(slot_mapping=lambda manager, scheduled: slots_at(

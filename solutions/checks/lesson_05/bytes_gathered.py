@@ -64,6 +64,14 @@ def new_token_left_out(context_len, num_layers, num_kv_heads, head_size, bytes_p
     return (context_len - 1) * num_layers * num_kv_heads * head_size * bytes_per_number * 2
 
 
+def one_token_too_many(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return (context_len + 1) * num_layers * num_kv_heads * head_size * bytes_per_number * 2
+
+
+def all_steps_together(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return context_len * (context_len + 1) // 2 * num_layers * num_kv_heads * head_size * bytes_per_number * 2
+
+
 def two_bytes_fixed(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
     return context_len * num_layers * num_kv_heads * head_size * 2 * 2
 
@@ -149,6 +157,12 @@ EXERCISE = Exercise(
                       "One token is missing. context_len counts all tokens of the sequence, the new one too, and all of "
                       "them are gathered.",
                       new_token_left_out),
+        also_as_float("one-token-too-many",
+                      "That is one token too many. context_len counts all tokens of the sequence, the new one too.",
+                      one_token_too_many),
+        also_as_float("all-steps-together",
+                      "That is the sum over all steps, from the first token on. The task counts what one step gathers.",
+                      all_steps_together),
         also_as_float("two-bytes-fixed",
                       "That is right for numbers of two bytes only. How many bytes a number has is an argument.",
                       two_bytes_fixed),

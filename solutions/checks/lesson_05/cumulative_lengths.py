@@ -82,6 +82,15 @@ def first_length_lost(query_lens):
     return int32([0, 0, *accumulate(query_lens[1:])])
 
 
+def ends_alone(query_lens):
+    return int32([0, sum(query_lens)])
+
+
+def one_length_too_early(query_lens):
+    """Each step adds the length before the one that it should add; before the first, Python finds the last."""
+    return int32([0, *accumulate([query_lens[-1], *query_lens[:-1]])])
+
+
 def two_dimensions(query_lens):
     return int32([0, *accumulate(query_lens)])[None]
 
@@ -167,6 +176,14 @@ EXERCISE = Exercise(
         Mistake("first-length-lost",
                 "The first length is in none of the sums: sequence 1 begins where sequence 0 does.",
                 first_length_lost),
+        Mistake("ends-alone",
+                "These are the two ends of the whole batch. What is asked for also has an entry for each border between two "
+                "sequences.",
+                ends_alone),
+        Mistake("one-length-too-early",
+                "Each sum adds the length of the sequence before, and the first one adds that of the last: index -1 is the "
+                "end of a list. Entry s + 1 is entry s and the length of sequence s.",
+                one_length_too_early),
         Mistake("two-dimensions",
                 "The numbers are right, and the tensor has one dimension too many. What is asked for has the shape "
                 "(num_seqs + 1,).",

@@ -186,6 +186,18 @@ def scaled_by(size):
     return wrong
 
 
+def pool_in_order(advance):
+    """The sequences are read one after the other from the first slot on; `advance` gives a sequence's slots."""
+    def wrong(q, k_cache, v_cache, metadata):
+        lengths = metadata.seq_lens_kv.tolist()
+
+        def rows(cache, metadata, s, kv_len):
+            first = sum(advance(length, cache.shape[1]) for length in lengths[:s])
+            return cache.flatten(0, 1)[first : first + kv_len]
+        return paged(rows=rows)(q, k_cache, v_cache, metadata)
+    return wrong
+
+
 def in_single(q, k_cache, v_cache, metadata):
     return attn_paged_torch(q.float(), k_cache.float(), v_cache.float(), metadata)
 
@@ -381,6 +393,11 @@ EXERCISE = Exercise(
                 "You read on in the pool from the sequence's first block. Its next block may be anywhere: each entry of the "
                 "row says where.",
                 paged(rows=side_by_side)),
+        Mistake("pool-read-in-order",
+                "The pool is read from its first slot on, as if it held this batch's sequences one after the other. The "
+                "blocks of a sequence may be anywhere: its row of the block table says where.",
+                pool_in_order(lambda kv_len, block_size: -(-kv_len // block_size) * block_size),
+                also=(pool_in_order(lambda kv_len, block_size: kv_len), pool_in_order(lambda kv_len, block_size: 0))),
         Mistake("first-row-for-all",
                 "Every sequence reads through the first row of the block table. Row s belongs to sequence s.",
                 paged(rows=first_row)),
