@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+import zlib
 
 import torch
 
@@ -192,6 +193,66 @@ def parent_and_hashes(tokens, block_size, parent=b""):
     return hashes
 
 
+def hashes_in_a_table(tokens, block_size, parent=b"", numbers={}):  # noqa: B006
+    """No hash at all: a number for each different block that ever came."""
+    result = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        parent = numbers.setdefault((parent, *tokens[start : start + block_size]), len(numbers))
+        result.append(parent)
+    return result
+
+
+def hashes_of_8_bytes(tokens, block_size, parent=b""):
+    result = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        value = hash((parent, tuple(tokens[start : start + block_size])))
+        result.append(value.to_bytes(8, "little", signed=True))
+        parent = result[-1]
+    return result
+
+
+def hashes_of_4_bytes(tokens, block_size, parent=b""):
+    result = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        parent = hashlib.sha256(parent + str(tokens[start : start + block_size]).encode()).digest()[:4]
+        result.append(parent)
+    return result
+
+
+def check_sums(tokens, block_size, parent=b""):
+    result, value = [], parent or 0
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        value = zlib.crc32(struct.pack(f"<{block_size}q", *tokens[start : start + block_size]), value)
+        result.append(value)
+    return result
+
+
+def first_digits_of_hashes(tokens, block_size, parent=""):
+    result = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        parent = hashlib.sha256(f"{parent} {tokens[start : start + block_size]}".encode()).hexdigest()[:12]
+        result.append(parent)
+    return result
+
+
+def hashes_by_modulus(tokens, block_size, parent=0):
+    result = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        for token in tokens[start : start + block_size]:
+            parent = (parent * 1_000_003 + token + 1) % (10**9 + 7)
+        result.append(parent)
+    return result
+
+
+def hashes_of_3_bytes(tokens, block_size, parent=b""):
+    result = []
+    for start in range(0, len(tokens) - block_size + 1, block_size):
+        own = ",".join(map(str, tokens[start : start + block_size]))
+        parent = hashlib.md5(parent + own.encode()).digest()[-3:]
+        result.append(parent)
+    return result
+
+
 def start_counting_as_it_goes(self, request):
     kept, length, most = [], 0, len(request.tokens) - 1
     for block_id in self.prefix_cache.match(request):
@@ -285,7 +346,7 @@ def postprocess_tempered(self, scheduled, logits):
 RIGHT_ANSWERS = {
     "8.2": [flatten_into_pairs],
     "8.3": [schedule_decodes_first],
-    "8.5": [hashes_fed_token_by_token],
+    "8.5": [hashes_fed_token_by_token, hashes_in_a_table, hashes_of_8_bytes],
     "8.6": [start_counting_as_it_goes],
     "8.8": [postprocess_by(), postprocess_by(change=lambda row: row.log_softmax(0))],
 }
@@ -298,7 +359,8 @@ WRONG_ANSWERS = {
     "8.3": {"newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
     "8.4": {"id-for-request": [preempt_by_its_id, preempt_and_queue_its_id]},
     "8.5": {"one-for-each-token": [hash_of_every_token], "block-size-16": [hashes_of_16],
-            "text-for-hashes": [hashes_in_hexadecimal], "parent-among-the-hashes": [parent_and_hashes]},
+            "text-for-hashes": [hashes_in_hexadecimal], "parent-among-the-hashes": [parent_and_hashes],
+            "hash-too-short": [hashes_of_4_bytes, hashes_of_3_bytes, check_sums, first_digits_of_hashes, hashes_by_modulus]},
     "8.6": {"blocks-before-length": [start_with_blocks_second], "everything-computed": [start_and_count_all]},
     "8.7": {"probabilities-divided": [sample_with_divided_probabilities], "top-k-or-top-p": [sample_by_one_of_the_two]},
     "8.8": {"single-token-for-a-decode": [postprocess_by(lambda request, count: count > 1 and request.num_uncomputed)],
