@@ -18,6 +18,32 @@ def forward_in_blocks_of_16(module, query, key, value, attention_mask=None, *, p
     return paged.attend(query[0].movedim(0, 1), *caches).unsqueeze(0), None
 
 
+def forward_with_weights(module, query, key, value, attention_mask=None, *, paged, **others):
+    k_cache, v_cache = (cache.flatten(0, 1) for cache in paged.kv_cache[module.layer_idx])
+    k_cache[paged.slot_mapping], v_cache[paged.slot_mapping] = key[0].movedim(0, 1), value[0].movedim(0, 1)
+    o = paged.attend(query[0].movedim(0, 1), *paged.kv_cache[module.layer_idx]).unsqueeze(0)
+    return o, o
+
+
+def forward_adding(module, query, key, value, attention_mask=None, *, paged, **others):
+    for cache, new in zip(paged.kv_cache[module.layer_idx], (key, value), strict=True):
+        cache.flatten(0, 1).index_add_(0, paged.slot_mapping, new[0].movedim(0, 1))
+    return paged.attend(query[0].movedim(0, 1), *paged.kv_cache[module.layer_idx]).unsqueeze(0), None
+
+
+def forward_with_one_cache(module, query, key, value, attention_mask=None, *, paged, **others):
+    caches = paged.kv_cache[module.layer_idx]
+    for cache, new in zip(caches, (key, value), strict=True):
+        cache.flatten(0, 1)[paged.slot_mapping] = new[0].movedim(0, 1)
+    return paged.attend(query[0].movedim(0, 1), caches).unsqueeze(0), None
+
+
+def forward_reading_the_first_layer(module, query, key, value, attention_mask=None, *, paged, **others):
+    for cache, new in zip(paged.kv_cache[module.layer_idx], (key, value), strict=True):
+        cache.flatten(0, 1)[paged.slot_mapping] = new[0].movedim(0, 1)
+    return paged.attend(query[0].movedim(0, 1), *paged.kv_cache[0]).unsqueeze(0), None
+
+
 def flatten_into_pairs(scheduled):
     pairs, last = [], []
     for request, count in scheduled:
@@ -352,7 +378,9 @@ RIGHT_ANSWERS = {
 }
 
 WRONG_ANSWERS = {
-    "8.1": {"block-size-16": [forward_in_blocks_of_16]},
+    "8.1": {"block-size-16": [forward_in_blocks_of_16], "weights-given": [forward_with_weights],
+            "added-to-what-was-there": [forward_adding], "both-caches-as-one": [forward_with_one_cache],
+            "attends-to-another-layer": [forward_reading_the_first_layer]},
     "8.2": {"scheduled-changed": [flatten_popping], "last-found-by-token": [flatten_searching_the_last],
             "last-behind-all-that-is-left": [flatten_with_last_of_all_left], "prompt-or-output": [flatten_prompt_then_output],
             "single-token-for-a-decode": [flatten_with_a_case_for_decode]},
