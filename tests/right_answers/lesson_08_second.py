@@ -369,6 +369,89 @@ def postprocess_tempered(self, scheduled, logits):
     return new
 
 
+def postprocess_popping(self, scheduled, logits):
+    new = []
+    for row in logits:
+        request, count = scheduled.pop(0)
+        request.num_computed += count
+        if request.num_uncomputed > 0:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens.append(token)
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) >= request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def postprocess_removing(self, scheduled, logits):
+    new = []
+    for (request, count), row in zip(scheduled, logits, strict=False):
+        request.num_computed += count
+        if request.num_uncomputed:
+            scheduled.remove((request, count))
+            continue
+        request.tokens.append(self.sample(row, request.params, request.generator))
+        new.append((request, request.tokens[-1]))
+        if request.tokens[-1] in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) == request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
+def postprocess_sampling(sampled):
+    def postprocess(self, scheduled, logits):
+        new = []
+        for index, (request, count) in enumerate(scheduled):
+            request.num_computed += count
+            if not request.num_uncomputed:
+                new.append((request, sampled(self, request, logits[index])))
+                request.tokens.append(new[-1][1])
+                if new[-1][1] in self.end_tokens and not request.params.ignore_end:
+                    self._end(request, "end")
+                elif len(request.tokens) == len(request.prompt) + request.params.max_new_tokens:
+                    self._end(request, "length")
+        return new
+    return postprocess
+
+
+def postprocess_ending(with_end_token, with_last_token):
+    def postprocess(self, scheduled, logits):
+        new = []
+        for (request, count), row in zip(scheduled, logits, strict=True):
+            request.num_computed += count
+            if request.num_uncomputed:
+                continue
+            token = self.sample(row, request.params, request.generator)
+            request.tokens.append(token)
+            new.append((request, token))
+            if token in self.end_tokens and not request.params.ignore_end:
+                with_end_token(self, request)
+            elif len(request.output) >= request.params.max_new_tokens:
+                with_last_token(self, request)
+        return new
+    return postprocess
+
+
+def postprocess_with_new_tokens_only(self, scheduled, logits):
+    new = []
+    for (request, count), row in zip(scheduled, logits, strict=True):
+        request.num_computed += count
+        if request.num_uncomputed:
+            continue
+        token = self.sample(row, request.params, request.generator)
+        request.tokens = request.output + [token]
+        new.append((request, token))
+        if token in self.end_tokens and not request.params.ignore_end:
+            self._end(request, "end")
+        elif len(request.output) >= request.params.max_new_tokens:
+            self._end(request, "length")
+    return new
+
+
 RIGHT_ANSWERS = {
     "8.2": [flatten_into_pairs],
     "8.3": [schedule_decodes_first],
@@ -400,5 +483,19 @@ WRONG_ANSWERS = {
             "always-the-likeliest": [postprocess_by(params_of=lambda request, scheduled: SamplingParams())],
             "ignored-end-token-left-out": [postprocess_by(left_out=True)],
             "only-stopped": [postprocess_by(end=lambda engine, request, reason: engine.scheduler.stop(request))],
+            "scheduled-changed": [postprocess_popping, postprocess_removing], "prompt-lost": [postprocess_with_new_tokens_only],
+            "arguments-of-sample": [
+                postprocess_sampling(lambda engine, request, row: engine.sample(row, request.generator, request.params)),
+                postprocess_sampling(lambda engine, request, row: engine.sample(row, request.params))],
+            "one-logit": [postprocess_sampling(
+                lambda engine, request, row: engine.sample(row[-1], request.params, request.generator))],
+            "end-without-a-reason": [postprocess_ending(lambda engine, request: engine._end(request, "end"),
+                                                        lambda engine, request: engine._end(request))],
+            "id-for-request": [postprocess_ending(lambda engine, request: engine._end("end", request),
+                                                  lambda engine, request: engine._end("length", request))],
+            "wrong-reason": [postprocess_ending(lambda engine, request: engine._end(request, "end"),
+                                                lambda engine, request: engine._end(request, "finished")),
+                             postprocess_ending(lambda engine, request: engine._end(request, "end"),
+                                                lambda engine, request: engine.cancel(request.id))],
             "only-marked": [postprocess_by(end=lambda engine, request, reason: setattr(request, "reason", reason))]},
 }
