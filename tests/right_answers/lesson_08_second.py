@@ -4,6 +4,7 @@ import hashlib
 import struct
 import zlib
 
+import numpy as np
 import torch
 
 from paged_attention.engine.request import SamplingParams
@@ -107,6 +108,49 @@ def flatten_with_a_case_for_decode(scheduled):
             for position in range(request.num_computed, request.num_computed + count):
                 tokens.append(request.tokens[position])
                 positions.append(position)
+        last.append(len(tokens) - 1)
+    return tokens, positions, last
+
+
+def flatten_marking_the_last(scheduled):
+    tokens, positions, last = [], [], []
+    for request, count in scheduled:
+        for position in range(request.num_computed, request.num_computed + count):
+            tokens.append(request.tokens[position])
+            positions.append(position)
+            last.append(position == request.num_computed + count - 1)
+    return tokens, positions, last
+
+
+def flatten_with_last_by_id(scheduled):
+    tokens, positions, last = [], [], {}
+    for request, count in scheduled:
+        tokens += request.tokens[request.num_computed :][:count]
+        positions += range(request.num_computed, request.num_computed + count)
+        last[request.id] = len(tokens) - 1
+    return tokens, positions, last
+
+
+def flatten_lazily(scheduled):
+    tokens = (request.tokens[request.num_computed + index] for request, count in scheduled for index in range(count))
+    positions = (request.num_computed + index for request, count in scheduled for index in range(count))
+    return tokens, positions, np.cumsum([count for _, count in scheduled]) - 1
+
+
+def flatten_into_float_tensors(scheduled):
+    pieces = [(request.tokens[request.num_computed :][:count], range(request.num_computed, request.num_computed + count))
+              for request, count in scheduled]
+    tokens = torch.cat([torch.Tensor(those) for those, _ in pieces])
+    positions = torch.cat([torch.tensor(those) for _, those in pieces])
+    return tokens, positions, torch.tensor([count for _, count in scheduled]).cumsum(0) - 1
+
+
+def flatten_into_an_empty_array(scheduled):
+    tokens, positions, last = np.array([]), np.array([]), []
+    for request, count in scheduled:
+        start = request.num_computed
+        tokens = np.append(tokens, request.tokens[start : start + count])
+        positions = np.append(positions, range(start, start + count))
         last.append(len(tokens) - 1)
     return tokens, positions, last
 
@@ -310,6 +354,43 @@ def start_and_count_all(self, request):
     request.num_computed = len(found) * size
 
 
+def start_by(before_start):
+    """The right start, but for what it does with the blocks: before_start(manager, blocks found, blocks kept, length)."""
+    def start(self, request):
+        size, found = self.manager.block_size, self.prefix_cache.match(request)
+        length = min(size * len(found), len(request.tokens) - 1)
+        kept = found[: -(-length // size)]
+        before_start(self.manager, found, kept, length)
+        request.num_computed = length
+        self.manager.start(request.id, length, kept)
+    return start
+
+
+def count_each_token(manager, found, kept, length):
+    for position in range(length):
+        manager.block_manager.increase_ref_count(kept[position // manager.block_size])
+
+
+def free_the_others(manager, found, kept, length):
+    for block_id in kept:
+        manager.block_manager.increase_ref_count(block_id)
+    for block_id in found[len(kept) :]:
+        manager.block_manager.free(block_id)
+
+
+def start_popping_a_token(self, request):
+    found = self.prefix_cache.match(request)
+    length = len(found) * self.manager.block_size
+    if length == len(request.tokens):
+        del request.tokens[-1]
+        length = len(request.tokens)
+    found = found[: self.manager.blocks_for(length)]
+    for block_id in found:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, length, found)
+    request.num_computed = length
+
+
 def sample_with_divided_probabilities(logits, params, generator):
     if not params.temperature:
         return int(logits.argmax())
@@ -464,7 +545,8 @@ WRONG_ANSWERS = {
     "8.1": {"block-size-16": [forward_in_blocks_of_16], "weights-given": [forward_with_weights],
             "added-to-what-was-there": [forward_adding], "both-caches-as-one": [forward_with_one_cache],
             "attends-to-another-layer": [forward_reading_the_first_layer]},
-    "8.2": {"scheduled-changed": [flatten_popping], "last-found-by-token": [flatten_searching_the_last],
+    "8.2": {"mask-for-last": [flatten_marking_the_last], "not-lists": [flatten_with_last_by_id, flatten_lazily],
+            "floats": [flatten_into_float_tensors, flatten_into_an_empty_array], "scheduled-changed": [flatten_popping], "last-found-by-token": [flatten_searching_the_last],
             "last-behind-all-that-is-left": [flatten_with_last_of_all_left], "prompt-or-output": [flatten_prompt_then_output],
             "single-token-for-a-decode": [flatten_with_a_case_for_decode]},
     "8.3": {"newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
@@ -472,7 +554,8 @@ WRONG_ANSWERS = {
     "8.5": {"one-for-each-token": [hash_of_every_token], "block-size-16": [hashes_of_16],
             "text-for-hashes": [hashes_in_hexadecimal], "parent-among-the-hashes": [parent_and_hashes],
             "hash-too-short": [hashes_of_4_bytes, hashes_of_3_bytes, check_sums, first_digits_of_hashes, hashes_by_modulus]},
-    "8.6": {"blocks-before-length": [start_with_blocks_second], "everything-computed": [start_and_count_all]},
+    "8.6": {"counted-for-each-token": [start_by(count_each_token)], "last-token-popped": [start_popping_a_token],
+            "freed-without-being-counted": [start_by(free_the_others)], "blocks-before-length": [start_with_blocks_second], "everything-computed": [start_and_count_all]},
     "8.7": {"probabilities-divided": [sample_with_divided_probabilities], "top-k-or-top-p": [sample_by_one_of_the_two]},
     "8.8": {"single-token-for-a-decode": [postprocess_by(lambda request, count: count > 1 and request.num_uncomputed)],
             "token-from-a-chunk": [postprocess_by(lambda request, count: count < request.num_uncomputed)],
