@@ -207,6 +207,77 @@ def schedule_newcomer_makes_one_give_way(self):
     return chosen
 
 
+def schedule_appending(self):
+    left, chosen, given, index = self.token_budget, [], False, 0
+    while index < len(self.running) and left > 0:
+        request = self.running[index]
+        count = min(request.num_uncomputed, left)
+        if self.manager.append_tokens([(request.id, count)]) is None:
+            chosen.append((request, count))
+            left -= count
+            index += 1
+        else:
+            given = True
+            self.preempt(self.running[-1])
+    while self.waiting and left > 0 and len(self.running) < self.max_num_seqs and not given:
+        request = self.waiting[0]
+        self.start(request)
+        count = min(request.num_uncomputed, left)
+        if not self.make_room(request, count):
+            self.stop(request)
+            break
+        self.running.append(self.waiting.popleft())
+        chosen.append((request, count))
+        left -= count
+    return chosen
+
+
+def schedule_ids_of_those_that_run(self):
+    left, chosen, given, index = self.token_budget, [], False, 0
+    while index < len(self.running) and left > 0:
+        request = self.running[index]
+        count = min(request.num_uncomputed, left)
+        if self.make_room(request, count):
+            chosen.append((request.id, count))
+            left -= count
+            index += 1
+        else:
+            given = True
+            self.preempt(self.running[-1])
+    while self.waiting and left > 0 and len(self.running) < self.max_num_seqs and not given:
+        request = self.waiting[0]
+        self.start(request)
+        count = min(request.num_uncomputed, left)
+        if not self.make_room(request, count):
+            self.stop(request)
+            break
+        self.running.append(self.waiting.popleft())
+        chosen.append((request, count))
+        left -= count
+    return chosen
+
+
+def schedule_yielding(self):
+    left, given = self.token_budget, len(self.waiting)
+    for request in self.running[:]:
+        count = min(left, request.num_uncomputed)
+        while count and request in self.running and not self.make_room(request, count):
+            self.preempt(self.running[-1])
+        if count and request in self.running:
+            left -= count
+            yield request, count
+    while len(self.waiting) <= given and left and self.waiting and len(self.running) < self.max_num_seqs:
+        request = self.waiting[0]
+        self.start(request)
+        count = min(left, request.num_uncomputed)
+        if not self.make_room(request, count):
+            self.stop(request)
+            return
+        self.running.append(self.waiting.popleft())
+        left -= count
+        yield request, count
+
+
 def preempt_by_its_id(self, request):
     self.stop(request.id)
     self.running.remove(request)
@@ -549,7 +620,8 @@ WRONG_ANSWERS = {
             "floats": [flatten_into_float_tensors, flatten_into_an_empty_array], "scheduled-changed": [flatten_popping], "last-found-by-token": [flatten_searching_the_last],
             "last-behind-all-that-is-left": [flatten_with_last_of_all_left], "prompt-or-output": [flatten_prompt_then_output],
             "single-token-for-a-decode": [flatten_with_a_case_for_decode]},
-    "8.3": {"newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
+    "8.3": {"not-pairs": [schedule_ids_of_those_that_run, schedule_yielding],
+            "manager-asked-for-room": [schedule_appending], "newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
     "8.4": {"id-for-request": [preempt_by_its_id, preempt_and_queue_its_id]},
     "8.5": {"one-for-each-token": [hash_of_every_token], "block-size-16": [hashes_of_16],
             "text-for-hashes": [hashes_in_hexadecimal], "parent-among-the-hashes": [parent_and_hashes],
