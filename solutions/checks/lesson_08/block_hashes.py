@@ -430,8 +430,8 @@ EXERCISE = Exercise(
                 not_chained, also=(not_chained_but_for_the_parent, parent_for_the_first_alone,
                                    place_for_chain(lambda block_size: 1), place_for_chain(lambda block_size: block_size))),
         Mistake("hash-too-short",
-                "Your hashes are so short that some of many different blocks have the same one, and a request would be given "
-                "another's keys. How many different hashes can there be?",
+                "Your hashes are so short that some of many different blocks have the same one, and a request would be "
+                "given another's keys. How many different hashes can there be?",
                 cut_to(2), also=(*map(cut_to, (1, 3, 4, 5, 6, 7)), number_of_two_bytes)),
         Mistake("only-the-block-before",
                 "A hash knows the tokens of its own block and of the one before. Further back everything may differ.",

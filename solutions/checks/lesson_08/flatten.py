@@ -529,8 +529,8 @@ EXERCISE = Exercise(
                 "`last` has an index for every token. A request has one, for the last of its tokens in the row.",
                 lambda scheduled: (*lists(scheduled)[:2], list(range(len(lists(scheduled)[0]))))),
         Mistake("mask-for-last",
-                "`last` says of each token whether it is its request's last one. It holds numbers: for each request, where in "
-                "the row its last token stands.",
+                "`last` says of each token whether it is its request's last one. It holds numbers: for each request, where "
+                "in the row its last token stands.",
                 mask_for_last),
         Mistake("floats",
                 "There are floating-point numbers among what you return. Tokens, positions and indices are whole numbers. "

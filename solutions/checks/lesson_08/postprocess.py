@@ -716,7 +716,8 @@ EXERCISE = Exercise(
                             lambda engine, row, request: engine.sample(row),
                             lambda engine, row, request: engine.sample(row, request),
                             lambda engine, row, request: engine.sample(row, request, request.generator),
-                            lambda engine, row, request: engine.sample(row, request.params.temperature, request.generator)))),
+                            lambda engine, row, request: (
+                                engine.sample(row, request.params.temperature, request.generator))))),
         Mistake("row-of-a-token",
                 "The logits have a row for each request, whatever number of tokens it computes: the one of its last token.",
                 of_each_token_s_row, also=(row_of_a_token_looked_up_first,)),
@@ -728,8 +729,8 @@ EXERCISE = Exercise(
                     (to_the_output, has_more), (lambda request, token: None, has_more),
                     (lambda request, token: None, lambda request: request.num_uncomputed), (setting_the_output, has_more)))),
         Mistake("prompt-lost",
-                "The request has lost its prompt: `request.tokens` holds its prompt and its own tokens. A new one is appended "
-                "to it.",
+                "The request has lost its prompt: `request.tokens` holds its prompt and its own tokens. A new one is "
+                "appended to it.",
                 postprocess_with(append=without_its_prompt), also=(
                     postprocess_with(append=without_its_prompt, waits=has_more),
                     postprocess_with(append=all_but_the_token_lost),
@@ -821,8 +822,8 @@ EXERCISE = Exercise(
                 "The end token came as the last allowed token, and the request was ended twice.",
                 length_first),
         Mistake("scheduled-changed",
-                "The list `scheduled` is not what it was. It is the engine's: when something raises in a step, the engine goes "
-                "through it to make the step's requests wait again.",
+                "The list `scheduled` is not what it was. It is the engine's: when something raises in a step, the engine "
+                "goes through it to make the step's requests wait again.",
                 changing_the_list(list.clear), also=(
                     changing_the_list(list.reverse), chunks_removed(True), chunks_removed(False))),
         Mistake("nothing-returned",

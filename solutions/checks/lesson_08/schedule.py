@@ -312,8 +312,8 @@ EXERCISE = Exercise(
                 wrong(admit=admitting(Scheduler.stop, room="none")),
                 also=(running_by(no_room_made),)),
         Mistake("manager-asked-for-room",
-                "The manager was asked for room itself, and it raises where there is none. `make_room` asks it too: it gives "
-                "back what only the prefix cache uses, and it says False where that is not enough.",
+                "The manager was asked for room itself, and it raises where there is none. `make_room` asks it too: it "
+                "gives back what only the prefix cache uses, and it says False where that is not enough.",
                 asking_the_manager(True, True), also=(asking_the_manager(True, False), asking_the_manager(False, True))),
         Mistake("room-for-all-tokens",
                 "Room is made for all that a request has left, and not for the tokens of this step.",
@@ -335,8 +335,8 @@ EXERCISE = Exercise(
                             number_left(request, max(0, budget)), new_number=number_left),)),
         Mistake("not-pairs",
                 "What is returned is not a list of pairs, each a request and its number of tokens.",
-                requests_alone, also=(ids_for_requests, swapped_pairs, dictionary, ids_in_one_half(True), ids_in_one_half(False),
-                                      as_generator)),
+                requests_alone, also=(ids_for_requests, swapped_pairs, dictionary, ids_in_one_half(True),
+                                      ids_in_one_half(False), as_generator)),
         Mistake("returns-nothing",
                 "The function returns nothing. The step needs the list of requests and their numbers of tokens.",
                 returns_nothing),

@@ -715,10 +715,11 @@ def asking_the_manager(running, new):
             self.manager.append_tokens([(request.id, num_tokens)])
             return True
 
+        room_for_running, room_for_new = append if running else self.make_room, append if new else self.make_room
         scheduled, budget, num_running = [], self.token_budget, len(self.running)
         for request in list(self.running):
             num_tokens = number_left(request, budget)
-            while request in self.running and num_tokens and not (append if running else self.make_room)(request, num_tokens):
+            while request in self.running and num_tokens and not room_for_running(request, num_tokens):
                 self.preempt(self.running[-1])
             if request in self.running and num_tokens:
                 scheduled.append((request, num_tokens))
@@ -727,7 +728,7 @@ def asking_the_manager(running, new):
             request = self.waiting[0]
             self.start(request)
             num_tokens = number_left(request, budget)
-            if not (append if new else self.make_room)(request, num_tokens):
+            if not room_for_new(request, num_tokens):
                 self.stop(request)
                 break
             self.running.append(self.waiting.popleft())

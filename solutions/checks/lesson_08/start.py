@@ -509,8 +509,8 @@ EXERCISE = Exercise(
                 "Each shared block has two more users than before, and only one request came. It will never be free.",
                 with_users(lambda blocks, num_full: blocks, times=2)),
         Mistake("counted-for-each-token",
-                "A shared block has a user more for each of its tokens that the request has. It is one user, whatever number "
-                "of tokens is in the block.",
+                "A shared block has a user more for each of its tokens that the request has. It is one user, whatever "
+                "number of tokens is in the block.",
                 counted_for_each_token),
         Mistake("freed-without-being-counted",
                 "A block that the request does not take was given back. The request had never become a user of it: `match` "
