@@ -42,6 +42,10 @@ def write_copy(cache, slots, new):
     flat(cache)[slots].copy_(new)
 
 
+def add(cache, slots, new):
+    flat(cache)[slots] += new
+
+
 def write_row(cache, slots, new):
     flat(cache)[: len(new)] = new
 
@@ -138,6 +142,18 @@ def written_for_every_layer(module, query, key, value, attention_mask=None, *, p
     return paged.attend(rows_of(query), *paged.kv_cache[module.layer_idx])[None], None
 
 
+def both_caches_as_one(module, query, key, value, attention_mask=None, *, paged, **others):
+    return paged.attend(rows_of(query), paged.kv_cache[module.layer_idx])[None], None
+
+
+def attending_to_another_layer(which):
+    """Writes into its own layer's part of the pool, and attends to another's."""
+    def answer(module, query, key, value, attention_mask=None, *, paged, **others):
+        forward(module, query, key, value, paged=paged)
+        return paged.attend(rows_of(query), *paged.kv_cache[which(module)])[None], None
+    return answer
+
+
 def squeezed(heads):
     """Without every dimension of size 1, and not the batch's alone."""
     return heads.squeeze().transpose(0, 1)
@@ -225,6 +241,8 @@ def observe(answer, case):
         if not isinstance(result, tuple | list) or len(result) != 2 or not isinstance(result[0], torch.Tensor):
             return tensors.values(result, "the output", "the weights") if not isinstance(result, torch.Tensor) else \
                 Text(f"a tensor {tuple(result.shape)} alone, in place of a tuple of two")
+        if result[1] is not None:
+            return Text("something else than None for the weights")
         if not all(map(torch.equal, given, (query, key, value))) or not torch.equal(slots, step.slot_mapping):
             return Text("its arguments are changed")
         outputs.append(tensors.Values(result[0].detach().clone(), f"the output of layer {layer}"))
@@ -262,6 +280,10 @@ EXERCISE = Exercise(
                 "A layer takes another layer's part of the pool. `module.layer_idx` counts from 0.",
                 wrong(layer=lambda module: module.layer_idx - 1),
                 also=(wrong(layer=lambda module: module.layer_idx + 1), wrong(layer=lambda module: -1))),
+        Mistake("attends-to-another-layer",
+                "The keys and values go into the part of the layer that calls, and `attend` reads another layer's.",
+                attending_to_another_layer(lambda module: 0), also=(
+                    attending_to_another_layer(lambda module: module.layer_idx - 1),)),
         Mistake("layer-left-out",
                 "`paged.kv_cache` holds the keys and values of all layers: its first dimension is the layer. Take the part "
                 "of the layer that calls first; it holds a cache for keys and one for values.",
@@ -298,6 +320,10 @@ EXERCISE = Exercise(
                 "The pool is as it was before the call: the new keys and values are in no slot. Indexing with a tensor on "
                 "the left of `=` writes; elsewhere it makes a copy, and so does a method without `_` at its end.",
                 wrong(writes=(write_copy, write_copy)), also=(written_into_a_copy,)),
+        Mistake("added-to-what-was-there",
+                "New keys and values are added to the numbers that a slot held before. A slot may have belonged to another "
+                "sequence: what it held is of no use.",
+                wrong(writes=(add, add)), also=(wrong(writes=(add, write)), wrong(writes=(write, add)))),
         Mistake("every-layer-written",
                 "The new keys and values stand in the pool's part of every layer. A layer has keys of its own, and writes "
                 "to its own part.",
@@ -348,6 +374,9 @@ EXERCISE = Exercise(
                 wrong(rows=squeezed, q_rows=squeezed),
                 also=(wrong(rows=squeezed_and_permuted, q_rows=squeezed_and_permuted), wrong(rows=squeezed),
                       wrong(rows=squeezed_and_permuted), wrong(q_rows=squeezed), wrong(q_rows=squeezed_and_permuted))),
+        Mistake("both-caches-as-one",
+                "`attend` takes three tensors, and got two: the queries, the keys' cache and the values' cache.",
+                both_caches_as_one),
         Mistake("flat-caches-to-attend",
                 "`attend` gets caches in which block and offset are one dimension. That form is for writing into slots; the "
                 "path needs the blocks.",
@@ -371,6 +400,10 @@ EXERCISE = Exercise(
                 "The model expects two things from its attention, the output and the weights. There are none to give; None "
                 "takes their place.",
                 wrong(result=lambda o: o[None]), also=(wrong(result=lambda o: o),)),
+        Mistake("weights-given",
+                "The second thing that you return is not None. There the model expects the weights of the attention, and "
+                "`attend` gives none.",
+                wrong(result=lambda o: (o[None], o[None]))),
         Mistake("returns-nothing",
                 "The function returns nothing. The layer goes on with the attention's output.",
                 wrong(result=lambda o: None)),

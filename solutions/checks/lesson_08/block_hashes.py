@@ -4,7 +4,9 @@ What a hash is made with is free; what counts is which hashes are equal. A resul
 """
 
 import hashlib
+import operator
 import random
+import string
 import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -276,7 +278,19 @@ def digits(block):
     return "".join(map(str, block))
 
 
+def number_of_two_bytes(tokens, block_size, parent=b""):
+    hashes = []
+    for block in full_blocks(tokens, block_size):
+        parent = int.from_bytes(digest(parent, block)[:2], "big")
+        hashes.append(parent)
+    return hashes
+
+
 MANY = 1_500  # blocks, among which hashes of one or two bytes cannot all be different
+ENOUGH = 8  # bytes of a hash: with fewer, blocks that differ get the same one where a server has millions of them
+# So many blocks of so many tokens, each of 17 bits: nothing that is made of them and fits in fewer bytes than ENOUGH can
+# tell them all apart.
+LONG, WIDE = 32, 16
 
 # (block size, calls)
 CASES = [
@@ -294,6 +308,7 @@ CASES = [
     (2, [Call((1, 256)), Call((257, 0))]), (2, [Call((1, 257)), Call((257, 1))]),
     (2, [Call((7, 8)), Call((7, 55_296))]), (1, [Call((4, 4, 4))]), (1, [Call((4, 5)), Call((5, 5))]),
     (16, [Call(tuple(range(48))), Call(tuple(range(32)) + (99,) * 16), Call(tuple(range(31)))]),
+    (WIDE, [Call(tuple(range(150_000, 150_000 - LONG * WIDE, -1)))]),
     (1, [Call((token,)) for token in range(MANY)]),
 ]
 
@@ -315,6 +330,7 @@ def hidden(seed):
     yield 2, [Call((one, 10 * two + three)), Call((10 * one + two, three)), Call((one + 1, 10 * two + three - 1))]
     first = chance.randint(1, 9_999)
     yield 1, [Call((token,)) for token in range(first, first + MANY)]
+    yield WIDE, [Call(tuple(chance.randrange(2**17, 152_000) for _ in range(LONG * WIDE)))]
 
 
 def observe(answer, case):
@@ -339,6 +355,8 @@ def observe(answer, case):
     if len(calls) == MANY:  # which ones are mixed up is left to chance
         hashes = [value for result in results for value in result]
         return Text(f"{len(hashes):,} hashes, {'all' if len(set(hashes)) == len(hashes) else 'not all'} different")
+    if len(calls[0].tokens) == LONG * WIDE:
+        return Text(f"{len(results[0])} hashes, {_room(results[0])}")
     letters = {}
     return tuple(tuple(letters.setdefault(value, _letter(len(letters))) for value in result)
                  for result in results)
@@ -348,6 +366,18 @@ def _goes_on(answer, result, tokens, block_size) -> bool:
     """Whether another call returns the very same list, with more in it, or the list holds more than this call's hashes."""
     num_hashes = min(len(result), len(tokens) // block_size)
     return answer(tokens, block_size) is result and len(result) > num_hashes
+
+
+def _room(hashes) -> str:
+    """How large they are. Small numbers are taken for places in a table of all that has come, which mixes nothing up."""
+    sizes = {len(value) for value in hashes if isinstance(value, bytes)}
+    if hashes and all(hasattr(value, "__index__") for value in hashes):
+        most = max(abs(operator.index(value)) for value in hashes)
+        sizes = {(most.bit_length() + 7) // 8} if most >= 2**20 else set()
+    elif hashes and all(isinstance(value, str) and set(value) <= set(string.hexdigits) for value in hashes):
+        sizes = {len(value) // 2 for value in hashes}
+    most = max(sizes, default=ENOUGH)
+    return f"of {ENOUGH} bytes or more" if most >= ENOUGH else f"of {most} byte{'' if most == 1 else 's'}"
 
 
 def _letter(number: int) -> str:
@@ -392,6 +422,7 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     show=show,
+    chancy=lambda case: len(case[1]) == MANY,  # with three bytes some are the same, or none
     mistakes=(
         Mistake("not-chained",
                 "A block with the same tokens has the same hash behind another prefix. Its keys and values were computed "
@@ -399,9 +430,9 @@ EXERCISE = Exercise(
                 not_chained, also=(not_chained_but_for_the_parent, parent_for_the_first_alone,
                                    place_for_chain(lambda block_size: 1), place_for_chain(lambda block_size: block_size))),
         Mistake("hash-too-short",
-                "Among many different blocks some have the same hash, and a request would be given another's keys. How much "
-                "of the digest do you keep?",
-                cut_to(2), also=(cut_to(1),)),
+                "Your hashes are so short that some of many different blocks have the same one, and a request would be "
+                "given another's keys. How many different hashes can there be?",
+                cut_to(2), also=(*map(cut_to, (1, 3, 4, 5, 6, 7)), number_of_two_bytes)),
         Mistake("only-the-block-before",
                 "A hash knows the tokens of its own block and of the one before. Further back everything may differ.",
                 chained_to_the_block_before, also=(with_the_tokens_before,)),

@@ -1,7 +1,9 @@
 """Exercise 8.2: all sequences of a step in one row."""
 
+import itertools
 import operator
 import random
+from collections.abc import Iterator, Mapping, Set
 
 import torch
 
@@ -194,6 +196,28 @@ def ordered(*places):
     return lambda scheduled: [lists(scheduled)[place] for place in places]
 
 
+def some_as(form):
+    """Wrong answers with one, two or all of the three lists in another form, all three first."""
+    def answer_with(which):
+        return lambda scheduled: tuple(form(part) if changed else part
+                                       for part, changed in zip(lists(scheduled), which, strict=True))
+    return tuple(map(answer_with, itertools.product((True, False), repeat=3)))[:-1]
+
+
+def as_floats(part):
+    return list(map(float, part))
+
+
+def last_by_id(scheduled):
+    tokens, positions, last = lists(scheduled)
+    return tokens, positions, {request.id: index for (request, _), index in zip(scheduled, last, strict=True)}
+
+
+def mask_for_last(scheduled):
+    tokens, positions, last = lists(scheduled)
+    return tokens, positions, [index in last for index in range(len(tokens))]
+
+
 def in_another_order(order):
     return lambda scheduled: lists(order(scheduled))
 
@@ -334,7 +358,10 @@ def changed(scheduled, handed, case):
 
 def numbers(part):
     """A list of integers as a tuple, from any form that torch.tensor() takes; anything else stays in words."""
-    part = part.tolist() if isinstance(part, torch.Tensor) else part
+    for kind, words in ((Iterator, "an iterator"), (Mapping, "a dictionary"), (Set, "a set")):
+        if isinstance(part, kind):
+            return Text(words)
+    part = part.tolist() if hasattr(part, "tolist") else part
     if isinstance(part, tuple | list):
         part = [list(entry) if isinstance(entry, range | tuple) else entry for entry in part]
     try:
@@ -501,6 +528,18 @@ EXERCISE = Exercise(
         Mistake("last-of-every-token",
                 "`last` has an index for every token. A request has one, for the last of its tokens in the row.",
                 lambda scheduled: (*lists(scheduled)[:2], list(range(len(lists(scheduled)[0]))))),
+        Mistake("mask-for-last",
+                "`last` says of each token whether it is its request's last one. It holds numbers: for each request, where "
+                "in the row its last token stands.",
+                mask_for_last),
+        Mistake("floats",
+                "There are floating-point numbers among what you return. Tokens, positions and indices are whole numbers. "
+                "Look for what makes a tensor or an array of floats.",
+                some_as(as_floats)[0], also=some_as(as_floats)[1:]),
+        Mistake("not-lists",
+                "A part of what you return is not a list. `torch.tensor` makes no tensor of a dictionary, of a set or of an "
+                "iterator, which a generator or a `map` is.",
+                some_as(iter)[0], also=(*some_as(iter)[1:], last_by_id, *some_as(set))),
         Mistake("lists-in-lists",
                 "There is a list for each request. The model takes one row: all tokens one after the other.",
                 nested, also=(nested_positions, nested_with_few_last(True), nested_with_few_last(False))),

@@ -35,6 +35,18 @@ class Case:
     cold: tuple[int, ...] = ()  # these at so low a temperature that the likeliest comes, and is drawn all the same
 
 
+class OtherReason(Text):
+    """A reason that is none of the two; whichever it is, it is the same mistake."""
+
+    def __eq__(self, other):
+        return isinstance(other, OtherReason)
+
+    def __ne__(self, other):
+        return not self == other
+
+    __hash__ = Text.__hash__
+
+
 class BareEngine(Engine):
     """An engine without a model."""
 
@@ -230,6 +242,35 @@ def of_each_token_s_row(self, scheduled, logits):
     return new
 
 
+def changing_the_list(change):
+    def wrong(self, scheduled, logits):
+        new = Engine.postprocess(self, scheduled, logits)
+        change(scheduled)
+        return new
+    return wrong
+
+
+def chunks_removed(in_the_loop):
+    """Takes those that get no token off the list; in the loop over it, that passes over the next one."""
+    def wrong(self, scheduled, logits):
+        new = []
+        for pair, row in zip(scheduled if in_the_loop else list(scheduled), logits, strict=False):
+            got = Engine.postprocess(self, [pair], row[None])
+            new += got
+            if not got:
+                scheduled.remove(pair)
+        return new
+    return wrong
+
+
+def without_its_prompt(request, token):
+    request.tokens = [*request.output, token]
+
+
+def all_but_the_token_lost(request, token):
+    request.tokens = [token]
+
+
 def setting_the_output(request, token):
     request.output = [*request.output, token]
 
@@ -303,6 +344,18 @@ def only_for(reasons, end):
     """Ends in a wrong way for some of the reasons."""
     return postprocess_with(end=lambda engine, request, reason: (
         end if reason in reasons else Engine._end)(engine, request, reason))
+
+
+def ended_without_a_reason(engine, request, reason):
+    engine._end(request)
+
+
+def ended_the_other_way_round(engine, request, reason):
+    engine._end(reason, request)
+
+
+def ended_as_cancelled(engine, request, reason):
+    engine.cancel(request.id)
 
 
 def ended_by_id(engine, request, reason):
@@ -462,6 +515,7 @@ def observe(answer, case):
     seen = {}
     for number, step in enumerate(case.steps, 1):
         scheduled = [(requests[index], num_tokens) for index, num_tokens, _ in step]
+        as_it_came = list(scheduled)
         try:
             for request, num_tokens in scheduled:
                 engine.scheduler.make_room(request, num_tokens)
@@ -476,6 +530,8 @@ def observe(answer, case):
             seen["the logits that self.sample got"] = engine.rows_given
         if case.drawn:
             continue
+        if scheduled != as_it_came:
+            seen[f"after step {number}, the list `scheduled`"] = Text("changed")
         seen |= {f"after step {number}, {part}": value for part, value in _state(engine, requests, result).items()}
         seen[f"in step {number}, drawn with the generator of"] = [
             request.id for request, given in zip(requests, before, strict=True)
@@ -536,7 +592,9 @@ def _reason(request):
     """Where both reasons hold, either is right."""
     params = request.params
     both = request.tokens[-1] in (END, OTHER_END) and len(request.output) == params.max_new_tokens and not params.ignore_end
-    return Text("end or length") if both and request.reason in ("end", "length") else Text(request.reason)
+    if request.reason not in ("end", "length"):
+        return OtherReason(request.reason)
+    return Text("end or length") if both else Text(request.reason)
 
 
 def describe(case):
@@ -645,6 +703,21 @@ EXERCISE = Exercise(
         Mistake("not-a-row",
                 "`self.sample` takes a row of logits, (vocab_size,), and was given a matrix with one row.",
                 postprocess_with(row=lambda logits, index, new: logits[index][None])),
+        Mistake("one-logit",
+                "`self.sample` got a single number. A row is what it takes: one logit for each token of the vocabulary. The "
+                "rows are those of the last tokens already.",
+                postprocess_with(row=lambda logits, index, new: logits[index][-1])),
+        Mistake("arguments-of-sample",
+                "`self.sample` takes three things, in this order: the row of logits, the request's params, its generator.",
+                postprocess_with(pick=lambda engine, row, request: (
+                    engine.sample(row, request.generator, request.params))), also=tuple(
+                        postprocess_with(pick=pick) for pick in (
+                            lambda engine, row, request: engine.sample(row, request.params),
+                            lambda engine, row, request: engine.sample(row),
+                            lambda engine, row, request: engine.sample(row, request),
+                            lambda engine, row, request: engine.sample(row, request, request.generator),
+                            lambda engine, row, request: (
+                                engine.sample(row, request.params.temperature, request.generator))))),
         Mistake("row-of-a-token",
                 "The logits have a row for each request, whatever number of tokens it computes: the one of its last token.",
                 of_each_token_s_row, also=(row_of_a_token_looked_up_first,)),
@@ -655,6 +728,13 @@ EXERCISE = Exercise(
                 also=tuple(postprocess_with(append=append, waits=waits) for append, waits in (
                     (to_the_output, has_more), (lambda request, token: None, has_more),
                     (lambda request, token: None, lambda request: request.num_uncomputed), (setting_the_output, has_more)))),
+        Mistake("prompt-lost",
+                "The request has lost its prompt: `request.tokens` holds its prompt and its own tokens. A new one is "
+                "appended to it.",
+                postprocess_with(append=without_its_prompt), also=(
+                    postprocess_with(append=without_its_prompt, waits=has_more),
+                    postprocess_with(append=all_but_the_token_lost),
+                    postprocess_with(append=all_but_the_token_lost, waits=has_more))),
         Mistake("appended-to-the-prompt",
                 "The token went into the prompt, which stays as it came.",
                 postprocess_with(append=lambda request, token: request.prompt.append(token)), also=(
@@ -706,7 +786,8 @@ EXERCISE = Exercise(
                 with_reasons(lambda reason: {"end": "length", "length": "end"}[reason]), also=(
                     with_reasons(lambda reason: "end"), with_reasons(lambda reason: "length"),
                     with_reasons(lambda reason: {"end": "stop", "length": "length"}[reason]),
-                    postprocess_with(end=lambda engine, request, reason: engine.cancel(request.id)))),
+                    with_reasons(lambda reason: {"end": "end", "length": "stop"}[reason]),
+                    postprocess_with(end=ended_as_cancelled))),
         Mistake("only-marked",
                 "The request has a reason for its end, and it still stands in the engine: it would be scheduled again, or "
                 "its id and its blocks would never be free. `self._end` does all of it.",
@@ -723,8 +804,15 @@ EXERCISE = Exercise(
                     only_for(reasons, end) for reasons in (("end", "length"), ("end",), ("length",))
                     for end in (ended_and_stopped, stopped_and_ended, ended_and_freed))),
         Mistake("id-for-request",
-                "`self._end` takes the request, and got its id.",
-                postprocess_with(end=ended_by_id), also=(only_for(("end",), ended_by_id), only_for(("length",), ended_by_id))),
+                "`self._end` takes the request first, and got something else in its place: its id, or the reason.",
+                postprocess_with(end=ended_by_id), also=(
+                    postprocess_with(end=ended_the_other_way_round), *(
+                        only_for((reason,), end) for reason in ("end", "length")
+                        for end in (ended_by_id, ended_the_other_way_round)))),
+        Mistake("end-without-a-reason",
+                "`self._end` takes two things: the request, and the reason for its end.",
+                postprocess_with(end=ended_without_a_reason), also=(
+                    only_for(("end",), ended_without_a_reason), only_for(("length",), ended_without_a_reason))),
         Mistake("no-reason",
                 "The request is gone from the scheduler, and nobody can see that it ended, or why. `self._end` does all "
                 "of it.",
@@ -733,6 +821,11 @@ EXERCISE = Exercise(
         Mistake("ended-twice",
                 "The end token came as the last allowed token, and the request was ended twice.",
                 length_first),
+        Mistake("scheduled-changed",
+                "The list `scheduled` is not what it was. It is the engine's: when something raises in a step, the engine "
+                "goes through it to make the step's requests wait again.",
+                changing_the_list(list.clear), also=(
+                    changing_the_list(list.reverse), chunks_removed(True), chunks_removed(False))),
         Mistake("nothing-returned",
                 "The new tokens are in the requests, and the caller gets none of them: it waits for a list.",
                 nothing_returned),

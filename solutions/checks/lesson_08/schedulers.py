@@ -695,6 +695,49 @@ def ids_for_requests(self):
     return [(request.id, num_tokens) for request, num_tokens in Scheduler.schedule(self)]
 
 
+def ids_in_one_half(running):
+    """Ids for those that run already, or for those that are started; the others as requests."""
+    def schedule(self):
+        ran = list(self.running)
+        return [(request.id if (request in ran) == running else request, num_tokens)
+                for request, num_tokens in Scheduler.schedule(self)]
+    return schedule
+
+
+def as_generator(self):
+    yield from Scheduler.schedule(self)
+
+
+def asking_the_manager(running, new):
+    """append_tokens() in place of make_room() for those that run, for those that are started, or for both."""
+    def schedule(self):
+        def append(request, num_tokens):
+            self.manager.append_tokens([(request.id, num_tokens)])
+            return True
+
+        room_for_running, room_for_new = append if running else self.make_room, append if new else self.make_room
+        scheduled, budget, num_running = [], self.token_budget, len(self.running)
+        for request in list(self.running):
+            num_tokens = number_left(request, budget)
+            while request in self.running and num_tokens and not room_for_running(request, num_tokens):
+                self.preempt(self.running[-1])
+            if request in self.running and num_tokens:
+                scheduled.append((request, num_tokens))
+                budget -= num_tokens
+        while len(self.running) >= num_running and self.waiting and budget and len(self.running) < self.max_num_seqs:
+            request = self.waiting[0]
+            self.start(request)
+            num_tokens = number_left(request, budget)
+            if not room_for_new(request, num_tokens):
+                self.stop(request)
+                break
+            self.running.append(self.waiting.popleft())
+            scheduled.append((request, num_tokens))
+            budget -= num_tokens
+        return scheduled
+    return schedule
+
+
 def requests_alone(self):
     return [request for request, _ in Scheduler.schedule(self)]
 

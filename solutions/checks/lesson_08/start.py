@@ -208,6 +208,36 @@ def with_users(which, times=1):
     return wrong
 
 
+def counted_for_each_token(self, request):
+    Scheduler.start(self, request)
+    blocks = self.manager.blocks_of(request.id)
+    for place in range(request.num_computed):
+        self.manager.block_manager.increase_ref_count(blocks[place // self.manager.block_size])
+    for block_id in blocks:
+        self.manager.block_manager.free(block_id)
+
+
+def freed_without_being_counted(self, request):
+    """Gives a block back that it does not take, as if match() had counted it up."""
+    blocks = self.prefix_cache.match(request)
+    Scheduler.start(self, request)
+    for block_id in blocks[len(self.manager.blocks_of(request.id)) :]:
+        self.manager.block_manager.free(block_id)
+
+
+def last_token_popped(self, request):
+    """Makes the request shorter, so that its last token cannot be in the cache."""
+    blocks = self.prefix_cache.match(request)
+    request.num_computed = len(blocks) * self.manager.block_size
+    if request.num_computed == len(request.tokens):
+        request.num_computed -= 1
+        request.tokens.pop()
+    blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
 def row_of_whole_blocks_only(self, request):
     """The number of blocks rounded down, although a part of the next one is used."""
     size = self.manager.block_size
@@ -478,6 +508,17 @@ EXERCISE = Exercise(
         Mistake("counted-twice",
                 "Each shared block has two more users than before, and only one request came. It will never be free.",
                 with_users(lambda blocks, num_full: blocks, times=2)),
+        Mistake("counted-for-each-token",
+                "A shared block has a user more for each of its tokens that the request has. It is one user, whatever "
+                "number of tokens is in the block.",
+                counted_for_each_token),
+        Mistake("freed-without-being-counted",
+                "A block that the request does not take was given back. The request had never become a user of it: `match` "
+                "only looks for blocks. Another user's count is gone.",
+                freed_without_being_counted),
+        Mistake("last-token-popped",
+                "The request has lost its last token. It keeps all of them; its last one is only computed again.",
+                last_token_popped),
         Mistake("everything-computed",
                 "The cache has all of the request's tokens, and nothing is left for the model to do. From which answer of "
                 "the model does the next token come then?",
