@@ -66,6 +66,10 @@ IN_A_ROW = "row = self.table.free_rows[-1]; self.sequences[{0}] = Sequence(row, 
 RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "2.1": {
+        "tensors-not-ints": [
+            changed(PIECES, ("run = 1", "run = torch.tensor(1)"), ("view.stride(d) != run", "view.stride(d) != run.item()")),
+            changed(PIECES, ("return view.numel() // run, run * view.element_size()",
+                             "return torch.tensor(view.numel() // run), torch.tensor(run * view.element_size())"))],
         "strides-in-bytes": [changed(PIECES, ("run = 1", "run = view.element_size()"), (
             "view.numel() // run, run * view.element_size()", "view.numel() * view.element_size() // run, run"))],
         "gaps-in-the-pieces": [changed(PIECES, (
