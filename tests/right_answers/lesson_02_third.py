@@ -77,6 +77,8 @@ WRONG_ANSWERS = {
             "pieces = view.numel() // run; return pieces, view.untyped_storage().nbytes() // pieces"))],
     },
     "2.2": {
+        "positions-sorted": [changed(SLOTS, ("    blocks =", "    positions, _ = torch.sort(positions)\n    blocks ="))],
+        "entry-too-early": [changed(SLOTS, ("block_ids[blocks]", "block_ids[blocks - 1]"))],
         "rounds-to-nearest": [changed(SLOTS, ("positions // block_size", "torch.round(positions / block_size).int()"))],
         "float-index": [changed(SLOTS, ("positions // block_size", "positions / block_size"))],
         "row-length-for-block-size": [changed(SLOTS, (".long() * block_size", ".long() * block_ids.numel()"))],
