@@ -46,6 +46,12 @@ def write_kv(k_cache, v_cache, slots, k, v):
         flat_k[slot] = k[i]
         flat_v[slot] = v[i]
 """
+AT_ONCE = """
+def write_kv(k_cache, v_cache, slots, k, v):
+    flat_k, flat_v = k_cache.view(-1, *k.shape[1:]), v_cache.view(-1, *v.shape[1:])
+    flat_k[slots] = k
+    flat_v[slots] = v
+"""
 START = "self.start(seq_id, num_tokens, blocks)"
 TAKE = "blocks.append(self.block_manager.allocate())"
 CAUGHT = """
@@ -93,6 +99,19 @@ WRONG_ANSWERS = {
                                 ("(positions % block_size)", "(positions % block_size))"))],
     },
     "2.3": {
+        "reads-at-the-slots": [changed(AT_ONCE, ("flat_k[slots] = k", "flat_k[:] = k[slots]"),
+                                       ("flat_v[slots] = v", "flat_v[:] = v[slots]"))],
+        "slot-zero-forgotten": [changed(WRITE, ("slots):\n", "slots):\n        if not slot:\n            continue\n")),
+                                changed(AT_ONCE, ("    flat_k, ", "    used = slots > 0\n    slots, k, v = slots[used], k[used], "
+                                                                  "v[used]\n    flat_k, "))],
+        "all-else-wiped": [changed(AT_ONCE, ("    flat_k, ", "    k_cache.zero_(); v_cache.zero_()\n    flat_k, ")),
+                           changed(AT_ONCE, ("flat_k[slots] = k", "new = torch.zeros_like(flat_k); new[slots] = k; flat_k.copy_(new)"),
+                                   ("flat_v[slots] = v", "new = torch.zeros_like(flat_v); new[slots] = v; flat_v.copy_(new)"))],
+        "writes-into-a-copy": [changed(AT_ONCE, ("k_cache.view", "k_cache.transpose(0, 1).reshape"),
+                                       ("v_cache.view", "v_cache.transpose(0, 1).reshape"))],
+        "numbers-for-slots": [changed(AT_ONCE, ("k_cache.view(-1, *k.shape[1:]), v_cache.view(-1, *v.shape[1:])",
+                                                "k_cache.view(-1), v_cache.view(-1)"), ("] = k", "] = k.view(-1)"),
+                                      ("] = v", "] = v.view(-1)"))],
         "slot-for-token": [changed(WRITE, ("k[i]", "k[slot]"), ("v[i]", "v[slot]"))],
         "returns-inside-the-loop": [changed(WRITE, ("flat_v[slot] = v[i]", "flat_v[slot] = v[i]\n        return k_cache, v_cache"))],
         "first-head-only": [changed(WRITE, ("flat_k[slot] = k[i]", "flat_k[slot][0] = k[i][0]"),
