@@ -119,6 +119,9 @@ WRONG_ANSWERS = {
         "both-into-the-keys": [changed(WRITE, ("v_cache.view(-1, *v.shape[1:])", "k_cache.view(-1, *v.shape[1:])"))],
     },
     "2.4": {
+        "number-for-blocks": [changed(ADD, (START, "self.start(seq_id, num_tokens, needed)")),
+                              changed(ADD, (START, "self.start(seq_id, num_tokens, len(blocks))"))],
+        "start-arguments-swapped": [changed(ADD, (START, "self.start(num_tokens, seq_id, blocks)"))],
         "partial-allocation": [changed(CAUGHT)],
         "row-taken-first": [changed(ADD, ("    needed =", "    row = self.table.free_rows.pop()\n    needed ="), (
             START, "self.sequences[seq_id] = Sequence(row, num_tokens); self.table.write(row, 0, blocks)"))],
