@@ -137,13 +137,16 @@ WRONG_ANSWERS = {
         "whole-row-taken": [changed(ADD, ("range(needed)", "range(self.max_blocks_per_seq)"))],
     },
     "2.5": {
+        "copies-a-part": [changed(APPEND, (COPY, "self.kv_cache[:, :, copy, 0] = self.kv_cache[:, :, block, 0]"))],
         "first-entry-overwritten": [changed(APPEND, (ENTER_NEW, "self.table.write(sequence.row, 0, [block])"))],
         "shared-by-another-number": [changed(APPEND, ("(block) > 1", "(block) > 2")), changed(APPEND, ("(block) > 1", "(block) == 2"))],
         "another-error-when-full": [changed(APPEND, (
             "        block = self.block_manager.allocate()", "        if not self.block_manager.get_num_free_blocks():\n"
             "            raise MemoryError('full')\n        block = self.block_manager.allocate()"), (
             "            copy = self.block_manager.allocate()", "            if not self.block_manager.get_num_free_blocks():\n"
-            "                raise MemoryError('full')\n            copy = self.block_manager.allocate()"))],
+            "                raise MemoryError('full')\n            copy = self.block_manager.allocate()")),
+            changed(APPEND, ("        block = self.block_manager.allocate()", "        if self.block_manager.get_num_free_blocks() < 1:\n"
+                             "            raise MemoryError('full')\n        block = self.block_manager.allocate()"))],
         "returns-pair": [changed(APPEND, (SLOT, "return (block, offset)"))],
         "id-for-row": [changed(APPEND, (ENTER_NEW, "self.table.write(seq_id, index, [block])"))],
         "device-table-forgotten": [changed(APPEND, (ENTER_NEW, "self.table.cpu[sequence.row, index] = block"))],
