@@ -163,6 +163,14 @@ WRONG_ANSWERS = {
                     ": -(-(sequence.length - 1) // self.block_size)].tolist()"))],
     },
     "2.6": {
+        "duplicate-ignored": [changed(FORK, ("    self.check_new(child_id)\n", "    if child_id in self.sequences:\n"
+                                                                                "        return\n"
+                                                                                "    self.check_new(child_id)\n"))],
+        "checked-after-start": [
+            changed(FORK, ("    self.check_new(child_id)\n", "    self.start(child_id, parent.length, [])\n"
+                                                              "    self.check_new(child_id)\n")),
+            changed(FORK, ("    self.check_new(child_id)\n", ""), (", blocks)\n", ", blocks)\n    self.check_new(child_id)\n"))],
+        "parent-freed": [changed(FORK, (", blocks)\n", ", blocks)\n    self.free_sequence(seq_id)\n"))],
         "own-blocks-lost": [changed(FORK, ("    self.check_new(child_id)\n", "    self.add_sequence(child_id, parent.length)\n"), (
             "self.start(child_id, parent.length, blocks)", "self.table.write(self.sequences[child_id].row, 0, blocks)"))],
         "id-for-row": [changed(FORK, ("self.start(child_id, parent.length, blocks)", "self.sequences[child_id] = Sequence("
