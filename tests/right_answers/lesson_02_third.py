@@ -188,6 +188,7 @@ WRONG_ANSWERS = {
         "block-zero-kept": [changed(FREE, (LOOP, "for block in self.table.cpu[self.get(seq_id).row].tolist():\n        if block > 0:\n"
                                                  "            self.block_manager.free(block)\n"))],
         "id-for-row": [changed(FREE, (CLEAR, "self.table.clear(seq_id)\n    del self.sequences[seq_id]"))],
-        "sequence-not-forgotten": [changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.get(seq_id).length = 0"))],
+        "sequence-not-forgotten": [changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.get(seq_id).length = 0")),
+                                   changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.sequences[seq_id] = None"))],
     },
 }
