@@ -1,6 +1,21 @@
 """Lesson 01's known mistakes as a third learner wrote them."""
 
-from right_answers.lesson_01_second import FILL, free_list, manager
+from right_answers.lesson_01_second import FILL, binding, free_list, manager
+
+WITH_OWN_CLASSES = """py::register_local_exception<PoolSizeError>(m, "PoolSizeError", PyExc_ValueError);
+  py::register_local_exception<OutOfBlocksError>(m, "OutOfBlocksError", PyExc_MemoryError);
+  py::register_local_exception<BlockIndexError>(m, "BlockIndexError", PyExc_IndexError);
+  py::register_local_exception<DoubleFreeError>(m, "DoubleFreeError", PyExc_RuntimeError);
+  py::register_local_exception<BlockNotAllocatedError>(m, "BlockNotAllocatedError", PyExc_RuntimeError);"""
+WITH_PYTHONS_CLASSES = """py::register_exception_translator([](std::exception_ptr p) {
+    try { if (p) std::rethrow_exception(p); }
+    catch (const PoolSizeError& e) { PyErr_SetString(PyExc_ValueError, e.what()); }
+    catch (const OutOfBlocksError& e) { PyErr_SetString(PyExc_MemoryError, e.what()); }
+    catch (const BlockIndexError& e) { PyErr_SetString(PyExc_IndexError, e.what()); }
+    catch (const DoubleFreeError& e) { PyErr_SetString(PyExc_RuntimeError, e.what()); }
+    catch (const BlockNotAllocatedError& e) { PyErr_SetString(PyExc_RuntimeError, e.what()); }
+  });"""
+
 
 RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
@@ -12,5 +27,8 @@ WRONG_ANSWERS = {
             manager(("throw BlockNotAllocatedError(id);", "throw BlockNotAllocatedError(counts[id]);")),
             manager(("throw DoubleFreeError(id);", "throw DoubleFreeError(counts.at(id));")),
             manager(("throw BlockIndexError(id);", "throw BlockIndexError(counts.size());"))],
+    },
+    "1.4": {
+        "no-classes-of-their-own": [binding((WITH_OWN_CLASSES, WITH_PYTHONS_CLASSES))],
     },
 }

@@ -128,6 +128,17 @@ def recognise(source: str) -> str | None:
     return "names-differ" if any(cpp in NAMES and cpp != python for cpp, python in lines) else None
 
 
+def _line(name):
+    return f'py::register_local_exception<{name}>(module, "{name}", PyExc_{BASES[name]});'
+
+
+_TRANSLATOR = """py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    }""" + "".join(f"""
+    catch (const {name}& error) {{ PyErr_SetString(PyExc_{base}, error.what()); }}""" for name, base in BASES.items()) + """
+  });"""
+
 _EXHAUSTED_AS_RUNTIME_ERROR = type("OutOfBlocksError", (RuntimeError,), {})
 
 EXERCISE = Exercise(
@@ -150,6 +161,11 @@ EXERCISE = Exercise(
                         DoubleFreeError=RuntimeError, BlockNotAllocatedError=RuntimeError),
                 tuple((f"py::register_local_exception<{name}>(module, \"{name}\", PyExc_{base}Error);", "")
                       for name, base in zip(NAMES, ("Value", "Memory", "Index", "Runtime", "Runtime"), strict=True))),
+        Mistake("no-classes-of-their-own",
+                "Your errors arrive as Python's own ValueError, MemoryError, IndexError and RuntimeError. The right type is "
+                "the base only: each error has a class of its own, which the module offers.",
+                _module(**{name: getattr(builtins, base) for name, base in BASES.items()}),
+                tuple((_line(name), "" if number else _TRANSLATOR) for number, name in enumerate(NAMES))),
         Mistake("no-natural-base",
                 "Your exceptions derive from plain Exception. A caller who writes `except MemoryError` or "
                 "`except IndexError`, as Python programmers do, misses them. The third argument names the base class.",
