@@ -17,6 +17,12 @@ WITH_PYTHONS_CLASSES = """py::register_exception_translator([](std::exception_pt
   });"""
 
 
+def fork_with_yield(manager, blocks):
+    for block in blocks:
+        manager.increase_ref_count(block)
+        yield block
+
+
 RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "1.1": {
@@ -30,5 +36,8 @@ WRONG_ANSWERS = {
     },
     "1.4": {
         "no-classes-of-their-own": [binding((WITH_OWN_CLASSES, WITH_PYTHONS_CLASSES))],
+    },
+    "1.5": {
+        "not-run-yet": [fork_with_yield],
     },
 }
