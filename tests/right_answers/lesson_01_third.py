@@ -1,6 +1,6 @@
 """Lesson 01's known mistakes as a third learner wrote them."""
 
-from right_answers.lesson_01_second import FILL, binding, free_list, manager
+from right_answers.lesson_01_second import FILL, binding, changed, free_list, manager
 
 WITH_OWN_CLASSES = """py::register_local_exception<PoolSizeError>(m, "PoolSizeError", PyExc_ValueError);
   py::register_local_exception<OutOfBlocksError>(m, "OutOfBlocksError", PyExc_MemoryError);
@@ -23,6 +23,26 @@ def fork_with_yield(manager, blocks):
         yield block
 
 
+WRITE = """
+def write(manager, pool, blocks, position, value):
+    size = pool.shape[1]
+    i, o = divmod(position, size)
+    old = blocks[i]
+    if manager.get_ref_count(old) > 1:
+        new = manager.allocate()
+        pool[new] = pool[old]
+        manager.free(old)
+        blocks[i] = new
+    pool[blocks[i], o] = value
+"""
+
+
+def write(*edits):
+    namespace = {}
+    exec(changed(WRITE, *edits), namespace)
+    return namespace["write"]
+
+
 RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "1.1": {
@@ -39,5 +59,15 @@ WRONG_ANSWERS = {
     },
     "1.5": {
         "not-run-yet": [fork_with_yield],
+    },
+    "1.6": {
+        "positions-from-one": [write(("divmod(position, size)", "divmod(position - 1, size)"))],
+        "index-and-offset-swapped": [write(("i, o = divmod", "o, i = divmod"))],
+        "value-into-both-blocks": [write(("] = value", "] = value; pool[old, o] = value"))],
+        "new-block-released": [write(("blocks[i] = new", "blocks[i] = new; manager.free(new)"))],
+        "frees-shared-outright": [write(("        manager.free(old)", "        while manager.get_ref_count(old):\n"
+                                                                     "            manager.free(old)"))],
+        "last-free-block-refused": [write(("        new =", "        if manager.get_num_free_blocks() <= 1:\n"
+                                                            "            raise MemoryError('full')\n        new ="))],
     },
 }
