@@ -102,11 +102,11 @@ WRONG_ANSWERS = {
         "reads-at-the-slots": [changed(AT_ONCE, ("flat_k[slots] = k", "flat_k[:] = k[slots]"),
                                        ("flat_v[slots] = v", "flat_v[:] = v[slots]"))],
         "slot-zero-forgotten": [changed(WRITE, ("slots):\n", "slots):\n        if not slot:\n            continue\n")),
-                                changed(AT_ONCE, ("    flat_k, ", "    used = slots > 0\n    slots, k, v = slots[used], k[used], "
-                                                                  "v[used]\n    flat_k, "))],
+                                changed(AT_ONCE, ("    flat_k, ", "    used = slots > 0\n    slots = slots[used]\n"
+                                                                  "    k, v = k[used], v[used]\n    flat_k, "))],
         "all-else-wiped": [changed(AT_ONCE, ("    flat_k, ", "    k_cache.zero_(); v_cache.zero_()\n    flat_k, ")),
-                           changed(AT_ONCE, ("flat_k[slots] = k", "new = torch.zeros_like(flat_k); new[slots] = k; flat_k.copy_(new)"),
-                                   ("flat_v[slots] = v", "new = torch.zeros_like(flat_v); new[slots] = v; flat_v.copy_(new)"))],
+                           changed(AT_ONCE, ("flat_k[slots] = k", "new = 0 * flat_k; new[slots] = k; flat_k.copy_(new)"),
+                                   ("flat_v[slots] = v", "new = 0 * flat_v; new[slots] = v; flat_v.copy_(new)"))],
         "writes-into-a-copy": [changed(AT_ONCE, ("k_cache.view", "k_cache.transpose(0, 1).reshape"),
                                        ("v_cache.view", "v_cache.transpose(0, 1).reshape"))],
         "numbers-for-slots": [changed(AT_ONCE, ("k_cache.view(-1, *k.shape[1:]), v_cache.view(-1, *v.shape[1:])",
@@ -145,7 +145,8 @@ WRONG_ANSWERS = {
             "            raise MemoryError('full')\n        block = self.block_manager.allocate()"), (
             "            copy = self.block_manager.allocate()", "            if not self.block_manager.get_num_free_blocks():\n"
             "                raise MemoryError('full')\n            copy = self.block_manager.allocate()")),
-            changed(APPEND, ("        block = self.block_manager.allocate()", "        if self.block_manager.get_num_free_blocks() < 1:\n"
+            changed(APPEND, ("        block = self.block_manager.allocate()",
+                             "        if self.block_manager.get_num_free_blocks() < 1:\n"
                              "            raise MemoryError('full')\n        block = self.block_manager.allocate()"))],
         "returns-pair": [changed(APPEND, (SLOT, "return (block, offset)"))],
         "id-for-row": [changed(APPEND, (ENTER_NEW, "self.table.write(seq_id, index, [block])"))],
@@ -169,7 +170,8 @@ WRONG_ANSWERS = {
         "checked-after-start": [
             changed(FORK, ("    self.check_new(child_id)\n", "    self.start(child_id, parent.length, [])\n"
                                                               "    self.check_new(child_id)\n")),
-            changed(FORK, ("    self.check_new(child_id)\n", ""), (", blocks)\n", ", blocks)\n    self.check_new(child_id)\n"))],
+            changed(FORK, ("    self.check_new(child_id)\n", ""),
+                    (", blocks)\n", ", blocks)\n    self.check_new(child_id)\n"))],
         "parent-freed": [changed(FORK, (", blocks)\n", ", blocks)\n    self.free_sequence(seq_id)\n"))],
         "own-blocks-lost": [changed(FORK, ("    self.check_new(child_id)\n", "    self.add_sequence(child_id, parent.length)\n"), (
             "self.start(child_id, parent.length, blocks)", "self.table.write(self.sequences[child_id].row, 0, blocks)"))],
@@ -188,7 +190,8 @@ WRONG_ANSWERS = {
         "block-zero-kept": [changed(FREE, (LOOP, "for block in self.table.cpu[self.get(seq_id).row].tolist():\n        if block > 0:\n"
                                                  "            self.block_manager.free(block)\n"))],
         "id-for-row": [changed(FREE, (CLEAR, "self.table.clear(seq_id)\n    del self.sequences[seq_id]"))],
-        "sequence-not-forgotten": [changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.get(seq_id).length = 0")),
-                                   changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.sequences[seq_id] = None"))],
+        "sequence-not-forgotten": [
+            changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.get(seq_id).length = 0")),
+            changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.sequences[seq_id] = None"))],
     },
 }

@@ -205,11 +205,12 @@ EXERCISE = Exercise(
         Mistake("not-a-list",
                 "The ids are right, and they are not in a list. The child's list will grow, and its entries will be "
                 "replaced.",
-                giving(tuple), also=(giving(set), giving(torch.tensor), giving(lambda blocks: (block_id for block_id in blocks)),
-                                     giving(iter), giving(lambda blocks: map(int, blocks)))),
+                giving(tuple), also=(giving(set), giving(torch.tensor), giving(iter),
+                                     giving(lambda blocks: map(int, blocks)),
+                                     giving(lambda blocks: (block_id for block_id in blocks)))),
         Mistake("not-run-yet",
-                "Nothing has happened yet: with `yield` in it, a function gives a generator, and runs only when somebody asks "
-                "that for its items. fork() counts at once, and returns a list.",
+                "Nothing has happened yet: with `yield` in it, a function gives a generator, and runs only when somebody "
+                "asks that for its items. fork() counts at once, and returns a list.",
                 not_run_yet),
         Mistake("parent-emptied",
                 "The child's list is right, and the parent's is empty: you took its ids out. The first sequence goes on, so "

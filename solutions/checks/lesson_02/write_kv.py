@@ -289,8 +289,8 @@ EXERCISE = Exercise(
                 "num_kv_heads, head_size), which is that of the slots already.",
                 heads_before_tokens),
         Mistake("reads-at-the-slots",
-                "`slots` indexes k and v, and all of the cache is written. Slots are places in the cache: entry i of k goes to "
-                "slots[i] there.",
+                "`slots` indexes k and v, and all of the cache is written. Slots are places in the cache: entry i of k goes "
+                "to slots[i] there.",
                 read_at_the_slots),
         Mistake("slot-zero-forgotten",
                 "The token of slot 0 is not written. Slot 0 is a slot like the others.",
