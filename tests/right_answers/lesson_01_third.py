@@ -55,6 +55,7 @@ WRONG_ANSWERS = {
             manager(("throw BlockIndexError(id);", "throw BlockIndexError(counts.size());"))],
     },
     "1.4": {
+        "base-class-swallows": [binding(("<PoolSizeError>", "<std::invalid_argument>"))],
         "no-classes-of-their-own": [binding((WITH_OWN_CLASSES, WITH_PYTHONS_CLASSES))],
     },
     "1.5": {

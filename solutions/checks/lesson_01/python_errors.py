@@ -123,9 +123,12 @@ def _other_bases():
 
 
 def recognise(source: str) -> str | None:
-    """A line in which the C++ type and the Python name are not the same word."""
-    lines = re.findall(r'register(?:_local)?_exception<\s*(\w+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"', without_comments(source))
-    return "names-differ" if any(cpp in NAMES and cpp != python for cpp, python in lines) else None
+    """A line in which the C++ type and the Python name are not the same word, or in which a standard type has our name."""
+    lines = re.findall(r'register(?:_local)?_exception<\s*([\w:]+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"', without_comments(source))
+    if any(cpp in NAMES and cpp != python for cpp, python in lines):
+        return "names-differ"
+    # The cases may not show it: no other error derives from std::invalid_argument.
+    return "base-class-swallows" if any(cpp.startswith("std::") and python in NAMES for cpp, python in lines) else None
 
 
 def _line(name):
