@@ -71,7 +71,30 @@ def sizes_in_tokens(num_tokens, block_size):
     return math.ceil(block_size / num_tokens) if num_tokens > 0 else 0
 
 
+def another_block_for_two_or_more(num_tokens, block_size):
+    return num_tokens // block_size + 1 if num_tokens % block_size > 1 else num_tokens // block_size
+
+
+def block_ends_inside(num_tokens, block_size):
+    return len(range(block_size, num_tokens, block_size))
+
+
+def rounded_up_from_one_less(num_tokens, block_size):
+    return (num_tokens - 1) // block_size
+
+
+def numbers_of_the_blocks(num_tokens, block_size):
+    return list(range(-(-num_tokens // block_size)))
+
+
+def starts_of_the_blocks(num_tokens, block_size):
+    return [start for start in range(0, num_tokens, block_size)]
+
+
 WRONG_ANSWERS = {"0.1": {
+    "one-token-left-over": [another_block_for_two_or_more],
+    "one-block-too-few": [block_ends_inside, rounded_up_from_one_less],
+    "blocks-listed": [numbers_of_the_blocks, starts_of_the_blocks],
     "returns-on-one-way-only": [only_full_blocks_returned, nothing_for_no_tokens],
     "negative": [inner_sign_only],
     "tensor-not-int": [rounded_up_by_torch],

@@ -46,6 +46,12 @@ def write_kv(k_cache, v_cache, slots, k, v):
         flat_k[slot] = k[i]
         flat_v[slot] = v[i]
 """
+AT_ONCE = """
+def write_kv(k_cache, v_cache, slots, k, v):
+    flat_k, flat_v = k_cache.view(-1, *k.shape[1:]), v_cache.view(-1, *v.shape[1:])
+    flat_k[slots] = k
+    flat_v[slots] = v
+"""
 START = "self.start(seq_id, num_tokens, blocks)"
 TAKE = "blocks.append(self.block_manager.allocate())"
 CAUGHT = """
@@ -66,6 +72,10 @@ IN_A_ROW = "row = self.table.free_rows[-1]; self.sequences[{0}] = Sequence(row, 
 RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "2.1": {
+        "tensors-not-ints": [
+            changed(PIECES, ("run = 1", "run = torch.tensor(1)"), ("view.stride(d) != run", "view.stride(d) != run.item()")),
+            changed(PIECES, ("return view.numel() // run, run * view.element_size()",
+                             "return torch.tensor(view.numel() // run), torch.tensor(run * view.element_size())"))],
         "strides-in-bytes": [changed(PIECES, ("run = 1", "run = view.element_size()"), (
             "view.numel() // run, run * view.element_size()", "view.numel() * view.element_size() // run, run"))],
         "gaps-in-the-pieces": [changed(PIECES, (
@@ -73,6 +83,8 @@ WRONG_ANSWERS = {
             "pieces = view.numel() // run; return pieces, view.untyped_storage().nbytes() // pieces"))],
     },
     "2.2": {
+        "positions-sorted": [changed(SLOTS, ("    blocks =", "    positions, _ = torch.sort(positions)\n    blocks ="))],
+        "entry-too-early": [changed(SLOTS, ("block_ids[blocks]", "block_ids[blocks - 1]"))],
         "rounds-to-nearest": [changed(SLOTS, ("positions // block_size", "torch.round(positions / block_size).int()"))],
         "float-index": [changed(SLOTS, ("positions // block_size", "positions / block_size"))],
         "row-length-for-block-size": [changed(SLOTS, (".long() * block_size", ".long() * block_ids.numel()"))],
@@ -87,6 +99,19 @@ WRONG_ANSWERS = {
                                 ("(positions % block_size)", "(positions % block_size))"))],
     },
     "2.3": {
+        "reads-at-the-slots": [changed(AT_ONCE, ("flat_k[slots] = k", "flat_k[:] = k[slots]"),
+                                       ("flat_v[slots] = v", "flat_v[:] = v[slots]"))],
+        "slot-zero-forgotten": [changed(WRITE, ("slots):\n", "slots):\n        if not slot:\n            continue\n")),
+                                changed(AT_ONCE, ("    flat_k, ", "    used = slots > 0\n    slots = slots[used]\n"
+                                                                  "    k, v = k[used], v[used]\n    flat_k, "))],
+        "all-else-wiped": [changed(AT_ONCE, ("    flat_k, ", "    k_cache.zero_(); v_cache.zero_()\n    flat_k, ")),
+                           changed(AT_ONCE, ("flat_k[slots] = k", "new = 0 * flat_k; new[slots] = k; flat_k.copy_(new)"),
+                                   ("flat_v[slots] = v", "new = 0 * flat_v; new[slots] = v; flat_v.copy_(new)"))],
+        "writes-into-a-copy": [changed(AT_ONCE, ("k_cache.view", "k_cache.transpose(0, 1).reshape"),
+                                       ("v_cache.view", "v_cache.transpose(0, 1).reshape"))],
+        "numbers-for-slots": [changed(AT_ONCE, ("k_cache.view(-1, *k.shape[1:]), v_cache.view(-1, *v.shape[1:])",
+                                                "k_cache.view(-1), v_cache.view(-1)"), ("] = k", "] = k.view(-1)"),
+                                      ("] = v", "] = v.view(-1)"))],
         "slot-for-token": [changed(WRITE, ("k[i]", "k[slot]"), ("v[i]", "v[slot]"))],
         "returns-inside-the-loop": [changed(WRITE, ("flat_v[slot] = v[i]", "flat_v[slot] = v[i]\n        return k_cache, v_cache"))],
         "first-head-only": [changed(WRITE, ("flat_k[slot] = k[i]", "flat_k[slot][0] = k[i][0]"),
@@ -94,6 +119,9 @@ WRONG_ANSWERS = {
         "both-into-the-keys": [changed(WRITE, ("v_cache.view(-1, *v.shape[1:])", "k_cache.view(-1, *v.shape[1:])"))],
     },
     "2.4": {
+        "number-for-blocks": [changed(ADD, (START, "self.start(seq_id, num_tokens, needed)")),
+                              changed(ADD, (START, "self.start(seq_id, num_tokens, len(blocks))"))],
+        "start-arguments-swapped": [changed(ADD, (START, "self.start(num_tokens, seq_id, blocks)"))],
         "partial-allocation": [changed(CAUGHT)],
         "row-taken-first": [changed(ADD, ("    needed =", "    row = self.table.free_rows.pop()\n    needed ="), (
             START, "self.sequences[seq_id] = Sequence(row, num_tokens); self.table.write(row, 0, blocks)"))],
@@ -109,13 +137,17 @@ WRONG_ANSWERS = {
         "whole-row-taken": [changed(ADD, ("range(needed)", "range(self.max_blocks_per_seq)"))],
     },
     "2.5": {
+        "copies-a-part": [changed(APPEND, (COPY, "self.kv_cache[:, :, copy, 0] = self.kv_cache[:, :, block, 0]"))],
         "first-entry-overwritten": [changed(APPEND, (ENTER_NEW, "self.table.write(sequence.row, 0, [block])"))],
         "shared-by-another-number": [changed(APPEND, ("(block) > 1", "(block) > 2")), changed(APPEND, ("(block) > 1", "(block) == 2"))],
         "another-error-when-full": [changed(APPEND, (
             "        block = self.block_manager.allocate()", "        if not self.block_manager.get_num_free_blocks():\n"
             "            raise MemoryError('full')\n        block = self.block_manager.allocate()"), (
             "            copy = self.block_manager.allocate()", "            if not self.block_manager.get_num_free_blocks():\n"
-            "                raise MemoryError('full')\n            copy = self.block_manager.allocate()"))],
+            "                raise MemoryError('full')\n            copy = self.block_manager.allocate()")),
+            changed(APPEND, ("        block = self.block_manager.allocate()",
+                             "        if self.block_manager.get_num_free_blocks() < 1:\n"
+                             "            raise MemoryError('full')\n        block = self.block_manager.allocate()"))],
         "returns-pair": [changed(APPEND, (SLOT, "return (block, offset)"))],
         "id-for-row": [changed(APPEND, (ENTER_NEW, "self.table.write(seq_id, index, [block])"))],
         "device-table-forgotten": [changed(APPEND, (ENTER_NEW, "self.table.cpu[sequence.row, index] = block"))],
@@ -132,6 +164,15 @@ WRONG_ANSWERS = {
                     ": -(-(sequence.length - 1) // self.block_size)].tolist()"))],
     },
     "2.6": {
+        "duplicate-ignored": [changed(FORK, ("    self.check_new(child_id)\n", "    if child_id in self.sequences:\n"
+                                                                                "        return\n"
+                                                                                "    self.check_new(child_id)\n"))],
+        "checked-after-start": [
+            changed(FORK, ("    self.check_new(child_id)\n", "    self.start(child_id, parent.length, [])\n"
+                                                              "    self.check_new(child_id)\n")),
+            changed(FORK, ("    self.check_new(child_id)\n", ""),
+                    (", blocks)\n", ", blocks)\n    self.check_new(child_id)\n"))],
+        "parent-freed": [changed(FORK, (", blocks)\n", ", blocks)\n    self.free_sequence(seq_id)\n"))],
         "own-blocks-lost": [changed(FORK, ("    self.check_new(child_id)\n", "    self.add_sequence(child_id, parent.length)\n"), (
             "self.start(child_id, parent.length, blocks)", "self.table.write(self.sequences[child_id].row, 0, blocks)"))],
         "id-for-row": [changed(FORK, ("self.start(child_id, parent.length, blocks)", "self.sequences[child_id] = Sequence("
@@ -149,6 +190,8 @@ WRONG_ANSWERS = {
         "block-zero-kept": [changed(FREE, (LOOP, "for block in self.table.cpu[self.get(seq_id).row].tolist():\n        if block > 0:\n"
                                                  "            self.block_manager.free(block)\n"))],
         "id-for-row": [changed(FREE, (CLEAR, "self.table.clear(seq_id)\n    del self.sequences[seq_id]"))],
-        "sequence-not-forgotten": [changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.get(seq_id).length = 0"))],
+        "sequence-not-forgotten": [
+            changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.get(seq_id).length = 0")),
+            changed(FREE, (CLEAR, "self.table.clear(self.get(seq_id).row)\n    self.sequences[seq_id] = None"))],
     },
 }

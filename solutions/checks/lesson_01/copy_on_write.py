@@ -6,6 +6,7 @@ import re
 import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
+from paged_attention.block_manager import OutOfBlocksError
 from solutions.checks.lesson_01.fork import BlockManager
 
 
@@ -214,6 +215,39 @@ def releasing(chosen):
     return wrong
 
 
+def releasing_both(manager, pool, blocks, position, value):
+    """As `write`, and lets go of the new block at the end."""
+    index = position // pool.shape[1]
+    old = blocks[index]
+    write(manager, pool, blocks, position, value)
+    if blocks[index] != old:
+        manager.free(blocks[index])
+
+
+def freed_while_used(manager, pool, blocks, position, value):
+    index = position // pool.shape[1]
+    old = blocks[index]
+    write(manager, pool, blocks, position, value)
+    while blocks[index] != old and manager.get_ref_count(old):
+        manager.free(old)
+
+
+def one_block_kept_back(error):
+    def wrong(manager, pool, blocks, position, value):
+        shared = manager.get_ref_count(blocks[position // pool.shape[1]]) > 1
+        if shared and manager.get_num_free_blocks() <= 1:
+            raise error("no block is free")
+        write(manager, pool, blocks, position, value)
+    return wrong
+
+
+def value_into_both_blocks(manager, pool, blocks, position, value):
+    index, offset = divmod(position, pool.shape[1])
+    old = blocks[index]
+    write(manager, pool, blocks, position, value)
+    pool[old, offset] = value
+
+
 def fills_the_block(manager, pool, blocks, position, value):
     write(manager, pool, blocks, position, value)
     pool[blocks[position // pool.shape[1]]] = value
@@ -336,6 +370,9 @@ EXERCISE = Exercise(
         Mistake("writes-before-copying",
                 "You write first and copy afterwards. The copy is right, but the shared block was changed on the way.",
                 writes_before_copying),
+        Mistake("value-into-both-blocks",
+                "The value stands in the copy, and in the old block too. Others read that one.",
+                value_into_both_blocks),
         Mistake("half-done-on-a-full-pool",
                 "When no block is left for the copy, your function has let go of the old block already: the sequence "
                 "still lists a block that it no longer owns. Do first what can fail.",
@@ -344,6 +381,16 @@ EXERCISE = Exercise(
                 "Your value is one slot too far, which at the end of a block is the next block. Position p lies in block "
                 "p // block_size, in slot p % block_size, both counted from 0.",
                 boundary_off_by_one),
+        Mistake("positions-from-one",
+                "Your value is one slot too early, as if positions began at 1. Position 0 is the first slot of the first "
+                "block.",
+                wrong(index=lambda pool, blocks, position: (position - 1) // pool.shape[1],
+                      offset=lambda pool, blocks, position: (position - 1) % pool.shape[1])),
+        Mistake("index-and-offset-swapped",
+                "Quotient and remainder have changed places: the quotient of position and block_size is the entry of the "
+                "list, the remainder is the slot in the block.",
+                wrong(index=lambda pool, blocks, position: position % pool.shape[1],
+                      offset=lambda pool, blocks, position: position // pool.shape[1])),
         Mistake("always-the-last-block",
                 "The slot is right, but the value is in the last block of the sequence. Position p lies in block "
                 "p // block_size of its list.",
@@ -398,7 +445,15 @@ EXERCISE = Exercise(
         Mistake("new-block-released",
                 "You let go of the new block, and it is in the list: it is free, and the next `allocate()` gives it to "
                 "somebody else. The one that the writer leaves is the old block.",
-                releasing(lambda old, copy_id: copy_id)),
+                releasing(lambda old, copy_id: copy_id), also=(releasing_both,)),
+        Mistake("frees-shared-outright",
+                "The old block became free, and another sequence still uses it. Call `free` once: it takes away one user.",
+                freed_while_used),
+        Mistake("last-free-block-refused",
+                "One block is free, and you refuse the write. A copy takes one block, so the last free one will do.",
+                one_block_kept_back(MemoryError),
+                also=(one_block_kept_back(OutOfBlocksError), one_block_kept_back(RuntimeError),
+                      one_block_kept_back(ValueError))),
         Mistake("another-error",
                 "No block is free, and the error is not the manager's OutOfBlocksError. `allocate()` raises it by itself.",
                 with_another_error(MemoryError), also=(with_another_error(RuntimeError), with_another_error(ValueError))),

@@ -1,6 +1,7 @@
 """Exercise 1.5: a second sequence that shares the first one's blocks."""
 
 import random
+from collections.abc import Iterator
 
 import torch
 
@@ -90,6 +91,12 @@ def takes_from_the_parent(manager, blocks):
     return child
 
 
+def not_run_yet(manager, blocks):
+    for block_id in blocks:
+        manager.increase_ref_count(block_id)
+        yield block_id
+
+
 def counts_to_two(manager, blocks):
     for block_id in blocks:
         if manager.get_ref_count(block_id) == 1:
@@ -121,7 +128,12 @@ def observe(answer, case):
     blocks = list(parent)
     child = answer(manager, blocks)
     kind = "the parent's own list" if child is blocks else "a new list"
-    shown = f"{kind} {child}" if isinstance(child, list) else f"{child!r}, of type {type(child).__name__}"
+    if isinstance(child, list):
+        shown = f"{kind} {child}"
+    elif isinstance(child, Iterator):  # its text would name the learner's function
+        shown = f"something of type {type(child).__name__}"
+    else:
+        shown = f"{child!r}, of type {type(child).__name__}"
     counts = [manager.get_ref_count(block_id) for block_id in range(num_blocks)]
     return Text(f"returns {shown}; parent {blocks}; reference counts {counts}")
 
@@ -193,7 +205,13 @@ EXERCISE = Exercise(
         Mistake("not-a-list",
                 "The ids are right, and they are not in a list. The child's list will grow, and its entries will be "
                 "replaced.",
-                giving(tuple), also=(giving(set), giving(torch.tensor))),
+                giving(tuple), also=(giving(set), giving(torch.tensor), giving(iter),
+                                     giving(lambda blocks: map(int, blocks)),
+                                     giving(lambda blocks: (block_id for block_id in blocks)))),
+        Mistake("not-run-yet",
+                "Nothing has happened yet: with `yield` in it, a function gives a generator, and runs only when somebody "
+                "asks that for its items. fork() counts at once, and returns a list.",
+                not_run_yet),
         Mistake("parent-emptied",
                 "The child's list is right, and the parent's is empty: you took its ids out. The first sequence goes on, so "
                 "its list stays as it was.",

@@ -68,6 +68,11 @@ class BehindZeros(FreeList):
         self.block_ids = [0] * num_blocks + list(range(num_blocks))[::-1]
 
 
+class EveryIdZero(FreeList):
+    def __init__(self, num_blocks):
+        self.block_ids = [0] * num_blocks
+
+
 class WritesBehindTheEnd(FreeList):
     def __init__(self, num_blocks):
         raise Crash
@@ -225,6 +230,10 @@ EXERCISE = Exercise(
                 "The list starts twice as long as it should: the vector was made with num_blocks zeros in it, and "
                 "push_back() puts the ids behind those. Make it empty, or give the elements that are there their ids.",
                 BehindZeros, ((FILL, f"block_ids_.resize(num_blocks); {FILL}"),)),
+        Mistake("every-id-zero",
+                "The list has the right length, and every id in it is 0. A vector that is made with num_blocks elements has "
+                "them all at 0: give each its id.",
+                EveryIdZero, ((FILL, "block_ids_.resize(num_blocks);"),)),
         Mistake("writes-behind-the-end",
                 "The constructor uses an element that the vector does not have. `reserve()` makes room, and the size stays "
                 "0; `block_ids_[i]` needs an element that is there, and push_back() makes one.",

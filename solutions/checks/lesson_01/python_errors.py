@@ -123,10 +123,24 @@ def _other_bases():
 
 
 def recognise(source: str) -> str | None:
-    """A line in which the C++ type and the Python name are not the same word."""
-    lines = re.findall(r'register(?:_local)?_exception<\s*(\w+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"', without_comments(source))
-    return "names-differ" if any(cpp in NAMES and cpp != python for cpp, python in lines) else None
+    """A line in which the C++ type and the Python name are not the same word, or in which a standard type has our name."""
+    lines = re.findall(r'register(?:_local)?_exception<\s*([\w:]+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"', without_comments(source))
+    if any(cpp in NAMES and cpp != python for cpp, python in lines):
+        return "names-differ"
+    # The cases may not show it: no other error derives from std::invalid_argument.
+    return "base-class-swallows" if any(cpp.startswith("std::") and python in NAMES for cpp, python in lines) else None
 
+
+def _line(name):
+    return f'py::register_local_exception<{name}>(module, "{name}", PyExc_{BASES[name]});'
+
+
+_TRANSLATOR = """py::register_local_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    }""" + "".join(f"""
+    catch (const {name}& error) {{ PyErr_SetString(PyExc_{base}, error.what()); }}""" for name, base in BASES.items()) + """
+  });"""
 
 _EXHAUSTED_AS_RUNTIME_ERROR = type("OutOfBlocksError", (RuntimeError,), {})
 
@@ -150,6 +164,11 @@ EXERCISE = Exercise(
                         DoubleFreeError=RuntimeError, BlockNotAllocatedError=RuntimeError),
                 tuple((f"py::register_local_exception<{name}>(module, \"{name}\", PyExc_{base}Error);", "")
                       for name, base in zip(NAMES, ("Value", "Memory", "Index", "Runtime", "Runtime"), strict=True))),
+        Mistake("no-classes-of-their-own",
+                "Your errors arrive as Python's own ValueError, MemoryError, IndexError and RuntimeError. The right type is "
+                "the base only: each error has a class of its own, which the module offers.",
+                _module(**{name: getattr(builtins, base) for name, base in BASES.items()}),
+                tuple((_line(name), "" if number else _TRANSLATOR) for number, name in enumerate(NAMES))),
         Mistake("no-natural-base",
                 "Your exceptions derive from plain Exception. A caller who writes `except MemoryError` or "
                 "`except IndexError`, as Python programmers do, misses them. The third argument names the base class.",

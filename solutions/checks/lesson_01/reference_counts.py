@@ -187,6 +187,40 @@ class ErrorsSwapped(FreeThrowsTheOtherError, ShareThrowsTheOtherError):
     pass
 
 
+def with_errors_that_name(number, *errors):
+    """A manager whose `errors` have number(manager, block_id) in them in place of the block's id."""
+    class Manager(PythonBlockManager):
+        def check_index(self, block_id):
+            try:
+                return super().check_index(block_id)
+            except BlockIndexError:
+                shown = number(self, block_id) if BlockIndexError in errors else block_id
+                raise BlockIndexError(f"there is no block {shown}") from None
+
+        def increase_ref_count(self, block_id):
+            try:
+                super().increase_ref_count(block_id)
+            except BlockNotAllocatedError:
+                shown = number(self, block_id) if BlockNotAllocatedError in errors else block_id
+                raise BlockNotAllocatedError(f"block {shown} is free, so it cannot be shared") from None
+
+        def free(self, block_id):
+            try:
+                super().free(block_id)
+            except DoubleFreeError:
+                shown = number(self, block_id) if DoubleFreeError in errors else block_id
+                raise DoubleFreeError(f"block {shown} is already free") from None
+    return Manager
+
+
+def its_count(manager, block_id):
+    return manager.ref_counts[block_id]
+
+
+def size_of_the_pool(manager, block_id):
+    return len(manager.ref_counts)
+
+
 class CountOfFreeBlockRefused(PythonBlockManager):
     def get_ref_count(self, block_id):
         if self.ref_counts[self.check_index(block_id)] == 0:
@@ -475,6 +509,18 @@ EXERCISE = Exercise(
                 "pool has, not how many are free.",
                 when_exhausted(0, "no block is free: 0 of 0 are in use"),
                 (("throw OutOfBlocksError(ref_counts_.size());", "throw OutOfBlocksError(free_list_.size());"),)),
+        Mistake("error-without-the-id",
+                "The error is the right one, and the number in it is not. BlockIndexError, BlockNotAllocatedError and "
+                "DoubleFreeError take the id of the block that the call was about.",
+                with_errors_that_name(its_count, BlockNotAllocatedError),
+                (("throw BlockNotAllocatedError(block_id);", "throw BlockNotAllocatedError(ref_counts_[block_id]);"),),
+                also=(with_errors_that_name(its_count, DoubleFreeError),
+                      with_errors_that_name(its_count, BlockNotAllocatedError, DoubleFreeError),
+                      with_errors_that_name(size_of_the_pool, BlockIndexError),
+                      with_errors_that_name(size_of_the_pool, BlockNotAllocatedError),
+                      with_errors_that_name(size_of_the_pool, DoubleFreeError),
+                      with_errors_that_name(size_of_the_pool, BlockNotAllocatedError, DoubleFreeError),
+                      with_errors_that_name(size_of_the_pool, BlockIndexError, BlockNotAllocatedError, DoubleFreeError))),
         Mistake("count-of-a-free-block-refused",
                 "get_ref_count() of a free block throws. Nobody did anything wrong: its count is 0.",
                 CountOfFreeBlockRefused,

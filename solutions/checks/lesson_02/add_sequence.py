@@ -232,6 +232,14 @@ def not_entered(self, seq_id, num_tokens):
     del self.sequences[seq_id]
 
 
+def start_arguments_swapped(self, seq_id, num_tokens):
+    self.check_new(seq_id)
+    needed = self.blocks_for(num_tokens)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError
+    self.start(num_tokens, seq_id, taken(self.block_manager, needed))
+
+
 def counted_twice(manager, needed):
     blocks = taken(manager, needed)
     for block_id in blocks:
@@ -351,6 +359,14 @@ EXERCISE = Exercise(
         Mistake("counted-twice",
                 "Each block has two users. `allocate()` has counted its only one already.",
                 with_blocks(counted_twice)),
+        Mistake("number-for-blocks",
+                "`start` writes a list of block ids into the row. What you hand it is a number of blocks.",
+                with_blocks(lambda manager, needed: needed),
+                also=(with_blocks(lambda manager, needed: len(taken(manager, needed))),)),
+        Mistake("start-arguments-swapped",
+                "The sequence's id and its length have changed places. `start` takes the id first, then the length, then "
+                "the blocks.",
+                start_arguments_swapped),
         Mistake("cpu-table-forgotten",
                 "The row is filled in the device's table only, and the manager reads the CPU's. `table.write` writes both.",
                 cpu_table_forgotten),

@@ -299,12 +299,16 @@ def last_of_the_old_blocks(self, seq_id):
     return block_id * self.block_size + offset
 
 
-def full(error):
+def full(error, only=lambda offset: True):
+    """Another error where no block is free; `only` for some offsets of the new token in its block."""
     def method(self, seq_id):
+        offset = self.get(seq_id).length % self.block_size
         try:
             return PagedAttentionManager.append_token(self, seq_id)
         except MemoryError:
-            raise error from None
+            if only(offset):
+                raise error from None
+            raise
     return method
 
 
@@ -407,6 +411,9 @@ EXERCISE = Exercise(
         Mistake("contents-not-copied",
                 "The copy holds whatever the block held before: the tokens that stood beside the new one are lost.",
                 wrong(copied=(slice(0, 0), slice(None)))),
+        Mistake("copies-a-part",
+                "Only a part of the block was copied. The copy needs every token that stands in the old block.",
+                other(copied=lambda pool, new, old: pool[:, :, new, :1].copy_(pool[:, :, old, :1]))),
         Mistake("copied-backwards",
                 "You copied the new block over the shared one. In `a = b` the numbers go from b to a.",
                 other(copied=lambda pool, new, old: pool[:, :, old].copy_(pool[:, :, new]))),
@@ -454,7 +461,9 @@ EXERCISE = Exercise(
                 wrong(shared=lambda count: count > 2), also=(wrong(shared=lambda count: count == 2),)),
         Mistake("another-error-when-full",
                 "No block is free, and the error is not OutOfBlocksError. `allocate()` raises it by itself.",
-                full(MemoryError), also=(full(RuntimeError), full(ValueError), full(IndexError))),
+                full(MemoryError), also=(full(RuntimeError), full(ValueError), full(IndexError),
+                                         *(full(error, only) for error in (MemoryError, RuntimeError, ValueError)
+                                           for only in (lambda offset: offset == 0, lambda offset: offset > 0)))),
         Mistake("position-for-index",
                 "You write the new block to the entry whose number is the token's position. An entry stands for a whole "
                 "block.",

@@ -211,6 +211,26 @@ def parents_sequence(self, seq_id, child_id):
     self.sequences[child_id] = self.sequences[seq_id]
 
 
+def checked_after_start(counted_first=True, listed=True):
+    def wrong(self, seq_id, child_id):
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        for block_id in blocks if counted_first else []:
+            self.block_manager.increase_ref_count(block_id)
+        self.start(child_id, length, blocks if listed else [])
+        self.check_new(child_id)  # raises always
+    return wrong
+
+
+def parent_freed(self, seq_id, child_id):
+    fork_sequence(self, seq_id, child_id)
+    self.free_sequence(seq_id)
+
+
+def duplicate_ignored(self, seq_id, child_id):
+    if child_id not in self.sequences:
+        fork_sequence(self, seq_id, child_id)
+
+
 def block_zero_left_out(self, seq_id, child_id):
     length = self.get(seq_id).length
     self.check_new(child_id)
@@ -281,6 +301,16 @@ EXERCISE = Exercise(
         Mistake("duplicate-unnoticed",
                 "The child's id was taken, and that sequence is lost: its blocks belong to nobody now.",
                 duplicate_unnoticed),
+        Mistake("duplicate-ignored",
+                "The child's id is taken, and no error says so. `check_new` raises it.",
+                duplicate_ignored),
+        Mistake("checked-after-start",
+                "`check_new` comes after `start`, so it finds the child that you have just entered. Look first.",
+                checked_after_start(), also=(checked_after_start(counted_first=False),
+                                             checked_after_start(counted_first=False, listed=False))),
+        Mistake("parent-freed",
+                "The parent has ended. A fork adds a sequence, and both go on.",
+                parent_freed),
         Mistake("counts-the-whole-row",
                 "You went through the whole row, the -1 behind the last block included. `blocks_of` gives the blocks only.",
                 counts_the_whole_row),

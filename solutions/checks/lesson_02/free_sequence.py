@@ -151,6 +151,11 @@ def length_zero(self, seq_id):
     sequence.length = 0
 
 
+def entry_of_none(self, seq_id):
+    free(self, seq_id)
+    self.sequences[seq_id] = None
+
+
 ADD, FORK = "add_sequence", "fork_sequence"
 CASES = [
     (SMALL, [(ADD, 0, 0)], [(0,)]), (SMALL, [(ADD, 0, 1)], [(0,)]), (SMALL, [(ADD, 0, 3)], [(0,)]),
@@ -226,7 +231,7 @@ EXERCISE = Exercise(
         Mistake("sequence-not-forgotten",
                 "The manager still knows the sequence. Its id can never be used again, and a second call would free its "
                 "blocks twice.",
-                wrong(forget=False), also=(length_zero,)),
+                wrong(forget=False), also=(length_zero, entry_of_none)),
         Mistake("unknown-ignored",
                 "There is no such sequence, and no error says so. Whoever frees a sequence twice has a mistake to find.",
                 unknown_ignored),

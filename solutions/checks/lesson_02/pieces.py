@@ -180,8 +180,9 @@ def observe(answer, case):
     result = answer(view_of(case))
     if not isinstance(result, tuple | list):
         return Text(repr(result))
-    # 3.0 equals 3 in Python; the docstring asks for ints.
-    return tuple(int(number) if hasattr(number, "__index__") else Text(repr(number)) for number in result)
+    # 3.0 and tensor(3) equal 3 in Python; the docstring asks for ints.
+    return tuple(int(number) if hasattr(number, "__index__") and not isinstance(number, torch.Tensor) else Text(repr(number))
+                 for number in result)
 
 
 def describe(case):
@@ -242,6 +243,12 @@ EXERCISE = Exercise(
                 lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1]),
                 also=(lambda view: (count_pieces(view)[0], count_pieces(view)[1] / 1),
                       lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1] / 1))),
+        Mistake("tensors-not-ints",
+                "Your numbers are right in value, and one of them is a tensor. The docstring asks for two ints.",
+                lambda view: tuple(map(torch.tensor, count_pieces(view))),
+                also=(lambda view: (torch.tensor(count_pieces(view)[0]), count_pieces(view)[1]),
+                      lambda view: (count_pieces(view)[0], torch.tensor(count_pieces(view)[1])),
+                      lambda view: tuple(torch.tensor(number, dtype=torch.int32) for number in count_pieces(view)))),
         Mistake("first-dimension-of-pieces",
                 "One piece for each entry of the first dimension: that is so when the gap is there, and nowhere else. The "
                 "gap may be further inside, or there may be several.",

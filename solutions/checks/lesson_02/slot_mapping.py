@@ -215,6 +215,13 @@ EXERCISE = Exercise(
         Mistake("slots-sorted",
                 "Your slots are in rising order. Slot i belongs to positions[i].",
                 lambda block_ids, positions, block_size: slot_mapping(block_ids, positions, block_size).sort().values),
+        Mistake("positions-sorted",
+                "You sort the positions first. Slot i belongs to positions[i], in the order in which they were given.",
+                lambda block_ids, positions, block_size: slot_mapping(block_ids, positions.sort().values, block_size),
+                also=(lambda block_ids, positions, block_size: slot_mapping(block_ids, positions.unique(), block_size),)),
+        Mistake("entry-too-early",
+                "You look one entry too early in the block table. The entry of the first block has the number 0.",
+                looked_up(lambda positions, block_size: positions // block_size - 1)),
         Mistake("one-block-for-all",
                 "You look up the block of the first position and use it for all. Each position may be in another block.",
                 lambda block_ids, positions, block_size:

@@ -30,6 +30,26 @@ def into_a_copy(k_cache, v_cache, slots, k, v):
     v_cache.clone().view(-1, *v_cache.shape[2:])[slots] = v
 
 
+def into_a_transposed_copy(k_cache, v_cache, slots, k, v):
+    k_cache.transpose(0, 1).reshape(-1, *k_cache.shape[2:])[slots] = k
+    v_cache.transpose(0, 1).reshape(-1, *v_cache.shape[2:])[slots] = v
+
+
+def read_at_the_slots(k_cache, v_cache, slots, k, v):
+    k_cache.view(-1, *k_cache.shape[2:])[:] = k[slots]
+    v_cache.view(-1, *v_cache.shape[2:])[:] = v[slots]
+
+
+def without_slot_zero(k_cache, v_cache, slots, k, v):
+    write_kv(k_cache, v_cache, slots[slots > 0], k[slots > 0], v[slots > 0])
+
+
+def all_else_wiped(k_cache, v_cache, slots, k, v):
+    k_cache.zero_()
+    v_cache.zero_()
+    write_kv(k_cache, v_cache, slots, k, v)
+
+
 def in_rows_of_slots(k_cache, v_cache, slots, k, v):
     write_kv(k_cache, v_cache, slots.sort().values, k, v)
 
@@ -130,6 +150,11 @@ def viewed(*shape):
         k_cache.view(*sizes)[slots] = k
         v_cache.view(*sizes)[slots] = v
     return wrong
+
+
+def number_by_number(k_cache, v_cache, slots, k, v):
+    k_cache.view(-1)[slots] = k.flatten()
+    v_cache.view(-1)[slots] = v.flatten()
 
 
 def into_the_first_slots(k_cache, v_cache, slots, k, v):
@@ -234,7 +259,7 @@ EXERCISE = Exercise(
         Mistake("writes-into-a-copy",
                 "The caches are as they were: you wrote into a copy. `view` shows the same memory in another shape; "
                 "`clone`, `contiguous` or `reshape` may copy it.",
-                into_a_copy),
+                into_a_copy, also=(into_a_transposed_copy,)),
         Mistake("slots-sorted",
                 "Token i goes into slots[i]. Your tokens are in the order of the slots, which need not rise.",
                 in_rows_of_slots),
@@ -263,6 +288,17 @@ EXERCISE = Exercise(
                 "Heads and tokens are mixed up: the numbers were transposed on their way. k has the shape (num_tokens, "
                 "num_kv_heads, head_size), which is that of the slots already.",
                 heads_before_tokens),
+        Mistake("reads-at-the-slots",
+                "`slots` indexes k and v, and all of the cache is written. Slots are places in the cache: entry i of k goes "
+                "to slots[i] there.",
+                read_at_the_slots),
+        Mistake("slot-zero-forgotten",
+                "The token of slot 0 is not written. Slot 0 is a slot like the others.",
+                without_slot_zero),
+        Mistake("all-else-wiped",
+                "The new numbers are in place, and all else in the caches is 0. The other slots hold tokens that are still "
+                "read.",
+                all_else_wiped),
         Mistake("slot-off-by-one",
                 "Every token is one slot too far. Slots count from 0.",
                 one_slot_on),
@@ -286,7 +322,7 @@ EXERCISE = Exercise(
         Mistake("numbers-for-slots",
                 "The first dimension of your view counts single numbers. It has to count slots, with the heads and their "
                 "numbers behind it.",
-                viewed(-1), also=(viewed(-1, "head_size"),)),
+                viewed(-1), also=(viewed(-1, "head_size"), number_by_number)),
         Mistake("slots-ignored",
                 "The tokens went into the first slots of the pool, whatever `slots` says.",
                 into_the_first_slots),
