@@ -297,7 +297,8 @@ PagedAttentionManager.start = start
 #
 # ### Exercise 2.4: a sequence comes
 #
-# A new sequence gets a row, and as many blocks as its prompt needs. Count before you take.
+# A new sequence gets a row, and as many blocks as its prompt needs, in the order in which `allocate()` gives them. Count before
+# you take.
 
 # %% exercise="2.4"
 # INCLUDE paged_attention/kv_cache.py PagedAttentionManager.add_sequence

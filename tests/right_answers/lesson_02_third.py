@@ -134,6 +134,7 @@ WRONG_ANSWERS = {
         "cpu-table-forgotten": [changed(ADD, (START, "self.start(seq_id, num_tokens, []); self.block_table[self.sequences["
                                                      "seq_id].row, :needed] = torch.tensor(blocks, dtype=torch.int32)"))],
         "positions-for-ids": [changed(ADD, (TAKE, "blocks.append(len(blocks))"))],
+        "blocks-in-reverse": [changed(ADD, (TAKE, "blocks.insert(0, self.block_manager.allocate())"))],
         "whole-row-taken": [changed(ADD, ("range(needed)", "range(self.max_blocks_per_seq)"))],
     },
     "2.5": {

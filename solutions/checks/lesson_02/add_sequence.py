@@ -377,6 +377,9 @@ EXERCISE = Exercise(
                 "The row holds the numbers 0, 1, 2, …, not the ids that `allocate()` gave.",
                 with_blocks(lambda manager, needed: [index for index, _ in enumerate(taken(manager, needed))]),
                 also=(with_blocks(lambda manager, needed: list(range(needed))),)),
+        Mistake("blocks-in-reverse",
+                "The row holds the right blocks, the last one first. They stand in the order in which `allocate()` gave them.",
+                with_blocks(lambda manager, needed: taken(manager, needed)[::-1])),
         Mistake("whole-row-taken",
                 "You take as many blocks as a row has entries. Take what the tokens need; the rest follows when the "
                 "sequence grows.",
