@@ -134,6 +134,23 @@ SUM_OF_MAXIMA = edited(KEPT_AND_ADDED, ("block_max(top)", "block_sum(top)"))
 MEAN_OF_EXPONENTIALS = edited(KEPT_AND_ADDED, ("scores[t] / total", "scores[t] / num_tokens"))
 VALUES_WITHIN_THE_GROUP = edited(
     KEPT_AND_ADDED, ("head * params.num_kv_heads / params.num_q_heads", "head % (params.num_q_heads / params.num_kv_heads)"))
+EXP2 = KEPT_AND_ADDED.replace("expf(", "exp2f(")
+SCORE_0_FIRST = edited(KEPT_AND_ADDED, ("float top = -INFINITY,", "float top = scores[0],"))
+NOTHING_TO_ADD = edited(KEPT_AND_ADDED, ("  total = block_sum(total);",
+                                         "  if (total == 0.0f) return;\n  total = block_sum(total);"))
+UP_TO_AND_WITH = KEPT_AND_ADDED.replace("t < num_tokens", "t <= num_tokens")
+ELEMENTS_BY_THREADS = edited(KEPT_AND_ADDED, ("for (int e = threadIdx.x; e < params.head_size; e += blockDim.x) {",
+                                              "{\n    int e = threadIdx.x;"))
+ONE_ELEMENT_TOO_MANY = edited(KEPT_AND_ADDED, ("e < params.head_size", "e <= params.head_size"))
+WEIGHT_E = edited(KEPT_AND_ADDED, ("weights[t]", "weights[e]"))
+MEAN = edited(KEPT_AND_ADDED, ("from_float<T>(sum)", "from_float<T>(sum / n)"))
+FROM_TOKEN_1 = edited(KEPT_AND_ADDED, ("int t = 0; t < n;", "int t = 1; t < n;"))
+HEAD_TWICE = edited(KEPT_AND_ADDED, ("out_row[e]", "out_row[head * params.head_size + e]"))
+HEAD_FOR_TOKEN = edited(KEPT_AND_ADDED, (VALUE, VALUE.replace("t, kv", "kv, t")))
+ADDED_BY_TOKENS = edited(
+    KEPT_AND_ADDED, ("    float sum = 0;", "    out_row[e] = from_float<T>(0.0f);\n  }\n  __syncthreads();"),
+    ("    for (int t = 0; t < n; t++) sum += weights[t]", "  for (int t = threadIdx.x; t < n; t += blockDim.x)\n"
+     "    for (int e = 0; e < params.head_size; e++) {\n      float sum = to_float(out_row[e]) + weights[t]"))
 
 # 6.6
 
@@ -203,7 +220,12 @@ WRONG_ANSWERS = {
             "wrong-head-mapping": [HEAD_WITHIN_THE_GROUP]},
     "6.5": {"sequence-in-one-piece": [FIRST_VALUE_AND_ON], "offset-put-in-an-int": [CUT_TO_AN_INT],
             "one-token-for-each-thread": [ONE_SCORE_EACH], "maxima-added-up": [SUM_OF_MAXIMA],
-            "not-normalised": [MEAN_OF_EXPONENTIALS], "wrong-head-mapping": [VALUES_WITHIN_THE_GROUP]},
+            "not-normalised": [MEAN_OF_EXPONENTIALS], "wrong-head-mapping": [VALUES_WITHIN_THE_GROUP],
+            "powers-of-two": [EXP2], "scores-of-others": [SCORE_0_FIRST], "block-call-in-branch": [NOTHING_TO_ADD],
+            "behind-the-last-score": [UP_TO_AND_WITH], "behind-the-head": [ELEMENTS_BY_THREADS, ONE_ELEMENT_TOO_MANY],
+            "weight-of-the-element": [WEIGHT_E], "divided-by-the-length": [MEAN], "first-token-left-out": [FROM_TOKEN_1],
+            "row-added-again": [HEAD_TWICE], "head-and-token-exchanged": [HEAD_FOR_TOKEN],
+            "tokens-added-to-out": [ADDED_BY_TOKENS]},
     "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
             "type-forgotten": [NO_BFLOAT16, NO_HALF]},
     "6.7": {"full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
