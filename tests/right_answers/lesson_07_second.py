@@ -34,6 +34,16 @@ __device__ inline float wide_score(const float (&query)[lane_numbers], const Wid
   return sum * scale;
 }
 """
+SHUFFLES = "for (int lanes = 1; lanes < group_lanes; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);\n  return sum"
+ADDED_IN_SHARED_MEMORY = """
+  __shared__ float sums[num_groups];
+  float& all = sums[threadIdx.x / group_lanes];
+  if (threadIdx.x % group_lanes == 0) all = 0.0f;
+  __syncwarp();
+  atomicAdd(&all, sum);
+  __syncwarp();
+"""
+WAITS_AFTER_READING = f"{ADDED_IN_SHARED_MEMORY}  sum = all;\n  __syncwarp();\n  return sum"
 LOADS = "for (auto& load : part.loads) { load = *of_lane; of_lane += group_lanes; }"
 
 
@@ -237,7 +247,7 @@ def a_new_row_for_each_block(num_tiles, num_blocks):
 
 
 RIGHT_ANSWERS = {
-    "7.2": [GROUP_SUMS],
+    "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING))],
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
     "7.4": [staged(TURNS)],
     "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
@@ -249,6 +259,7 @@ WRONG_ANSWERS = {
         "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
         "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
                                  edited(GROUP_SUMS, ("of_lane += group_lanes;", "of_lane += per_load;"))],
+        "not-there-for-the-others": [edited(GROUP_SUMS, (SHUFFLES, f"{ADDED_IN_SHARED_MEMORY}  return all"))],
         "mask-of-whoever-is-there": [edited(GROUP_SUMS, ("~0u", "__activemask()"))],
     },
     "7.3": {
