@@ -296,6 +296,13 @@ WRONG_ANSWERS = {
                                                             "part_o[s * rows + row * head_size")))],
         "wrong-row-of-the-output": [combined(edited(IN_TURN, (
             "out[int64_t(row) * head_size", "out[(blockIdx.x + gridDim.x * blockIdx.y) * head_size")))],
+        "sum-in-16-bits": [combined(edited(IN_TURN, ("top += w *", "top = to_float(from_float<Number>(top)) + w *"))),
+                           combined(edited(IN_TURN, ("top = 0, bottom = 0;",
+                                                     "bottom = 0;\n  Number top = from_float<Number>(0);"),
+                                           ("top += w * part_o[int64_t(part) * head_size + threadIdx.x];",
+                                            "top = from_float<Number>(to_float(top) + "
+                                            "w * part_o[int64_t(part) * head_size + threadIdx.x]);"),
+                                           ("top / bottom", "to_float(top) / bottom")))],
         "not-there-for-the-others": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("  __syncthreads();\n", "")))],
     },
     "7.6": {"cost-cut-too": [least_time(cost_within_the_brackets)], "cost-for-each-split": [least_time(every_block_pays)],
