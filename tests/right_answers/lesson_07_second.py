@@ -275,6 +275,10 @@ WRONG_ANSWERS = {
         "smaller-scores-left-out": [taken_in(LARGER_ALONE)],
         "acc-summed-over-lanes": [taken_in(FOUR_AT_ONCE, ("\n    state.acc[j] = old", SUM_OVER_LANES))],
         "divided-too-early": [taken_in(ALWAYS_DIVIDED)],
+        "negative-scores-left-out": [taken_in(TOKEN_BY_TOKEN, ("scores[t] != -INFINITY; ++t) {",
+                                                               "true; ++t) {\n    if (scores[t] < 0.0f) continue;"))],
+        "state-thrown-away": [taken_in(FOUR_AT_ONCE, ("if (most == -INFINITY) return;",
+                                                      "if (most == -INFINITY) { state = no_tokens(); return; }"))],
         "first-value-for-all": [taken_in(FOUR_AT_ONCE, ("values[t]", "values[0]"))],
     },
     "7.4": {
