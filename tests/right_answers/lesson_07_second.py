@@ -17,6 +17,23 @@ def a_mean_sequence(context_lens, num_kv_heads, head_size, bytes_per_number):
     return int(mean) * 2 * num_kv_heads * head_size * bytes_per_number
 
 
+def each_length_once(context_lens, num_kv_heads, head_size, bytes_per_number):
+    return 2 * bytes_per_number * head_size * num_kv_heads * sum({length for length in context_lens})
+
+
+def until_an_empty_one(context_lens, num_kv_heads, head_size, bytes_per_number):
+    total = 0
+    for length in context_lens:
+        if length == 0:
+            break
+        total += length * num_kv_heads * head_size * bytes_per_number
+    return total * 2
+
+
+def all_in_one_product(context_lens, num_kv_heads, head_size, bytes_per_number):
+    return math.prod([2, *context_lens, num_kv_heads, head_size, bytes_per_number])
+
+
 # 7.2
 
 GROUP_SUMS = """
@@ -254,7 +271,9 @@ RIGHT_ANSWERS = {
     "7.7": [from_a_list_of_tiles()],
 }
 WRONG_ANSWERS = {
-    "7.1": {"first-for-all": [all_as_long_as_the_first], "mean-alone": [a_mean_sequence]},
+    "7.1": {"first-for-all": [all_as_long_as_the_first], "mean-alone": [a_mean_sequence],
+            "equal-lengths-once": [each_length_once], "stops-at-an-empty-context": [until_an_empty_one],
+            "lengths-multiplied": [all_in_one_product]},
     "7.2": {
         "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
         "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
