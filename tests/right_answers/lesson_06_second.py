@@ -119,6 +119,8 @@ SHARED_OUT_ELEMENTS = edited(QUERY_SHARED, ("int i = 0; i < params.head_size; i+
 QUERY_TIMES_VALUES = edited(QUERY_SHARED, ("k_cache + cache", "static_cast<const T*>(params.v_cache) + cache"))
 TOKEN_LAST = edited(SCALED_QUERY, ("(params, seq, token, kv_head)", "(params, seq, kv_head, token)"))
 HEAD_WITHIN_THE_GROUP = edited(QUERY_SHARED, ("kv = head /", "kv = head %"))
+QUERY_FROM_THE_START = edited(QUERY_SHARED, ("to_float(q_row[i])", "to_float(((const T*)params.q)[i])"))
+EXPONENTIALS = edited(QUERY_SHARED, ("dot * params.scale", "expf(dot * params.scale)"))
 
 # 6.5
 
@@ -216,6 +218,7 @@ WRONG_ANSWERS = {
             "token-of-the-grid": [AS_IN_6_1], "query-loaded-by-all": [EVERYBODY_LOADS],
             "query-read-too-far": [ALL_256_LOADED], "barrier-in-branch": [WAITS_WHILE_LOADING],
             "scaled-twice": [SCALED_AT_BOTH_ENDS], "own-elements-alone": [SHARED_OUT_ELEMENTS],
+            "query-of-the-first-row": [QUERY_FROM_THE_START], "exponential-too-early": [EXPONENTIALS],
             "values-for-keys": [QUERY_TIMES_VALUES], "head-and-token-exchanged": [TOKEN_LAST],
             "wrong-head-mapping": [HEAD_WITHIN_THE_GROUP]},
     "6.5": {"sequence-in-one-piece": [FIRST_VALUE_AND_ON], "offset-put-in-an-int": [CUT_TO_AN_INT],

@@ -378,7 +378,8 @@ def refined(error, first_of_pass_2):
     if error.kind not in ("race", "missing-syncwarp") or len(places) != 2:
         return error.kind
     return "order: " + " and ".join(sorted(
-        source if source != "your code" else "pass 2" if int(line) >= first_of_pass_2 else "softmax" for source, line in places))
+        source if source != "your code" else "pass 2" if int(line) >= first_of_pass_2 else "softmax"
+        for source, line in places))
 
 
 def native(launch):
@@ -640,8 +641,9 @@ EXERCISE = Exercise(
                 also=(mean_of_the_weighted(guarded=True),)),
         Mistake("first-token-left-out",
                 "The first token's value is not added. Tokens are counted from 0.",
-                attention(weighted_sum=first_token_left_out), (("int token = 0; token < num_tokens; ++token) {\n      result",
-                                                                "int token = 1; token < num_tokens; ++token) {\n      result"),)),
+                attention(weighted_sum=first_token_left_out),
+                (("int token = 0; token < num_tokens; ++token) {\n      result",
+                  "int token = 1; token < num_tokens; ++token) {\n      result"),)),
         Mistake("head-and-token-exchanged",
                 "cache_offset() gets the KV head where it takes the token, and the token where it takes the head. In which "
                 "order does it name them?",
@@ -654,15 +656,16 @@ EXERCISE = Exercise(
         Mistake("behind-the-last-score",
                 "A score behind the sequence's last one is used. Scores are counted from 0. Which number has the last one?",
                 behind_the_last_score,
-                (("token < num_tokens; token += blockDim.x) largest", "token <= num_tokens; token += blockDim.x) largest"),)),
+                (("token < num_tokens; token += blockDim.x) largest",
+                  "token <= num_tokens; token += blockDim.x) largest"),)),
         Mistake("behind-the-head",
                 "A thread computes an element that is not there, behind the head's last one. It reads and writes what "
                 "belongs to others. The block may have more threads than the head has elements.",
                 elements_up_to(lambda head_size: THREADS), (("i < params.head_size;", "i < blockDim.x;"),),
                 also=(elements_up_to(lambda head_size: head_size + 1),)),
         Mistake("tokens-added-to-out",
-                "Several threads add to the same element of the output, and nothing keeps them apart. In pass 2 the elements "
-                "are shared out, and each thread goes through all tokens.",
+                "Several threads add to the same element of the output, and nothing keeps them apart. In pass 2 the "
+                "elements are shared out, and each thread goes through all tokens.",
                 found("non-atomic-update", two_tokens, "out"),
                 (("  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
                   "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) out_row[i] = from_float<T>(0.0f);\n"
