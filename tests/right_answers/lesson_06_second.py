@@ -185,6 +185,17 @@ def without_the_full_row(block_table, context_lens, block_size):
     return in_range(block_table, context_lens, block_size, more=0)
 
 
+def no_more_than_the_pool(num_blocks):
+    def needed_for(block_table, context_lens, block_size):
+        check_range("context_lens", context_lens, 0, num_blocks * block_size + 1, "the contexts")
+        return (context_lens + block_size - 1) // block_size
+    return needed_for
+
+
+def pool_for_row(block_table, context_lens, num_blocks, block_size):
+    checked(no_more_than_the_pool(num_blocks))(block_table, context_lens, num_blocks, block_size)
+
+
 def in_place(block_table, context_lens, block_size):
     in_range(block_table, context_lens, block_size)
     context_lens += block_size - 1
@@ -231,7 +242,7 @@ WRONG_ANSWERS = {
             "tokens-added-to-out": [ADDED_BY_TOKENS]},
     "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
             "type-forgotten": [NO_BFLOAT16, NO_HALF]},
-    "6.7": {"full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
+    "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
             "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
     "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP]},
