@@ -119,6 +119,8 @@ SHARED_OUT_ELEMENTS = edited(QUERY_SHARED, ("int i = 0; i < params.head_size; i+
 QUERY_TIMES_VALUES = edited(QUERY_SHARED, ("k_cache + cache", "static_cast<const T*>(params.v_cache) + cache"))
 TOKEN_LAST = edited(SCALED_QUERY, ("(params, seq, token, kv_head)", "(params, seq, kv_head, token)"))
 HEAD_WITHIN_THE_GROUP = edited(QUERY_SHARED, ("kv = head /", "kv = head %"))
+QUERY_FROM_THE_START = edited(QUERY_SHARED, ("to_float(q_row[i])", "to_float(((const T*)params.q)[i])"))
+EXPONENTIALS = edited(QUERY_SHARED, ("dot * params.scale", "expf(dot * params.scale)"))
 
 # 6.5
 
@@ -134,6 +136,23 @@ SUM_OF_MAXIMA = edited(KEPT_AND_ADDED, ("block_max(top)", "block_sum(top)"))
 MEAN_OF_EXPONENTIALS = edited(KEPT_AND_ADDED, ("scores[t] / total", "scores[t] / num_tokens"))
 VALUES_WITHIN_THE_GROUP = edited(
     KEPT_AND_ADDED, ("head * params.num_kv_heads / params.num_q_heads", "head % (params.num_q_heads / params.num_kv_heads)"))
+EXP2 = KEPT_AND_ADDED.replace("expf(", "exp2f(")
+SCORE_0_FIRST = edited(KEPT_AND_ADDED, ("float top = -INFINITY,", "float top = scores[0],"))
+NOTHING_TO_ADD = edited(KEPT_AND_ADDED, ("  total = block_sum(total);",
+                                         "  if (total == 0.0f) return;\n  total = block_sum(total);"))
+UP_TO_AND_WITH = KEPT_AND_ADDED.replace("t < num_tokens", "t <= num_tokens")
+ELEMENTS_BY_THREADS = edited(KEPT_AND_ADDED, ("for (int e = threadIdx.x; e < params.head_size; e += blockDim.x) {",
+                                              "{\n    int e = threadIdx.x;"))
+ONE_ELEMENT_TOO_MANY = edited(KEPT_AND_ADDED, ("e < params.head_size", "e <= params.head_size"))
+WEIGHT_E = edited(KEPT_AND_ADDED, ("weights[t]", "weights[e]"))
+MEAN = edited(KEPT_AND_ADDED, ("from_float<T>(sum)", "from_float<T>(sum / n)"))
+FROM_TOKEN_1 = edited(KEPT_AND_ADDED, ("int t = 0; t < n;", "int t = 1; t < n;"))
+HEAD_TWICE = edited(KEPT_AND_ADDED, ("out_row[e]", "out_row[head * params.head_size + e]"))
+HEAD_FOR_TOKEN = edited(KEPT_AND_ADDED, (VALUE, VALUE.replace("t, kv", "kv, t")))
+ADDED_BY_TOKENS = edited(
+    KEPT_AND_ADDED, ("    float sum = 0;", "    out_row[e] = from_float<T>(0.0f);\n  }\n  __syncthreads();"),
+    ("    for (int t = 0; t < n; t++) sum += weights[t]", "  for (int t = threadIdx.x; t < n; t += blockDim.x)\n"
+     "    for (int e = 0; e < params.head_size; e++) {\n      float sum = to_float(out_row[e]) + weights[t]"))
 
 # 6.6
 
@@ -164,6 +183,17 @@ def in_range(block_table, context_lens, block_size, more=1):
 
 def without_the_full_row(block_table, context_lens, block_size):
     return in_range(block_table, context_lens, block_size, more=0)
+
+
+def no_more_than_the_pool(num_blocks):
+    def needed_for(block_table, context_lens, block_size):
+        check_range("context_lens", context_lens, 0, num_blocks * block_size + 1, "the contexts")
+        return (context_lens + block_size - 1) // block_size
+    return needed_for
+
+
+def pool_for_row(block_table, context_lens, num_blocks, block_size):
+    checked(no_more_than_the_pool(num_blocks))(block_table, context_lens, num_blocks, block_size)
 
 
 def in_place(block_table, context_lens, block_size):
@@ -199,14 +229,20 @@ WRONG_ANSWERS = {
             "token-of-the-grid": [AS_IN_6_1], "query-loaded-by-all": [EVERYBODY_LOADS],
             "query-read-too-far": [ALL_256_LOADED], "barrier-in-branch": [WAITS_WHILE_LOADING],
             "scaled-twice": [SCALED_AT_BOTH_ENDS], "own-elements-alone": [SHARED_OUT_ELEMENTS],
+            "query-of-the-first-row": [QUERY_FROM_THE_START], "exponential-too-early": [EXPONENTIALS],
             "values-for-keys": [QUERY_TIMES_VALUES], "head-and-token-exchanged": [TOKEN_LAST],
             "wrong-head-mapping": [HEAD_WITHIN_THE_GROUP]},
     "6.5": {"sequence-in-one-piece": [FIRST_VALUE_AND_ON], "offset-put-in-an-int": [CUT_TO_AN_INT],
             "one-token-for-each-thread": [ONE_SCORE_EACH], "maxima-added-up": [SUM_OF_MAXIMA],
-            "not-normalised": [MEAN_OF_EXPONENTIALS], "wrong-head-mapping": [VALUES_WITHIN_THE_GROUP]},
+            "not-normalised": [MEAN_OF_EXPONENTIALS], "wrong-head-mapping": [VALUES_WITHIN_THE_GROUP],
+            "powers-of-two": [EXP2], "scores-of-others": [SCORE_0_FIRST], "block-call-in-branch": [NOTHING_TO_ADD],
+            "behind-the-last-score": [UP_TO_AND_WITH], "behind-the-head": [ELEMENTS_BY_THREADS, ONE_ELEMENT_TOO_MANY],
+            "weight-of-the-element": [WEIGHT_E], "divided-by-the-length": [MEAN], "first-token-left-out": [FROM_TOKEN_1],
+            "row-added-again": [HEAD_TWICE], "head-and-token-exchanged": [HEAD_FOR_TOKEN],
+            "tokens-added-to-out": [ADDED_BY_TOKENS]},
     "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
             "type-forgotten": [NO_BFLOAT16, NO_HALF]},
-    "6.7": {"full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
+    "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
             "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
     "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP]},

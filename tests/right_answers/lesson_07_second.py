@@ -17,6 +17,23 @@ def a_mean_sequence(context_lens, num_kv_heads, head_size, bytes_per_number):
     return int(mean) * 2 * num_kv_heads * head_size * bytes_per_number
 
 
+def each_length_once(context_lens, num_kv_heads, head_size, bytes_per_number):
+    return 2 * bytes_per_number * head_size * num_kv_heads * sum({length for length in context_lens})
+
+
+def until_an_empty_one(context_lens, num_kv_heads, head_size, bytes_per_number):
+    total = 0
+    for length in context_lens:
+        if length == 0:
+            break
+        total += length * num_kv_heads * head_size * bytes_per_number
+    return total * 2
+
+
+def all_in_one_product(context_lens, num_kv_heads, head_size, bytes_per_number):
+    return math.prod([2, *context_lens, num_kv_heads, head_size, bytes_per_number])
+
+
 # 7.2
 
 GROUP_SUMS = """
@@ -34,6 +51,16 @@ __device__ inline float wide_score(const float (&query)[lane_numbers], const Wid
   return sum * scale;
 }
 """
+SHUFFLES = "for (int lanes = 1; lanes < group_lanes; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);\n  return sum"
+ADDED_IN_SHARED_MEMORY = """
+  __shared__ float sums[num_groups];
+  float& all = sums[threadIdx.x / group_lanes];
+  if (threadIdx.x % group_lanes == 0) all = 0.0f;
+  __syncwarp();
+  atomicAdd(&all, sum);
+  __syncwarp();
+"""
+WAITS_AFTER_READING = f"{ADDED_IN_SHARED_MEMORY}  sum = all;\n  __syncwarp();\n  return sum"
 LOADS = "for (auto& load : part.loads) { load = *of_lane; of_lane += group_lanes; }"
 
 
@@ -244,7 +271,7 @@ def a_new_row_for_each_block(num_tiles, num_blocks):
 
 
 RIGHT_ANSWERS = {
-    "7.2": [GROUP_SUMS],
+    "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING))],
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
     "7.4": [staged(TURNS)],
     "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
@@ -252,11 +279,14 @@ RIGHT_ANSWERS = {
     "7.7": [from_a_list_of_tiles()],
 }
 WRONG_ANSWERS = {
-    "7.1": {"first-for-all": [all_as_long_as_the_first], "mean-alone": [a_mean_sequence]},
+    "7.1": {"first-for-all": [all_as_long_as_the_first], "mean-alone": [a_mean_sequence],
+            "equal-lengths-once": [each_length_once], "stops-at-an-empty-context": [until_an_empty_one],
+            "lengths-multiplied": [all_in_one_product]},
     "7.2": {
         "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
         "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
                                  edited(GROUP_SUMS, ("of_lane += group_lanes;", "of_lane += per_load;"))],
+        "not-there-for-the-others": [edited(GROUP_SUMS, (SHUFFLES, f"{ADDED_IN_SHARED_MEMORY}  return all"))],
         "mask-of-whoever-is-there": [edited(GROUP_SUMS, ("~0u", "__activemask()"))],
     },
     "7.3": {
@@ -272,6 +302,10 @@ WRONG_ANSWERS = {
         "smaller-scores-left-out": [taken_in(LARGER_ALONE)],
         "acc-summed-over-lanes": [taken_in(FOUR_AT_ONCE, ("\n    state.acc[j] = old", SUM_OVER_LANES))],
         "divided-too-early": [taken_in(ALWAYS_DIVIDED)],
+        "negative-scores-left-out": [taken_in(TOKEN_BY_TOKEN, ("scores[t] != -INFINITY; ++t) {",
+                                                               "true; ++t) {\n    if (scores[t] < 0.0f) continue;"))],
+        "state-thrown-away": [taken_in(FOUR_AT_ONCE, ("if (most == -INFINITY) return;",
+                                                      "if (most == -INFINITY) { state = no_tokens(); return; }"))],
         "first-value-for-all": [taken_in(FOUR_AT_ONCE, ("values[t]", "values[0]"))],
     },
     "7.4": {
@@ -293,6 +327,13 @@ WRONG_ANSWERS = {
                                                             "part_o[s * rows + row * head_size")))],
         "wrong-row-of-the-output": [combined(edited(IN_TURN, (
             "out[int64_t(row) * head_size", "out[(blockIdx.x + gridDim.x * blockIdx.y) * head_size")))],
+        "sum-in-16-bits": [combined(edited(IN_TURN, ("top += w *", "top = to_float(from_float<Number>(top)) + w *"))),
+                           combined(edited(IN_TURN, ("top = 0, bottom = 0;",
+                                                     "bottom = 0;\n  Number top = from_float<Number>(0);"),
+                                           ("top += w * part_o[int64_t(part) * head_size + threadIdx.x];",
+                                            "top = from_float<Number>(to_float(top) + "
+                                            "w * part_o[int64_t(part) * head_size + threadIdx.x]);"),
+                                           ("top / bottom", "to_float(top) / bottom")))],
         "not-there-for-the-others": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("  __syncthreads();\n", "")))],
     },
     "7.6": {"cost-cut-too": [least_time(cost_within_the_brackets)], "cost-for-each-split": [least_time(every_block_pays)],

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import torch
 
@@ -192,6 +193,15 @@ def head_and_token_exchanged(batch):
             keys = torch.cat([rows_at(batch.k_cache, slot, token, "k_cache") for token in range(length)])
             result[seq, head, :length] = (keys @ batch.q[seq, head] * batch.scale).float()
     return result
+
+
+def query_of_the_first_row(batch):
+    return scores()(replace(batch, q=batch.q[:1, :1].expand_as(batch.q)))
+
+
+def exponentials(batch):
+    result = scores()(batch)
+    return torch.where(result == NOT_WRITTEN, NOT_WRITTEN, result.exp())
 
 
 def added_to_scores(batch):
@@ -446,6 +456,13 @@ EXERCISE = Exercise(
         Mistake("values-for-keys", "The query is multiplied with the values, and it should be the keys.",
                 scores(cache="v_cache"),
                 (("static_cast<const T*>(params.k_cache)", "static_cast<const T*>(params.v_cache)"),)),
+        Mistake("query-of-the-first-row",
+                "All sequences and heads have the query of the first one. q_row is where this block's query begins.",
+                query_of_the_first_row, (("to_float(q_row[i])", "to_float(static_cast<const T*>(params.q)[i])"),)),
+        Mistake("exponential-too-early",
+                "These are exponentials of the scores. Nobody knows the largest score yet: in pass 1 the scores stay as "
+                "they are.",
+                exponentials, (("params.scale * product;", "expf(params.scale * product);"),)),
         Mistake("head-and-token-exchanged",
                 "cache_offset() gets the KV head where it takes the token, and the token where it takes the head. In which "
                 "order does it name them?",

@@ -338,6 +338,14 @@ def without_a_name():
     raise ValueError("an entry is out of range")
 
 
+def contexts_within_the_pool(block_table, context_lens, num_blocks, block_size):
+    if int(context_lens.min()) < 0 or int(context_lens.max()) > num_blocks * block_size:
+        raise ValueError("context_lens")
+    for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True):
+        if any(outside(entry, num_blocks) for entry in row[: blocks_for(context_len, block_size)]):
+            raise ValueError("block_table")
+
+
 def without_the_given_lines(block_table, context_lens, num_blocks, block_size):
     for seq, context_len in enumerate(context_lens.tolist()):
         check_block_table(block_table[seq : seq + 1].int(), context_lens[seq : seq + 1], num_blocks, block_size)
@@ -426,7 +434,8 @@ EXERCISE = Exercise(
         Mistake("context-beyond-the-row",
                 "A context is taken that needs more blocks than its row has entries. The kernel would go on reading in the "
                 "next sequence's row. A slice in Python ends quietly where the row ends; it does not tell you.",
-                lengths_if(lambda context_len, needed, width, block_size: context_len < 0)),
+                lengths_if(lambda context_len, needed, width, block_size: context_len < 0),
+                also=(with_tensors_checked(contexts_within_the_pool),)),
         Mistake("refuses-longer-rows",
                 "A good table is refused because its rows are longer than the context needs. The table is as wide as the "
                 "longest sequence that the manager allows.",

@@ -1,5 +1,6 @@
 """Exercise 6.5: the softmax over a block's threads, and the weighted values."""
 
+import math
 import random
 import re
 from dataclasses import dataclass, replace
@@ -109,11 +110,11 @@ def attention(weights_of=softmax, kv_head=right_head, values="v_cache", weighted
     return wrong
 
 
-def found(kind, shows):
+def found(kind, shows, name=""):
     """The model of a fault that checked mode reports where `shows(batch)`."""
     def wrong(batch):
         if shows(batch):
-            raise Found(kind)
+            raise Found(kind, name)
         return attention()(batch)
     return wrong
 
@@ -145,6 +146,18 @@ def some_leave_early(batch):
     if any_token(batch):
         raise Found(BLOCK_CALL if batch.q.shape[2] == 1 else "order: paged_scores.cuh and pass 2")
     return attention()(batch)
+
+
+def some_leave_behind_the_maximum(batch):
+    """The threads without a token return from softmax behind block_max()."""
+    if any_token(batch):
+        raise Found(BLOCK_CALL if batch.q.shape[2] == 1 else PASS_2_AND_SOFTMAX)
+    return attention()(batch)
+
+
+def starts_from_the_first_score(batch):
+    """All threads read score 0, which thread 0 wrote in pass 1, or nobody."""
+    raise Found(SCORES_AND_SOFTMAX if int(batch.context_lens[0]) else "order")
 
 
 def empty_unwritten(batch):
@@ -202,6 +215,10 @@ def maximum_in_the_sum_alone(scores):
     return torch.exp(scores) / torch.exp(scores - scores.amax(-1, keepdim=True)).sum(-1, keepdim=True)
 
 
+def powers_of_two(scores):
+    return softmax(scores * math.log(2))
+
+
 def first_element_for_all(weights, rows, dtype):
     return (weights @ rows[:, :1]).expand(rows.shape[1])
 
@@ -225,6 +242,66 @@ def own_tokens_only(weights, rows, dtype):
 
 def new_token_left_out(weights, rows, dtype):
     return weights[:-1] @ rows[:-1]
+
+
+def first_token_left_out(weights, rows, dtype):
+    return weights[1:] @ rows[1:]
+
+
+def mean_of_the_weighted(guarded):
+    """Divided by the number of tokens once more; guarded: where there is one."""
+    def wrong(batch):
+        out = attention(weighted_sum=lambda weights, rows, dtype: weights @ rows / len(rows))(batch)
+        out[(batch.context_lens == 0) & (not guarded)] = float("nan")
+        return out
+    return wrong
+
+
+def head_and_token_exchanged(batch):
+    """The token with the number of the KV head, and the head with the number of the token."""
+    def values_of(seq, head, length):
+        number = right_head(head, batch)
+        slot = slots_of(batch.block_table, seq, number + 1, batch.k_cache.shape[1])[number:]
+        return torch.cat([rows_at(batch.v_cache.double(), slot, token, "v_cache") for token in range(length)])
+    rows_in_turn = (values_of(seq, head, length) for seq, length in enumerate(batch.context_lens.tolist()) if length
+                    for head in range(batch.q.shape[1]))
+    return attention(weighted_sum=lambda weights, rows, dtype: weights @ next(rows_in_turn))(batch)
+
+
+def behind_the_last_score(batch):
+    raise Found("race-between-blocks" if batch.workspace else
+                "dynamic-shared-too-small" if int(batch.context_lens[0]) == batch.max_context_len else "order")
+
+
+def weight_of_the_element(batch):
+    """weights[i], where i is the element."""
+    for length in batch.context_lens.tolist():
+        if 0 < length < batch.q.shape[2]:
+            raise Found("race-between-blocks" if batch.workspace else
+                        "dynamic-shared-too-small" if length == batch.max_context_len else "order")
+    return attention(weighted_sum=lambda weights, rows, dtype: weights[: rows.shape[1]] * rows.sum(0))(batch)
+
+
+def elements_up_to(last):
+    """Each block goes through the elements below last(head_size). Blocks come one after another, sequence by sequence."""
+    def wrong(batch):
+        num_seqs, num_q_heads, head_size = batch.q.shape
+        written = torch.zeros(batch.q.numel() + max(last(head_size), head_size), dtype=torch.bool)
+        for head in range(num_q_heads):
+            for seq, length in enumerate(batch.context_lens.tolist()):
+                first = (seq * num_q_heads + head) * head_size
+                slots = slots_of(batch.block_table, seq, length, batch.v_cache.shape[1])
+                values_at = (slots * batch.v_cache.shape[2] + right_head(head, batch)) * head_size
+                for i in range(last(head_size)):
+                    if length and int(values_at.max()) + i >= batch.v_cache.numel():
+                        raise Found("out-of-bounds", "v_cache")
+                    if first + i >= batch.q.numel():
+                        raise Found("out-of-bounds", "out")
+                    if written[first + i]:
+                        raise Found("race-between-blocks", "out")
+                written[first : first + last(head_size)] = True
+        return attention()(batch)
+    return wrong
 
 
 def start_from_a_score(even_without_tokens):
@@ -265,6 +342,19 @@ def row_added_again(batch):
     return attention()(batch)
 
 
+def head_added_again(batch):
+    """The place in out_row is head * head_size + i."""
+    num_seqs, num_q_heads = batch.q.shape[:2]
+    written = set()
+    for head in range(num_q_heads):
+        for seq in range(num_seqs):
+            row = seq * num_q_heads + 2 * head
+            if row >= num_seqs * num_q_heads or row in written:
+                raise Found("race-between-blocks" if row in written else "out-of-bounds", "out")
+            written.add(row)
+    return attention()(batch)
+
+
 def prepare(answer):
     library = build(answer, "numbers.cuh", "paged_params.cuh", "paged_address.cuh", "paged_scores.cuh", "block_reduce.cuh",
                     wrapper="values_check.cu")
@@ -288,7 +378,8 @@ def refined(error, first_of_pass_2):
     if error.kind not in ("race", "missing-syncwarp") or len(places) != 2:
         return error.kind
     return "order: " + " and ".join(sorted(
-        source if source != "your code" else "pass 2" if int(line) >= first_of_pass_2 else "softmax" for source, line in places))
+        source if source != "your code" else "pass 2" if int(line) >= first_of_pass_2 else "softmax"
+        for source, line in places))
 
 
 def native(launch):
@@ -364,7 +455,7 @@ EXERCISE = Exercise(
                 found(SCORES_AND_SOFTMAX, any_token),
                 (("token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
                   "token = 0; token < num_tokens; ++token) largest"),),
-                also=(found(SCORES_AND_SOFTMAX, two_tokens),)),
+                also=(found(SCORES_AND_SOFTMAX, two_tokens), starts_from_the_first_score)),
         Mistake("score-overwritten-too-early",
                 "In softmax one thread overwrites a score that another has still to read, or reads what another has still "
                 "to write. The report names both lines: what has to lie between them?",
@@ -383,7 +474,7 @@ EXERCISE = Exercise(
                   "largest = block_max(fmaxf(largest, scores[token]));"),),
                 also=(found(BLOCK_CALL, any_token), found(BLOCK_CALL, fewer_tokens_than_threads),
                       found(BLOCK_CALL, lambda batch: batch.q.shape[2] % THREADS),
-                      found(BLOCK_CALL, lambda batch: True), some_leave_early)),
+                      found(BLOCK_CALL, lambda batch: True), some_leave_early, some_leave_behind_the_maximum)),
         Mistake("max-not-subtracted",
                 "Large scores give inf or NaN: exp() of a score above 88 does not fit into a float. Subtract the largest "
                 "score first; the weights stay the same.",
@@ -494,7 +585,8 @@ EXERCISE = Exercise(
         Mistake("row-added-again",
                 "The rows of other sequences and heads are stepped over twice: out_row begins with this block's own row "
                 "already.",
-                row_added_again, (("out_row[i] =", "out_row[(seq * params.num_q_heads + head) * params.head_size + i] ="),)),
+                row_added_again, (("out_row[i] =", "out_row[(seq * params.num_q_heads + head) * params.head_size + i] ="),),
+                also=(head_added_again,)),
         Mistake("empty-context-unwritten",
                 "A sequence without a token leaves its output unwritten, so that there stands whatever was there before. "
                 "Its output is zeros, and somebody has to write them.",
@@ -538,6 +630,51 @@ EXERCISE = Exercise(
                 "The threads add up their largest scores, where they should look for the largest of them all. There are two "
                 "functions in exercise 6.3.",
                 attention(in_float(maxima_added_up)), (("largest = block_max(largest)", "largest = block_sum(largest)"),)),
+        Mistake("powers-of-two",
+                "The weights are powers of 2, and a softmax is made of powers of e. Which function gives those?",
+                attention(powers_of_two), (("expf(scores[token] - largest)", "exp2f(scores[token] - largest)"),)),
+        Mistake("divided-by-the-length",
+                "The weighted sum is divided by the number of tokens. The weights add up to 1 already, so there is nothing "
+                "left to divide by.",
+                mean_of_the_weighted(guarded=False),
+                (("from_float<T>(result)", "from_float<T>(result / num_tokens)"),),
+                also=(mean_of_the_weighted(guarded=True),)),
+        Mistake("first-token-left-out",
+                "The first token's value is not added. Tokens are counted from 0.",
+                attention(weighted_sum=first_token_left_out),
+                (("int token = 0; token < num_tokens; ++token) {\n      result",
+                  "int token = 1; token < num_tokens; ++token) {\n      result"),)),
+        Mistake("head-and-token-exchanged",
+                "cache_offset() gets the KV head where it takes the token, and the token where it takes the head. In which "
+                "order does it name them?",
+                head_and_token_exchanged,
+                (("cache_offset(params, seq, token, kv_head)", "cache_offset(params, seq, kv_head, token)"),)),
+        Mistake("weight-of-the-element",
+                "The number of an element stands where the number of a token belongs. There is one weight for each token. "
+                "All elements of its value have the same.",
+                weight_of_the_element, (("result += weights[token]", "result += weights[i]"),)),
+        Mistake("behind-the-last-score",
+                "A score behind the sequence's last one is used. Scores are counted from 0. Which number has the last one?",
+                behind_the_last_score,
+                (("token < num_tokens; token += blockDim.x) largest",
+                  "token <= num_tokens; token += blockDim.x) largest"),)),
+        Mistake("behind-the-head",
+                "A thread computes an element that is not there, behind the head's last one. It reads and writes what "
+                "belongs to others. The block may have more threads than the head has elements.",
+                elements_up_to(lambda head_size: THREADS), (("i < params.head_size;", "i < blockDim.x;"),),
+                also=(elements_up_to(lambda head_size: head_size + 1),)),
+        Mistake("tokens-added-to-out",
+                "Several threads add to the same element of the output, and nothing keeps them apart. In pass 2 the "
+                "elements are shared out, and each thread goes through all tokens.",
+                found("non-atomic-update", two_tokens, "out"),
+                (("  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
+                  "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) out_row[i] = from_float<T>(0.0f);\n"
+                  "  __syncthreads();\n"
+                  "  for (int i = 0; i < params.head_size; ++i) {"),
+                 ("    for (int token = 0; token < num_tokens; ++token) {\n      result",
+                  "    for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) {\n      result"),
+                 ("    out_row[i] = from_float<T>(result);",
+                  "    if (threadIdx.x < num_tokens) out_row[i] = from_float<T>(to_float(out_row[i]) + result);"))),
     ),
     hints=(
         "The softmax takes three rounds over a thread's own tokens, t, t + blockDim.x, …: find the largest score, make "

@@ -1,5 +1,7 @@
 """Exercise 7.1: the bytes that a decode step has to read."""
 
+import itertools
+import math
 import random
 from dataclasses import dataclass
 
@@ -33,6 +35,10 @@ def kv_bytes(tokens=all_tokens, both=2, heads=as_it_is, sizes=as_it_is, width=as
 
 def one(number):
     return 1
+
+
+def until_an_empty_one(context_lens):
+    return sum(itertools.takewhile(bool, context_lens))
 
 
 def lengths_taken_away(context_lens, *sizes):
@@ -106,6 +112,15 @@ EXERCISE = Exercise(
     same=same,
     show=show,
     mistakes=(
+        Mistake("equal-lengths-once",
+                "Of sequences of the same length only one is counted. Each has tokens of its own in the cache.",
+                kv_bytes(lambda context_lens: sum(set(context_lens)))),
+        Mistake("stops-at-an-empty-context",
+                "The sequences behind one without a token are not counted. They have tokens to read.",
+                kv_bytes(until_an_empty_one)),
+        Mistake("lengths-multiplied",
+                "The lengths of the contexts are multiplied. How many tokens do all sequences have together?",
+                kv_bytes(math.prod)),
         Mistake("values-forgotten",
                 "It is half of what is needed. A token has more in the cache than its keys.",
                 kv_bytes(both=1)),

@@ -145,6 +145,17 @@ def divided_at_each_step(parts, rescaled=False):
     return total.to(parts.dtype)
 
 
+def rounded_each_time(parts, weights_too=False):
+    """The weighted sum in the format of the output; weights_too: the sum of the weights as well."""
+    m_all = largest(parts.m)
+    total, weights = torch.zeros_like(parts.o[0]), torch.zeros_like(m_all)
+    for o, m, l in zip(parts.o, parts.m, parts.l, strict=True):
+        weight = best_weight(m, l, m_all)
+        total = (total + weight[..., None] * o).to(parts.dtype).float()
+        weights = (weights + weight).to(parts.dtype).float() if weights_too else weights + weight
+    return ratio(total, weights[..., None], parts).to(parts.dtype)
+
+
 def two_by_two(parts, guarded=True):
     """Each part is put to what there is by their maxima alone. guarded: parts without a token are passed over."""
     o, m_all = parts.o[0], parts.m[0]
@@ -273,6 +284,11 @@ class Case:
     dtype: torch.dtype = torch.half
 
 
+@dataclass(frozen=True)
+class OneLongPart(Case):
+    """The first part weighs 1,100 times as much as each of the others, which are many. o is near 1 in it, and else near 2."""
+
+
 def cases():
     yield from (
         Case(1, 1, 1), Case(2, 1, 1, spread=0.0), Case(2, 1, 1, seed=2), Case(3, 1, 1, level=-3.0, seed=3),
@@ -281,7 +297,8 @@ def cases():
         Case(2, 1, 2, level=-150.0, seed=10), Case(2, 1, 2, level=-500.0, seed=14),
         Case(3, 2, 2, spread=60.0, empty=((2, 1, 0), (0, 0, 1)), seed=11), Case(9, 3, 4, spread=3.0, seed=12),
         Case(4, 2, 3, empty=((0, 1, 2), (1, 1, 2), (2, 1, 2), (3, 1, 2)), seed=13),
-        Case(1, 2, 1, seed=15, dtype=torch.bfloat16), Case(3, 2, 3, seed=16, dtype=torch.bfloat16))
+        Case(1, 2, 1, seed=15, dtype=torch.bfloat16), Case(3, 2, 3, seed=16, dtype=torch.bfloat16),
+        OneLongPart(61, 1, 1, level=1.0, spread=0.0, seed=18, dtype=torch.bfloat16))
 
 
 def hidden(seed):
@@ -296,6 +313,7 @@ def hidden(seed):
         elif number == 13:
             empty = tuple((split, shape[1] - 1, shape[2] - 1) for split in range(shape[0]))
         yield Case(*shape, level, spread, empty, chance.randrange(2**31), torch.bfloat16 if number % 4 == 3 else torch.half)
+    yield OneLongPart(chance.randint(60, 64), 1, 1, spread=0.0, seed=chance.randrange(2**31), dtype=torch.bfloat16)
 
 
 def parts_of(case: Case) -> Parts:
@@ -304,6 +322,10 @@ def parts_of(case: Case) -> Parts:
     o = torch.randn(*shape, SHAPES[case.dtype], generator=generator)
     m = case.level + case.spread * torch.randn(shape, generator=generator)
     l = 1 + 30 * torch.rand(shape, generator=generator)
+    if isinstance(case, OneLongPart):
+        o = torch.cat([1 + 0.1 * torch.rand(o[:1].shape, generator=generator), 2 + o[1:] / 32])
+        m[0] += 7.0
+        l[:] = 1.0
     for part in case.empty:
         o[part], m[part], l[part] = 0.0, -math.inf, 0.0
     return Parts(o, m, l, case.dtype)
@@ -319,6 +341,8 @@ def describe(case):
             f"{'__half' if case.dtype == torch.half else '__nv_bfloat16'}"
     if case.level or case.spread > 10:
         words += f", m near {case.level:g}" + (f" give or take {case.spread:g}" if case.spread > 10 else "")
+    if isinstance(case, OneLongPart):
+        words += "; the first one has nearly all of the weight"
     if case.empty:
         whole = all(isinstance(part, int) for part in case.empty)
         where = f"split {listed(case.empty)}" if whole else f"(split, sequence, head) {listed(case.empty)}"
@@ -530,6 +554,12 @@ EXERCISE = Exercise(
                 (("  out[int64_t(row) * head_size", "  out[int64_t(row) * 128"),),
                 also=(head_size_of(torch.half, "part_o", lambda parts: parts.m.numel() > 1),
                       head_size_of(torch.half, "out", lambda parts: True))),
+        Mistake("sum-in-16-bits",
+                "The sum is rounded to 16 bits after each part. A part with a small weight is lost in that way. Many such "
+                "parts together are not small. Add up in a float, and convert at the end.",
+                rounded_each_time,
+                ((ADDED, ADDED + "    o_all = to_float(from_float<Number>(o_all));\n"),),
+                also=(lambda parts: rounded_each_time(parts, weights_too=True),)),
         Mistake("output-written-in-part",
                 "Some numbers of the output are never written. A row's output has head_size numbers, and there is a thread "
                 "for each.",

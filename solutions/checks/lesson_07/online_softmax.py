@@ -132,6 +132,21 @@ def powers_of_two(scores, old, m):
     return torch.exp2(scores - m[:, None])
 
 
+def negative_without_weight(scores, old, m):
+    return torch.where(scores < 0, 0.0, weights_of(scores, old, m))
+
+
+def negative_left_out(rounds: Rounds):
+    return states()(replace(rounds, scores=torch.where(rounds.scores < 0, NEVER, rounds.scores)))
+
+
+def thrown_away(rounds: Rounds):
+    """A group's state is as if nothing had come before its last round without a token."""
+    some = (rounds.scores.amax(-1) > NEVER).int()
+    kept = some.flip(0).cummin(0).values.flip(0).bool()
+    return states()(replace(rounds, scores=torch.where(kept[..., None], rounds.scores, NEVER)))
+
+
 def of_first_value(weights, values):
     return weights.sum(-1, keepdim=True) * values[:, 0]
 
@@ -517,6 +532,16 @@ EXERCISE = Exercise(
         Mistake("values-unweighted",
                 "The values are added up without their weights.",
                 states(sums_of=unweighted), ((ADD, "state.acc[i] += number(values[token], i);"),)),
+        Mistake("negative-scores-left-out",
+                "Tokens with a score below 0 are left out. A score is any number, and only -INFINITY says that there is no "
+                "token.",
+                states(weights=negative_without_weight),
+                ((WEIGHT, f"if (scores[token] < 0.0f) continue;\n    {WEIGHT}"),), also=(negative_left_out,)),
+        Mistake("state-thrown-away",
+                "In a round without a token the group's state is set back, and what came in the rounds before is lost. Such "
+                "a round changes nothing.",
+                thrown_away, (("  float m = state.m;\n",
+                               "  if (scores[0] == -INFINITY) state = no_tokens();\n  float m = state.m;\n"),)),
         Mistake("nan-before-the-first-token",
                 "While a group has not had a token, its maximum is -inf, and the new scores may be -inf too. The difference "
                 "of two such numbers is NaN, and it never goes away again.",

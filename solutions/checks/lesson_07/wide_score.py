@@ -182,6 +182,10 @@ def some_lanes_leave(keys):
     return scores()(keys)
 
 
+def order(keys):
+    raise Found("order")
+
+
 def others_get_zero(keys):
     result = scores()(keys)
     result[:, 1:] = 0
@@ -422,6 +426,15 @@ EXERCISE = Exercise(
                 "mask names all of them, though each looks only within its group.",
                 half_a_mask, ((SHUFFLE, SHUFFLE.replace("0xffffffff", "0xffff")),),
                 also=(first_group_in_the_mask,)),
+        Mistake("not-there-for-the-others",
+                "Lanes hand something over in shared memory, and one of them may not have come that far. It may have the "
+                "next key's sum there before the others have read this one's: wide_score() is called for one key after "
+                "another. Shuffles need no such place.",
+                order,
+                (("  return scale * product;",
+                  "  __shared__ float sums[32];\n"
+                  "  if (threadIdx.x % group_lanes == 0) sums[threadIdx.x / group_lanes] = product;\n"
+                  "  return scale * sums[threadIdx.x / group_lanes];"),)),
         Mistake("mask-of-whoever-is-there",
                 "__activemask() says which lanes happen to be at this place at this moment. That may be fewer than will "
                 "come, so it is no mask for a shuffle. Which lanes call this function together?",

@@ -25,6 +25,8 @@ __global__ void wide_score_kernel(const Number* q, const KvNumber* keys, float* 
   for (int i = 0; i < 16; ++i) key.before[i] = key.behind[i] = 0xffffffff;  // NaN, in each format
   asm volatile("" : : "r"(&query), "r"(&key) : "memory");  // all of it is in memory
   float score = wide_score(query.part, key.part, scale);
+  asm volatile("" : : "r"(&score) : "memory");  // the first score is read, too
+  score = wide_score(query.part, key.part, scale);  // right behind the first, as in a loop over the keys
   __syncwarp();  // as the next key in a loop does, it shows that some lanes have left before the shuffles
   if (token < num_keys) out[token * group_lanes + threadIdx.x % group_lanes] = score;
 }
