@@ -27,7 +27,7 @@ test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "slow and not alone and not nbgrader" --durations 5 $(ARGS)
 	$(PY) -m pytest -m "slow and alone" $(ARGS)
 
-test-platforms: $(READY)  ## build kernels for other processors and systems (apt-get: g++-aarch64-linux-gnu qemu-user)
+test-platforms: $(READY)  ## build kernels for other processors, systems and compilers (apt-get: g++-aarch64-linux-gnu qemu-user clang)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[platforms]'
 	$(PY) -m pytest -m platforms $(ARGS)
 
