@@ -1,6 +1,7 @@
 """One call for CUDA: built for the CPU, called with tensors, and what goes wrong is said before, during or after."""
 
 import pickle
+import re
 import subprocess
 import sys
 
@@ -233,7 +234,7 @@ extern "C" int wait(int* flag, cudaStream_t stream) {
 
 
 @pytest.mark.parametrize("broken, line, words", [
-    ("float x = ;", 3, "expected"),
+    ("float x = ;", 3, r"expected (primary-)?expression"),  # GCC's words, and Clang's
     ("__shared__ float x = 0;", 3, "has no initial value"),
     ("add_kernel<<<1, 2>>>;", 3, "come the kernel's arguments"),
     ("add_kernel<<<1, 2>>>(1);", 3, ""),
@@ -242,7 +243,7 @@ def test_code_that_does_not_compile_is_an_error_at_its_line(target, broken, line
     with pytest.raises(CompileError) as caught:
         build_cuda(ADD, f'extern "C" int f(int n)\n{{\n  {broken}\n  return 0;\n}}', names=("add.cu", "broken.cu"),
                    target=target)
-    assert (caught.value.source, caught.value.line) == ("broken.cu", line) and words in str(caught.value)
+    assert (caught.value.source, caught.value.line) == ("broken.cu", line) and re.search(words, str(caught.value))
     assert f"\n    {'  ' + broken}" in str(caught.value)
 
 

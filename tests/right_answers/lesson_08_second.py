@@ -207,54 +207,36 @@ def schedule_newcomer_makes_one_give_way(self):
     return chosen
 
 
-def schedule_appending(self):
-    left, chosen, given, index = self.token_budget, [], False, 0
-    while index < len(self.running) and left > 0:
-        request = self.running[index]
-        count = min(request.num_uncomputed, left)
-        if self.manager.append_tokens([(request.id, count)]) is None:
+def schedule_in_order(has_room=lambda self, request, count: self.make_room(request, count), entry=lambda request: request):
+    """`has_room` and `entry` are for those that run already."""
+    def schedule(self):
+        left, chosen, given, index = self.token_budget, [], False, 0
+        while index < len(self.running) and left > 0:
+            request = self.running[index]
+            count = min(request.num_uncomputed, left)
+            if has_room(self, request, count):
+                chosen.append((entry(request), count))
+                left -= count
+                index += 1
+            else:
+                given = True
+                self.preempt(self.running[-1])
+        while self.waiting and left > 0 and len(self.running) < self.max_num_seqs and not given:
+            request = self.waiting[0]
+            self.start(request)
+            count = min(request.num_uncomputed, left)
+            if not self.make_room(request, count):
+                self.stop(request)
+                break
+            self.running.append(self.waiting.popleft())
             chosen.append((request, count))
             left -= count
-            index += 1
-        else:
-            given = True
-            self.preempt(self.running[-1])
-    while self.waiting and left > 0 and len(self.running) < self.max_num_seqs and not given:
-        request = self.waiting[0]
-        self.start(request)
-        count = min(request.num_uncomputed, left)
-        if not self.make_room(request, count):
-            self.stop(request)
-            break
-        self.running.append(self.waiting.popleft())
-        chosen.append((request, count))
-        left -= count
-    return chosen
+        return chosen
+    return schedule
 
 
-def schedule_ids_of_those_that_run(self):
-    left, chosen, given, index = self.token_budget, [], False, 0
-    while index < len(self.running) and left > 0:
-        request = self.running[index]
-        count = min(request.num_uncomputed, left)
-        if self.make_room(request, count):
-            chosen.append((request.id, count))
-            left -= count
-            index += 1
-        else:
-            given = True
-            self.preempt(self.running[-1])
-    while self.waiting and left > 0 and len(self.running) < self.max_num_seqs and not given:
-        request = self.waiting[0]
-        self.start(request)
-        count = min(request.num_uncomputed, left)
-        if not self.make_room(request, count):
-            self.stop(request)
-            break
-        self.running.append(self.waiting.popleft())
-        chosen.append((request, count))
-        left -= count
-    return chosen
+def appended(self, request, count):
+    return self.manager.append_tokens([(request.id, count)]) is None
 
 
 def schedule_yielding(self):
@@ -622,8 +604,9 @@ WRONG_ANSWERS = {
             "last-behind-all-that-is-left": [flatten_with_last_of_all_left],
             "prompt-or-output": [flatten_prompt_then_output],
             "single-token-for-a-decode": [flatten_with_a_case_for_decode]},
-    "8.3": {"not-pairs": [schedule_ids_of_those_that_run, schedule_yielding],
-            "manager-asked-for-room": [schedule_appending], "newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
+    "8.3": {"not-pairs": [schedule_in_order(entry=lambda request: request.id), schedule_yielding],
+            "manager-asked-for-room": [schedule_in_order(has_room=appended)],
+            "newcomer-displaces": [schedule_newcomer_makes_one_give_way]},
     "8.4": {"id-for-request": [preempt_by_its_id, preempt_and_queue_its_id]},
     "8.5": {"one-for-each-token": [hash_of_every_token], "block-size-16": [hashes_of_16],
             "text-for-hashes": [hashes_in_hexadecimal], "parent-among-the-hashes": [parent_and_hashes],

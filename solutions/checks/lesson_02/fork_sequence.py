@@ -217,7 +217,7 @@ def checked_after_start(counted_first=True, listed=True):
         for block_id in blocks if counted_first else []:
             self.block_manager.increase_ref_count(block_id)
         self.start(child_id, length, blocks if listed else [])
-        self.check_new(child_id)  # raises always
+        self.check_new(child_id)  # always raises
     return wrong
 
 

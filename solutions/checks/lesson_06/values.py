@@ -654,7 +654,7 @@ EXERCISE = Exercise(
                 "All elements of its value have the same.",
                 weight_of_the_element, (("result += weights[token]", "result += weights[i]"),)),
         Mistake("behind-the-last-score",
-                "A score behind the sequence's last one is used. Scores are counted from 0. Which number has the last one?",
+                "A score behind the sequence's last one is used. Scores are counted from 0. Which number does the last one have?",
                 behind_the_last_score,
                 (("token < num_tokens; token += blockDim.x) largest",
                   "token <= num_tokens; token += blockDim.x) largest"),)),

@@ -427,7 +427,7 @@ EXERCISE = Exercise(
                 half_a_mask, ((SHUFFLE, SHUFFLE.replace("0xffffffff", "0xffff")),),
                 also=(first_group_in_the_mask,)),
         Mistake("not-there-for-the-others",
-                "Lanes hand something over in shared memory, and one of them may not have come that far. It may have the "
+                "Lanes hand something over in shared memory, and nothing makes them wait for each other. One may write the "
                 "next key's sum there before the others have read this one's: wide_score() is called for one key after "
                 "another. Shuffles need no such place.",
                 order,

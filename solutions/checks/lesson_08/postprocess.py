@@ -36,7 +36,7 @@ class Case:
 
 
 class OtherReason(Text):
-    """A reason that is none of the two; whichever it is, it is the same mistake."""
+    """A reason that is neither of the two; whichever it is, it is the same mistake."""
 
     def __eq__(self, other):
         return isinstance(other, OtherReason)
