@@ -15,8 +15,6 @@ from right_answers.lesson_06_hunt import OTHER_KERNEL
 
 from paged_attention.validate import check_range, check_tensor
 
-RIGHT_ANSWERS = {}
-
 
 def edited(text, *edits):
     for old, new in edits:
@@ -29,6 +27,17 @@ def edited(text, *edits):
 
 AT_LEAST_ONE_BLOCK = edited(EARLY_RETURN, ("blocks((n - 1) / 256 + 1)", "blocks(n < 256 ? 1 : n / 256)"))
 GUARD_WITHIN_THE_BLOCK = edited(EARLY_RETURN, ("if (mine >= size)", "if (threadIdx.x >= size)"))
+
+ALWAYS_64_BLOCKS = edited(EARLY_RETURN, ("blocks((n - 1) / 256 + 1)", "blocks(64)"))
+ALWAYS_5_BLOCKS = edited(EARLY_RETURN, ("blocks((n - 1) / 256 + 1)", "blocks = 5"))
+COUNTED_FOR_LARGER = edited(EARLY_RETURN, ("threads(256)", "threads(512)"), ("(n - 1) / 256 + 1", "(n + 1023) / 1024"))
+INDEX_FOR_LARGER = edited(EARLY_RETURN, ("threads(256), blocks((n - 1) / 256 + 1)", "threads(128), blocks((n + 127) / 128)"),
+                          ("blockDim.x * blockIdx.x", "256 * blockIdx.x"))
+NO_BLOCK_NUMBER = edited(EARLY_RETURN, ("threadIdx.x + blockDim.x * blockIdx.x", "threadIdx.x + blockDim.x"))
+THREE_PARTS_ADDED = edited(EARLY_RETURN, ("blockDim.x * blockIdx.x", "blockDim.x + blockIdx.x"))
+BLOCKS_FROM_1 = edited(EARLY_RETURN, ("blockDim.x * blockIdx.x", "blockDim.x * (1 + blockIdx.x)"))
+ELEMENTS_FROM_1 = edited(EARLY_RETURN, ("blockDim.x * blockIdx.x", "blockDim.x * blockIdx.x + 1"))
+MORE_BLOCKS_THAN_NEEDED = edited(EARLY_RETURN, ("(n - 1) / 256 + 1", "(n + 127) / 128"))
 
 # 6.2
 
@@ -219,8 +228,14 @@ ZEROS_WITHOUT_A_LOOP = edited(OTHER_KERNEL, ("  for (int t = warp;", """
 WAITS_IN_THE_LOOP = edited(OTHER_KERNEL, ("weights[t] = dot * p.scale;\n  }\n  __syncthreads();",
                                           "weights[t] = dot * p.scale;\n    __syncthreads();\n  }"))
 
+RIGHT_ANSWERS = {"6.1": [MORE_BLOCKS_THAN_NEEDED]}
+
 WRONG_ANSWERS = {
-    "6.1": {"rounded-down": [AT_LEAST_ONE_BLOCK], "guard-within-the-block": [GUARD_WITHIN_THE_BLOCK]},
+    "6.1": {"rounded-down": [AT_LEAST_ONE_BLOCK], "guard-within-the-block": [GUARD_WITHIN_THE_BLOCK],
+            "number-of-blocks-fixed": [ALWAYS_64_BLOCKS, ALWAYS_5_BLOCKS],
+            "block-sizes-disagree": [COUNTED_FOR_LARGER, INDEX_FOR_LARGER],
+            "first-block-begins-too-far": [NO_BLOCK_NUMBER, THREE_PARTS_ADDED, BLOCKS_FROM_1],
+            "last-left-out": [ELEMENTS_FROM_1]},
     "6.2": {"entry-not-looked-up": [PLACE_OF_THE_ENTRY], "head-counted-as-a-number": [HEAD_AT_THE_END],
             "one-head-a-slot": [STEPS_OF_ONE_HEAD]},
     "6.3": {"result-in-some-threads": [THREAD_ZERO_KEEPS_IT, TREE_IN_REGISTERS], "mask-too-small": [HALF_A_MASK],

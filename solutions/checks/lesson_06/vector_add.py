@@ -1,6 +1,7 @@
 """Exercise 6.1: one thread for each element."""
 
 import contextlib
+import itertools
 import random
 import re
 
@@ -15,6 +16,7 @@ from solutions.checks.words import counted
 OTHER_SIZES = (32, 64, 128, 512, 1024)  # of a block, should the learner have changed it
 MOST_THREADS = 1024  # in a block
 TRACED = 3000  # elements; to write down who wrote more of them would take too long
+LENGTHS = (1, 2, 64, 128, 255, 256, 257, 512, 513, 1024, 1025, TRACED, 256 * MOST_THREADS + 1)
 
 
 def add(a, b):
@@ -60,7 +62,33 @@ parts_swapped, parts_swapped_in_others = fails(parts_swapped_in, lambda n, threa
 at_least_one, at_least_one_in_others = fails(
     unwritten_by(lambda n, threads: n // threads * threads), lambda n, threads: n > threads and n % threads)
 own_number_guarded, own_number_guarded_in_others = fails("out-of-bounds", lambda n, threads: n > threads and n % threads)
+first_block_twice, first_block_twice_in_others = fails(
+    lambda n, threads: "race-between-blocks" if n > threads else "output-unwritten", lambda n, threads: True)
+block_later, block_later_in_others = fails(
+    lambda n, threads: "unwritten-by-one-block" if threads < n <= min(2 * threads, TRACED) else "output-unwritten",
+    lambda n, threads: True)
+parts_added, parts_added_in_others = fails(
+    lambda n, threads: "race-between-blocks" if n > threads + 1 else
+    "unwritten-by-one-block" if n > threads else "output-unwritten", lambda n, threads: True)
 all_in_one_block, _ = fails("bad-launch", lambda n, threads: n > MOST_THREADS)
+
+
+def no_thread_behind(length):
+    """A fixed number of blocks, two or more. length: the longest of the cases for which they are enough."""
+    def wrong(a, b):
+        if len(a) > length:
+            raise Found("output-unwritten")
+        return add(a, b)
+    return wrong
+
+
+def blocks_of(threads, counted):
+    """Blocks of `threads`, where their number, or the index, is made for more: for `counted` threads in each."""
+    def wrong(a, b):
+        if len(a) > threads:
+            raise Found("unwritten-by-one-block" if len(a) <= min(counted, TRACED) else "output-unwritten")
+        return add(a, b)
+    return wrong
 
 
 def added_to_out(a, b):
@@ -110,7 +138,7 @@ def why_unwritten(error, library, a, b):
 
 def cases():
     """The last is so long that 256 blocks cannot do it, whatever the number of their threads."""
-    yield from ((n, seed) for seed, n in enumerate((1, 2, 255, 256, 257, 512, 513, 3000, 256 * MOST_THREADS + 1)))
+    yield from ((n, seed) for seed, n in enumerate(LENGTHS))
 
 
 def hidden(seed):
@@ -170,7 +198,7 @@ EXERCISE = Exercise(
                 "of its own, and blockIdx.x, blockDim.x and threadIdx.x together say which.",
                 several_threads_for_one, ((KERNEL, "for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];"),)),
         Mistake("last-left-out",
-                "The last element is not written. The indices of n elements go from 0 to n - 1.",
+                "The first or the last element is not written. The indices of n elements go from 0 to n - 1.",
                 last_left_out, (("i < n)", "i < n - 1)"),), also=last_left_out_in_others),
         Mistake("launch-numbers-swapped",
                 "The number of blocks and the number of threads in a block have changed places. As long as both are small "
@@ -202,6 +230,22 @@ EXERCISE = Exercise(
                 "The guard looks at threadIdx.x, which begins at 0 in each block and is nearly always below n. Threads "
                 "behind the end of the vectors work all the same. Which number has to be below n?",
                 own_number_guarded, (("if (i < n)", "if (threadIdx.x < n)"),), also=own_number_guarded_in_others),
+        Mistake("number-of-blocks-fixed",
+                "The number of blocks does not grow with the vector. It is enough for short ones; of a longer one the last "
+                "elements are never written. How many blocks does a vector of n elements take?",
+                no_thread_behind(TRACED), (("int blocks = (n + threads - 1) / threads;", "int blocks = 256;"),),
+                also=tuple(map(no_thread_behind, LENGTHS[2:-2]))),
+        Mistake("block-sizes-disagree",
+                "The blocks that you launch have fewer threads than you count on elsewhere, so some elements get no thread. "
+                "The launch, the number of blocks and the index have to agree about the size of a block.",
+                blocks_of(128, counted=256), (("<<<blocks, threads,", "<<<blocks, 128,"),),
+                also=tuple(itertools.starmap(blocks_of, itertools.combinations(sorted((256, *OTHER_SIZES)), 2)))),
+        Mistake("first-block-begins-too-far",
+                "The first elements are left out: the threads of block 0 begin at element blockDim.x. Before block 0 there "
+                "is no other block. What is blockIdx.x there, and what has it to do in the index?",
+                first_block_twice, (("blockIdx.x * blockDim.x + threadIdx.x", "blockDim.x + threadIdx.x"),),
+                also=(*first_block_twice_in_others, block_later, *block_later_in_others,
+                      parts_added, *parts_added_in_others)),
     ),
     hints=(
         "Number the threads of the whole grid from 0. The first block has the numbers 0 to blockDim.x - 1. Where does the "
