@@ -59,6 +59,28 @@ STEPS_OF_ONE_HEAD = _offset(SLOT + """
 DIVIDED_AGAIN = _offset(SLOT + """
   int head = kv_head * params.num_kv_heads / params.num_q_heads;
   return ((block * params.block_size + place) * params.num_kv_heads + head) * params.head_size;""")
+BEFORE = """
+  int before = token - 1;
+  int64_t block = params.block_table[seq * params.max_blocks_per_seq + before / params.block_size];
+"""
+ADDRESS = """
+  return ((block * params.block_size + place) * params.num_kv_heads + kv_head) * params.head_size;"""
+BLOCK_OF_THE_TOKEN_BEFORE = _offset(BEFORE + "  int place = token % params.block_size;" + ADDRESS)
+ALL_OF_THE_TOKEN_BEFORE = _offset(BEFORE + "  int place = before % params.block_size;" + ADDRESS)
+PLACE_OF_THE_TOKEN_BEFORE = _offset(SLOT + "  place = (token - 1) % params.block_size;" + ADDRESS)
+PLACE_FROM_1 = _offset(SLOT + "  place -= 1;" + ADDRESS)
+LAST_TOKENS_PLACE = _offset(SLOT + "  place = (params.context_lens[seq] - 1) % params.block_size;" + ADDRESS)
+BEHIND_THE_CONTEXT = _offset("""
+  const int num_tokens = params.context_lens[seq];
+  if (num_tokens <= token) return -1;""" + SLOT + ADDRESS)
+HEADS_OF_A_ROW = _offset(SLOT + """
+  int64_t of_head = params.max_blocks_per_seq * params.block_size * params.head_size;
+  return kv_head * of_head + (block * params.block_size + place) * params.head_size;""")
+HEADS_OF_A_TABLE = _offset(SLOT + """
+  const int64_t num_blocks = params.max_blocks_per_seq * params.num_seqs;
+  block += kv_head * num_blocks;
+  return (block * params.block_size + place) * params.head_size;""")
+KEYS_AND_VALUES_BY_TURNS = _offset(SLOT + "  block *= 2;" + ADDRESS)
 
 # 6.3
 
@@ -237,7 +259,11 @@ WRONG_ANSWERS = {
             "first-block-begins-too-far": [NO_BLOCK_NUMBER, THREE_PARTS_ADDED, BLOCKS_FROM_1],
             "last-left-out": [ELEMENTS_FROM_1]},
     "6.2": {"entry-not-looked-up": [PLACE_OF_THE_ENTRY], "head-counted-as-a-number": [HEAD_AT_THE_END],
-            "one-head-a-slot": [STEPS_OF_ONE_HEAD]},
+            "one-head-a-slot": [STEPS_OF_ONE_HEAD],
+            "token-counted-from-1": [BLOCK_OF_THE_TOKEN_BEFORE, ALL_OF_THE_TOKEN_BEFORE, PLACE_OF_THE_TOKEN_BEFORE,
+                                     PLACE_FROM_1],
+            "context-len-read": [LAST_TOKENS_PLACE, BEHIND_THE_CONTEXT],
+            "wrong-layout": [HEADS_OF_A_ROW, HEADS_OF_A_TABLE, KEYS_AND_VALUES_BY_TURNS]},
     "6.3": {"result-in-some-threads": [THREAD_ZERO_KEEPS_IT, TREE_IN_REGISTERS], "mask-too-small": [HALF_A_MASK],
             "first-warp-alone-shuffles": [FIRST_WARP_SHUFFLES], "distances-wrong": [EVERY_DISTANCE]},
     "6.4": {"sequence-in-one-piece": [FIRST_KEY_AND_ON], "offset-put-in-an-int": [INT_IN_BETWEEN, INT_CAST],

@@ -1,11 +1,13 @@
 """Exercise 6.2: from a token to its address, through the block table."""
 
 import random
+import re
 from dataclasses import dataclass
 
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks import tensors
 from solutions.checks.lesson_06.native import Found, build, result_of, show
 from solutions.checks.words import counted
@@ -69,10 +71,25 @@ def one_head_a_slot(table, sizes):
     return offsets(slot=slot, place=place)(table, sizes)
 
 
-def all_heads_first(table, sizes):
-    """As if the cache held all rows of one head, then those of the next."""
-    return offsets(place=lambda slot, head, sizes: (head * sizes.num_blocks * sizes.block_size + slot) * sizes.head_size)(
-        table, sizes)
+def all_heads_first(num_blocks):
+    """As if the cache held all rows of one head, num_blocks(sizes) blocks of them, then those of the next."""
+    return offsets(place=lambda slot, head, sizes: (head * num_blocks(sizes) * sizes.block_size + slot) * sizes.head_size)
+
+
+def entry_before(table, seq, index, sizes):
+    """The entry of token - 1. In C++, -1 divided by more than 1 is 0."""
+    if sizes.block_size == 1:
+        raise Found("out-of-bounds", "block_table")
+    return table[seq, (torch.arange(len(index)) - 1).div(sizes.block_size, rounding_mode="trunc")]
+
+
+def place_before(block, offset, size):
+    """The place of token - 1 in its block, a negative one for token 0."""
+    return block * size + (torch.arange(len(offset)) - 1).fmod(size)
+
+
+def context_len_read(table, sizes):
+    raise Found("context-lens")
 
 
 def in_32_bits(table, sizes):
@@ -131,10 +148,15 @@ def prepare(answer):
         num_tokens = sizes.max_blocks_per_seq * sizes.block_size
         out = torch.empty(sizes.num_seqs, num_tokens, sizes.num_kv_heads, dtype=torch.int64)
         pointers = dict.fromkeys(("q", "k_cache", "v_cache", "context_lens", "scores"))
-        library.offsets(
-            out=out, block_table=table, **pointers, q_stride=0, num_seqs=sizes.num_seqs, num_q_heads=sizes.num_q_heads,
-            num_kv_heads=sizes.num_kv_heads, head_size=sizes.head_size, block_size=sizes.block_size,
-            max_blocks_per_seq=sizes.max_blocks_per_seq, max_context_len=num_tokens, dtype=0, scale=1.0)
+        try:
+            library.offsets(
+                out=out, block_table=table, **pointers, q_stride=0, num_seqs=sizes.num_seqs, num_q_heads=sizes.num_q_heads,
+                num_kv_heads=sizes.num_kv_heads, head_size=sizes.head_size, block_size=sizes.block_size,
+                max_blocks_per_seq=sizes.max_blocks_per_seq, max_context_len=num_tokens, dtype=0, scale=1.0)
+        except KernelError as error:
+            if "null pointer" in str(error) and "context_lens" in re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer):
+                error.kind = "context-lens"
+            raise
         return out
     return native
 
@@ -217,7 +239,9 @@ EXERCISE = Exercise(
                 heads_first,
                 ((LAST_LINE, "return ((int64_t(row[token / params.block_size]) * params.num_kv_heads + kv_head) * "
                              "params.block_size + token % params.block_size) * params.head_size;"),),
-                also=(all_heads_first,)),
+                also=(all_heads_first(lambda sizes: sizes.num_blocks), all_heads_first(lambda sizes: sizes.max_blocks_per_seq),
+                      all_heads_first(lambda sizes: sizes.max_blocks_per_seq * sizes.num_seqs),
+                      offsets(slot=lambda block, offset, size: 2 * block * size + offset))),
         Mistake("offset-in-block-forgotten",
                 "All tokens of a block get the same address, that of the block's first token. A token's place within its "
                 "block is token % block_size.",
@@ -295,6 +319,17 @@ EXERCISE = Exercise(
                 offsets(place=lambda slot, head, sizes: (
                     slot * sizes.num_kv_heads + head // (sizes.num_q_heads // sizes.num_kv_heads)) * sizes.head_size),
                 ((LAST_LINE, LAST_LINE.replace("kv_head)", "kv_head / (params.num_q_heads / params.num_kv_heads))")),)),
+        Mistake("token-counted-from-1",
+                "You take 1 away, as if tokens were counted from 1. Both the tokens of a sequence and the places in a block "
+                "are counted from 0: token 0 has entry 0 and place 0.",
+                offsets(entry_before), ((ENTRY, "row[(token - 1) / params.block_size]"),),
+                also=(offsets(entry_before, place_before), offsets(slot=place_before),
+                      offsets(slot=lambda block, offset, size: block * size + offset - 1))),
+        Mistake("context-len-read",
+                "You read context_lens, and there is none here. Where a token stands does not depend on how many tokens "
+                "its sequence has. Whoever calls cache_offset() has a token of the context.",
+                context_len_read,
+                ((LAST_LINE, f"if (token >= params.context_lens[seq]) return 0;\n  {LAST_LINE}"),)),
     ),
     hints=(
         "Three steps: which block of the sequence, which block of the pool, and where in it. You did this in lesson 02 with "
