@@ -128,6 +128,71 @@ EVERY_DISTANCE = _reduce("""
   for (int i = 1; i < blockDim.x / 32; ++i) result = Operation::of(result, parts[i]);
   __syncthreads();
   return result;""")
+BUTTERFLY = "for (int d = 16; d > 0; d /= 2) value = Operation::of(value, __shfl_xor_sync(~0u, value, d));"
+WARPS_TOGETHER = """
+  __shared__ float parts[32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  BUTTERFLY
+  if (lane == 0) parts[warp] = value;
+  __syncthreads();
+  float result = parts[0];
+  for (int i = 1; i < blockDim.x / 32; ++i) result = Operation::of(result, parts[i]);
+  __syncthreads();
+  return result;""".replace("BUTTERFLY", BUTTERFLY)
+A_THIRD = _reduce(edited(WARPS_TOGETHER, ("d /= 2", "d /= 3")))
+FOUR_LESS = _reduce(edited(WARPS_TOGETHER, ("d /= 2", "d -= 4")))
+DOWN_BY_TWO = _reduce(edited(WARPS_TOGETHER, ("d /= 2", "d -= 2"), ("xor", "down")))
+LANE_FOR_WARP = _reduce(edited(WARPS_TOGETHER, ("threadIdx.x % 32", "threadIdx.x >> 5"), ("threadIdx.x / 32", "threadIdx.x & 31")))
+ONE_PART_FOR_ALL = _reduce(edited(WARPS_TOGETHER, ("result, parts[i]", "result, parts[0]")))
+WARPS_OF_64 = _reduce(edited(WARPS_TOGETHER, ("threadIdx.x / 32", "threadIdx.x >> 6")))
+WARPS_OF_16 = _reduce(edited(WARPS_TOGETHER, ("threadIdx.x / 32", "threadIdx.x / 16")))
+LANES_OF_64 = _reduce(edited(WARPS_TOGETHER, ("threadIdx.x % 32", "threadIdx.x % 64")))
+WARPS_COUNTED_BY_64 = _reduce(edited(WARPS_TOGETHER, ("blockDim.x / 32", "blockDim.x / 64")))
+WARPS_COUNTED_BY_16 = _reduce(edited(WARPS_TOGETHER, ("blockDim.x / 32", "blockDim.x / 16")))
+ALL_IN_PLACE_0 = _reduce(edited(WARPS_TOGETHER, ("parts[warp]", "parts[lane]")))
+FROM_PART_1 = _reduce(edited(WARPS_TOGETHER, ("result = parts[0]", "result = 0")))
+PART_0_TWICE = _reduce(edited(WARPS_TOGETHER, ("int i = 1;", "int i = 0;")))
+WRITTEN_BY_LANE_31 = _reduce(edited(WARPS_TOGETHER, ("xor", "down"), ("lane == 0", "lane == 31")))
+SHUFFLED_UP = _reduce(edited(WARPS_TOGETHER, ("xor", "up")))
+FROM_VALUE_1 = _reduce(ALL_IN_SHARED + """
+  float result = 0.0f;
+  for (int other = 1; other < blockDim.x; ++other) result = Operation::of(result, all[other]);
+  return result;""")
+OWN_VALUE_TWICE = _reduce(ALL_IN_SHARED + """
+  for (int other = 0; other < blockDim.x; ++other) value = Operation::of(value, all[other]);
+  return value;""")
+VALUE_0_TWICE = _reduce(ALL_IN_SHARED + """
+  float result = all[0];
+  for (int other = 0; other < blockDim.x; ++other) result = Operation::of(result, all[other]);
+  return result;""")
+HALF_THE_WARPS_AWAY = _reduce("""
+  __shared__ float parts[32];
+  const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  BUTTERFLY
+  if (lane == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = parts[lane % warps];
+  __syncthreads();
+  for (int d = warps / 2; d > 0; d /= 2) value = Operation::of(value, __shfl_xor_sync(~0u, value, d));
+  return value;""".replace("BUTTERFLY", BUTTERFLY))
+ONE_TOTAL = """
+  __shared__ float total;
+  BUTTERFLY
+  if (threadIdx.x == 0) total = 0.0f;
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) total = Operation::of(total, value);
+  __syncthreads();
+  value = total;
+  __syncthreads();
+  return value;""".replace("BUTTERFLY", BUTTERFLY)
+ADDED_BY_EVERY_WARP = _reduce(ONE_TOTAL)
+ADDED_BY_OTHER_WARPS = _reduce(edited(ONE_TOTAL, ("total = 0.0f", "total = value"), ("% 32 == 0)", "% 32 == 0 && threadIdx.x)")))
+NOT_EVEN_SET_TO_ZERO = _reduce(edited(ONE_TOTAL, ("  if (threadIdx.x == 0) total = 0.0f;\n  __syncthreads();\n", "")))
+ADDED_BY_EVERYBODY = _reduce("""
+  __shared__ float total;
+  total += value;
+  __syncthreads();
+  return total;""")
 
 # 6.4
 
@@ -265,7 +330,13 @@ WRONG_ANSWERS = {
             "context-len-read": [LAST_TOKENS_PLACE, BEHIND_THE_CONTEXT],
             "wrong-layout": [HEADS_OF_A_ROW, HEADS_OF_A_TABLE, KEYS_AND_VALUES_BY_TURNS]},
     "6.3": {"result-in-some-threads": [THREAD_ZERO_KEEPS_IT, TREE_IN_REGISTERS], "mask-too-small": [HALF_A_MASK],
-            "first-warp-alone-shuffles": [FIRST_WARP_SHUFFLES], "distances-wrong": [EVERY_DISTANCE]},
+            "first-warp-alone-shuffles": [FIRST_WARP_SHUFFLES], "distances-wrong": [EVERY_DISTANCE, A_THIRD, FOUR_LESS, DOWN_BY_TWO],
+            "first-warp-for-all": [LANE_FOR_WARP, ONE_PART_FOR_ALL], "several-writers": [ALL_IN_PLACE_0],
+            "warp-of-another-size": [WARPS_OF_64, WARPS_OF_16, LANES_OF_64, WARPS_COUNTED_BY_64, WARPS_COUNTED_BY_16],
+            "updates-get-lost": [ADDED_BY_EVERY_WARP, ADDED_BY_OTHER_WARPS, NOT_EVEN_SET_TO_ZERO, ADDED_BY_EVERYBODY],
+            "first-left-out": [FROM_PART_1, FROM_VALUE_1],
+            "own-warp-twice": [PART_0_TWICE, OWN_VALUE_TWICE, VALUE_0_TWICE],
+            "lane-without-the-result": [WRITTEN_BY_LANE_31, SHUFFLED_UP], "not-a-power-of-two": [HALF_THE_WARPS_AWAY]},
     "6.4": {"sequence-in-one-piece": [FIRST_KEY_AND_ON], "offset-put-in-an-int": [INT_IN_BETWEEN, INT_CAST],
             "token-of-the-grid": [AS_IN_6_1], "query-loaded-by-all": [EVERYBODY_LOADS],
             "query-read-too-far": [ALL_256_LOADED], "barrier-in-branch": [WAITS_WHILE_LOADING],

@@ -132,9 +132,42 @@ def last_warp_left_out(values):
     return to_all(largest.amax(-1), values), to_all(total.double().sum(-1).float(), values)
 
 
-def own_warp_twice(values):
-    largest, total = reduce(values)
-    return largest, total + each_warp_alone(values)[1]
+def twice(part):
+    """The sum with part(values) in it once more."""
+    def wrong(values):
+        largest, total = reduce(values)
+        return largest, total + part(values)
+    return wrong
+
+
+def half_of_the_warps(values):
+    """As if each warp had twice as many threads."""
+    count = max(values.shape[-1] // WARP // 2, 1)
+    largest, total = (part[..., :count] for part in per_warp(values))
+    return to_all(largest.amax(-1), values), to_all(total.double().sum(-1).float(), values)
+
+
+def first_warp_for_all(values):
+    """Warp 0's result is combined as often as there are warps."""
+    largest, total = per_warp(values)
+    return to_all(largest[..., 0], values), to_all(total[..., 0] * total.shape[-1], values)
+
+
+def first_left_out(parts):
+    """The combining begins with a 0 in place of the first of the parts."""
+    def wrong(values):
+        largest, total = (part.clone() for part in parts(values))
+        largest[..., 0], total[..., 0] = 0.0, 0.0
+        return to_all(largest.amax(-1), values), to_all(total.double().sum(-1).float(), values)
+    return wrong
+
+
+def lane_of_32(lane):
+    """All of a warp is taken to be in this lane, which has met nobody: each shuffle brought its own value."""
+    def wrong(values):
+        of_lane = values[..., lane::WARP]
+        return to_all(of_lane.amax(-1), values), to_all((WARP * of_lane.double()).sum(-1).float(), values)
+    return wrong
 
 
 def four_warps(values):
@@ -145,14 +178,30 @@ def four_warps(values):
     return to_all(largest[..., :4].amax(-1), values), to_all(total[..., :4].sum(-1), values)
 
 
-def halves(values):
-    """A tree that halves the number of threads, and loses one at each odd number."""
-    largest, total, count = values.clone(), values.clone(), values.shape[-1] // 2
-    while count:
-        largest[..., :count] = torch.maximum(largest[..., :count], largest[..., count : 2 * count])
-        total[..., :count] += total[..., count : 2 * count].clone()
-        count //= 2
-    return to_all(largest[..., 0], values), to_all(total[..., 0], values)
+def halves(parts):
+    """A tree that halves the number of parts, threads or warps, and loses one at each odd number."""
+    def wrong(values):
+        largest, total = (part.clone() for part in parts(values))
+        count = largest.shape[-1] // 2
+        while count:
+            largest[..., :count] = torch.maximum(largest[..., :count], largest[..., count : 2 * count])
+            total[..., :count] += total[..., count : 2 * count].clone()
+            count //= 2
+        return to_all(largest[..., 0], values), to_all(total[..., 0], values)
+    return wrong
+
+
+def halves_by_shuffles(values):
+    """Each warp shuffles the warps' results, from half of their number on. Lanes that there are more of take them again."""
+    warps = values.shape[-1] // WARP
+    lanes = torch.arange(WARP)
+    largest, total = (part[..., lanes % warps] for part in per_warp(values))
+    distance = warps // 2
+    while distance:
+        largest = torch.maximum(largest, largest[..., lanes ^ distance])
+        total = total + total[..., lanes ^ distance]
+        distance //= 2
+    return tuple(part.repeat(1, 1, warps) for part in (largest, total))
 
 
 def sum_from(first):
@@ -163,13 +212,21 @@ def sum_from(first):
     return wrong
 
 
-def shuffled_with(*distances):
+def across(lanes, distance):
+    return (lanes ^ distance) % WARP
+
+
+def down(lanes, distance):
+    return torch.where(lanes + distance < WARP, lanes + distance, lanes)
+
+
+def shuffled_with(*distances, partner_of=across):
     """Only these distances; then lane 0 brings its warp's result."""
     def wrong(values):
         warps, lanes = values.unflatten(-1, (-1, WARP)), torch.arange(WARP)
         largest, total = warps, warps.double()
         for distance in distances:
-            partner = (lanes ^ distance) % WARP
+            partner = partner_of(lanes, distance)
             largest, total = torch.maximum(largest, largest[..., partner]), total + total[..., partner]
         return to_all(largest[..., 0].amax(-1), values), to_all(total[..., 0].sum(-1).float(), values)
     return wrong
@@ -177,6 +234,15 @@ def shuffled_with(*distances):
 
 def several_writers(values):
     raise Found("several-writers")
+
+
+def found_above(threads, kind, otherwise=reduce):
+    """A fault of this kind in larger blocks."""
+    def wrong(values):
+        if values.shape[-1] > threads:
+            raise Found(kind)
+        return otherwise(values)
+    return wrong
 
 
 def barrier_not_for_all(values):
@@ -222,9 +288,19 @@ def prepare(answer):
             mask = re.search(r"with the mask 0x([0-9a-f]+)", str(error))
             if error.kind == "absent-lane" and mask and int(mask[1], 16) != 0xFFFFFFFF:
                 error.kind = "mask-too-small"
+            if warp_of_another_size(answer):
+                error.kind = "warp-size"
             raise
         return out_max, out_sum
     return native
+
+
+def warp_of_another_size(answer):
+    """Whether threads are counted in warps of 16 or 64. (blockDim.x / 64 may be half the number of warps.)"""
+    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
+    own = "|".join((r"threadIdx\.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\.x\s*[;,]", text)))
+    return bool(re.search(rf"\b(?:{own})\s*(?:[/%]\s*(?:16|64)|>>\s*[46]|&\s*(?:15|63|0xf|0x3f))\b", text) or
+                re.search(r"\bblockDim\.x\s*(?:/\s*16|>>\s*4)\b", text))
 
 
 def never_written(report, answer, threads):
@@ -263,6 +339,8 @@ def describe(case):
     return f"{grid}{counted(threads, 'thread')}{kind}{calls}; the result for each (block, call, thread)"
 
 
+DISTANCES = ((16, 8, 4, 2), (32, 16, 8, 4, 2, 1), (1, 1, 1, 1, 1), (1, 2, 3, 4, 5), (16, 5, 1), (16, 4, 1), (1, 3, 9, 27),
+             (16, 8), *(range(16, 0, -step) for step in (1, 2, 3, 4)), range(31, 0, -1), range(1, 32, 2), range(15, 0, -1))
 SHUFFLE = "value = Operation::of(value, __shfl_xor_sync(0xffffffff, value, distance));"
 WRITE = "if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;\n  __syncthreads();"
 READ = "value = of_warp[0];\n  for (int warp = 1; warp < blockDim.x / 32; ++warp) value"
@@ -295,8 +373,9 @@ EXERCISE = Exercise(
                 also=(barrier_not_for_all_warps,)),
         Mistake("several-writers",
                 "Several threads write to the same place, and nothing keeps them apart. Even where all of them bring the "
-                "same value, that is a race. Let one of them do it.",
-                several_writers, (("if (threadIdx.x % 32 == 0) of_warp", "of_warp"),)),
+                "same value, that is a race. Let one of them do it, or give each a place of its own.",
+                several_writers, (("if (threadIdx.x % 32 == 0) of_warp", "of_warp"),),
+                also=(found_above(WARP, "several-writers"),)),
         Mistake("array-not-shared",
                 "The array has no `__shared__` before it. So each thread has an array for itself, and finds in it only "
                 "what it has written there.",
@@ -333,13 +412,15 @@ EXERCISE = Exercise(
                 "Within a warp the values do not all come together, or come more than once. 32 lanes take five shuffles; "
                 "with which distances?",
                 shuffled_with(8, 4, 2, 1), (("int distance = 16", "int distance = 8"),),
-                also=(shuffled_with(16, 8, 4, 2), shuffled_with(32, 16, 8, 4, 2, 1), shuffled_with(1, 1, 1, 1, 1),
-                      shuffled_with(1, 2, 3, 4, 5), shuffled_with(*range(31, 0, -1)),
-                      shuffled_with(*range(16, 0, -2)))),
+                also=tuple(shuffled_with(*distances, partner_of=partner_of) for partner_of in (across, down)
+                           for distances in DISTANCES)),
         Mistake("own-warp-twice",
-                "The sum holds the values of some warp twice. A thread that starts from its own warp's sum must not add "
-                "it once more.",
-                own_warp_twice, (("value = of_warp[0];\n  for (int warp = 1;", "for (int warp = 0;"),)),
+                "The sum holds a part twice: the sum of some warp, or the value of a thread. Whoever starts from a part must "
+                "not add it once more.",
+                twice(lambda values: each_warp_alone(values)[1]),
+                (("value = of_warp[0];\n  for (int warp = 1;", "for (int warp = 0;"),),
+                also=(twice(lambda values: each_warp_alone(values)[1][..., :1]), twice(lambda values: values),
+                      twice(lambda values: values[..., :1]))),
         Mistake("number-of-warps-fixed",
                 "The number of warps or threads is written into the code, and blocks have other sizes too. blockDim.x "
                 "threads are blockDim.x / 32 warps, 32 of them at most.",
@@ -369,13 +450,14 @@ EXERCISE = Exercise(
         Mistake("not-a-power-of-two",
                 "Values get lost where the number of threads is no power of two. When an odd number of partners is "
                 "halved, one of them has nobody to give its value to.",
-                halves,
+                halves(lambda values: (values, values)),
                 (("__shared__ float of_warp[32];",
                   "__shared__ float all[1024];\n  int i = threadIdx.x;\n  all[i] = value;\n  __syncthreads();"),
                  ("for (int distance = 16; distance > 0; distance /= 2)", "for (int n = blockDim.x / 2; n > 0; n /= 2)"),
                  (SHUFFLE, "if (i < n) all[i] = Operation::of(all[i], all[i + n]);\n    __syncthreads();"),
                  (WRITE, ""), (READ, "value = all[0];\n  for (int warp = 0; warp < 0; ++warp) value"),
-                 ("Operation::of(value, of_warp[warp])", "0.0f"))),
+                 ("Operation::of(value, of_warp[warp])", "0.0f")),
+                also=(halves(per_warp), halves_by_shuffles)),
         Mistake("absent-lane",
                 "A shuffle waits for lanes that do not come: its mask names all 32, and some of them did not enter the "
                 "branch where it stands. All lanes of the mask have to reach the same shuffle.",
@@ -388,6 +470,38 @@ EXERCISE = Exercise(
                 "Only the first warp puts its values together. Of the other warps there is the value of one lane, and the "
                 "rest is lost. Every warp has to shuffle.",
                 first_warp_alone_shuffles, ((SHUFFLE, f"if (threadIdx.x < 32) {SHUFFLE}"),)),
+        Mistake("updates-get-lost",
+                "Several threads update one shared variable, each for itself. Two of them may read the same old value, and "
+                "then one of the two updates is lost. Where could each warp leave its result without touching another's?",
+                found_above(0, "non-atomic-update"),
+                (("__shared__ float of_warp[32];",
+                  "__shared__ float all;\n  if (threadIdx.x == 0) all = value;\n  __syncthreads();\n"
+                  "  if (threadIdx.x > 0) all = Operation::of(all, value);\n  __syncthreads();\n  return all;\n"
+                  "  __shared__ float of_warp[32];"),),
+                also=(found_above(WARP, "non-atomic-update"), found_above(2 * WARP, "non-atomic-update"),
+                      found_above(WARP, "non-atomic-update", otherwise=maximum_from_zero),
+                      found_above(WARP, "non-atomic-update", otherwise=no_barrier))),
+        Mistake("warp-of-another-size",
+                "A warp has 32 threads. You count threads in warps of another size, so the places for the warps' results do "
+                "not fit the warps.",
+                found_above(WARP, "warp-size"), (("threadIdx.x / 32]", "threadIdx.x / 64]"),),
+                also=(found_above(0, "warp-size"), half_of_the_warps)),
+        Mistake("first-warp-for-all",
+                "At the end the result of warp 0 is combined with itself, once for each warp. Who writes the places that "
+                "are read, and is it one for each warp? threadIdx.x / 32 is a thread's warp, threadIdx.x % 32 its lane.",
+                first_warp_for_all,
+                ((WRITE, WRITE.replace("% 32 == 0", "/ 32 == 0").replace("[threadIdx.x / 32]", "[threadIdx.x % 32]")),)),
+        Mistake("first-left-out",
+                "The first of the parts that you combine is left out. A loop that begins with number 1 needs number 0 "
+                "as its start.",
+                first_left_out(per_warp), (("value = of_warp[0];", "value = 0.0f;"),),
+                also=(first_left_out(lambda values: (values, values)),)),
+        Mistake("lane-without-the-result",
+                "Not every lane knows its warp's result after the shuffles, and you take it from one that does not. Where a "
+                "shuffle goes in one direction, lanes at the end of the warp have no partner there and get their own value.",
+                lane_of_32(WARP - 1),
+                ((SHUFFLE, SHUFFLE.replace("xor", "down")), ("threadIdx.x % 32 == 0", "threadIdx.x % 32 == 31")),
+                also=(lane_of_32(0),)),
     ),
     hints=(
         "Two steps. First the 32 threads of each warp, with shuffles: after five of them every lane knows the result of its "
