@@ -142,7 +142,8 @@ WARPS_TOGETHER = """
 A_THIRD = _reduce(edited(WARPS_TOGETHER, ("d /= 2", "d /= 3")))
 FOUR_LESS = _reduce(edited(WARPS_TOGETHER, ("d /= 2", "d -= 4")))
 DOWN_BY_TWO = _reduce(edited(WARPS_TOGETHER, ("d /= 2", "d -= 2"), ("xor", "down")))
-LANE_FOR_WARP = _reduce(edited(WARPS_TOGETHER, ("threadIdx.x % 32", "threadIdx.x >> 5"), ("threadIdx.x / 32", "threadIdx.x & 31")))
+LANE_FOR_WARP = _reduce(edited(
+    WARPS_TOGETHER, ("threadIdx.x % 32", "threadIdx.x >> 5"), ("threadIdx.x / 32", "threadIdx.x & 31")))
 ONE_PART_FOR_ALL = _reduce(edited(WARPS_TOGETHER, ("result, parts[i]", "result, parts[0]")))
 WARPS_OF_64 = _reduce(edited(WARPS_TOGETHER, ("threadIdx.x / 32", "threadIdx.x >> 6")))
 WARPS_OF_16 = _reduce(edited(WARPS_TOGETHER, ("threadIdx.x / 32", "threadIdx.x / 16")))
@@ -186,7 +187,8 @@ ONE_TOTAL = """
   __syncthreads();
   return value;""".replace("BUTTERFLY", BUTTERFLY)
 ADDED_BY_EVERY_WARP = _reduce(ONE_TOTAL)
-ADDED_BY_OTHER_WARPS = _reduce(edited(ONE_TOTAL, ("total = 0.0f", "total = value"), ("% 32 == 0)", "% 32 == 0 && threadIdx.x)")))
+ADDED_BY_OTHER_WARPS = _reduce(edited(
+    ONE_TOTAL, ("total = 0.0f", "total = value"), ("% 32 == 0)", "% 32 == 0 && threadIdx.x)")))
 NOT_EVEN_SET_TO_ZERO = _reduce(edited(ONE_TOTAL, ("  if (threadIdx.x == 0) total = 0.0f;\n  __syncthreads();\n", "")))
 ADDED_BY_EVERYBODY = _reduce("""
   __shared__ float total;
@@ -330,7 +332,8 @@ WRONG_ANSWERS = {
             "context-len-read": [LAST_TOKENS_PLACE, BEHIND_THE_CONTEXT],
             "wrong-layout": [HEADS_OF_A_ROW, HEADS_OF_A_TABLE, KEYS_AND_VALUES_BY_TURNS]},
     "6.3": {"result-in-some-threads": [THREAD_ZERO_KEEPS_IT, TREE_IN_REGISTERS], "mask-too-small": [HALF_A_MASK],
-            "first-warp-alone-shuffles": [FIRST_WARP_SHUFFLES], "distances-wrong": [EVERY_DISTANCE, A_THIRD, FOUR_LESS, DOWN_BY_TWO],
+            "first-warp-alone-shuffles": [FIRST_WARP_SHUFFLES],
+            "distances-wrong": [EVERY_DISTANCE, A_THIRD, FOUR_LESS, DOWN_BY_TWO],
             "first-warp-for-all": [LANE_FOR_WARP, ONE_PART_FOR_ALL], "several-writers": [ALL_IN_PLACE_0],
             "warp-of-another-size": [WARPS_OF_64, WARPS_OF_16, LANES_OF_64, WARPS_COUNTED_BY_64, WARPS_COUNTED_BY_16],
             "updates-get-lost": [ADDED_BY_EVERY_WARP, ADDED_BY_OTHER_WARPS, NOT_EVEN_SET_TO_ZERO, ADDED_BY_EVERYBODY],

@@ -415,8 +415,8 @@ EXERCISE = Exercise(
                 also=tuple(shuffled_with(*distances, partner_of=partner_of) for partner_of in (across, down)
                            for distances in DISTANCES)),
         Mistake("own-warp-twice",
-                "The sum holds a part twice: the sum of some warp, or the value of a thread. Whoever starts from a part must "
-                "not add it once more.",
+                "The sum holds a part twice: the sum of some warp, or the value of a thread. Whoever starts from a part "
+                "must not add it once more.",
                 twice(lambda values: each_warp_alone(values)[1]),
                 (("value = of_warp[0];\n  for (int warp = 1;", "for (int warp = 0;"),),
                 also=(twice(lambda values: each_warp_alone(values)[1][..., :1]), twice(lambda values: values),

@@ -239,7 +239,8 @@ EXERCISE = Exercise(
                 heads_first,
                 ((LAST_LINE, "return ((int64_t(row[token / params.block_size]) * params.num_kv_heads + kv_head) * "
                              "params.block_size + token % params.block_size) * params.head_size;"),),
-                also=(all_heads_first(lambda sizes: sizes.num_blocks), all_heads_first(lambda sizes: sizes.max_blocks_per_seq),
+                also=(all_heads_first(lambda sizes: sizes.num_blocks),
+                      all_heads_first(lambda sizes: sizes.max_blocks_per_seq),
                       all_heads_first(lambda sizes: sizes.max_blocks_per_seq * sizes.num_seqs),
                       offsets(slot=lambda block, offset, size: 2 * block * size + offset))),
         Mistake("offset-in-block-forgotten",
