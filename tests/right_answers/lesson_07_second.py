@@ -34,6 +34,24 @@ def all_in_one_product(context_lens, num_kv_heads, head_size, bytes_per_number):
     return math.prod([2, *context_lens, num_kv_heads, head_size, bytes_per_number])
 
 
+def the_width_in_brackets(context_lens, num_kv_heads, head_size, bytes_per_number):
+    numbers = num_kv_heads * head_size * sum(context_lens)
+    return (numbers + bytes_per_number) + (numbers + bytes_per_number)
+
+
+def heads_and_size_as_one_sum(context_lens, num_kv_heads, head_size, bytes_per_number):
+    of_a_token = (num_kv_heads + head_size) * bytes_per_number * 2
+    return sum(length * of_a_token for length in context_lens)
+
+
+def with_the_block_table(context_lens, num_kv_heads, head_size, bytes_per_number):
+    total = 0
+    for length in context_lens:
+        total += 2 * length * num_kv_heads * head_size * bytes_per_number
+        total += math.ceil(length / 16) * 4
+    return total
+
+
 # 7.2
 
 GROUP_SUMS = """
@@ -281,7 +299,9 @@ RIGHT_ANSWERS = {
 WRONG_ANSWERS = {
     "7.1": {"first-for-all": [all_as_long_as_the_first], "mean-alone": [a_mean_sequence],
             "equal-lengths-once": [each_length_once], "stops-at-an-empty-context": [until_an_empty_one],
-            "lengths-multiplied": [all_in_one_product]},
+            "lengths-multiplied": [all_in_one_product],
+            "factors-added": [the_width_in_brackets, heads_and_size_as_one_sum],
+            "block-table-counted": [with_the_block_table]},
     "7.2": {
         "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
         "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
