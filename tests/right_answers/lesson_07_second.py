@@ -152,6 +152,20 @@ TURNS = """
   }
 """
 START, CLOSE = TURNS.splitlines(keepends=True)[-3:-1]
+THREE_AHEAD = """
+  for (int t = 0; t < num_stages - 1; ++t) {
+    if (t < num_tiles) start_copies(copies, stages[t], tiles + t * tile_floats);
+    copies.close_group();
+  }
+  for (int t = 0; t < num_tiles; ++t) {
+    copies.wait<num_stages - 2>();
+    __syncwarp();
+    int next = t + num_stages - 1;
+    if (next < num_tiles) start_copies(copies, stages[next % num_stages], tiles + next * tile_floats);
+    copies.close_group();
+    sum += add_up(stages[t % num_stages]);
+  }
+"""
 
 
 # 7.5
@@ -291,7 +305,7 @@ def a_new_row_for_each_block(num_tiles, num_blocks):
 RIGHT_ANSWERS = {
     "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING))],
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
-    "7.4": [staged(TURNS)],
+    "7.4": [staged(TURNS), staged(THREE_AHEAD)],
     "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
     "7.6": [splits_by_making_each_block],
     "7.7": [from_a_list_of_tiles()],
@@ -337,6 +351,13 @@ WRONG_ANSWERS = {
         "first-tile-alone-waited-for": [staged(edited(
             TURNS, ("    copies.wait<3>();\n", ""),
             ("  for (int t = 0; t < num_tiles", "  copies.wait<0>();\n  for (int t = 0; t < num_tiles")))],
+        "wrong-tile": [staged(edited(THREE_AHEAD, ("t + num_stages - 1;", "t + 1;")))],
+        "waits-for-too-many": [staged(edited(TURNS, (START, START.replace("start_copies(", "{ start_copies(").replace(
+            ";\n", "; copies.close_group(); }\n"))))],
+        "first-tiles-not-loaded": [staged(edited(TURNS, (TURNS.partition("  for (int t = 0; t < num_tiles")[0], ""))),
+                                   staged(edited(THREE_AHEAD, ("t < num_stages - 1; ++t", "t < 1; ++t")))],
+        "wrong-stage": [staged(edited(TURNS, ("stages[t], tiles", "stages[num_stages - 1 - t], tiles")))],
+        "tile-offset-missing": [staged(edited(TURNS, ("(t + num_stages) * tile_floats", "(t + num_stages) * 4 * tile_floats")))],
     },
     "7.5": {
         "combine-missing-l": [combined(BY_PAIRS)],
