@@ -129,6 +129,8 @@ PLAIN_SUMS = """
 """
 ALWAYS_DIVIDED = edited(FOUR_AT_ONCE, ("  state.l = old", "  float l = old * state.l;\n  state.l = old"), (
     "old * state.acc[j] + sum;", "(l * state.acc[j] + sum) / state.l;"))
+MULTIPLIED_BY_THE_NEW_L = edited(FOUR_AT_ONCE, ("  state.l = old", "  float l = old * state.l;\n  state.l = old"), (
+    "old * state.acc[j] + sum;", "(old * l * state.acc[j] + sum) / state.l;"))
 SUM_OVER_LANES = """
     for (int d = 1; d < group_lanes; d *= 2) sum += __shfl_xor_sync(0xffffffff, sum, d, group_lanes);
     state.acc[j] = old"""
@@ -335,12 +337,33 @@ WRONG_ANSWERS = {
                                    ("expf(scores[t] - m)", "exp2f(scores[t] - m)"))],
         "smaller-scores-left-out": [taken_in(LARGER_ALONE)],
         "acc-summed-over-lanes": [taken_in(FOUR_AT_ONCE, ("\n    state.acc[j] = old", SUM_OVER_LANES))],
-        "divided-too-early": [taken_in(ALWAYS_DIVIDED)],
+        "divided-too-early": [taken_in(ALWAYS_DIVIDED), taken_in(MULTIPLIED_BY_THE_NEW_L)],
         "negative-scores-left-out": [taken_in(TOKEN_BY_TOKEN, ("scores[t] != -INFINITY; ++t) {",
                                                                "true; ++t) {\n    if (scores[t] < 0.0f) continue;"))],
         "state-thrown-away": [taken_in(FOUR_AT_ONCE, ("if (most == -INFINITY) return;",
                                                       "if (most == -INFINITY) { state = no_tokens(); return; }"))],
         "first-value-for-all": [taken_in(FOUR_AT_ONCE, ("values[t]", "values[0]"))],
+        "weights-in-16-bits": [
+            taken_in(FOUR_AT_ONCE, ("w[t] = __expf(scores[t] - most)",
+                                    "w[t] = __half2float(__float2half(__expf(scores[t] - most)))")),
+            taken_in(FOUR_AT_ONCE, ("float old = __expf(state.m - most), w[4];",
+                                    "float old = __expf(state.m - most);\n  KvNumber w[4];"),
+                     ("w[t] = __expf(scores[t] - most)", "w[t] = from_float<KvNumber>(expf(scores[t] - most))"),
+                     ("(w[0] + w[1] + w[2] + w[3])", "(to_float(w[0]) + to_float(w[1]) + to_float(w[2]) + to_float(w[3]))"),
+                     ("w[t] * number", "to_float(w[t]) * number")),
+            taken_in(TOKEN_BY_TOKEN, ("  for (int j", "    KvNumber small = from_float<KvNumber>(mine);\n    for (int j"),
+                     ("mine * number", "to_float(small) * number"))],
+        "maximum-of-the-warp": [taken_in(FOUR_AT_ONCE, (
+            "  if (most == -INFINITY)",
+            "  for (int d = 1; d < 32; d *= 2) most = fmaxf(most, __shfl_down_sync(~0u, most, d));\n"
+            "  most = __shfl_sync(~0u, most, 0);\n  if (most == -INFINITY)"))],
+        "token-left-out": [taken_in(TOKEN_BY_TOKEN, ("t < rows_at_once &&", "t < rows_at_once - 1 &&")),
+                           taken_in(TOKEN_BY_TOKEN, ("int t = 0;", "int t = 1;")),
+                           taken_in(FOUR_AT_ONCE, ("fmaxf(scores[2], scores[3])", "scores[2]"))],
+        "token-and-number-swapped": [taken_in(FOUR_AT_ONCE, ("t < 4; ++t) sum += w[t] * number(values[t], j)",
+                                                             "t < rows_at_once; ++t) sum += w[t] * number(values[j], t)"))],
+        "place-in-the-part": [taken_in(FOUR_AT_ONCE, ("state.acc[j] = old * state.acc[j]",
+                                                      "state.acc[place(j)] = old * state.acc[place(j)]"))],
     },
     "7.4": {
         "closed-before-the-copies": [staged(edited(TURNS, (START + CLOSE, CLOSE + START)))],
