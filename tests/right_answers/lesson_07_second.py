@@ -380,7 +380,8 @@ WRONG_ANSWERS = {
         "first-tiles-not-loaded": [staged(edited(TURNS, (TURNS.partition("  for (int t = 0; t < num_tiles")[0], ""))),
                                    staged(edited(THREE_AHEAD, ("t < num_stages - 1; ++t", "t < 1; ++t")))],
         "wrong-stage": [staged(edited(TURNS, ("stages[t], tiles", "stages[num_stages - 1 - t], tiles")))],
-        "tile-offset-missing": [staged(edited(TURNS, ("(t + num_stages) * tile_floats", "(t + num_stages) * 4 * tile_floats")))],
+        "tile-offset-missing": [staged(edited(TURNS, ("(t + num_stages) * tile_floats",
+                                                      "(t + num_stages) * sizeof(float) * tile_floats")))],
     },
     "7.5": {
         "combine-missing-l": [combined(BY_PAIRS)],

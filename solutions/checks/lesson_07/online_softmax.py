@@ -626,8 +626,8 @@ EXERCISE = Exercise(
                 also=tuple(weights_in_16_bits(*how) for how in itertools.product(
                     (None, torch.float16, torch.bfloat16), (False, True), (True, False)))[1:]),
         Mistake("maximum-of-the-warp",
-                "m is the largest score of all groups of the warp. Each group has tokens of its own, and so a maximum of its "
-                "own. All lanes of a group have the same scores already.",
+                "m is the largest score of all groups of the warp. Each group has tokens of its own, and so a maximum of "
+                "its own. All lanes of a group have the same scores already.",
                 states(m_of=of_the_warp),
                 ((GUARD, "  for (int lanes = 16; lanes > 0; lanes /= 2) {\n"
                          "    m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, lanes));\n  }\n" + GUARD),)),

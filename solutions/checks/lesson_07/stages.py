@@ -116,9 +116,9 @@ def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage
            closed=("always", "always"), wait_once=False, tile_floats=(TILE_FLOATS, TILE_FLOATS), which=(ALL, ALL),
            first_stage=None, beyond=0, before=""):
     """The loop, with some of its parts replaced. closed: the groups before the loop, and in it: always, only with a copy in
-    it ("full"), twice with a copy in it, never, once, or (in it) before the copies ("early"). tile_floats, which: see Warp.start(), before the loop
-    and in it. beyond: tiles that the loop takes to be there, and are not. before: what is done once before the loop, as in
-    order."""
+    it ("full"), twice with a copy in it, never, once, or (in it) before the copies ("early"). tile_floats, which: see
+    Warp.start(), before the loop and in it. beyond: tiles that the loop takes to be there, and are not. before: what is done
+    once before the loop, as in order."""
     def loop(warp, n):
         for tile in first(warp, n):
             if tile < n or not guarded[0]:
