@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from paged_attention.attention import share_heads
 from paged_attention.slots import slot_mapping, write_kv
 from paged_attention.softmax_state import SoftmaxState
+from paged_attention.validate import check_prefill
 
 # 3.1, also used for 3.4 where they take block by block.
 
@@ -639,6 +640,7 @@ def tiled_masked_by_offsets(q, k, v, length):
 
 def prefill_from_split(layer, x, request_num_blocks, seq_ids, manager, attend):
     """Splits x first, and projects each request for itself."""
+    check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]
     outputs = []
     for seq_id, part in zip(seq_ids, x.split(request_num_blocks)):
@@ -654,6 +656,7 @@ def prefill_from_split(layer, x, request_num_blocks, seq_ids, manager, attend):
 
 def prefill_writing_all_at_once(layer, x, request_num_blocks, seq_ids, manager, attend):
     """All slots in one tensor, and one call of write_kv at the end."""
+    check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     q, k, v = layer.project(x)
     ends = torch.tensor(request_num_blocks).cumsum(0).tolist()
     o, slots, tokens = q.new_zeros(q.shape), [], []
@@ -670,6 +673,7 @@ def prefill_writing_all_at_once(layer, x, request_num_blocks, seq_ids, manager, 
 
 def prefill_block_by_block(layer, x, request_num_blocks, seq_ids, manager, attend):
     """Writes whole blocks, the last one as far as it is filled, from the CPU's own table."""
+    check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     q, k, v = layer.project(x)
     outputs, blocks = [], list(range(len(x)))
     for number, seq_id in enumerate(seq_ids):
@@ -687,6 +691,7 @@ def prefill_block_by_block(layer, x, request_num_blocks, seq_ids, manager, atten
 def prefill_by_table(layer, x, request_num_blocks, seq_ids, manager, attend, rows=None, ids=None, slots_of=None,
                      caches=(0, 1)):
     """Blocks of the table by number. `rows`, `ids`, `slots_of` and `caches` are for mistakes."""
+    check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     q, k, v = layer.project(x)
     outputs, first = [], 0
     for number, num_blocks in enumerate(request_num_blocks):

@@ -7,6 +7,7 @@ import torch
 from paged_attention.attention import share_heads
 from paged_attention.slots import slot_mapping, write_kv
 from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
+from paged_attention.validate import check_prefill
 
 # 3.1
 
@@ -207,6 +208,7 @@ def tiled_in_a_copy_of_q(q, k, v, length):
 
 
 def prefill(layer, x, request_num_blocks, seq_ids, manager, attend, ends=False, adds=True, slots=slot_mapping):
+    check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     q, k, v = layer.project(x)
     o, at = q.new_zeros(q.shape), 0
     for seq_id, count in zip(seq_ids, request_num_blocks):
@@ -240,6 +242,32 @@ def prefill_plus_x(layer, x, *batch):
 def prefill_in_one_row(*batch):
     y = prefill(*batch)
     return y.reshape(-1, y.shape[-1])
+
+
+def prefill_unchecked(layer, x, request_num_blocks, seq_ids, manager, attend):
+    outputs, blocks = [], iter(x)
+    for seq_id, count in zip(seq_ids, request_num_blocks):
+        length = manager.get(seq_id).length
+        q, k, v = layer.project(torch.stack([next(blocks) for _ in range(count)]) if count else x[:0])
+        outputs.append(layer.output(attend(q, k, v, length)))
+        places = slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(length), manager.block_size)
+        write_kv(*manager.kv_cache[layer.index], places, k.flatten(0, 1)[:length], v.flatten(0, 1)[:length])
+    return torch.cat(outputs)
+
+
+def prefill_unchecked_at_once(layer, x, request_num_blocks, seq_ids, manager, attend):
+    """Without the check, and all is written in the end: write_kv refuses a sequence that is named twice."""
+    q, k, v = layer.project(x)
+    o, places, tokens, end = torch.zeros_like(q), [], [], 0
+    for seq_id, count in zip(seq_ids, request_num_blocks):
+        length, begin, end = manager.get(seq_id).length, end, end + count
+        o[begin:end] = attend(q[begin:end], k[begin:end], v[begin:end], length)
+        positions = torch.arange(length)
+        places.append(slot_mapping(manager.get_block_table_for_seq(seq_id), positions, manager.block_size))
+        tokens.append(positions + begin * manager.block_size)
+    tokens = torch.cat(tokens)
+    write_kv(*manager.kv_cache[layer.index], torch.cat(places), k.flatten(0, 1)[tokens], v.flatten(0, 1)[tokens])
+    return layer.output(o)
 
 
 def prefill_with_shared_heads(layer, x, request_num_blocks, seq_ids, manager, attend):
@@ -290,5 +318,6 @@ WRONG_ANSWERS = {
         "input-added": [prefill_plus_x],
         "blocks-flattened": [prefill_in_one_row],
         "shared-heads-written": [prefill_with_shared_heads],
+        "check-deleted": [prefill_unchecked, prefill_unchecked_at_once],
     },
 }

@@ -89,6 +89,38 @@ def append_and_count_back(self, scheduled):
         raise
 
 
+def append_until_the_list_is_empty(self, scheduled):
+    append_needs(self, scheduled)
+    while scheduled:
+        seq_id, num_tokens = scheduled.pop(0)
+        for _ in range(num_tokens):
+            self.append_token(seq_id)
+
+
+def append_the_longest_first(self, scheduled):
+    check_scheduled(scheduled)
+    scheduled.sort(key=lambda pair: pair[1], reverse=True)
+    append_needs(self, scheduled)
+    for seq_id, num_tokens in scheduled:
+        for _ in range(num_tokens):
+            self.append_token(seq_id)
+
+
+def append_needs(self, scheduled):
+    """Raises where the batch does not fit."""
+    check_scheduled(scheduled)
+    needed, writers = 0, {}
+    for seq_id, num_tokens in scheduled:
+        length = self.get(seq_id).length
+        needed += self.blocks_for(length + num_tokens) - self.blocks_for(length)
+        if length % self.block_size:
+            writers.setdefault(self.blocks_of(seq_id)[-1], []).append(seq_id)
+    for block_id, mine in writers.items():
+        needed += min(len(mine), self.block_manager.get_ref_count(block_id) - 1)
+    if needed > self.block_manager.get_num_free_blocks():
+        raise OutOfBlocksError("it does not fit")
+
+
 # 5.3
 
 
@@ -196,6 +228,7 @@ WRONG_ANSWERS = {
         "counts-blocks-it-has": [append_counting_all_blocks],
         "a-block-for-each-token": [append_a_block_for_each_token],
         "lengths-put-back": [append_and_count_back],
+        "scheduled-changed": [append_until_the_list_is_empty, append_the_longest_first],
     },
     "5.3": {
         "first-rows": [metadata_by_place_in_the_batch],

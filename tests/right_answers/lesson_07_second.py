@@ -34,6 +34,24 @@ def all_in_one_product(context_lens, num_kv_heads, head_size, bytes_per_number):
     return math.prod([2, *context_lens, num_kv_heads, head_size, bytes_per_number])
 
 
+def the_width_in_brackets(context_lens, num_kv_heads, head_size, bytes_per_number):
+    numbers = num_kv_heads * head_size * sum(context_lens)
+    return (numbers + bytes_per_number) + (numbers + bytes_per_number)
+
+
+def heads_and_size_as_one_sum(context_lens, num_kv_heads, head_size, bytes_per_number):
+    of_a_token = (num_kv_heads + head_size) * bytes_per_number * 2
+    return sum(length * of_a_token for length in context_lens)
+
+
+def with_the_block_table(context_lens, num_kv_heads, head_size, bytes_per_number):
+    total = 0
+    for length in context_lens:
+        total += 2 * length * num_kv_heads * head_size * bytes_per_number
+        total += math.ceil(length / 16) * 4
+    return total
+
+
 # 7.2
 
 GROUP_SUMS = """
@@ -111,6 +129,8 @@ PLAIN_SUMS = """
 """
 ALWAYS_DIVIDED = edited(FOUR_AT_ONCE, ("  state.l = old", "  float l = old * state.l;\n  state.l = old"), (
     "old * state.acc[j] + sum;", "(l * state.acc[j] + sum) / state.l;"))
+MULTIPLIED_BY_THE_NEW_L = edited(FOUR_AT_ONCE, ("  state.l = old", "  float l = old * state.l;\n  state.l = old"), (
+    "old * state.acc[j] + sum;", "(old * l * state.acc[j] + sum) / state.l;"))
 SUM_OVER_LANES = """
     for (int d = 1; d < group_lanes; d *= 2) sum += __shfl_xor_sync(0xffffffff, sum, d, group_lanes);
     state.acc[j] = old"""
@@ -134,6 +154,20 @@ TURNS = """
   }
 """
 START, CLOSE = TURNS.splitlines(keepends=True)[-3:-1]
+THREE_AHEAD = """
+  for (int t = 0; t < num_stages - 1; ++t) {
+    if (t < num_tiles) start_copies(copies, stages[t], tiles + t * tile_floats);
+    copies.close_group();
+  }
+  for (int t = 0; t < num_tiles; ++t) {
+    copies.wait<num_stages - 2>();
+    __syncwarp();
+    int next = t + num_stages - 1;
+    if (next < num_tiles) start_copies(copies, stages[next % num_stages], tiles + next * tile_floats);
+    copies.close_group();
+    sum += add_up(stages[t % num_stages]);
+  }
+"""
 
 
 # 7.5
@@ -273,7 +307,7 @@ def a_new_row_for_each_block(num_tiles, num_blocks):
 RIGHT_ANSWERS = {
     "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING))],
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
-    "7.4": [staged(TURNS)],
+    "7.4": [staged(TURNS), staged(THREE_AHEAD)],
     "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
     "7.6": [splits_by_making_each_block],
     "7.7": [from_a_list_of_tiles()],
@@ -281,7 +315,9 @@ RIGHT_ANSWERS = {
 WRONG_ANSWERS = {
     "7.1": {"first-for-all": [all_as_long_as_the_first], "mean-alone": [a_mean_sequence],
             "equal-lengths-once": [each_length_once], "stops-at-an-empty-context": [until_an_empty_one],
-            "lengths-multiplied": [all_in_one_product]},
+            "lengths-multiplied": [all_in_one_product],
+            "factors-added": [the_width_in_brackets, heads_and_size_as_one_sum],
+            "block-table-counted": [with_the_block_table]},
     "7.2": {
         "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
         "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
@@ -301,12 +337,33 @@ WRONG_ANSWERS = {
                                    ("expf(scores[t] - m)", "exp2f(scores[t] - m)"))],
         "smaller-scores-left-out": [taken_in(LARGER_ALONE)],
         "acc-summed-over-lanes": [taken_in(FOUR_AT_ONCE, ("\n    state.acc[j] = old", SUM_OVER_LANES))],
-        "divided-too-early": [taken_in(ALWAYS_DIVIDED)],
+        "divided-too-early": [taken_in(ALWAYS_DIVIDED), taken_in(MULTIPLIED_BY_THE_NEW_L)],
         "negative-scores-left-out": [taken_in(TOKEN_BY_TOKEN, ("scores[t] != -INFINITY; ++t) {",
                                                                "true; ++t) {\n    if (scores[t] < 0.0f) continue;"))],
         "state-thrown-away": [taken_in(FOUR_AT_ONCE, ("if (most == -INFINITY) return;",
                                                       "if (most == -INFINITY) { state = no_tokens(); return; }"))],
         "first-value-for-all": [taken_in(FOUR_AT_ONCE, ("values[t]", "values[0]"))],
+        "weights-in-16-bits": [
+            taken_in(FOUR_AT_ONCE, ("w[t] = __expf(scores[t] - most)",
+                                    "w[t] = __half2float(__float2half(__expf(scores[t] - most)))")),
+            taken_in(FOUR_AT_ONCE, ("float old = __expf(state.m - most), w[4];",
+                                    "float old = __expf(state.m - most);\n  KvNumber w[4];"),
+                     ("w[t] = __expf(scores[t] - most)", "w[t] = from_float<KvNumber>(expf(scores[t] - most))"),
+                     ("(w[0] + w[1] + w[2] + w[3])", "(to_float(w[0]) + to_float(w[1]) + to_float(w[2]) + to_float(w[3]))"),
+                     ("w[t] * number", "to_float(w[t]) * number")),
+            taken_in(TOKEN_BY_TOKEN, ("  for (int j", "    KvNumber small = from_float<KvNumber>(mine);\n    for (int j"),
+                     ("mine * number", "to_float(small) * number"))],
+        "maximum-of-the-warp": [taken_in(FOUR_AT_ONCE, (
+            "  if (most == -INFINITY)",
+            "  for (int d = 1; d < 32; d *= 2) most = fmaxf(most, __shfl_down_sync(~0u, most, d));\n"
+            "  most = __shfl_sync(~0u, most, 0);\n  if (most == -INFINITY)"))],
+        "token-left-out": [taken_in(TOKEN_BY_TOKEN, ("t < rows_at_once &&", "t < rows_at_once - 1 &&")),
+                           taken_in(TOKEN_BY_TOKEN, ("int t = 0;", "int t = 1;")),
+                           taken_in(FOUR_AT_ONCE, ("fmaxf(scores[2], scores[3])", "scores[2]"))],
+        "token-and-number-swapped": [taken_in(FOUR_AT_ONCE, ("t < 4; ++t) sum += w[t] * number(values[t], j)",
+                                                             "t < rows_at_once; ++t) sum += w[t] * number(values[j], t)"))],
+        "place-in-the-part": [taken_in(FOUR_AT_ONCE, ("state.acc[j] = old * state.acc[j]",
+                                                      "state.acc[place(j)] = old * state.acc[place(j)]"))],
     },
     "7.4": {
         "closed-before-the-copies": [staged(edited(TURNS, (START + CLOSE, CLOSE + START)))],
@@ -317,6 +374,14 @@ WRONG_ANSWERS = {
         "first-tile-alone-waited-for": [staged(edited(
             TURNS, ("    copies.wait<3>();\n", ""),
             ("  for (int t = 0; t < num_tiles", "  copies.wait<0>();\n  for (int t = 0; t < num_tiles")))],
+        "wrong-tile": [staged(edited(THREE_AHEAD, ("t + num_stages - 1;", "t + 1;")))],
+        "waits-for-too-many": [staged(edited(TURNS, (START, START.replace("start_copies(", "{ start_copies(").replace(
+            ";\n", "; copies.close_group(); }\n"))))],
+        "first-tiles-not-loaded": [staged(edited(TURNS, (TURNS.partition("  for (int t = 0; t < num_tiles")[0], ""))),
+                                   staged(edited(THREE_AHEAD, ("t < num_stages - 1; ++t", "t < 1; ++t")))],
+        "wrong-stage": [staged(edited(TURNS, ("stages[t], tiles", "stages[num_stages - 1 - t], tiles")))],
+        "tile-offset-missing": [staged(edited(TURNS, ("(t + num_stages) * tile_floats",
+                                                      "(t + num_stages) * sizeof(float) * tile_floats")))],
     },
     "7.5": {
         "combine-missing-l": [combined(BY_PAIRS)],

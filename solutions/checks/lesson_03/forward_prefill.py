@@ -28,7 +28,7 @@ def in_double(layer, x, request_num_blocks, seq_ids, manager, attend):
 
 
 class Prefill:
-    """Ours, in steps that a mistake can replace."""
+    """Ours without the given check, in steps that a mistake can replace."""
 
     def __call__(self, layer, x, request_num_blocks, seq_ids, manager, attend):
         self.caches, self.attend = manager.kv_cache[self.layer_index(layer)], attend
@@ -349,10 +349,14 @@ CASES = [
     ((5, 7, 6), 4, 2, 3, 4, 8, 1, 13, True), ((4, 9, 1), 4, 1, 7, 8, 12, 1, 8, False),
     ((17, 16, 1, 33), 16, 3, 2, 8, 16, 0, 9, False), ((0,), 4, 1, 1, 4, 4, 0, 10, False),
 ]
+# A further entry says what does not agree.
+BLOCK_TOO_MANY = "the first request has a block more than its tokens fill"
+NAMED_TWICE = "the two requests are the same sequence"
+BAD_INPUT = [((3,), 4, 1, 1, 2, 2, 0, 14, False, BLOCK_TOO_MANY), ((2, 2), 4, 1, 1, 2, 2, 0, 15, False, NAMED_TWICE)]
 
 
 def hidden(seed):
-    """By turns requests of any lengths, and three of as many blocks each in a busy manager."""
+    """By turns requests of any lengths, and three of as many blocks each in a busy manager; then bad input."""
     chance = random.Random(seed)
     for number in range(12):
         block_size, busy = chance.randint(2, 5), number % 3 == 2
@@ -361,11 +365,18 @@ def hidden(seed):
         head_size = chance.choice((2, 4, 6))
         yield (lengths, block_size, chance.randint(1, 3), chance.randint(1, 3), head_size, chance.randint(3, 9), number % 2,
                chance.randrange(2**31), busy)
+    for disagreement in (BLOCK_TOO_MANY, NAMED_TWICE):
+        lengths = (chance.randint(1, 9),) * 2
+        yield lengths, chance.randint(2, 5), 1, 1, 2, chance.randint(3, 9), 0, chance.randrange(2**31), False, disagreement
+
+
+def is_bad(case):
+    return len(case) > len(CASES[0])
 
 
 def given(case):
     """The layer, x, request_num_blocks, seq_ids, and a manager whose free blocks are shuffled."""
-    lengths, block_size, num_kv_heads, group, head_size, dim, index, seed, busy = case
+    lengths, block_size, num_kv_heads, group, head_size, dim, index, seed, busy, *disagreement = case
     shuffle = random.Random(seed)
     layer = AttentionLayer(dim, group * num_kv_heads, num_kv_heads, head_size, index=index, seed=seed)
     num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 4
@@ -390,6 +401,9 @@ def given(case):
         for seq_id, length in zip(seq_ids, lengths, strict=True):
             manager.add_sequence(seq_id, length)
     request_num_blocks = [manager.blocks_for(length) for length in lengths]
+    request_num_blocks[0] += BLOCK_TOO_MANY in disagreement
+    if NAMED_TWICE in disagreement:
+        seq_ids[1] = seq_ids[0]
     x = torch.randn(sum(request_num_blocks), block_size, dim, generator=torch.Generator().manual_seed(seed))
     start = 0
     for length, mine in zip(lengths, request_num_blocks, strict=True):
@@ -410,6 +424,12 @@ def observe(answer, case):
         calls.append(length)
         return attention.plain_attention(q, k, v, length)
 
+    if is_bad(case):
+        try:
+            answer(layer, x, request_num_blocks, seq_ids, manager, attend)
+        except Exception as error:
+            return Text(type(error).__name__)
+        return Text("no error")
     result = tensors.values(answer(layer, x, list(request_num_blocks), list(seq_ids), manager, attend))
     if changed := inputs_changed([("x", x, x_before)]):
         return changed
@@ -424,7 +444,7 @@ def observe(answer, case):
 
 
 def describe(case):
-    lengths, block_size, num_kv_heads, group, head_size, dim, index, _, busy = case
+    lengths, block_size, num_kv_heads, group, head_size, dim, index, _, busy, *disagreement = case
     *_, request_num_blocks, seq_ids, manager = given(case)
     tables = ", ".join(f"sequence {seq_id} in {manager.blocks_of(seq_id)}" for seq_id in seq_ids)
     what = f"a request of {counted(lengths[0], 'token')}" if len(lengths) == 1 else \
@@ -434,7 +454,8 @@ def describe(case):
     return f"{what}, {counted(block_size, 'slot')} in a block, request_num_blocks {request_num_blocks}, " \
            f"seq_ids {seq_ids}{order}; blocks of the pool: {tables}; " \
            f"{counted(group * num_kv_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size {head_size}, " \
-           f"dim {dim}; layer.index {index}; {POISON:.0f} stands in x behind each last token, {OLD:.0f} in the whole pool"
+           f"dim {dim}; layer.index {index}; {POISON:.0f} stands in x behind each last token, {OLD:.0f} in the whole pool" \
+           f"{''.join(f'; {what_is_wrong}' for what_is_wrong in disagreement)}"
 
 
 EXERCISE = Exercise(
@@ -442,10 +463,11 @@ EXERCISE = Exercise(
     title="prefill, request by request",
     answer_name="forward_prefill",
     reference=in_double,
-    cases=lambda: CASES,
+    cases=lambda: CASES + BAD_INPUT,
     hidden=hidden,
     observe=observe,
     describe=describe,
+    chancy=is_bad,  # other mistakes keep their names, whether the check stands in them or not
     same=tensors.same,
     show=tensors.show,
     points=2,
@@ -579,6 +601,10 @@ EXERCISE = Exercise(
                 "Your function changes x, which belongs to its caller. Compute in tensors of your own; operators like `/=` "
                 "and an assignment to a slice work in place.",
                 WritesIntoX(), also=(ZeroesTheEndOfX(),)),
+        Mistake("check-deleted",
+                "Arguments that disagree are taken: a request that has more blocks than its tokens fill, or a sequence that "
+                "is named twice. The line with check_prefill, which refuses them, has to stay.",
+                Prefill()),
     ),
     hints=(
         "Project all of x at once, and make a tensor of zeros for the outputs. Then go through the requests, with a "

@@ -11,6 +11,7 @@ from paged_attention.validate import check_scheduled
 from solutions.checks.words import counted
 
 UNWRITTEN = -7.0  # what the pool holds before anything is written
+LIST_CHANGED = Text("the list of the batch has been changed")
 
 
 def append_all(self, scheduled):
@@ -290,6 +291,32 @@ def only_counts(self, scheduled):
     refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled))
 
 
+def appends_and_changes(change):
+    """A right answer that changes the list in its second pass."""
+    def wrong(self, scheduled):
+        append_tokens(self, scheduled)
+        change(scheduled)
+    return wrong
+
+
+def changes_and_appends(change):
+    """A right answer that changes the list before it looks whether the batch fits."""
+    def wrong(self, scheduled):
+        check_scheduled(scheduled)
+        batch = list(scheduled)
+        change(scheduled)
+        append_tokens(self, batch)
+    return wrong
+
+
+def by_tokens(scheduled):
+    scheduled.sort(key=lambda pair: pair[1])
+
+
+def by_tokens_backwards(scheduled):
+    scheduled.sort(key=lambda pair: -pair[1])
+
+
 # (blocks in the pool, block size, entries of a row, the past, the batch); the past: ("A", 3) starts sequence A with 3
 # tokens, ("A", "B") forks B from A.
 CASES = [
@@ -395,15 +422,19 @@ def observe(answer, case):
     pool = manager.kv_cache
     before, texts = books(manager), {name: [float(place) for place in slots(manager, name)] for name in manager.sequences}
     try:
-        manager.append_tokens(copy.copy(scheduled))
+        manager.append_tokens(scheduled)
     except NotImplementedError:
         raise
     except Exception as error:
+        if scheduled != case[4]:
+            return LIST_CHANGED
         if manager.kv_cache is not pool:
             return Text(f"{type(error).__name__}, and the manager has another pool: kv_cache is a copy")
         if books(manager) == before:
             return Text(f"{type(error).__name__}, and nothing has changed")
         return Text(f"{type(error).__name__}, and this is left behind: {_state(manager)}")
+    if scheduled != case[4]:
+        return LIST_CHANGED
     lengths = {name: len(text) for name, text in texts.items()}
     for name in manager.sequences:
         write(manager, name, range(lengths[name], manager.get(name).length))
@@ -558,6 +589,11 @@ EXERCISE = Exercise(
         Mistake("only-counts",
                 "The room is counted, and then no token is appended.",
                 only_counts),
+        Mistake("scheduled-changed",
+                "The list `scheduled` is not what it was before the call. It belongs to the caller, who still needs it.",
+                appends_and_changes(list.clear),
+                also=(changes_and_appends(list.clear), *(form(change) for form in (changes_and_appends, appends_and_changes)
+                                                         for change in (list.reverse, by_tokens, by_tokens_backwards)))),
     ),
     hints=(
         "Two passes over the batch: the first only counts and may raise, the second changes. What could still fail in the "

@@ -51,6 +51,20 @@ def whole_blocks(block_size):
     return kv_bytes(lambda context_lens: sum(-(-length // block_size) * block_size for length in context_lens))
 
 
+def plus_the_width(context_lens, num_kv_heads, head_size, bytes_per_number):
+    return 2 * (sum(context_lens) * num_kv_heads * head_size + bytes_per_number)
+
+
+def plus_the_head_size(context_lens, num_kv_heads, head_size, bytes_per_number):
+    return 2 * sum(context_lens) * (num_kv_heads + head_size) * bytes_per_number
+
+
+def block_table_too(block_size):
+    def wrong(context_lens, *sizes):
+        return kv_bytes()(context_lens, *sizes) + 4 * sum(-(-length // block_size) for length in context_lens)
+    return wrong
+
+
 def cases():
     yield from (
         Case((1,), 1, 1, 1), Case((3,), 1, 1, 1), Case((3,), 1, 4, 1), Case((3,), 2, 4, 1), Case((3,), 2, 4, 2),
@@ -177,6 +191,13 @@ EXERCISE = Exercise(
         Mistake("head-size-forgotten",
                 "A key is counted as one number. It has head_size of them.",
                 kv_bytes(sizes=one)),
+        Mistake("factors-added",
+                "Sizes are added that have to be multiplied. A key has head_size numbers for each KV head, and each of "
+                "these numbers has bytes_per_number bytes.",
+                plus_the_width, also=(plus_the_head_size,)),
+        Mistake("block-table-counted",
+                "The entries of the block table are counted too. Asked for are the bytes of keys and values alone.",
+                block_table_too(16), also=tuple(map(block_table_too, (8, 32, 64)))),
         Mistake("not-bytes-but-larger-units",
                 "That is not in bytes, but in kilobytes, megabytes or gigabytes. The plain number of bytes is asked for.",
                 lambda *sizes: kv_bytes()(*sizes) / 1e6,

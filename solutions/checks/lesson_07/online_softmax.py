@@ -1,7 +1,9 @@
 """Exercise 7.3: the state of the online softmax takes in more tokens."""
 
+import itertools
 import math
 import random
+import re
 from dataclasses import dataclass, replace
 
 import torch
@@ -160,10 +162,74 @@ def one_not_rescaled(which):
     return wrong
 
 
-def acc_divided(rounds: Rounds):
-    """acc is divided by l after each round, and multiplied by it before the next."""
-    m, l, acc = states()(rounds)
-    return m, l, torch.where(l[:, :1] == 0, 0.0, acc / l[:, :1])
+def acc_divided(**parts):
+    """acc is divided by l after each round, and multiplied by it before the next. parts: what else is replaced in acc."""
+    def wrong(rounds: Rounds):
+        m, l, _ = states()(rounds)
+        return m, l, torch.where(l[:, :1] == 0, 0.0, states(**parts)(rounds)[2] / l[:, :1])
+    return wrong
+
+
+def in_16_bits(dtype, one_by_one):
+    """weights() of states() in this dtype, whose weights may be counted from the largest score up to each token."""
+    def weights(scores, old, m):
+        if not one_by_one:
+            return weights_of(scores, old, m).to(dtype).double()
+        most = torch.maximum(old[:, None], scores.cummax(-1).values)
+        return torch.exp(scores - most).to(dtype).double() * torch.exp(most - m[:, None])
+    return weights
+
+
+def weights_in_16_bits(dtype=None, one_by_one=False, in_l=True):
+    """dtype: None is that of the caches. in_l: whether l gets these weights too."""
+    def wrong(rounds: Rounds):
+        m, l, acc = states(weights=in_16_bits(dtype or rounds.shape.cache_dtype, one_by_one))(rounds)
+        return m, l if in_l else states()(rounds)[1], acc
+    return wrong
+
+
+def of_the_warp(m, scores):
+    largest = greatest(m, scores)
+    return largest.amax().expand_as(largest)
+
+
+def weights_without(token):
+    def weights(scores, old, m):
+        return weights_of(scores, old, m).index_fill(-1, torch.tensor([token % ROWS]), 0.0)
+    return weights
+
+
+def left_out(token, in_maximum=False, in_l=True, in_acc=True):
+    """This one of ROWS tokens is missing in the sums, in l or acc alone, or in the maximum as well."""
+    def wrong(rounds: Rounds):
+        if in_maximum:
+            scores = rounds.scores.clone()
+            scores[..., token] = NEVER
+            return states()(replace(rounds, scores=scores))
+        m, l, acc = states()(rounds)
+        _, short_l, short_acc = states(weights=weights_without(token))(rounds)
+        return m, short_l if in_l else l, short_acc if in_acc else acc
+    return wrong
+
+
+def maximum_without(token):
+    def m_of(m, scores):
+        return greatest(m, scores.index_fill(-1, torch.tensor([token % ROWS]), NEVER))
+    return states(m_of=m_of, weights=in_float(weights_of))
+
+
+def recognise(answer):
+    """What is read or written in these is whatever lies behind an array."""
+    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
+    if re.search(r"\bstate\s*\.\s*acc\s*\[\s*place\s*\(\s*\w+\s*\)\s*\]", text):
+        return "place-in-the-part"
+    ends = {}
+    for name, end in re.findall(r"\b(\w+)\s*=\s*0\s*;\s*\1\s*<\s*(\w+)", text):
+        ends.setdefault(name, set()).add(end)
+    for token, number in re.findall(r"\bnumber\s*\(\s*values\s*\[\s*(\w+)\s*\]\s*,\s*(\w+)\s*\)", text):
+        if ends.get(token) == {"lane_numbers"} and ends.get(number, {None}) <= {"rows_at_once", str(ROWS)}:
+            return "token-and-number-swapped"
+    return None
 
 
 def acc_over_lanes(rounds: Rounds):
@@ -349,6 +415,7 @@ EXERCISE = Exercise(
     describe=describe,
     same=tensors.same,
     show=show,
+    recognise=recognise,
     points=2,
     mistakes=(
         Mistake("acc-not-rescaled",
@@ -505,7 +572,7 @@ EXERCISE = Exercise(
                 "kernel divides at its end.",
                 states(acc_at_last=lambda l, acc: acc / l),
                 ((f"{ADD}\n  }}\n", f"{ADD}\n  }}\n  for (float& sum : state.acc) sum /= state.l;\n"),),
-                also=(acc_divided,)),
+                also=(acc_divided(), acc_divided(acc_of=lambda acc, factor, sums: factor**2 * acc + sums))),
         Mistake("first-value-for-all",
                 "All four weights go to the first value. Each token has a value of its own.",
                 states(sums_of=of_first_value), ((ADD, ADD.replace("values[token]", "values[0]")),)),
@@ -521,8 +588,8 @@ EXERCISE = Exercise(
                 "numbers they hold together.",
                 first_load_alone, (("i < lane_numbers;", "i < per_load;"),)),
         Mistake("place-in-the-part",
-                "place(i) says where in the whole row a number stands. number(values[token], …) counts within the lane's "
-                "part.",
+                "place(i) says where in the whole row a number stands. state.acc and number(values[token], …) count within "
+                "the lane's part.",
                 numbers_by_place, ((ADD, ADD.replace("token], i", "token], place(i)")),),
                 also=(numbers_by_place_of_tokens, numbers_by_place_in_each_group)),
         Mistake("tokens-counted",
@@ -546,6 +613,31 @@ EXERCISE = Exercise(
                 "While a group has not had a token, its maximum is -inf, and the new scores may be -inf too. The difference "
                 "of two such numbers is NaN, and it never goes away again.",
                 states(guarded=False), ((GUARD, ""),)),
+        Mistake("token-and-number-swapped",
+                "The two indices are in each other's place. values[…] takes a token, and number() takes behind it the place "
+                "in the lane's part.",
+                None,
+                ((ADD, ADD.replace("values[token], i", "values[i], token")),)),
+        Mistake("weights-in-16-bits",
+                "The weights are rounded to 16 bits before they are summed, and lose about half of their digits. Kernels "
+                "compute in float, whatever is stored.",
+                weights_in_16_bits(),
+                ((WEIGHT, "float weight = to_float(from_float<KvNumber>(__expf(scores[token] - m)));"),),
+                also=tuple(weights_in_16_bits(*how) for how in itertools.product(
+                    (None, torch.float16, torch.bfloat16), (False, True), (True, False)))[1:]),
+        Mistake("maximum-of-the-warp",
+                "m is the largest score of all groups of the warp. Each group has tokens of its own, and so a maximum of "
+                "its own. All lanes of a group have the same scores already.",
+                states(m_of=of_the_warp),
+                ((GUARD, "  for (int lanes = 16; lanes > 0; lanes /= 2) {\n"
+                         "    m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, lanes));\n  }\n" + GUARD),)),
+        Mistake("token-left-out",
+                "One of the tokens that come together is left out of a loop, the first or the last one. There are "
+                "rows_at_once, and the first is number 0.",
+                left_out(-1), (("token < rows_at_once", "token < rows_at_once - 1"),),
+                also=tuple(left_out(token, **where) for token in (-1, 0)
+                           for where in ({}, {"in_maximum": True}, {"in_l": False}, {"in_acc": False}))[1:]
+                + (maximum_without(-1), maximum_without(0))),
     ),
     hints=(
         "It is update() of lesson 03's SoftmaxState, for one row and four keys: the new maximum, a factor for what was "

@@ -116,14 +116,14 @@ def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage
            closed=("always", "always"), wait_once=False, tile_floats=(TILE_FLOATS, TILE_FLOATS), which=(ALL, ALL),
            first_stage=None, beyond=0, before=""):
     """The loop, with some of its parts replaced. closed: the groups before the loop, and in it: always, only with a copy in
-    it ("full"), never, once, or (in it) before the copies ("early"). tile_floats, which: see Warp.start(), before the loop
-    and in it. beyond: tiles that the loop takes to be there, and are not. before: what is done once before the loop, as in
-    order."""
+    it ("full"), twice with a copy in it, never, once, or (in it) before the copies ("early"). tile_floats, which: see
+    Warp.start(), before the loop and in it. beyond: tiles that the loop takes to be there, and are not. before: what is done
+    once before the loop, as in order."""
     def loop(warp, n):
         for tile in first(warp, n):
             if tile < n or not guarded[0]:
                 warp.start((first_stage or stage_of)(tile), tile, tile_floats[0], which[0])
-            if closed[0] == "always" or closed[0] == "full" and tile < n:
+            for _ in range(groups_of(closed[0], tile < n)):
                 warp.close()
         if closed[0] == "once":
             warp.close()
@@ -144,9 +144,14 @@ def staged(latest=NUM_STAGES - 1, first=lambda warp, n: range(NUM_STAGES), stage
                         warp.close()
                     if there := tile + step < n + beyond or not guarded[1]:
                         warp.start((target_of or stage_of)(tile), tile + step, tile_floats[1], which[1])
-                    if closed[1] == "always" or closed[1] == "full" and there:
+                    for _ in range(groups_of(closed[1], there)):
                         warp.close()
     return modelled(loop)
+
+
+def groups_of(closed, there):
+    """How many groups are closed behind the copies of a tile, or where no tile is there."""
+    return {"always": 1, "full": int(there), "twice": 1 + there}.get(closed, 0)
 
 
 def one_by_one(latest=0):
@@ -330,11 +335,13 @@ EXERCISE = Exercise(
                 staged(latest=0), ((WAIT, WAIT.replace("num_stages - 1", "0")),), also=(one_by_one(),)),
         Mistake("waits-for-too-many",
                 "The sums are right, and fewer tiles are under way than could be. While one stage is in use, all the others "
-                "may be on their way.",
+                "may be on their way. (wait() counts the groups that were closed, the empty ones too.)",
                 staged(latest=NUM_STAGES - 2), ((WAIT, WAIT.replace("- 1", "- 2")),),
                 also=tuple(staged(latest=latest) for latest in range(1, NUM_STAGES - 2))
                 + (staged(first=lambda warp, n: range(NUM_STAGES - 1), step=NUM_STAGES - 1, latest=NUM_STAGES - 2,
-                          target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES),)),
+                          target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES),)
+                + tuple(form(closed=closed) for form in (staged, ahead)
+                        for closed in (("always", "twice"), ("twice", "always"), ("twice", "twice")))),
         Mistake("no-wait",
                 "A stage is used, and its copies have not been waited for. copy() only asks for a copy; wait() waits for "
                 "groups, and close_group() makes one of the copies asked for.",
@@ -402,6 +409,7 @@ EXERCISE = Exercise(
                 also=(staged(target_of=lambda tile: (tile + 1) % NUM_STAGES), staged(stage_of=lambda tile: 0),
                       staged(target_of=lambda tile: tile + NUM_STAGES), staged(target_of=lambda tile: 0),
                       staged(target_of=lambda tile: (tile + NUM_STAGES - 1) % NUM_STAGES),
+                      staged(first_stage=lambda tile: NUM_STAGES - 1 - tile),
                       *(staged(stage_of=lambda tile, shift=shift: (tile + shift) % NUM_STAGES,
                                first_stage=lambda tile: tile % NUM_STAGES, target_of=lambda tile: tile % NUM_STAGES)
                         for shift in (1, NUM_STAGES - 1)))),
@@ -413,13 +421,23 @@ EXERCISE = Exercise(
                       staged(first=lambda warp, n: range(NUM_STAGES - 1)),
                       *(staged(step=step, target_of=lambda tile, step=step: (tile + step) % NUM_STAGES)
                         for step in (NUM_STAGES - 1, NUM_STAGES + 1, 1)),
-                      ahead(step=NUM_STAGES, target_of=lambda tile: tile % NUM_STAGES), ahead(step=NUM_STAGES))),
+                      ahead(step=NUM_STAGES, target_of=lambda tile: tile % NUM_STAGES), ahead(step=NUM_STAGES),
+                      *(ahead(step=step, target_of=lambda tile, step=step: (tile + step) % NUM_STAGES) for step in (1, 2)),
+                      ahead(step=1))),
         Mistake("tile-offset-missing",
                 "A pointer to floats that moves on by 1 moves on by one float. How many floats is it from one tile to the "
                 "next?",
                 staged(tile_floats=(TILE_FLOATS, 1)), ((LOAD, LOAD.replace("next * tile_floats", "next")),),
-                also=tuple(staged(tile_floats=floats) for size in (1, *TILE_SHAPE)
+                also=tuple(staged(tile_floats=floats) for size in (1, *TILE_SHAPE, 4 * TILE_FLOATS)
                            for floats in ((TILE_FLOATS, size), (size, TILE_FLOATS), (size, size)))),
+        Mistake("first-tiles-not-loaded",
+                "Some of the first tiles are added up without ever having been asked for. A turn loads a tile for a later "
+                "turn. Who loads those that the first turns need?",
+                staged(first=lambda warp, n: range(0)),
+                ((BEFORE_LOOP_HEAD + BEFORE_LOOP + "  }\n", ""),),
+                also=(ahead(first=lambda warp, n: range(0)),
+                      ahead(first=lambda warp, n: range(1)),
+                      *(staged(first=lambda warp, n, count=count: range(count)) for count in (1, 2)))),
         Mistake("one-turn-too-many",
                 "A loop runs one turn too many. Tiles and stages are counted from 0: which number does the last one have?",
                 staged(turns=lambda n: n + 1), ((LOOP, LOOP.replace("tile < num_tiles", "tile <= num_tiles")),),
