@@ -277,6 +277,23 @@ ZEROS_WITHOUT_A_LOOP = edited(OTHER_KERNEL, ("  for (int t = warp;", """
 WAITS_IN_THE_LOOP = edited(OTHER_KERNEL, ("weights[t] = dot * p.scale;\n  }\n  __syncthreads();",
                                           "weights[t] = dot * p.scale;\n    __syncthreads();\n  }"))
 
+
+def empty_in_other_kernel(zeros):
+    return edited(OTHER_KERNEL, ("  for (int t = warp;", f"""
+  if (n == 0) {{
+    float* zeros = static_cast<float*>(p.out) + (s * p.num_q_heads + h) * p.head_size;
+    {zeros}
+  }}
+  for (int t = warp;"""))
+
+
+FIRST_ZERO_BY_ALL = empty_in_other_kernel("*zeros = 0.f; return;")
+ZEROS_IN_A_RING = empty_in_other_kernel("zeros[threadIdx.x % p.head_size] = 0.f;")
+ZEROS_BY_LANES = empty_in_other_kernel("for (int d = lane; d < p.head_size; d += 32) zeros[d] = 0.f; return;")
+ALL_ZEROS_BY_ALL = empty_in_other_kernel("for (int d = 0; d < p.head_size; ++d) zeros[d] = 0.f; return;")
+HEADS_ALONG_X = edited(OTHER_KERNEL, ("s = blockIdx.x, h = blockIdx.y", "h = blockIdx.x, s = blockIdx.y"))
+LAUNCHED_HEADS_FIRST = edited(OTHER_KERNEL, ("dim3(p.num_seqs, p.num_q_heads)", "dim3(p.num_q_heads, p.num_seqs)"))
+
 WRONG_ANSWERS = {
     "6.1": {"rounded-down": [AT_LEAST_ONE_BLOCK], "guard-within-the-block": [GUARD_WITHIN_THE_BLOCK]},
     "6.2": {"entry-not-looked-up": [PLACE_OF_THE_ENTRY], "head-counted-as-a-number": [HEAD_AT_THE_END],
@@ -318,5 +335,7 @@ WRONG_ANSWERS = {
     "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
             "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
-    "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP]},
+    "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP],
+            "zero-by-several-threads": [FIRST_ZERO_BY_ALL, ZEROS_IN_A_RING, ZEROS_BY_LANES, ALL_ZEROS_BY_ALL],
+            "axes-exchanged": [HEADS_ALONG_X, LAUNCHED_HEADS_FIRST]},
 }
