@@ -219,6 +219,63 @@ TOKEN_LAST = edited(SCALED_QUERY, ("(params, seq, token, kv_head)", "(params, se
 HEAD_WITHIN_THE_GROUP = edited(QUERY_SHARED, ("kv = head /", "kv = head %"))
 QUERY_FROM_THE_START = edited(QUERY_SHARED, ("to_float(q_row[i])", "to_float(((const T*)params.q)[i])"))
 EXPONENTIALS = edited(QUERY_SHARED, ("dot * params.scale", "expf(dot * params.scale)"))
+HEAD_ADDED_TO_THE_ROW = edited(SCALED_QUERY, ("to_float(q_row[i])", "to_float((q_row + params.head_size * head)[i])"))
+ROW_OF_THE_QUERY_AGAIN = edited(
+    QUERY_SHARED, ("q_row[i]", "q_row[seq * params.q_stride + head * params.head_size + i]"))
+LENGTH_BY_Y = edited(QUERY_SHARED, ("params.context_lens[seq]", "params.context_lens[blockIdx.y]"))
+LENGTH_BY_HEAD = edited(SCALED_QUERY, ("params.context_lens[seq]", "params.context_lens[head]"))
+ROUNDED_UP = edited(
+    SCALED_QUERY, ("  int token =", "  const int bs = params.block_size, length = params.context_lens[seq];\n  int token ="),
+    ("token < params.context_lens[seq]", "token < (length + bs - 1) / bs * bs"))
+
+
+def by_blocks(block_loop, slot_loop, guard=""):
+    """Two loops in place of one: over the entries of the table, and over the slots of a block."""
+    return edited(
+        QUERY_SHARED,
+        ("  for (int t = threadIdx.x; t < length; t += blockDim.x) {",
+         f"  const int bs = params.block_size, blocks = (length + bs - 1) / bs;\n"
+         f"  for ({block_loop}) for ({slot_loop}) {{\n    int t = b * bs + s;{guard}"))
+
+
+ALL_THREADS_ON_A_BLOCK = ("int b = 0; b < blocks; b++", "int s = threadIdx.x; s < bs; s += blockDim.x")
+A_THREAD_FOR_EACH_BLOCK = ("int b = threadIdx.x; b < blocks; b += blockDim.x", "int s = 0; s < bs; s++")
+NO_TOKEN_NO_SCORE = "\n    if (t >= length) continue;"
+CAST_TO_FLOATS = edited(QUERY_SHARED, (KEY, "auto key = (const float*)(k_cache + cache_offset(params, seq, t, kv));"))
+POOL_OF_FLOATS = edited(SCALED_QUERY, ("to_float(k_cache[first + i])", "((const float*)params.k_cache)[first + i]"))
+WARP_STEPS = edited(QUERY_SHARED, ("t += blockDim.x", "t += 32"))
+GRID_STEPS = edited(SCALED_QUERY, ("token += 128", "token += gridDim.x"))
+HEAD_STEPS = edited(QUERY_SHARED, ("t += blockDim.x", "t += gridDim.y"))
+A_PLACE_FOR_EACH_THREAD = edited(QUERY_SHARED, ("float mine[256]", "float mine[128]"))
+NOBODY_LOADS = edited(QUERY_SHARED, (f"  {LOADED}\n  __syncthreads();\n", ""))
+TOKEN_FIRST = edited(SCALED_QUERY, ("(params, seq, token, kv_head)", "(params, token, seq, kv_head)"))
+ROWS_COUNTED_AGAIN = edited(QUERY_SHARED, (KEY, KEY.replace("cache_offset", "params.head_size * cache_offset")))
+HEAD_COUNTED_AGAIN = edited(SCALED_QUERY, ("k_cache[first + i]", "k_cache[first + kv_head * params.head_size + i]"))
+KEY_OF_THE_FIRST_TOKEN = edited(
+    QUERY_SHARED, (f"    {KEY}\n", ""),
+    ("  for (int t", f"  {KEY.replace('seq, t,', 'seq, threadIdx.x,')}\n  for (int t"))
+LOOKED_UP_WITH_GUARD = edited(
+    SCALED_QUERY, ("    int64_t first = cache_offset(params, seq, token, kv_head);\n", ""),
+    ("  while", """  int64_t first = 0;
+  if (token < params.context_lens[seq]) first = cache_offset(params, seq, token, kv_head);
+  while"""))
+DOT = "dot = dot + mine[i] * to_float(key[i]);"
+NOT_SCALED = edited(QUERY_SHARED, ("dot * params.scale", "dot"))
+SCALED_PRODUCTS = edited(NOT_SCALED, (DOT, "dot += params.scale * mine[i] * to_float(key[i]);"))
+SCALED_SUMS = edited(NOT_SCALED, (DOT, f"{{ {DOT} dot *= params.scale; }}"))
+SCALED_BEFORE_EACH = edited(NOT_SCALED, (DOT, DOT.replace("dot +", "dot * params.scale +")))
+SCALED_AT_THE_END_TOO = edited(QUERY_SHARED, (DOT, f"{{ {DOT} dot *= params.scale; }}"))
+WHOLE_ROOT = edited(QUERY_SHARED, ("dot * params.scale", "dot * (1 / (int)sqrtf(params.head_size))"))
+SCALE_IN_AN_INT = edited(QUERY_SHARED, ("  for (int t", "  const int scale = params.scale;\n  for (int t"),
+                         ("dot * params.scale", "dot * scale"))
+DIVIDED_BY_HEAD_SIZE = edited(QUERY_SHARED, ("dot * params.scale", "dot / params.head_size"))
+DIVIDED_TOO = edited(QUERY_SHARED, ("dot * params.scale", "dot * params.scale / params.head_size"))
+ROOT_TOO = edited(QUERY_SHARED, ("dot * params.scale", "dot * params.scale / sqrtf(params.head_size)"))
+ONE_HEAD_FURTHER = edited(QUERY_SHARED, ("kv = head /", "kv = (head + 1) /"))
+ELEMENT_T_OF_THE_QUERY = edited(QUERY_SHARED, (DOT, DOT.replace("mine[i]", "mine[t]")))
+ELEMENT_T_OF_THE_KEY = edited(QUERY_SHARED, (DOT, DOT.replace("key[i]", "key[t]")))
+ELEMENT_OF_THE_THREAD = edited(SCALED_QUERY, ("k_cache[first + i]", "k_cache[first + threadIdx.x]"))
+ELEMENT_T_OF_BOTH = edited(QUERY_SHARED, (DOT, DOT.replace("[i]", "[t]")))
 
 # 6.5
 
@@ -317,7 +374,24 @@ ZEROS_WITHOUT_A_LOOP = edited(OTHER_KERNEL, ("  for (int t = warp;", """
 WAITS_IN_THE_LOOP = edited(OTHER_KERNEL, ("weights[t] = dot * p.scale;\n  }\n  __syncthreads();",
                                           "weights[t] = dot * p.scale;\n    __syncthreads();\n  }"))
 
-RIGHT_ANSWERS = {"6.1": [MORE_BLOCKS_THAN_NEEDED]}
+
+def empty_in_other_kernel(zeros):
+    return edited(OTHER_KERNEL, ("  for (int t = warp;", f"""
+  if (n == 0) {{
+    float* zeros = static_cast<float*>(p.out) + (s * p.num_q_heads + h) * p.head_size;
+    {zeros}
+  }}
+  for (int t = warp;"""))
+
+
+FIRST_ZERO_BY_ALL = empty_in_other_kernel("*zeros = 0.f; return;")
+ZEROS_IN_A_RING = empty_in_other_kernel("zeros[threadIdx.x % p.head_size] = 0.f;")
+ZEROS_BY_LANES = empty_in_other_kernel("for (int d = lane; d < p.head_size; d += 32) zeros[d] = 0.f; return;")
+ALL_ZEROS_BY_ALL = empty_in_other_kernel("for (int d = 0; d < p.head_size; ++d) zeros[d] = 0.f; return;")
+HEADS_ALONG_X = edited(OTHER_KERNEL, ("s = blockIdx.x, h = blockIdx.y", "h = blockIdx.x, s = blockIdx.y"))
+LAUNCHED_HEADS_FIRST = edited(OTHER_KERNEL, ("dim3(p.num_seqs, p.num_q_heads)", "dim3(p.num_q_heads, p.num_seqs)"))
+
+RIGHT_ANSWERS = {"6.1": [MORE_BLOCKS_THAN_NEEDED], "6.4": [SCALED_PRODUCTS]}
 
 WRONG_ANSWERS = {
     "6.1": {"rounded-down": [AT_LEAST_ONE_BLOCK], "guard-within-the-block": [GUARD_WITHIN_THE_BLOCK],
@@ -346,7 +420,22 @@ WRONG_ANSWERS = {
             "scaled-twice": [SCALED_AT_BOTH_ENDS], "own-elements-alone": [SHARED_OUT_ELEMENTS],
             "query-of-the-first-row": [QUERY_FROM_THE_START], "exponential-too-early": [EXPONENTIALS],
             "values-for-keys": [QUERY_TIMES_VALUES], "head-and-token-exchanged": [TOKEN_LAST],
-            "wrong-head-mapping": [HEAD_WITHIN_THE_GROUP]},
+            "wrong-head-mapping": [HEAD_WITHIN_THE_GROUP, ONE_HEAD_FURTHER],
+            "query-row-added-again": [HEAD_ADDED_TO_THE_ROW, ROW_OF_THE_QUERY_AGAIN],
+            "context-of-the-head": [LENGTH_BY_Y, LENGTH_BY_HEAD],
+            "whole-blocks": [ROUNDED_UP, by_blocks(*ALL_THREADS_ON_A_BLOCK), by_blocks(*A_THREAD_FOR_EACH_BLOCK)],
+            "other-owner": [by_blocks(*ALL_THREADS_ON_A_BLOCK, NO_TOKEN_NO_SCORE),
+                            by_blocks(*A_THREAD_FOR_EACH_BLOCK, NO_TOKEN_NO_SCORE)],
+            "keys-read-as-floats": [CAST_TO_FLOATS, POOL_OF_FLOATS],
+            "each-thread-scores-all": [WARP_STEPS, GRID_STEPS, HEAD_STEPS],
+            "too-little-room": [A_PLACE_FOR_EACH_THREAD], "query-not-loaded": [NOBODY_LOADS],
+            "sequence-and-token-exchanged": [TOKEN_FIRST],
+            "offset-counted-again": [ROWS_COUNTED_AGAIN, HEAD_COUNTED_AGAIN],
+            "one-key-for-each-thread": [KEY_OF_THE_FIRST_TOKEN, LOOKED_UP_WITH_GUARD],
+            "scaled-at-each-step": [SCALED_SUMS, SCALED_BEFORE_EACH, SCALED_AT_THE_END_TOO],
+            "factor-in-integers": [WHOLE_ROOT, SCALE_IN_AN_INT],
+            "divided-by-head-size": [DIVIDED_BY_HEAD_SIZE, DIVIDED_TOO, ROOT_TOO],
+            "token-for-element": [ELEMENT_T_OF_THE_QUERY, ELEMENT_T_OF_THE_KEY, ELEMENT_OF_THE_THREAD, ELEMENT_T_OF_BOTH]},
     "6.5": {"sequence-in-one-piece": [FIRST_VALUE_AND_ON], "offset-put-in-an-int": [CUT_TO_AN_INT],
             "one-token-for-each-thread": [ONE_SCORE_EACH], "maxima-added-up": [SUM_OF_MAXIMA],
             "not-normalised": [MEAN_OF_EXPONENTIALS], "wrong-head-mapping": [VALUES_WITHIN_THE_GROUP],
@@ -357,8 +446,11 @@ WRONG_ANSWERS = {
             "tokens-added-to-out": [ADDED_BY_TOKENS]},
     "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
             "type-forgotten": [NO_BFLOAT16, NO_HALF]},
-    "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)], "contexts-overwritten": [checked(in_place)],
+    "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)],
+            "contexts-overwritten": [checked(in_place)],
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
             "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
-    "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP]},
+    "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP],
+            "zero-by-several-threads": [FIRST_ZERO_BY_ALL, ZEROS_IN_A_RING, ZEROS_BY_LANES, ALL_ZEROS_BY_ALL],
+            "axes-exchanged": [HEADS_ALONG_X, LAUNCHED_HEADS_FIRST]},
 }

@@ -69,7 +69,7 @@ def hidden(seed):
 
 def observe(attend, case):
     """The output, or what checked mode reports in its place."""
-    return result_of(lambda: attend(**case.tensors()))
+    return result_of(lambda: attend(**case.tensors()), names=("context_lens",))
 
 
 def describe(case):
@@ -131,6 +131,20 @@ def addressed(kv_head_of=own_kv_head, row_of=declared_row, stride_of=table_width
     return attend
 
 
+def axes_exchanged(**inputs):
+    """Right for as many heads as sequences. The first case that has not as many has more heads."""
+    num_seqs, num_q_heads, _ = inputs["q"].shape
+    if num_seqs != num_q_heads:
+        raise Found("out-of-bounds", "context_lens")
+    return expected_output(**inputs)
+
+
+def zeros_by_several(**inputs):
+    if (inputs["context_lens"] == 0).any():
+        raise Found("several-writers")
+    return expected_output(**inputs)
+
+
 def low_scores_lost(**inputs):
     """The model of a search for the maximum that begins at 0."""
     expected = expected_output(**inputs)
@@ -166,6 +180,7 @@ KV_HEAD = "head / (p.num_q_heads / p.num_kv_heads);"
 EMPTY_OUT = "// Without a key, the loops over tokens have no turn, and out gets zeros."
 BARRIER = "__syncthreads();\n  // END SOLUTION\n  float max_score"
 MAXIMUM = "largest[threadIdx.x] = fmaxf(largest[threadIdx.x], scores[token]);"
+GRID = "dim3(p.num_seqs, p.num_q_heads), 128, numbers"
 BYTES = "128, numbers * sizeof(float), stream"
 
 EXERCISE = Exercise(
@@ -248,6 +263,14 @@ EXERCISE = Exercise(
                 "into other rows or behind the output. A head has head_size elements.",
                 reported("out-of-bounds", EMPTY),
                 ((EMPTY_OUT, "if (context_len == 0) { out[threadIdx.x] = 0.0f; return; }"),)),
+        Mistake("zero-by-several-threads",
+                "For an empty context, several threads write to the same place. Each element of a head gets its zero from "
+                "one thread, and a thread has some elements, or none.",
+                zeros_by_several, ((EMPTY_OUT, "if (context_len == 0) { out[0] = 0.0f; return; }"),)),
+        Mistake("axes-exchanged",
+                "context_lens is read behind its end, with a number that counts heads. The grid has two axes: what does "
+                "the launch count along each of them, and what does the kernel take blockIdx.x and blockIdx.y for?",
+                axes_exchanged, ((GRID, "dim3(p.num_q_heads, p.num_seqs), 128, numbers"),)),
         Mistake("fixed-score-buffer",
                 "The kernel has room for a fixed number of scores, and a context may be longer. The launcher knows the "
                 "longest context of the batch before it launches: where can as many scores find room?",

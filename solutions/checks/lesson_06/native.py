@@ -254,11 +254,20 @@ def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
 
 def rows_at(cache: Tensor, slots: Tensor, kv_head: int, name: str) -> Tensor:
     """What a kernel reads for head kv_head in these slots, (len(slots), head_size), though there be no such head."""
+    return numbers_at(cache.flatten(), first_numbers(cache, slots, kv_head), cache.shape[3], name)
+
+
+def first_numbers(cache: Tensor, slots: Tensor, kv_head: int) -> Tensor:
+    """What cache_offset() gives for head kv_head of these slots."""
     num_kv_heads, head_size = cache.shape[2:]
-    first = (slots * num_kv_heads + kv_head) * head_size
-    if len(first) and (int(first.min()) < 0 or int(first.max()) + head_size > cache.numel()):
+    return (slots * num_kv_heads + kv_head) * head_size
+
+
+def numbers_at(numbers: Tensor, first: Tensor, count: int, name: str) -> Tensor:
+    """So many numbers from each place in `first` on, (len(first), count)."""
+    if len(first) and (int(first.min()) < 0 or int(first.max()) + count > len(numbers)):
         raise Found("out-of-bounds", name)
-    return cache.flatten()[first[:, None] + torch.arange(head_size)]
+    return numbers[first[:, None] + torch.arange(count)]
 
 
 def describe(case: Case) -> str:

@@ -15,7 +15,9 @@ from solutions.checks.lesson_06.native import (
     build,
     describe,
     drawn,
+    first_numbers,
     in_one_piece,
+    numbers_at,
     offset_in_an_int,
     result_of,
     rows_at,
@@ -33,7 +35,7 @@ def right_head(head, batch):
 
 
 def scores(kv_head=right_head, scale=lambda batch: batch.scale, tokens=lambda length, batch: length,
-           products=lambda keys, query, dtype: keys @ query, places=slots_of, cache="k_cache"):
+           products=lambda keys, query, dtype: keys @ query, places=slots_of, rows=rows_at, cache="k_cache"):
     """paged_scores() for every sequence and head, with some of its parts replaced. Accumulates in float64."""
     def wrong(batch):
         result, dtype, batch = batch.new_scores(), batch.q.dtype, batch.double()
@@ -41,7 +43,7 @@ def scores(kv_head=right_head, scale=lambda batch: batch.scale, tokens=lambda le
         for seq, length in enumerate(batch.context_lens.tolist()):
             slots = places(batch.block_table, seq, tokens(length, batch), batch.k_cache.shape[1])
             for head in range(num_q_heads):
-                keys = rows_at(getattr(batch, cache), slots, kv_head(head, batch), cache)
+                keys = rows(getattr(batch, cache), slots, kv_head(head, batch), cache)
                 result[seq, head, : len(slots)] = (products(keys, batch.q[seq, head], dtype) * scale(batch)).float()
         return result
     return wrong
@@ -77,6 +79,11 @@ def by_other_threads_than_asked(least):
             raise Found("race", "scores")
         return scores()(batch)
     return wrong
+
+
+def block_after_block(batch):
+    """The slots of each block are shared out anew, from thread 0 on."""
+    return by_other_threads_than_asked(batch.k_cache.shape[1] + 1)(batch)
 
 
 def no_barrier_between_warps(batch):
@@ -229,6 +236,139 @@ def summed_in_16_bits(product=lambda number, dtype: number):
     return scores(products=products)
 
 
+def context_of_the_head(batch):
+    """The number of the head is looked for among the contexts, which are as many as there are sequences."""
+    result = batch.new_scores()
+    for head in range(batch.q.shape[1]):
+        if head >= len(batch.context_lens):
+            raise Found("out-of-bounds", "context_lens")
+        lens = batch.context_lens[head].expand_as(batch.context_lens)
+        result[:, head] = scores()(replace(batch, context_lens=lens))[:, head]
+    return result
+
+
+def behind_the_own_query(rows):
+    """The query is looked for from the block's own row on: behind all queries, as soon as there are rows(batch)."""
+    def wrong(batch):
+        if rows(batch) > 1:
+            raise Found("out-of-bounds", "q")
+        return scores()(batch)
+    return wrong
+
+
+def whole_blocks(least=lambda batch: batch.max_context_len + 1):
+    """All slots of the blocks are scored: in the next row, if this one has no room for them.
+
+    From a context of least(batch) tokens on, some scores are written by a thread that does not own them.
+    """
+    def wrong(batch):
+        num_heads, block_size, row_length = batch.q.shape[1], batch.k_cache.shape[1], batch.max_context_len
+        lengths, owner = batch.context_lens.tolist(), {}
+        for head in range(num_heads):
+            for seq, length in enumerate(lengths):
+                row = seq * num_heads + head
+                for place in range(row * row_length, row * row_length + -(-length // block_size) * block_size):
+                    if place >= len(lengths) * num_heads * row_length:
+                        raise Found("out-of-bounds", "scores")
+                    if owner.setdefault(place, row) != row:
+                        raise Found("race-between-blocks", "scores")
+        return by_other_threads_than_asked(least(batch))(batch)
+    return wrong
+
+
+def keys_as_floats(numbers_in_one):
+    """Two numbers of 16 bits are read as one float. numbers_in_one: how many of them are stepped over as one."""
+    def wrong(batch):
+        if batch.k_cache.dtype == torch.float32:
+            return scores()(batch)
+        floats = batch.k_cache.flatten().view(torch.float32).double()
+        return scores(rows=lambda cache, slots, kv_head, name: numbers_at(
+            floats, first_numbers(cache, slots, kv_head) // numbers_in_one, cache.shape[3], name))(batch)
+    return wrong
+
+
+def offset_times_head_size(cache, slots, kv_head, name):
+    head_size = cache.shape[3]
+    return numbers_at(cache.flatten(), first_numbers(cache, slots, kv_head) * head_size, head_size, name)
+
+
+def head_added_to_offset(cache, slots, kv_head, name):
+    head_size = cache.shape[3]
+    return numbers_at(cache.flatten(), first_numbers(cache, slots, kv_head) + kv_head * head_size, head_size, name)
+
+
+def first_key_again(table, row, length, block_size):
+    """Each thread goes on with the key of its first token."""
+    return slots_of(table, row, length, block_size)[torch.arange(length) % THREADS]
+
+
+def looked_up_by_all(batch):
+    """A thread without a token looks for a key as well, behind the end of the table."""
+    if (THREADS - 1) // batch.k_cache.shape[1] >= batch.block_table.shape[1]:
+        raise Found("out-of-bounds", "block_table")
+    return scores(places=first_key_again)(batch)
+
+
+def in_steps_of(step):
+    """Thread `step` begins where thread 0 goes on."""
+    def wrong(batch):
+        if int(batch.context_lens.max()) > step(batch):
+            raise Found("several-writers", "scores")
+        return scores()(batch)
+    return wrong
+
+
+def room_for(size):
+    def wrong(batch):
+        if batch.q.shape[2] > size:
+            raise Found("shared-out-of-bounds")
+        return scores()(batch)
+    return wrong
+
+
+def query_not_loaded(batch):
+    if int(batch.context_lens.max()) > 0:
+        raise Found("shared-uninitialised")
+    return scores()(batch)
+
+
+def sequence_and_token_exchanged(batch):
+    """The row with the number of the token, and the token with the number of the sequence."""
+    result, batch = batch.new_scores(), batch.double()
+    for head in range(batch.q.shape[1]):
+        for seq, length in enumerate(batch.context_lens.tolist()):
+            for token in sorted(range(length), key=lambda token: token % THREADS):
+                if token >= len(batch.block_table):
+                    raise Found("out-of-bounds", "block_table")
+                slot = slots_of(batch.block_table, token, seq + 1, batch.k_cache.shape[1])[seq:]
+                key = rows_at(batch.k_cache, slot, right_head(head, batch), "k_cache")
+                result[seq, head, token] = (key @ batch.q[seq, head] * batch.scale).float()
+    return result
+
+
+def scaled_at_each_step(last):
+    """Each product is scaled as often as it is in the sum; last: how often the last one is."""
+    def wrong(batch):
+        powers = batch.scale ** torch.arange(batch.q.shape[2] - 1 + last, last - 1, -1).double()
+        return scores(scale=lambda batch: 1.0, products=lambda keys, query, dtype: keys @ (query * powers))(batch)
+    return wrong
+
+
+def token_for_element(in_query, in_key, number=lambda token: token):
+    """All products of a score are made with one element; number: which one of the key, for a token."""
+    def rows(cache, slots, kv_head, name):
+        if in_query and len(slots) > cache.shape[3]:
+            raise Found("shared-uninitialised")
+        if not in_key:
+            return rows_at(cache, slots, kv_head, name)
+        first = first_numbers(cache, slots, kv_head) + number(torch.arange(len(slots)))
+        return numbers_at(cache.flatten(), first, 1, name).expand(-1, cache.shape[3])
+
+    def products(keys, query, dtype):
+        return keys.sum(1) * query[: len(keys)] if in_query else keys @ query
+    return scores(rows=rows, products=products)
+
+
 def whole_row(batch):
     """As many tokens as the longest context has: shorter ones meet the entries of -1 behind their blocks."""
     block_size = batch.k_cache.shape[1]
@@ -276,7 +416,7 @@ def observe(subject, case):
         result = subject(batch)
         behind = torch.arange(batch.max_context_len) >= batch.context_lens[:, None, None]
         return result.masked_fill(behind, 0.0)
-    return result_of(run, names=("k_cache", "scores"))
+    return result_of(run, names=("k_cache", "scores", "block_table", "context_lens"))
 
 
 def show_scores(expected, actual):
@@ -311,7 +451,7 @@ EXERCISE = Exercise(
                 scores(lambda head, batch: head // batch.k_cache.shape[2]), ((HEAD, "head / params.num_kv_heads"),),
                 also=(scores(lambda head, batch: head % batch.k_cache.shape[2]), scores(lambda head, batch: head),
                       scores(lambda head, batch: head % (batch.q.shape[1] // batch.k_cache.shape[2])),
-                      scores(lambda head, batch: 0))),
+                      scores(lambda head, batch: right_head(head + 1, batch)), scores(lambda head, batch: 0))),
         Mistake("missing-scale",
                 "The scores are not scaled. The factor has been worked out before the launch; it is a field of the struct.",
                 scores(scale=lambda batch: 1.0), (("params.scale * product", "product"),)),
@@ -348,7 +488,7 @@ EXERCISE = Exercise(
                 "all threads wait at the end.",
                 by_other_threads_than_asked(2),
                 ((TOKENS, "for (int token = num_tokens - 1 - int(threadIdx.x); token >= 0; token -= blockDim.x) {"),),
-                also=(by_other_threads_than_asked(THREADS + 1),)),
+                also=(by_other_threads_than_asked(THREADS + 1), block_after_block)),
         Mistake("query-loaded-in-part",
                 "A head may have more elements than the block has threads. With one element for each thread, the rest of "
                 "the query is never loaded.",
@@ -364,9 +504,11 @@ EXERCISE = Exercise(
                 "read behind the sequence's last block, or write behind its scores.",
                 a_token_for_every_thread, ((TOKENS, "{ int token = threadIdx.x;"),)),
         Mistake("each-thread-scores-all",
-                "Several threads write the same score. Each score belongs to one thread, and if several have worked on it "
-                "together, one of them writes it.",
-                each_thread_scores_all, ((TOKENS, "for (int token = 0; token < num_tokens; ++token) {"),)),
+                "Several threads write the same score. Each score belongs to one thread: which tokens are a thread's own, "
+                "and how far is it from one to the next? If several have worked on a score together, one of them writes it.",
+                each_thread_scores_all, ((TOKENS, "for (int token = 0; token < num_tokens; ++token) {"),),
+                also=(in_steps_of(lambda batch: WARP), in_steps_of(lambda batch: len(batch.q)),
+                      in_steps_of(lambda batch: batch.q.shape[1]))),
         Mistake("behind-the-context",
                 "The loop goes on behind the sequence's last token, where the block table says -1, which is no block. How "
                 "many tokens this sequence has, context_lens says; max_context_len is the longest of them all.",
@@ -468,6 +610,83 @@ EXERCISE = Exercise(
                 "order does it name them?",
                 head_and_token_exchanged,
                 (("cache_offset(params, seq, token, kv_head)", "cache_offset(params, seq, kv_head, token)"),)),
+        Mistake("sequence-and-token-exchanged",
+                "cache_offset() gets the token where it takes the sequence, and the sequence where it takes the token. In "
+                "which order does it name them?",
+                sequence_and_token_exchanged,
+                (("cache_offset(params, seq, token, kv_head)", "cache_offset(params, token, seq, kv_head)"),)),
+        Mistake("query-row-added-again",
+                "The query is read from behind its own place. q_row is where the query of this sequence and head begins, "
+                "and its elements stand there one after the other.",
+                behind_the_own_query(lambda batch: batch.q.shape[1]),
+                (("to_float(q_row[i])", "to_float(q_row[head * params.head_size + i])"),),
+                also=(behind_the_own_query(lambda batch: len(batch.q)),)),
+        Mistake("context-of-the-head",
+                "The length of the context is looked up by the number of the head. context_lens has a number for each "
+                "sequence, and all heads of a sequence have the same tokens.",
+                context_of_the_head,
+                (("num_tokens = params.context_lens[seq]", "num_tokens = params.context_lens[head]"),)),
+        Mistake("whole-blocks",
+                "All slots of a sequence's blocks are scored. The last block may be filled in part: its other slots hold no "
+                "token, and there need not be room for their scores.",
+                whole_blocks(),
+                ((TOKENS, TOKENS.replace("< num_tokens", "< (num_tokens + params.block_size - 1) / params.block_size * "
+                                                         "params.block_size")),),
+                also=(whole_blocks(lambda batch: 2), whole_blocks(lambda batch: batch.k_cache.shape[1] + 1))),
+        Mistake("keys-read-as-floats",
+                "With float all is right. With half and bfloat16, the keys are read as if they were floats, and two of "
+                "their numbers make one. The pool holds numbers of type T: what makes a float of one of them?",
+                keys_as_floats(1),
+                (("const T* key = k_cache + cache",
+                  "const float* key = static_cast<const float*>(params.k_cache) + cache"),),
+                also=(keys_as_floats(2),)),
+        Mistake("offset-counted-again",
+                "cache_offset() gives the place of the key's first number: the KV head and head_size are in it already. "
+                "Nothing more is added to it or multiplied with it.",
+                scores(rows=offset_times_head_size),
+                (("token, kv_head);", "token, kv_head) * params.head_size;"),),
+                also=(scores(rows=head_added_to_offset),)),
+        Mistake("one-key-for-each-thread",
+                "A thread looks up one key, before its loop over the tokens. Its next token has a key of its own, and a "
+                "thread without a token has none to look up.",
+                looked_up_by_all,
+                (("    const T* key = k_cache + cache_offset(params, seq, token, kv_head);\n", ""),
+                 (f"  {TOKENS}",
+                  f"  const T* key = k_cache + cache_offset(params, seq, threadIdx.x, kv_head);\n  {TOKENS}")),
+                also=(scores(places=first_key_again),)),
+        Mistake("too-little-room",
+                "The shared array is too small for the query. A head may have up to 256 elements, more than the block has "
+                "threads.",
+                room_for(THREADS), (("q[256]", "q[128]"),), also=(room_for(WARP),)),
+        Mistake("query-not-loaded",
+                "The query is not in shared memory when the products are made. That memory begins with whatever was left "
+                "there: the threads bring each element there, before any of them reads it.",
+                query_not_loaded, ((f"{LOAD}\n", "\n"),)),
+        Mistake("scaled-at-each-step",
+                "The sum is scaled at each step, so the first products are scaled many times over. Scale each product, or "
+                "the sum once it is complete.",
+                scaled_at_each_step(1),
+                (("product += q[i] * to_float(key[i]);", "product = params.scale * (product + q[i] * to_float(key[i]));"),
+                 ("params.scale * product", "product")),
+                also=(scaled_at_each_step(0), scaled_at_each_step(2))),
+        Mistake("factor-in-integers",
+                "The factor has become 0: it was divided, or kept, in integers, which have nothing between 0 and 1. "
+                "params.scale is a float, and the whole factor.",
+                scores(scale=lambda batch: 1 // batch.q.shape[2]),
+                (("params.scale * product", "(1 / params.head_size) * product"),)),
+        Mistake("divided-by-head-size",
+                "The scores are divided by head_size, or once more by its root. params.scale is the whole factor: nothing "
+                "else is divided.",
+                scores(scale=lambda batch: batch.scale / batch.q.shape[2]),
+                (("params.scale * product", "params.scale * product / params.head_size"),),
+                also=(scores(scale=lambda batch: 1 / batch.q.shape[2]),
+                      scores(scale=lambda batch: batch.scale * batch.q.shape[2] ** -0.5))),
+        Mistake("token-for-element",
+                "The number of the token, or of the thread, stands where that of the element belongs. All products of a "
+                "score are then made with the same element of the query or of the key.",
+                token_for_element(True, False), (("product += q[i]", "product += q[token]"),),
+                also=(token_for_element(False, True), token_for_element(True, True),
+                      token_for_element(False, True, lambda token: token % THREADS))),
     ),
     hints=(
         "First bring the query into q, all threads together: thread 0 takes the elements 0, blockDim.x, 2 * blockDim.x, …, "
