@@ -275,6 +275,10 @@ ONE_HEAD_FURTHER = edited(QUERY_SHARED, ("kv = head /", "kv = (head + 1) /"))
 ELEMENT_T_OF_THE_QUERY = edited(QUERY_SHARED, (DOT, DOT.replace("mine[i]", "mine[t]")))
 ELEMENT_T_OF_THE_KEY = edited(QUERY_SHARED, (DOT, DOT.replace("key[i]", "key[t]")))
 ELEMENT_OF_THE_THREAD = edited(SCALED_QUERY, ("k_cache[first + i]", "k_cache[first + threadIdx.x]"))
+LOADED_IN_STEPS_OF_32 = edited(QUERY_SHARED, (LOADED, LOADED.replace("blockDim.x", "32")))
+EVERYBODY_LOADS_SOME = edited(QUERY_SHARED, (LOADED, LOADED.replace("i += blockDim.x", "i++")))
+TABLE_ROW_OF_THE_HEAD = edited(SCALED_QUERY, ("(params, seq, token, kv_head)", "(params, head, token, kv_head)"))
+TABLE_ROW_BY_Y = edited(QUERY_SHARED, (KEY, KEY.replace("seq, t", "blockIdx.y, t")))
 ELEMENT_T_OF_BOTH = edited(QUERY_SHARED, (DOT, DOT.replace("[i]", "[t]")))
 
 # 6.5
@@ -388,6 +392,12 @@ FIRST_ZERO_BY_ALL = empty_in_other_kernel("*zeros = 0.f; return;")
 ZEROS_IN_A_RING = empty_in_other_kernel("zeros[threadIdx.x % p.head_size] = 0.f;")
 ZEROS_BY_LANES = empty_in_other_kernel("for (int d = lane; d < p.head_size; d += 32) zeros[d] = 0.f; return;")
 ALL_ZEROS_BY_ALL = empty_in_other_kernel("for (int d = 0; d < p.head_size; ++d) zeros[d] = 0.f; return;")
+ZEROS_IN_ROW_0 = empty_in_other_kernel("""zeros = static_cast<float*>(p.out);
+    for (int d = threadIdx.x; d < p.head_size; d += blockDim.x) zeros[d] = 0.f;
+    return;""")
+ZEROS_BY_SEQUENCE = edited(ZEROS_IN_ROW_0, ("(p.out);\n    for", "(p.out) + s * p.head_size;\n    for"))
+ZEROS_EVERYWHERE = edited(ZEROS_IN_ROW_0, ("d < p.head_size; d += blockDim.x) zeros", "d < p.num_seqs * p.num_q_heads * "
+                                           "p.head_size; d += blockDim.x) zeros"))
 HEADS_ALONG_X = edited(OTHER_KERNEL, ("s = blockIdx.x, h = blockIdx.y", "h = blockIdx.x, s = blockIdx.y"))
 LAUNCHED_HEADS_FIRST = edited(OTHER_KERNEL, ("dim3(p.num_seqs, p.num_q_heads)", "dim3(p.num_q_heads, p.num_seqs)"))
 
@@ -415,7 +425,8 @@ WRONG_ANSWERS = {
             "own-warp-twice": [PART_0_TWICE, OWN_VALUE_TWICE, VALUE_0_TWICE],
             "lane-without-the-result": [WRITTEN_BY_LANE_31, SHUFFLED_UP], "not-a-power-of-two": [HALF_THE_WARPS_AWAY]},
     "6.4": {"sequence-in-one-piece": [FIRST_KEY_AND_ON], "offset-put-in-an-int": [INT_IN_BETWEEN, INT_CAST],
-            "token-of-the-grid": [AS_IN_6_1], "query-loaded-by-all": [EVERYBODY_LOADS],
+            "token-of-the-grid": [AS_IN_6_1],
+            "query-loaded-by-all": [EVERYBODY_LOADS, LOADED_IN_STEPS_OF_32, EVERYBODY_LOADS_SOME],
             "query-read-too-far": [ALL_256_LOADED], "barrier-in-branch": [WAITS_WHILE_LOADING],
             "scaled-twice": [SCALED_AT_BOTH_ENDS], "own-elements-alone": [SHARED_OUT_ELEMENTS],
             "query-of-the-first-row": [QUERY_FROM_THE_START], "exponential-too-early": [EXPONENTIALS],
@@ -430,6 +441,7 @@ WRONG_ANSWERS = {
             "each-thread-scores-all": [WARP_STEPS, GRID_STEPS, HEAD_STEPS],
             "too-little-room": [A_PLACE_FOR_EACH_THREAD], "query-not-loaded": [NOBODY_LOADS],
             "sequence-and-token-exchanged": [TOKEN_FIRST],
+            "blocks-of-the-head": [TABLE_ROW_OF_THE_HEAD, TABLE_ROW_BY_Y],
             "offset-counted-again": [ROWS_COUNTED_AGAIN, HEAD_COUNTED_AGAIN],
             "one-key-for-each-thread": [KEY_OF_THE_FIRST_TOKEN, LOOKED_UP_WITH_GUARD],
             "scaled-at-each-step": [SCALED_SUMS, SCALED_BEFORE_EACH, SCALED_AT_THE_END_TOO],
@@ -452,5 +464,6 @@ WRONG_ANSWERS = {
             "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
     "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP],
             "zero-by-several-threads": [FIRST_ZERO_BY_ALL, ZEROS_IN_A_RING, ZEROS_BY_LANES, ALL_ZEROS_BY_ALL],
+            "zeros-in-other-rows": [ZEROS_IN_ROW_0, ZEROS_BY_SEQUENCE, ZEROS_EVERYWHERE],
             "axes-exchanged": [HEADS_ALONG_X, LAUNCHED_HEADS_FIRST]},
 }

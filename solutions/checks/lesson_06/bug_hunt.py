@@ -58,8 +58,10 @@ def hidden(seed):
 
     for number in range(8):
         block_size, num_kv_heads = chance.randint(2, 9), chance.randint(1, 3)
-        lengths = tuple(chance.choices((0, 1, block_size, *range(2, 4 * block_size)), k=1 + number // 3))
-        yield drawn(HuntCase, lengths, num_q_heads=num_kv_heads * chance.randint(1, 4), num_kv_heads=num_kv_heads,
+        lengths = chance.choices((0, 1, block_size, *range(2, 4 * block_size)), k=1 + number // 3)
+        if len(lengths) == 3:
+            lengths[1] = 0  # zeros that go to rows of others
+        yield drawn(HuntCase, tuple(lengths), num_q_heads=num_kv_heads * chance.randint(1, 4), num_kv_heads=num_kv_heads,
                     head_size=chance.choice((4, 8, 20)), block_size=block_size, spare_entries=chance.randint(0, 2))
     yield drawn(LowScores, (chance.randint(2, 9), 5))
     yield drawn(HuntCase, (chance.randint(280, 400),), block_size=16)
@@ -142,6 +144,24 @@ def axes_exchanged(**inputs):
 def zeros_by_several(**inputs):
     if (inputs["context_lens"] == 0).any():
         raise Found("several-writers")
+    return expected_output(**inputs)
+
+
+def zeros_in(row_of):
+    """An empty context gets its zeros in this row, and row (sequence, head) is its own."""
+    def attend(**inputs):
+        num_seqs, num_q_heads, _ = inputs["q"].shape
+        own = range(num_seqs * num_q_heads)
+        rows = [row if inputs["context_lens"][row // num_q_heads] else row_of(*divmod(row, num_q_heads)) for row in own]
+        if len(set(rows)) < len(rows):
+            raise Found("race-between-blocks")
+        return expected_output(**inputs)
+    return attend
+
+
+def zeros_in_all_rows(**inputs):
+    if (inputs["context_lens"] == 0).any() and inputs["q"].shape[:2].numel() > 1:
+        raise Found("race-between-blocks")
     return expected_output(**inputs)
 
 
@@ -267,6 +287,14 @@ EXERCISE = Exercise(
                 "For an empty context, several threads write to the same place. Each element of a head gets its zero from "
                 "one thread, and a thread has some elements, or none.",
                 zeros_by_several, ((EMPTY_OUT, "if (context_len == 0) { out[0] = 0.0f; return; }"),)),
+        Mistake("zeros-in-other-rows",
+                "For an empty context, a block writes zeros into a row of out that is not its own, and another block writes "
+                "there too. A row belongs to one sequence and one query head. Which one is this block's?",
+                zeros_in(lambda seq, head: head),
+                ((EMPTY_OUT, "if (context_len == 0) {\n"
+                             "    for (int i = threadIdx.x; i < p.head_size; i += blockDim.x) {\n"
+                             "      static_cast<float*>(p.out)[head * p.head_size + i] = 0.0f;\n    }\n    return;\n  }"),),
+                also=(zeros_in(lambda seq, head: seq), zeros_in(lambda seq, head: 0), zeros_in_all_rows)),
         Mistake("axes-exchanged",
                 "context_lens is read behind its end, with a number that counts heads. The grid has two axes: what does "
                 "the launch count along each of them, and what does the kernel take blockIdx.x and blockIdx.y for?",

@@ -166,8 +166,13 @@ def query_read_to_its_room(batch):
     return scores()(batch)
 
 
-def query_loaded_by_all(batch):
-    raise Found("several-writers")
+def query_loaded_by_several(at_once):
+    """The elements from number at_once on are loaded by several threads each."""
+    def wrong(batch):
+        if batch.q.shape[2] > at_once:
+            raise Found("several-writers")
+        return scores()(batch)
+    return wrong
 
 
 def barrier_while_loading(batch):
@@ -244,6 +249,20 @@ def context_of_the_head(batch):
             raise Found("out-of-bounds", "context_lens")
         lens = batch.context_lens[head].expand_as(batch.context_lens)
         result[:, head] = scores()(replace(batch, context_lens=lens))[:, head]
+    return result
+
+
+def blocks_of_the_head(batch):
+    """The blocks are looked up in the table's row with the number of the head."""
+    result, batch = batch.new_scores(), batch.double()
+    for head in range(batch.q.shape[1]):
+        for seq, length in enumerate(batch.context_lens.tolist()):
+            if length and head >= len(batch.block_table):
+                raise Found("out-of-bounds", "block_table")
+            row = min(head, len(batch.block_table) - 1)
+            slots = slots_of(batch.block_table, row, length, batch.k_cache.shape[1])
+            keys = rows_at(batch.k_cache, slots, right_head(head, batch), "k_cache")
+            result[seq, head, :length] = (keys @ batch.q[seq, head] * batch.scale).float()
     return result
 
 
@@ -582,9 +601,10 @@ EXERCISE = Exercise(
                 token_of_the_grid,
                 ((TOKENS, TOKENS.replace("= threadIdx.x", "= blockIdx.x * blockDim.x + threadIdx.x")),)),
         Mistake("query-loaded-by-all",
-                "Every thread loads the whole query, and all of them write to the same places. The elements are shared out: "
-                "each thread loads some of them.",
-                query_loaded_by_all, ((LOAD, LOAD.replace("threadIdx.x", "0").replace("i += blockDim.x", "++i")),)),
+                "Several threads load the same elements of the query, and write to the same places. The elements are shared "
+                "out: each thread loads some that no other loads.",
+                query_loaded_by_several(0), ((LOAD, LOAD.replace("threadIdx.x", "0").replace("i += blockDim.x", "++i")),),
+                also=(query_loaded_by_several(1), query_loaded_by_several(WARP))),
         Mistake("scaled-twice",
                 "The scores are scaled twice. Is the query scaled already when it is loaded?",
                 scores(scale=lambda batch: batch.scale**2),
@@ -626,6 +646,11 @@ EXERCISE = Exercise(
                 "sequence, and all heads of a sequence have the same tokens.",
                 context_of_the_head,
                 (("num_tokens = params.context_lens[seq]", "num_tokens = params.context_lens[head]"),)),
+        Mistake("blocks-of-the-head",
+                "cache_offset() gets the head where it takes the sequence. The block table has a row for each sequence, and "
+                "all heads of a sequence have the same blocks.",
+                blocks_of_the_head,
+                (("cache_offset(params, seq, token, kv_head)", "cache_offset(params, head, token, kv_head)"),)),
         Mistake("whole-blocks",
                 "All slots of a sequence's blocks are scored. The last block may be filled in part: its other slots hold no "
                 "token, and there need not be room for their scores.",
