@@ -239,6 +239,25 @@ def every_block_pays(rows, tiles, sms, s):
     return math.ceil(blocks / sms) * math.ceil(tiles / s) + blocks * SPLIT_COST
 
 
+def tiles_of_the_whole_batch(rows, tiles, sms, s):
+    return math.ceil(rows * s / sms) * math.ceil(rows * tiles / s) + SPLIT_COST
+
+
+def waves_of_tiles(rows, tiles, sms, s):
+    longest = math.ceil(tiles / s)
+    return math.ceil(tiles * s / sms) * (longest + SPLIT_COST)
+
+
+def tokens_of_a_split(rows, tiles, sms, s):
+    tokens = math.ceil(16 * tiles / s)
+    return (SPLIT_COST + tokens) * math.ceil(rows * s / sms)
+
+
+def up_to_the_number_of_rows(num_rows, num_tiles, num_multiprocessors):
+    return min(range(1, num_rows + 1), key=lambda s: math.ceil(num_rows * s / num_multiprocessors)
+               * (math.ceil(num_tiles / s) + SPLIT_COST))
+
+
 def whole_rows_in_each_wave(rows, tiles, sms, s):
     return math.ceil(rows * s / sms) * (tiles + SPLIT_COST)
 
@@ -402,7 +421,9 @@ WRONG_ANSWERS = {
         "not-there-for-the-others": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("  __syncthreads();\n", "")))],
     },
     "7.6": {"cost-cut-too": [least_time(cost_within_the_brackets)], "cost-for-each-split": [least_time(every_block_pays)],
-            "one-split-always": [least_time(whole_rows_in_each_wave)]},
+            "one-split-always": [least_time(whole_rows_in_each_wave)],
+            "tiles-of-all-rows": [least_time(tiles_of_the_whole_batch)], "sizes-exchanged": [least_time(waves_of_tiles)],
+            "cost-weighs-too-little": [least_time(tokens_of_a_split)], "not-all-tried": [up_to_the_number_of_rows]},
     "7.7": {"pieces-without-tiles": [walked(), walked(next_row=lambda left, rest: left > rest), an_empty_piece_for_no_tiles],
             "end-left-out-twice": [from_a_list_of_tiles(end_of=lambda total, b, n: total * (b + 1) // n - 1)],
             "shares-of-one-length": [from_a_list_of_tiles(end_of=lambda total, b, n: total * b // n + total // n)],

@@ -2,12 +2,15 @@
 
 import math
 import random
+from itertools import permutations
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention import splits
 from paged_attention.splits import SPLIT_COST
 from solutions.checks.lesson_07 import outcomes
 from solutions.checks.words import counted
+
+TOKENS_OF_A_TILE = 16
 
 
 def up(a, b):
@@ -23,6 +26,11 @@ def fastest(waves=lambda rows, s, sms: up(rows * s, sms), tiles=up,
             return time(waves(num_rows, s, num_multiprocessors), tiles(num_tiles, s), s)
         return best(tried(num_rows, num_tiles, num_multiprocessors), key=key)
     return wrong
+
+
+def in_order(*order):
+    """choose_num_splits() with its arguments in another order."""
+    return lambda *sizes: splits.choose_num_splits(*(sizes[place] for place in order))
 
 
 def last_of_equals(numbers, key):
@@ -68,15 +76,24 @@ def divisors(rows, tiles, sms):
     return [s for s in range(1, tiles + 1) if tiles % s == 0]
 
 
-def split_among_all_rows(num_rows, num_tiles, num_multiprocessors):
+def split_among_all_rows(cost):
     """As if the tiles of all rows were cut into each row's splits."""
-    return min(range(1, num_tiles + 1), key=lambda s: up(num_rows * s, num_multiprocessors)
-               * (up(num_rows * num_tiles, s) + SPLIT_COST))
+    return lambda num_rows, num_tiles, num_multiprocessors: min(
+        range(1, num_tiles + 1), key=lambda s: up(num_rows * s, num_multiprocessors) * (up(num_rows * num_tiles, s) + cost))
 
 
 def cost_for_each_block(num_rows, num_tiles, num_multiprocessors):
     return min(range(1, num_tiles + 1), key=lambda s: up(num_rows * s, num_multiprocessors) * up(num_tiles, s)
                + SPLIT_COST * num_rows * s)
+
+
+def timed_with(rows, tiles, sms):
+    """The time with other sizes in these places, each by its number among the arguments."""
+    def wrong(*sizes):
+        def time(s):
+            return up(sizes[rows] * s, sizes[sms]) * (up(sizes[tiles], s) + SPLIT_COST)
+        return min(range(1, sizes[1] + 1), key=time)
+    return wrong
 
 
 def last_wave_shorter(num_rows, num_tiles, num_multiprocessors):
@@ -226,7 +243,7 @@ EXERCISE = Exercise(
                 fastest(tiles=lambda tiles, s: tiles // s + 1)),
         Mistake("tiles-of-all-rows",
                 "In your time a split is a part of all rows' tiles. num_tiles is a row's, and each row is cut by itself.",
-                split_among_all_rows),
+                split_among_all_rows(SPLIT_COST), also=(split_among_all_rows(0),)),
         Mistake("last-wave-shorter",
                 "You let the last wave have the shorter splits. Count each wave as if it had one of the longest blocks.",
                 last_wave_shorter),
@@ -249,6 +266,7 @@ EXERCISE = Exercise(
                       fastest(tried=lambda rows, tiles, sms: range(2, tiles + 1) if tiles > 1 else [1]),
                       fastest(tried=lambda rows, tiles, sms: range(2, tiles + 1)),
                       fastest(tried=powers_of_two), fastest(tried=divisors),
+                      fastest(tried=lambda rows, tiles, sms: range(1, rows + 1)),
                       *map(up_to, (8, 10, 16, 32, 64, 100)))),
         Mistake("stops-at-the-first-worse",
                 "You stop at the first number of splits that is no better than the best so far. A later one can be better "
@@ -269,6 +287,17 @@ EXERCISE = Exercise(
         Mistake("time-beside-the-number",
                 "You return two values, the number of splits and its time. The number alone is asked for.",
                 with_its_time, also=(lambda *sizes: with_its_time(*sizes)[::-1],)),
+        Mistake("cost-weighs-too-little",
+                "Beside the tiles, SPLIT_COST weighs too little in your time. Both are counted in tiles. Do you turn the "
+                "tiles into tokens?",
+                fastest(tiles=lambda tiles, s: up(TOKENS_OF_A_TILE * tiles, s)),
+                also=(fastest(tiles=lambda tiles, s: TOKENS_OF_A_TILE * up(tiles, s)),)),
+        Mistake("sizes-exchanged",
+                "One of the three sizes stands where another belongs. What is there a block for, what is it that the splits "
+                "of a row share, and how many blocks run side by side?",
+                timed_with(1, 1, 2),
+                also=(*(timed_with(*places) for places in ((0, 0, 2), (0, 2, 2), (0, 1, 1), (1, 0, 2))),
+                      *(in_order(*order) for order in permutations(range(3)) if order != (0, 1, 2)))),
         outcomes.RETURNS_NOTHING,
         outcomes.RAISES_AN_ERROR,
     ),
