@@ -323,6 +323,39 @@ def a_new_row_for_each_block(num_tiles, num_blocks):
     return shares
 
 
+def a_list_for_each_row(num_tiles, num_blocks):
+    rows = [[] for _ in num_tiles]
+    for b, share in enumerate(from_a_list_of_tiles()(num_tiles, num_blocks)):
+        for row, first, end in share:
+            rows[row].append((b, first, end))
+    return rows
+
+
+def the_last_piece_first(num_tiles, num_blocks):
+    shares = []
+    for share in from_a_list_of_tiles()(num_tiles, num_blocks):
+        pieces = []
+        for piece in share:
+            pieces.insert(0, piece)
+        shares.append(pieces)
+    return shares
+
+
+def the_longest_piece_first(num_tiles, num_blocks):
+    return [sorted(share, key=lambda piece: piece[1] - piece[2])
+            for share in from_a_list_of_tiles()(num_tiles, num_blocks)]
+
+
+def the_longest_row_first(num_tiles, num_blocks):
+    rows = sorted(enumerate(num_tiles), key=lambda row: row[1], reverse=True)
+    shares = from_a_list_of_tiles()([length for _, length in rows], num_blocks)
+    return [[(rows[place][0], first, end) for place, first, end in share] for share in shares]
+
+
+def sorted_lengths(num_tiles, num_blocks):
+    return from_a_list_of_tiles()(sorted(num_tiles), num_blocks)
+
+
 RIGHT_ANSWERS = {
     "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING))],
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
@@ -427,5 +460,7 @@ WRONG_ANSWERS = {
     "7.7": {"pieces-without-tiles": [walked(), walked(next_row=lambda left, rest: left > rest), an_empty_piece_for_no_tiles],
             "end-left-out-twice": [from_a_list_of_tiles(end_of=lambda total, b, n: total * (b + 1) // n - 1)],
             "shares-of-one-length": [from_a_list_of_tiles(end_of=lambda total, b, n: total * b // n + total // n)],
-            "counted-from-the-share": [places_in_the_share], "rest-of-a-row-lost": [a_new_row_for_each_block]},
+            "counted-from-the-share": [places_in_the_share], "rest-of-a-row-lost": [a_new_row_for_each_block],
+            "listed-by-row": [a_list_for_each_row], "rows-moved": [the_longest_row_first, sorted_lengths],
+            "pieces-out-of-order": [the_last_piece_first, the_longest_piece_first]},
 }

@@ -85,19 +85,71 @@ def next_row_for_next_block(num_tiles, num_blocks):
     return shares
 
 
-class Strewn(list):
-    """Shares with pieces without tiles among the right ones. Wherever these stand, it is the same mistake."""
+class Loose(list):
+    """Shares of a mistake that can look in several ways: it is the same one wherever `seen(shares)` is the same."""
 
-    def as_right(self):
-        return with_tiles(self)
+    def __init__(self, shares, seen):
+        super().__init__(shares)
+        self.seen = seen
+
+    def fits(self, shares):
+        return self.seen(shares) == self.seen(self)
 
 
 def with_tiles(shares):
     return [[piece for piece in share if not (len(piece) == 3 and piece[1] >= piece[2])] for share in shares]
 
 
+def in_one_order(shares):
+    return [sorted(share, key=repr) for share in shares]
+
+
 def strewn(num_tiles, num_blocks):
-    return Strewn([[*share, (0, 0, 0)] for share in splits.cut_evenly(num_tiles, num_blocks)])
+    """Pieces without tiles stand among the right ones, anywhere."""
+    return Loose([[*share, (0, 0, 0)] for share in splits.cut_evenly(num_tiles, num_blocks)], with_tiles)
+
+
+def out_of_order(num_tiles, num_blocks):
+    return Loose([share[::-1] for share in splits.cut_evenly(num_tiles, num_blocks)], in_one_order)
+
+
+def with_rows_moved(order, named=lambda rows, place: rows[place]):
+    """The line has the rows in the order that order(num_tiles) gives. named(rows, place): the number of a row in a piece."""
+    def wrong(num_tiles, num_blocks):
+        rows = order(num_tiles)
+        shares = splits.cut_evenly([num_tiles[row] for row in rows], num_blocks)
+        return Loose([[(named(rows, place), *tiles) for place, *tiles in share] for share in shares], in_one_order)
+    return wrong
+
+
+def shortest_first(num_tiles):
+    return sorted(range(len(num_tiles)), key=lambda row: num_tiles[row])
+
+
+def longest_first(num_tiles):
+    return sorted(range(len(num_tiles)), key=lambda row: -num_tiles[row])
+
+
+def last_first(num_tiles):
+    return range(len(num_tiles))[::-1]
+
+
+def shortest_last_first(num_tiles):
+    """The longest first, and of equally long rows the last."""
+    return shortest_first(num_tiles)[::-1]
+
+
+ROWS_MOVED = [with_rows_moved(order, *named) for named in ((), (lambda rows, place: place,))
+              for order in (longest_first, shortest_first, last_first, shortest_last_first)]
+
+
+def listed_by_row(named):
+    """A list for each row. named(block, row): whose number stands in a piece."""
+    def wrong(num_tiles, num_blocks):
+        shares = splits.cut_evenly(num_tiles, num_blocks)
+        return [[(named(block, row), *tiles) for block, share in enumerate(shares) for row, *tiles in share if row == wanted]
+                for wanted in range(len(num_tiles))]
+    return wrong
 
 
 def rows_that_begin_here(num_tiles, first, end):
@@ -289,7 +341,7 @@ def plain(result):
     """Lists of tuples, whether the answer made lists or tuples of them; a list of tuples where it is one of pieces."""
     if isinstance(result, GeneratorType):
         return Text("a generator, which has not run yet")
-    if isinstance(result, Strewn):
+    if isinstance(result, Loose):
         return result
     if not isinstance(result, list | tuple) or not all(isinstance(share, list | tuple) for share in result):
         return result
@@ -301,13 +353,12 @@ def plain(result):
 def same(expected, actual):
     if outcomes.is_error(actual):
         return outcomes.same_error(expected, actual)
-    return is_strewn(expected, actual) if isinstance(expected, Strewn) else expected == actual
+    return has_pieces(actual) and expected.fits(actual) if isinstance(expected, Loose) else expected == actual
 
 
-def is_strewn(expected, actual):
-    shares = isinstance(actual, list) and all(isinstance(share, list) for share in actual)
-    return shares and all(isinstance(piece, tuple) for share in actual for piece in share) \
-        and with_tiles(actual) == expected.as_right()
+def has_pieces(result):
+    shares = isinstance(result, list) and all(isinstance(share, list) for share in result)
+    return shares and all(isinstance(piece, tuple) for share in result for piece in share)
 
 
 def show(ours, theirs):
@@ -479,6 +530,17 @@ EXERCISE = Exercise(
                 "Each of your shares begins with a row of its own. When a share ends within a row, the next share goes on "
                 "there.",
                 next_row_for_next_block),
+        Mistake("listed-by-row",
+                "Your result has a list for each row. A list for each block is asked for. Each piece in it names its row.",
+                listed_by_row(lambda block, row: block), also=(listed_by_row(lambda block, row: row),)),
+        Mistake("pieces-out-of-order",
+                "Each block has the right pieces, but they stand in another order than the one asked for. A block goes along "
+                "the line: what comes first there stands first in the list.",
+                out_of_order),
+        Mistake("rows-moved",
+                "On your line the rows lie in another order than in num_tiles. Row 0 comes first, whatever its length, and "
+                "then row 1.",
+                ROWS_MOVED[0], also=tuple(ROWS_MOVED[1:])),
         outcomes.RETURNS_NOTHING,
         outcomes.RAISES_AN_ERROR,
     ),
