@@ -534,8 +534,8 @@ EXERCISE = Exercise(
                 "Your result has a list for each row. A list for each block is asked for. Each piece in it names its row.",
                 listed_by_row(lambda block, row: block), also=(listed_by_row(lambda block, row: row),)),
         Mistake("pieces-out-of-order",
-                "Each block has the right pieces, but they stand in another order than the one asked for. A block goes along "
-                "the line: what comes first there stands first in the list.",
+                "Each block has the right pieces, but they stand in another order than the one asked for. What comes first "
+                "on the line stands first in the list.",
                 out_of_order),
         Mistake("rows-moved",
                 "On your line the rows lie in another order than in num_tiles. Row 0 comes first, whatever its length, and "
