@@ -176,6 +176,18 @@ HALF_THE_WARPS_AWAY = _reduce("""
   __syncthreads();
   for (int d = warps / 2; d > 0; d /= 2) value = Operation::of(value, __shfl_xor_sync(~0u, value, d));
   return value;""".replace("BUTTERFLY", BUTTERFLY))
+PARTS_SHUFFLED_BY_WARP_0 = _reduce("""
+  __shared__ float parts[32];
+  const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  BUTTERFLY
+  if (lane == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    value = parts[lane % warps];
+    for (int d = warps >> 1; d; d >>= 1) value = Operation::of(__shfl_xor_sync(~0u, value, d), value);
+  }
+  __syncthreads();
+  return value;""".replace("BUTTERFLY", BUTTERFLY))
 ONE_TOTAL = """
   __shared__ float total;
   BUTTERFLY
@@ -415,7 +427,8 @@ WRONG_ANSWERS = {
                                      PLACE_FROM_1],
             "context-len-read": [LAST_TOKENS_PLACE, BEHIND_THE_CONTEXT],
             "wrong-layout": [HEADS_OF_A_ROW, HEADS_OF_A_TABLE, KEYS_AND_VALUES_BY_TURNS]},
-    "6.3": {"result-in-some-threads": [THREAD_ZERO_KEEPS_IT, TREE_IN_REGISTERS], "mask-too-small": [HALF_A_MASK],
+    "6.3": {"result-in-some-threads": [THREAD_ZERO_KEEPS_IT, TREE_IN_REGISTERS, PARTS_SHUFFLED_BY_WARP_0],
+            "mask-too-small": [HALF_A_MASK],
             "first-warp-alone-shuffles": [FIRST_WARP_SHUFFLES],
             "distances-wrong": [EVERY_DISTANCE, A_THIRD, FOUR_LESS, DOWN_BY_TWO],
             "first-warp-for-all": [LANE_FOR_WARP, ONE_PART_FOR_ALL], "several-writers": [ALL_IN_PLACE_0],

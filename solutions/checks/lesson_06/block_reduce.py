@@ -56,11 +56,11 @@ def each_warp_alone(values):
     return tuple(part.repeat_interleave(WARP, -1) for part in per_warp(values))
 
 
-def known_to(count):
-    """Only the first `count` threads get the result; the rest keep their warp's."""
+def known_to(count, result=reduce):
+    """Only the first `count` threads get the result, by default the right one; the rest keep their warp's."""
     def wrong(values):
         return tuple(torch.cat([whole[..., :count], own[..., count:]], -1)
-                     for whole, own in zip(reduce(values), each_warp_alone(values), strict=True))
+                     for whole, own in zip(result(values), each_warp_alone(values), strict=True))
     return wrong
 
 
@@ -395,8 +395,8 @@ EXERCISE = Exercise(
                 known_to(WARP),
                 ((READ, "if (threadIdx.x < 32) value = of_warp[0];\n"
                         "  for (int warp = 1; threadIdx.x < 32 && warp < blockDim.x / 32; ++warp) value"),),
-                also=(known_to(1), known_to_thread_0(lambda values: (values, values)), known_to_thread_0(parts_of_a_tree),
-                      known_to_thread_0(first_warps))),
+                also=(known_to(1), known_to(WARP, halves_by_shuffles), known_to_thread_0(lambda values: (values, values)),
+                      known_to_thread_0(parts_of_a_tree), known_to_thread_0(first_warps))),
         Mistake("max-starts-at-zero",
                 "Where all values are negative, the maximum comes out as 0. A search for the largest value must not begin "
                 "with a value that nobody brought. What can it begin with?",
