@@ -312,6 +312,14 @@ ADDED_BY_TOKENS = edited(
     KEPT_AND_ADDED, ("    float sum = 0;", "    out_row[e] = from_float<T>(0.0f);\n  }\n  __syncthreads();"),
     ("    for (int t = 0; t < n; t++) sum += weights[t]", "  for (int t = threadIdx.x; t < n; t += blockDim.x)\n"
      "    for (int e = 0; e < params.head_size; e++) {\n      float sum = to_float(out_row[e]) + weights[t]"))
+ONE_MORE = edited(KEPT_AND_ADDED, ("scores[t] / total", "scores[t] / (total + 1.0f)"))
+A_THOUSANDTH_MORE = edited(KEPT_AND_ADDED, ("scores[t] / total", "scores[t] / (1e-3f + total)"))
+SUM_FROM_1 = edited(KEPT_AND_ADDED, ("float top = -INFINITY, total = 0;", "float top = -INFINITY, total = 1;"))
+ROOT_OF_8 = edited(KEPT_AND_ADDED, ("expf(scores[t] - top)", "expf((scores[t] - top) * 0.35355339f)"))
+ROOT_OF_THE_LENGTH = edited(KEPT_AND_ADDED, ("expf(scores[t] - top)", "expf((scores[t] - top) / sqrtf(num_tokens))"))
+ELEMENTS_OF_OTHER_HEADS = edited(KEPT_AND_ADDED, ("kv) + e]", "kv) + params.head_size * e]"))
+ELEMENTS_BEFORE_HEADS = edited(KEPT_AND_ADDED, ("kv) + e]", "kv) + e * params.num_kv_heads]"))
+ELEMENTS_OF_OTHER_SLOTS = edited(KEPT_AND_ADDED, ("kv) + e]", "kv) + e * params.num_kv_heads * params.head_size]"))
 
 # 6.6
 
@@ -455,7 +463,10 @@ WRONG_ANSWERS = {
             "behind-the-last-score": [UP_TO_AND_WITH], "behind-the-head": [ELEMENTS_BY_THREADS, ONE_ELEMENT_TOO_MANY],
             "weight-of-the-element": [WEIGHT_E], "divided-by-the-length": [MEAN], "first-token-left-out": [FROM_TOKEN_1],
             "row-added-again": [HEAD_TWICE], "head-and-token-exchanged": [HEAD_FOR_TOKEN],
-            "tokens-added-to-out": [ADDED_BY_TOKENS]},
+            "tokens-added-to-out": [ADDED_BY_TOKENS],
+            "added-to-the-sum": [ONE_MORE, A_THOUSANDTH_MORE, SUM_FROM_1],
+            "scaled-again": [ROOT_OF_8, ROOT_OF_THE_LENGTH],
+            "steps-between-elements": [ELEMENTS_OF_OTHER_HEADS, ELEMENTS_BEFORE_HEADS, ELEMENTS_OF_OTHER_SLOTS]},
     "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
             "type-forgotten": [NO_BFLOAT16, NO_HALF]},
     "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)],
