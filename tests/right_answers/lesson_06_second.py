@@ -327,6 +327,16 @@ ROOM_FOR_A_ROW = edited(ALWAYS_ASKS, (BYTES, BYTES.replace("params.max_context_l
                                                            "params.block_size * params.max_blocks_per_seq")))
 ROOM_FOR_THE_QUERY = edited(ALWAYS_ASKS, (BYTES, BYTES.replace("max_context_len", "head_size")))
 NO_BFLOAT16 = edited(ALWAYS_ASKS, ("    case 2: return launch<__nv_bfloat16>(params, stream);\n", ""))
+IF_CHAIN = edited(ALWAYS_ASKS, ("switch (params.dtype) {\n    case 0: return", "if (params.dtype == 0) return"),
+                  ("case 1: return", "else if (params.dtype == 1) return"),
+                  ("case 2: return", "else if (params.dtype == 2) return"),
+                  ("default: return cudaErrorInvalidValue;\n  }", "return cudaErrorInvalidValue;"))
+ONE_SIGN_LAST = edited(IF_CHAIN, ("dtype == 2", "dtype = 2"))
+ONE_SIGN_EACH = IF_CHAIN.replace("==", "=")
+ONE_SIGN_FOR_NULL = edited(ALWAYS_ASKS, ("params.scores != nullptr", "params.scores = nullptr"))
+ALWAYS_48_KIB = edited(ALWAYS_ASKS, (BYTES, "size_t bytes = 48 * 1024;"),
+                       ("  if (params.scores != nullptr) bytes = 0;\n", ""))
+MEMORY_OF_64_KIB = edited(ALWAYS_ASKS, ("dim3(128), bytes,", "dim3(128), 16384 * sizeof(float),"))
 NO_HALF = edited(ALWAYS_ASKS, ("    case 1: return launch<__half>(params, stream);\n", ""))
 
 # 6.7
@@ -468,7 +478,9 @@ WRONG_ANSWERS = {
             "scaled-again": [ROOT_OF_8, ROOT_OF_THE_LENGTH],
             "steps-between-elements": [ELEMENTS_OF_OTHER_HEADS, ELEMENTS_BEFORE_HEADS, ELEMENTS_OF_OTHER_SLOTS]},
     "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
-            "type-forgotten": [NO_BFLOAT16, NO_HALF]},
+            "type-forgotten": [NO_BFLOAT16, NO_HALF],
+            "assigned-not-compared": [ONE_SIGN_LAST, ONE_SIGN_EACH, ONE_SIGN_FOR_NULL],
+            "fixed-score-buffer": [ALWAYS_48_KIB, MEMORY_OF_64_KIB]},
     "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)],
             "contexts-overwritten": [checked(in_place)],
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
