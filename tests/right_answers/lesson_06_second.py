@@ -380,6 +380,59 @@ def in_place(block_table, context_lens, block_size):
     return context_lens
 
 
+def with_bounds(low=0, limit=lambda block_table, block_size: block_table.shape[1] * block_size):
+    def needed_for(block_table, context_lens, block_size):
+        check_range("context_lens", context_lens, low, limit(block_table, block_size) + 1, "the contexts")
+        return (context_lens + block_size - 1) // block_size
+    return needed_for
+
+
+fits_the_rows = with_bounds(limit=lambda block_table, block_size: block_table.shape[0] * block_size)
+fits_the_filled = with_bounds(limit=lambda block_table, block_size: (block_table != -1).sum(1).min().item() * block_size)
+limits_exchanged = with_bounds(low=10**6, limit=lambda block_table, block_size: 0)
+
+
+def fits_its_filled(block_table, context_lens, block_size):
+    filled = (block_table >= 0).sum(dim=1)
+    if bool(((context_lens < 0) | (context_lens > filled * block_size)).any()):
+        raise ValueError("context_lens does not fit")
+    return -(-context_lens // block_size)
+
+
+def used_by(block_table, context_lens, block_size):
+    return block_table[torch.arange(block_table.shape[1]) * block_size < context_lens[:, None]]
+
+
+def asserts_twice(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    assert (context_lens >= 0).all() and (context_lens <= block_table.shape[1] * block_size).all(), "context_lens"
+    assert (used_by(block_table, context_lens, block_size) >= 0).all(), "block_table"
+
+
+def asserts_the_entries(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    in_range(block_table, context_lens, block_size)
+    for entry in used_by(block_table, context_lens, block_size).tolist():
+        assert entry in range(num_blocks), f"block_table has {entry}"
+
+
+def says_whether_they_fit(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    return bool(((context_lens >= 0) & (context_lens <= block_table.shape[1] * block_size)).all())
+
+
+def extremes_of_all(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    in_range(block_table, context_lens, block_size)
+    used = used_by(block_table, context_lens, block_size)
+    if used.min() < 0 or num_blocks <= used.max():
+        raise ValueError("block_table has a bad id")
+
+
 def rounded_up_first(block_table, context_lens, block_size):
     needed = (context_lens + block_size - 1) // block_size
     if (context_lens < 0).any() or (needed > block_table.shape[1]).any():
@@ -484,7 +537,11 @@ WRONG_ANSWERS = {
     "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)],
             "contexts-overwritten": [checked(in_place)],
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
-            "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
+            "last-block-of-the-pool-refused": [checked(in_range, less=1)],
+            "assert-in-place-of-raise": [asserts_twice, asserts_the_entries],
+            "returns-a-verdict": [says_whether_they_fit], "largest-of-none": [extremes_of_all],
+            "room-of-the-entries-in-use": [checked(fits_the_filled), checked(fits_its_filled)],
+            "rows-for-entries": [checked(fits_the_rows)], "every-context-refused": [checked(limits_exchanged)]},
     "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP],
             "zero-by-several-threads": [FIRST_ZERO_BY_ALL, ZEROS_IN_A_RING, ZEROS_BY_LANES, ALL_ZEROS_BY_ALL],
             "zeros-in-other-rows": [ZEROS_IN_ROW_0, ZEROS_BY_SEQUENCE, ZEROS_EVERYWHERE],
