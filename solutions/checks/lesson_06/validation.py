@@ -346,7 +346,7 @@ def not_negative_ids(block_table):
 
 
 def number_of_rows(block_table):
-    return torch.tensor([len(block_table)] * len(block_table))
+    return torch.full((len(block_table),), len(block_table))
 
 
 def lengths_rounded_down(block_table, context_lens, block_size):
@@ -409,8 +409,8 @@ EXERCISE = Exercise(
                 "The error is made, and returned to a caller who does not look at it. An error has to be raised.",
                 refusing_with(lambda: ValueError("block_table"))),
         Mistake("room-of-the-entries-in-use",
-                "A context is compared with the number of entries that are not -1. A row has as many entries as the table is "
-                "wide. A -1 where the context needs a block is a fault of block_table, and it has to be named.",
+                "A context is compared with the number of a row's entries, and -1 is not counted as one. A row has as many "
+                "entries as the table is wide. A -1 where the context needs a block is a fault of block_table.",
                 compared_with(not_minus_one),
                 also=(compared_with(not_negative_ids), compared_with(least_of_all(not_minus_one)),
                       compared_with(least_of_all(not_negative_ids)))),
@@ -544,8 +544,7 @@ EXERCISE = Exercise(
         Mistake("rows-for-entries",
                 "A context is compared with the number of rows, and there is one for each sequence. It has to fit into the "
                 "entries of its own row. Which dimension of block_table are those?",
-                compared_with(number_of_rows), also=(
-                    compared_with(lambda block_table: number_of_rows(block_table) - 1),)),
+                compared_with(number_of_rows)),
         Mistake("every-context-refused",
                 "Every context is refused, even one that fits. If it was check_range(): it takes the smallest number first, "
                 "and then one more than the largest.",
