@@ -232,9 +232,9 @@ def describe_case(case):
     return f"params.dtype is {case.number}, which is no type"
 
 
-# In a condition, and with nothing behind the number: this is a comparison that lacks a sign.
-ASSIGNED = r"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*\s*=(?!=)\s*NUMBER\s*(?:\)|&&|\|\|)|\bparams\.\w+\s*=(?!=)\s*NUMBER\s*\)?\s*\?" \
-    .replace("NUMBER", r"(?:\d+|nullptr|NULL)")
+# A number with nothing behind it, where a condition stands: in an if, or before the ? of a ternary.
+NUMBER = r"\s*=(?!=)\s*(?:\d+|nullptr|NULL)\s*"
+ASSIGNED = rf"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*{NUMBER}(?:\)|&&|\|\|)|\bparams\.\w+{NUMBER}\)?\s*\?"
 
 
 def shared_bytes_of(launch: str, text: str) -> int | None:
