@@ -301,7 +301,7 @@ def lengths_in_32_bits(block_table, context_lens, block_size):
 
 
 def refusing_with(refuse, known=check_block_table, blamed=NAMES):
-    """The model of an answer that refuses what `known` does, and says it in another way where one of `blamed` is at fault."""
+    """The model of an answer that refuses what `known` refuses, and where one of `blamed` is at fault in another way."""
     def check(block_table, context_lens, num_blocks, block_size):
         try:
             known(block_table, context_lens, num_blocks, block_size)
@@ -511,8 +511,8 @@ EXERCISE = Exercise(
                 "A good table is refused, by an error that comes up by itself: an empty context has no entries, and there "
                 "is no largest or smallest among none.",
                 largest_of_none(RuntimeError),
-                also=(*map(largest_of_none, (IndexError, TypeError, ValueError)), largest_of_none(RuntimeError, together=True),
-                      largest_of_none(IndexError, together=True), largest_of_none(ValueError, together=True))),
+                also=(*map(largest_of_none, (IndexError, TypeError, ValueError)),
+                      *(largest_of_none(error, together=True) for error in (RuntimeError, IndexError, ValueError)))),
         Mistake("first-sequence-only",
                 "Only the first sequence is looked at. Each row has entries of its own.",
                 first_sequence_only, also=(entries_of_the_first,)),
