@@ -324,6 +324,14 @@ ADDED_BY_TOKENS = edited(
     KEPT_AND_ADDED, ("    float sum = 0;", "    out_row[e] = from_float<T>(0.0f);\n  }\n  __syncthreads();"),
     ("    for (int t = 0; t < n; t++) sum += weights[t]", "  for (int t = threadIdx.x; t < n; t += blockDim.x)\n"
      "    for (int e = 0; e < params.head_size; e++) {\n      float sum = to_float(out_row[e]) + weights[t]"))
+ONE_MORE = edited(KEPT_AND_ADDED, ("scores[t] / total", "scores[t] / (total + 1.0f)"))
+A_THOUSANDTH_MORE = edited(KEPT_AND_ADDED, ("scores[t] / total", "scores[t] / (1e-3f + total)"))
+SUM_FROM_1 = edited(KEPT_AND_ADDED, ("float top = -INFINITY, total = 0;", "float top = -INFINITY, total = 1;"))
+ROOT_OF_8 = edited(KEPT_AND_ADDED, ("expf(scores[t] - top)", "expf((scores[t] - top) * 0.35355339f)"))
+ROOT_OF_THE_LENGTH = edited(KEPT_AND_ADDED, ("expf(scores[t] - top)", "expf((scores[t] - top) / sqrtf(num_tokens))"))
+ELEMENTS_OF_OTHER_HEADS = edited(KEPT_AND_ADDED, ("kv) + e]", "kv) + params.head_size * e]"))
+ELEMENTS_BEFORE_HEADS = edited(KEPT_AND_ADDED, ("kv) + e]", "kv) + e * params.num_kv_heads]"))
+ELEMENTS_OF_OTHER_SLOTS = edited(KEPT_AND_ADDED, ("kv) + e]", "kv) + e * params.num_kv_heads * params.head_size]"))
 
 # 6.6
 
@@ -331,6 +339,16 @@ ROOM_FOR_A_ROW = edited(ALWAYS_ASKS, (BYTES, BYTES.replace("params.max_context_l
                                                            "params.block_size * params.max_blocks_per_seq")))
 ROOM_FOR_THE_QUERY = edited(ALWAYS_ASKS, (BYTES, BYTES.replace("max_context_len", "head_size")))
 NO_BFLOAT16 = edited(ALWAYS_ASKS, ("    case 2: return launch<__nv_bfloat16>(params, stream);\n", ""))
+IF_CHAIN = edited(ALWAYS_ASKS, ("switch (params.dtype) {\n    case 0: return", "if (params.dtype == 0) return"),
+                  ("case 1: return", "else if (params.dtype == 1) return"),
+                  ("case 2: return", "else if (params.dtype == 2) return"),
+                  ("default: return cudaErrorInvalidValue;\n  }", "return cudaErrorInvalidValue;"))
+ONE_SIGN_LAST = edited(IF_CHAIN, ("dtype == 2", "dtype = 2"))
+ONE_SIGN_EACH = IF_CHAIN.replace("==", "=")
+ONE_SIGN_FOR_NULL = edited(ALWAYS_ASKS, ("params.scores != nullptr", "params.scores = nullptr"))
+ALWAYS_48_KIB = edited(ALWAYS_ASKS, (BYTES, "size_t bytes = 48 * 1024;"),
+                       ("  if (params.scores != nullptr) bytes = 0;\n", ""))
+MEMORY_OF_64_KIB = edited(ALWAYS_ASKS, ("dim3(128), bytes,", "dim3(128), 16384 * sizeof(float),"))
 NO_HALF = edited(ALWAYS_ASKS, ("    case 1: return launch<__half>(params, stream);\n", ""))
 
 # 6.7
@@ -372,6 +390,59 @@ def in_place(block_table, context_lens, block_size):
     context_lens += block_size - 1
     context_lens //= block_size
     return context_lens
+
+
+def with_bounds(low=0, limit=lambda block_table, block_size: block_table.shape[1] * block_size):
+    def needed_for(block_table, context_lens, block_size):
+        check_range("context_lens", context_lens, low, limit(block_table, block_size) + 1, "the contexts")
+        return (context_lens + block_size - 1) // block_size
+    return needed_for
+
+
+fits_the_rows = with_bounds(limit=lambda block_table, block_size: block_table.shape[0] * block_size)
+fits_the_filled = with_bounds(limit=lambda block_table, block_size: (block_table != -1).sum(1).min().item() * block_size)
+limits_exchanged = with_bounds(low=10**6, limit=lambda block_table, block_size: 0)
+
+
+def fits_its_filled(block_table, context_lens, block_size):
+    filled = (block_table >= 0).sum(dim=1)
+    if bool(((context_lens < 0) | (context_lens > filled * block_size)).any()):
+        raise ValueError("context_lens does not fit")
+    return -(-context_lens // block_size)
+
+
+def used_by(block_table, context_lens, block_size):
+    return block_table[torch.arange(block_table.shape[1]) * block_size < context_lens[:, None]]
+
+
+def asserts_twice(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    assert (context_lens >= 0).all() and (context_lens <= block_table.shape[1] * block_size).all(), "context_lens"
+    assert (used_by(block_table, context_lens, block_size) >= 0).all(), "block_table"
+
+
+def asserts_the_entries(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    in_range(block_table, context_lens, block_size)
+    for entry in used_by(block_table, context_lens, block_size).tolist():
+        assert entry in range(num_blocks), f"block_table has {entry}"
+
+
+def says_whether_they_fit(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    return bool(((context_lens >= 0) & (context_lens <= block_table.shape[1] * block_size)).all())
+
+
+def extremes_of_all(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    in_range(block_table, context_lens, block_size)
+    used = used_by(block_table, context_lens, block_size)
+    if used.min() < 0 or num_blocks <= used.max():
+        raise ValueError("block_table has a bad id")
 
 
 def rounded_up_first(block_table, context_lens, block_size):
@@ -468,13 +539,22 @@ WRONG_ANSWERS = {
             "behind-the-last-score": [UP_TO_AND_WITH], "behind-the-head": [ELEMENTS_BY_THREADS, ONE_ELEMENT_TOO_MANY],
             "weight-of-the-element": [WEIGHT_E], "divided-by-the-length": [MEAN], "first-token-left-out": [FROM_TOKEN_1],
             "row-added-again": [HEAD_TWICE], "head-and-token-exchanged": [HEAD_FOR_TOKEN],
-            "tokens-added-to-out": [ADDED_BY_TOKENS]},
+            "tokens-added-to-out": [ADDED_BY_TOKENS],
+            "added-to-the-sum": [ONE_MORE, A_THOUSANDTH_MORE, SUM_FROM_1],
+            "scaled-again": [ROOT_OF_8, ROOT_OF_THE_LENGTH],
+            "steps-between-elements": [ELEMENTS_OF_OTHER_HEADS, ELEMENTS_BEFORE_HEADS, ELEMENTS_OF_OTHER_SLOTS]},
     "6.6": {"memory-for-the-whole-row": [ROOM_FOR_A_ROW], "memory-for-the-query": [ROOM_FOR_THE_QUERY],
-            "type-forgotten": [NO_BFLOAT16, NO_HALF]},
+            "type-forgotten": [NO_BFLOAT16, NO_HALF],
+            "assigned-not-compared": [ONE_SIGN_LAST, ONE_SIGN_EACH, ONE_SIGN_FOR_NULL],
+            "fixed-score-buffer": [ALWAYS_48_KIB, MEMORY_OF_64_KIB]},
     "6.7": {"context-beyond-the-row": [pool_for_row], "full-row-refused": [checked(without_the_full_row)],
             "contexts-overwritten": [checked(in_place)],
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
-            "last-block-of-the-pool-refused": [checked(in_range, less=1)]},
+            "last-block-of-the-pool-refused": [checked(in_range, less=1)],
+            "assert-in-place-of-raise": [asserts_twice, asserts_the_entries],
+            "returns-a-verdict": [says_whether_they_fit], "largest-of-none": [extremes_of_all],
+            "room-of-the-entries-in-use": [checked(fits_the_filled), checked(fits_its_filled)],
+            "rows-for-entries": [checked(fits_the_rows)], "every-context-refused": [checked(limits_exchanged)]},
     "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP],
             "zero-by-several-threads": [FIRST_ZERO_BY_ALL, ZEROS_IN_A_RING, ZEROS_BY_LANES, ALL_ZEROS_BY_ALL],
             "zeros-in-other-rows": [ZEROS_IN_ROW_0, ZEROS_BY_SEQUENCE, ZEROS_EVERYWHERE],

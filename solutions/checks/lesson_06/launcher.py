@@ -1,5 +1,6 @@
 """Exercise 6.6: the launcher."""
 
+import math
 import random
 import re
 from dataclasses import dataclass, fields, replace
@@ -231,6 +232,24 @@ def describe_case(case):
     return f"params.dtype is {case.number}, which is no type"
 
 
+# A number with nothing behind it, where a condition stands: in an if, or before the ? of a ternary.
+NUMBER = r"\s*=(?!=)\s*(?:\d+|nullptr|NULL)\s*"
+ASSIGNED = rf"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*{NUMBER}(?:\)|&&|\|\|)|\bparams\.\w+{NUMBER}\)?\s*\?"
+
+
+def shared_bytes_of(launch: str, text: str) -> int | None:
+    """The shared memory of a launch, as far as it is a fixed number: there, or in the variable that stands there."""
+    arguments = [argument.strip() for argument in re.split(r",(?![^(]*\))", launch)]
+    value = arguments[2] if len(arguments) > 2 else ""
+    if re.fullmatch(r"[a-zA-Z_]\w*", value):
+        given = re.findall(rf"\b{value}\s*[-+*/]?=(?!=)([^;]*);", text)
+        value = re.sub(r"^[^?]*\?(?:\s*0\s*:)?|:\s*0\s*$", "", given[0]) if len(given) == 1 else ""
+    value = value.replace("sizeof(float)", "4")
+    if not re.fullmatch(r"\(*\d+(?:\s*\*\s*\d+)*\)*", value.strip()):
+        return None
+    return math.prod(map(int, re.findall(r"\d+", value)))
+
+
 def recognise(source: str) -> str | None:
     """What the check cannot see from outside: a stream that is not handed on, an error that is not asked for."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
@@ -252,6 +271,10 @@ def recognise(source: str) -> str | None:
     launched = set(re.findall(r"(\w+<\w+>)\s*<<<", text))
     if kernels and all(kernels) and launched - {kernel[1] for kernel in kernels}:
         return "asked-for-another-kernel"
+    if re.search(ASSIGNED, text):
+        return "assigned-not-compared"
+    if any((shared_bytes_of(launch, text) or 0) >= LARGEST for launch in launches):
+        return "fixed-score-buffer"
     if launches and not re.search(r"\bcuda(GetLastError|PeekAtLastError)\b", text):
         return "error-not-returned"
     return None
@@ -287,8 +310,8 @@ EXERCISE = Exercise(
                 giving(lambda batch: 0 if batch.workspace else batch.max_context_len),
                 (("params.max_context_len * sizeof(float)", "params.max_context_len"),)),
         Mistake("fixed-score-buffer",
-                "The shared memory is enough for some contexts and too small for long ones. Its size must come from "
-                "max_context_len, whatever that is.",
+                "The shared memory does not always grow with the context. It is too small for long ones, or more than the "
+                "launch may have. Its size must come from max_context_len, whatever that is.",
                 giving(lambda batch: 4 * 2048), (("params.scores ? 0 : params.max_context_len * sizeof(float)",
                                                   "2048 * sizeof(float)"),),
                 also=(giving(lambda batch: 4 * 1024), giving(lambda batch: 4 * 4096), giving(lambda batch: 4 * 8192),
@@ -407,6 +430,10 @@ EXERCISE = Exercise(
                 type_forgotten(torch.bfloat16),
                 (("  if (params.dtype == 2) return launch<__nv_bfloat16>(params, stream);\n", ""),),
                 also=(type_forgotten(torch.float16),)),
+        Mistake("assigned-not-compared",
+                "A condition has one = where it should compare. One = writes the value into the variable, so that nothing "
+                "is compared. How is a comparison written in C++?",
+                None, (("params.dtype == 0", "params.dtype = 0"),)),
     ),
     hints=(
         "`kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the type T. The grid is a dim3 of two "

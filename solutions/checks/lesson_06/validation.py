@@ -243,12 +243,12 @@ def not_negative(context_len):
         raise ValueError("context_lens")
 
 
-def largest_of_none(error):
-    """min() or max() over a row's entries, of which there may be none."""
+def largest_of_none(error, together=False):
+    """min() or max() over a row's entries, of which there may be none; together: over those of all rows."""
     def check(block_table, context_lens, num_blocks, block_size):
         check_lengths(block_table, context_lens, block_size)
         for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True):
-            if context_len == 0:
+            if context_len == 0 and not (together and context_lens.any()):
                 raise error("max() of nothing")
             if any(outside(entry, num_blocks) for entry in row[: blocks_for(context_len, block_size)]):
                 raise ValueError("block_table")
@@ -300,14 +300,53 @@ def lengths_in_32_bits(block_table, context_lens, block_size):
             raise ValueError("context_lens")
 
 
-def refusing_with(refuse):
-    """The model of an answer that knows what is wrong, and says it in another way."""
+def refusing_with(refuse, known=check_block_table, blamed=NAMES):
+    """The model of an answer that refuses what `known` refuses, and where one of `blamed` is at fault in another way."""
     def check(block_table, context_lens, num_blocks, block_size):
         try:
-            check_block_table(block_table, context_lens, num_blocks, block_size)
-        except ValueError:
+            known(block_table, context_lens, num_blocks, block_size)
+        except ValueError as error:
+            if not any(name in str(error) for name in blamed):
+                raise
             return refuse()
     return with_tensors_checked(check)
+
+
+def in_part(refuse):
+    """Forms of refusing_with(refuse): for one of the arguments alone, or by an answer that does not see every fault."""
+    seen = (lambda entry, num_blocks: entry >= num_blocks, lambda entry, num_blocks: entry < 0,
+            lambda entry, num_blocks: False)
+    return (*(refusing_with(refuse, entries(outside), (name,)) for name in NAMES),
+            *(refusing_with(refuse, entries(is_bad)) for is_bad in seen),
+            refusing_with(refuse, entries(outside, lengths=lambda *case: None)))
+
+
+def compared_with(room_of):
+    """The model of an answer that compares the contexts with room_of(block_table), a number of entries for each row."""
+    def lengths(block_table, context_lens, block_size):
+        for context_len, room in zip(context_lens.tolist(), room_of(block_table).tolist(), strict=True):
+            if context_len < 0 or blocks_for(context_len, block_size) > room:
+                raise ValueError("context_lens")
+    return entries(outside, lengths=lengths)
+
+
+def least_of_all(room_of):
+    def room_of_all(block_table):
+        room = room_of(block_table)
+        return room.min().expand(len(room))
+    return room_of_all
+
+
+def not_minus_one(block_table):
+    return (block_table != -1).sum(1)
+
+
+def not_negative_ids(block_table):
+    return (block_table >= 0).sum(1)
+
+
+def number_of_rows(block_table):
+    return torch.full((len(block_table),), len(block_table))
 
 
 def lengths_rounded_down(block_table, context_lens, block_size):
@@ -366,17 +405,15 @@ EXERCISE = Exercise(
                 "It refuses what is wrong, and the message does not say which argument that was. Whoever reads it has five "
                 "tensors to choose from: write block_table or context_lens into the text.",
                 refusing_with(without_a_name)),
-        Mistake("assert-in-place-of-raise",
-                "An assert refuses the input. Python leaves asserts out when it runs with -O, and whoever catches "
-                "ValueError does not catch them: raise a ValueError.",
-                refusing_with(assertion)),
-        Mistake("returns-a-verdict",
-                "It returns False where it should raise. A return value can be overlooked, and then the kernel is launched: "
-                "raise a ValueError.",
-                refusing_with(lambda: False)),
         Mistake("returned-not-raised",
                 "The error is made, and returned to a caller who does not look at it. An error has to be raised.",
                 refusing_with(lambda: ValueError("block_table"))),
+        Mistake("room-of-the-entries-in-use",
+                "A context is compared with the number of a row's entries, and -1 is not counted as one. A row has as many "
+                "entries as the table is wide. A -1 where the context needs a block is a fault of block_table.",
+                compared_with(not_minus_one),
+                also=(compared_with(not_negative_ids), compared_with(least_of_all(not_minus_one)),
+                      compared_with(least_of_all(not_negative_ids)))),
         Mistake("names-the-wrong-argument",
                 "The error names an argument that is not at fault, or names both whatever the fault is. context_lens is at "
                 "fault where a length is negative or needs more blocks than a row has entries, block_table where an entry "
@@ -473,7 +510,9 @@ EXERCISE = Exercise(
         Mistake("largest-of-none",
                 "A good table is refused, by an error that comes up by itself: an empty context has no entries, and there "
                 "is no largest or smallest among none.",
-                largest_of_none(RuntimeError), also=(largest_of_none(IndexError), largest_of_none(TypeError))),
+                largest_of_none(RuntimeError),
+                also=(*map(largest_of_none, (IndexError, TypeError, ValueError)),
+                      *(largest_of_none(error, together=True) for error in (RuntimeError, IndexError, ValueError)))),
         Mistake("first-sequence-only",
                 "Only the first sequence is looked at. Each row has entries of its own.",
                 first_sequence_only, also=(entries_of_the_first,)),
@@ -502,6 +541,23 @@ EXERCISE = Exercise(
                 "A table of another dtype, or for another number of sequences, is taken. The two lines with check_tensor, "
                 "which refuse it, have to stay.",
                 without_the_given_lines),
+        Mistake("rows-for-entries",
+                "A context is compared with the number of rows, and there is one for each sequence. It has to fit into the "
+                "entries of its own row. Which dimension of block_table are those?",
+                compared_with(number_of_rows)),
+        Mistake("every-context-refused",
+                "Every context is refused, even one that fits. If it was check_range(): it takes the smallest number first, "
+                "and then one more than the largest.",
+                lengths_if(lambda *case: True)),
+        # Some forms of these two take what they should refuse: the mistakes that say what is taken come first.
+        Mistake("assert-in-place-of-raise",
+                "An assert refuses the input. Python leaves asserts out when it runs with -O, and whoever catches "
+                "ValueError does not catch them: raise a ValueError.",
+                refusing_with(assertion), also=in_part(assertion)),
+        Mistake("returns-a-verdict",
+                "It returns False where it should raise. A return value can be overlooked, and then the kernel is launched: "
+                "raise a ValueError.",
+                refusing_with(lambda: False), also=in_part(lambda: False)),
     ),
     hints=(
         "Which entries of a row does the kernel read for a context of n tokens? You wrote the expression in exercise 6.2: "

@@ -16,7 +16,9 @@ from solutions.checks.lesson_06.native import (
     build,
     describe,
     drawn,
+    first_numbers,
     in_one_piece,
+    numbers_at,
     offset_in_an_int,
     result_of,
     rows_at,
@@ -219,6 +221,23 @@ def powers_of_two(scores):
     return softmax(scores * math.log(2))
 
 
+def added_to_the_sum(extra):
+    """What the exponentials are divided by is more than their sum."""
+    def weights_of(scores):
+        weights = not_normalised(scores)
+        return weights / (weights.sum(-1, keepdim=True) + extra)
+    return attention(weights_of)
+
+
+def scaled_again(factor_of):
+    """The scores multiplied by factor_of(num_tokens) before the softmax."""
+    return attention(lambda scores: softmax(scores * factor_of(len(scores))))
+
+
+def for_head_size(head_size):
+    return lambda num_tokens: head_size**-0.5
+
+
 def first_element_for_all(weights, rows, dtype):
     return (weights @ rows[:, :1]).expand(rows.shape[1])
 
@@ -257,15 +276,30 @@ def mean_of_the_weighted(guarded):
     return wrong
 
 
-def head_and_token_exchanged(batch):
+def with_values(values_of):
+    """Of a kernel that takes values_of(batch, seq, kv_head, length), (length, head_size), for the values."""
+    def wrong(batch):
+        rows_in_turn = (values_of(batch, seq, right_head(head, batch), length)
+                        for seq, length in enumerate(batch.context_lens.tolist()) if length
+                        for head in range(batch.q.shape[1]))
+        return attention(weighted_sum=lambda weights, rows, dtype: weights @ next(rows_in_turn))(batch)
+    return wrong
+
+
+def head_and_token_exchanged(batch, seq, kv_head, length):
     """The token with the number of the KV head, and the head with the number of the token."""
-    def values_of(seq, head, length):
-        number = right_head(head, batch)
-        slot = slots_of(batch.block_table, seq, number + 1, batch.k_cache.shape[1])[number:]
-        return torch.cat([rows_at(batch.v_cache.double(), slot, token, "v_cache") for token in range(length)])
-    rows_in_turn = (values_of(seq, head, length) for seq, length in enumerate(batch.context_lens.tolist()) if length
-                    for head in range(batch.q.shape[1]))
-    return attention(weighted_sum=lambda weights, rows, dtype: weights @ next(rows_in_turn))(batch)
+    slot = slots_of(batch.block_table, seq, kv_head + 1, batch.k_cache.shape[1])[kv_head:]
+    return torch.cat([rows_at(batch.v_cache.double(), slot, token, "v_cache") for token in range(length)])
+
+
+def steps_between_elements(step_of):
+    """From one element to the next it is step_of(block_size, num_kv_heads, head_size) numbers."""
+    def values_of(batch, seq, kv_head, length):
+        cache, element = batch.v_cache.double(), torch.arange(batch.q.shape[2])
+        first = first_numbers(cache, slots_of(batch.block_table, seq, length, cache.shape[1]), kv_head)
+        places = first[:, None] + step_of(*cache.shape[1:]) * element
+        return numbers_at(cache.flatten(), places.flatten(), 1, "v_cache").view(places.shape)
+    return with_values(values_of)
 
 
 def behind_the_last_score(batch):
@@ -647,7 +681,7 @@ EXERCISE = Exercise(
         Mistake("head-and-token-exchanged",
                 "cache_offset() gets the KV head where it takes the token, and the token where it takes the head. In which "
                 "order does it name them?",
-                head_and_token_exchanged,
+                with_values(head_and_token_exchanged),
                 (("cache_offset(params, seq, token, kv_head)", "cache_offset(params, seq, kv_head, token)"),)),
         Mistake("weight-of-the-element",
                 "The number of an element stands where the number of a token belongs. There is one weight for each token. "
@@ -675,6 +709,28 @@ EXERCISE = Exercise(
                   "    for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) {\n      result"),
                  ("    out_row[i] = from_float<T>(result);",
                   "    if (threadIdx.x < num_tokens) out_row[i] = from_float<T>(to_float(out_row[i]) + result);"))),
+        Mistake("added-to-the-sum",
+                "The exponentials are divided by more than their sum, so the weights add up to less than 1. If something is "
+                "added to keep the sum from 0: how large is exp(score - largest) for the largest score?",
+                added_to_the_sum(1.0), (("scores[token] /= sum", "scores[token] /= sum + 1.0f"),),
+                also=tuple(map(added_to_the_sum, (0.1, 0.01, 1e-3, float(THREADS))))),
+        Mistake("scaled-again",
+                "softmax multiplies the scores by a factor, or divides them by one, and that changes the weights. Pass 1 "
+                "has brought the scale in already.",
+                scaled_again(for_head_size(64)), (("expf(scores[token] - largest)",
+                                                   "expf((scores[token] - largest) * 0.125f)"),),
+                also=(*(scaled_again(for_head_size(size)) for size in (4, 8, 16, 32, 80, 96, 128, 256)),
+                      scaled_again(lambda num_tokens: num_tokens**-0.5), scaled_again(lambda num_tokens: 1 / num_tokens))),
+        Mistake("steps-between-elements",
+                "A thread goes too far for its element: the element's number is multiplied by something. cache_offset() "
+                "gives the place of the value's first number. How far behind it is the second one?",
+                steps_between_elements(lambda block_size, num_kv_heads, head_size: head_size),
+                (("kv_head) + i]", "kv_head) + i * params.head_size]"),),
+                also=(steps_between_elements(lambda block_size, num_kv_heads, head_size: block_size),
+                      steps_between_elements(lambda block_size, num_kv_heads, head_size: num_kv_heads),
+                      steps_between_elements(lambda block_size, num_kv_heads, head_size: num_kv_heads * head_size),
+                      steps_between_elements(lambda block_size, num_kv_heads, head_size: block_size * head_size),
+                      steps_between_elements(lambda block_size, num_kv_heads, head_size: THREADS))),
     ),
     hints=(
         "The softmax takes three rounds over a thread's own tokens, t, t + blockDim.x, …: find the largest score, make "
