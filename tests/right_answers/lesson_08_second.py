@@ -32,6 +32,21 @@ def forward_adding(module, query, key, value, attention_mask=None, *, paged, **o
     return paged.attend(query[0].movedim(0, 1), *paged.kv_cache[module.layer_idx]).unsqueeze(0), None
 
 
+def forward_backwards(module, query, key, value, attention_mask=None, *, paged, **others):
+    for cache, new in zip(paged.kv_cache[module.layer_idx], (key, value), strict=True):
+        cache.flatten(0, 1)[paged.slot_mapping] = new[0].movedim(0, 1).flip(0)
+    return paged.attend(query[0].movedim(0, 1), *paged.kv_cache[module.layer_idx]).unsqueeze(0), None
+
+
+def forward_in(dtype):
+    def forward(module, query, key, value, attention_mask=None, *, paged, **others):
+        caches = paged.kv_cache[module.layer_idx]
+        for cache, new in zip(caches, (key.to(dtype), value.to(dtype)), strict=True):
+            cache.view(-1, *cache.shape[2:]).index_copy_(0, paged.slot_mapping, new[0].movedim(0, 1).to(cache.dtype))
+        return paged.attend(query[0].movedim(0, 1), *caches).unsqueeze(0), None
+    return forward
+
+
 def forward_with_one_cache(module, query, key, value, attention_mask=None, *, paged, **others):
     caches = paged.kv_cache[module.layer_idx]
     for cache, new in zip(caches, (key, value), strict=True):
@@ -597,7 +612,8 @@ RIGHT_ANSWERS = {
 WRONG_ANSWERS = {
     "8.1": {"block-size-16": [forward_in_blocks_of_16], "weights-given": [forward_with_weights],
             "added-to-what-was-there": [forward_adding], "both-caches-as-one": [forward_with_one_cache],
-            "attends-to-another-layer": [forward_reading_the_first_layer]},
+            "attends-to-another-layer": [forward_reading_the_first_layer], "slots-reversed": [forward_backwards],
+            "rounded": [forward_in(torch.half), forward_in(torch.bfloat16)]},
     "8.2": {"mask-for-last": [flatten_marking_the_last], "not-lists": [flatten_with_last_by_id, flatten_lazily],
             "floats": [flatten_into_float_tensors, flatten_into_an_empty_array],
             "scheduled-changed": [flatten_popping], "last-found-by-token": [flatten_searching_the_last],

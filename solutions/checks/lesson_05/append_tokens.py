@@ -11,6 +11,7 @@ from paged_attention.validate import check_scheduled
 from solutions.checks.words import counted
 
 UNWRITTEN = -7.0  # what the pool holds before anything is written
+OTHER_ERRORS = (ValueError, MemoryError, AssertionError, RuntimeError, Exception)
 LIST_CHANGED = Text("the list of the batch has been changed")
 
 
@@ -123,6 +124,21 @@ def other_error(error):
         except OutOfBlocksError:
             raise error("the batch does not fit") from None
     return wrong
+
+
+def without_copies(refuse):
+    """A wrong answer that has no copies in its count, and refuses a batch in this way."""
+    def wrong(self, scheduled):
+        if fresh_blocks(self, scheduled) > self.block_manager.get_num_free_blocks():
+            return refuse()
+        append_all(self, scheduled)
+    return wrong
+
+
+def raising(error):
+    def refuse():
+        raise error("the batch does not fit")
+    return refuse
 
 
 def lengths_put_back(self, scheduled):
@@ -278,6 +294,11 @@ def one_token_each(self, scheduled):
     refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled))
     for seq_id, _ in scheduled:
         self.append_token(seq_id)
+
+
+def one_token_too_few(self, scheduled):
+    refuse_beyond(self, fresh_blocks(self, scheduled) + copies(self, scheduled))
+    append_all(self, [(seq_id, num_tokens - 1) for seq_id, num_tokens in scheduled])
 
 
 def error_not_raised(self, scheduled):
@@ -525,6 +546,10 @@ EXERCISE = Exercise(
                 "You count a copy for each further user of a shared block, and so refuse a batch that fits. Users who are "
                 "not in the batch do not write.",
                 counting_copies(lambda writers, users: users - 1)),
+        Mistake("all-users-for-each-writer",
+                "For each sequence that writes into a shared block you count a copy for every other user of that block, and "
+                "so refuse a batch that fits. How many copies does one writer take?",
+                counting_copies(lambda writers, users: writers * (users - 1))),
         Mistake("copy-counted-per-token",
                 "You count a copy for each token that goes into a shared block. After the first of them the sequence has a "
                 "copy of its own, and its next tokens go there.",
@@ -564,10 +589,13 @@ EXERCISE = Exercise(
         Mistake("error-not-raised",
                 "When the batch does not fit, nothing happens and no error is raised. The caller goes on and writes where "
                 "there is no room.",
-                error_not_raised),
+                error_not_raised, also=(without_copies(lambda: None),)),
         Mistake("one-token-each",
                 "Each sequence grows by one token, however many it is scheduled with.",
                 one_token_each),
+        Mistake("one-token-too-few",
+                "Each sequence grows by one token less than it is scheduled with.",
+                one_token_too_few),
         Mistake("no-last-block",
                 "A sequence of 0 tokens has no blocks, and so no last one: [-1] of an empty list is an IndexError.",
                 no_last_block(copies), also=(no_last_block(lambda self, scheduled: len(shared_last_blocks(self, scheduled))),
@@ -575,8 +603,8 @@ EXERCISE = Exercise(
         Mistake("other-error",
                 "A batch that does not fit is refused, with another error than the one that append_token() raises. Whoever "
                 "calls this waits for an OutOfBlocksError.",
-                other_error(ValueError),
-                also=tuple(map(other_error, (MemoryError, AssertionError, RuntimeError, Exception)))),
+                other_error(OTHER_ERRORS[0]),
+                also=(*map(other_error, OTHER_ERRORS[1:]), *(without_copies(raising(error)) for error in OTHER_ERRORS))),
         Mistake("lengths-put-back",
                 "When the batch fails, the lengths are put back, and the blocks that were taken meanwhile are not. Count "
                 "first: then there is nothing to put back.",

@@ -79,6 +79,21 @@ def view_of_one_row(manager, scheduled):
     return table if len(scheduled) > 1 else manager.block_table[row : row + 1]
 
 
+def rows_between(manager, scheduled):
+    """The manager's rows from that of the batch's first sequence to that of its last."""
+    first, last = (manager.get(scheduled[index][0]).row for index in (0, -1))
+    return manager.block_table[first : last + 1]
+
+
+def positions_as(kind):
+    """slot_mapping() gets the positions as a Python list or the like."""
+    def slots(manager, scheduled):
+        return torch.cat([slot_mapping(manager.get_block_table_for_seq(seq_id),
+                                       kind(range(manager.get(seq_id).length)[-num_tokens:]), manager.block_size)
+                          for seq_id, num_tokens in scheduled])
+    return changed(slot_mapping=slots)
+
+
 def name_shadowed(manager, scheduled):
     slot_mapping = []
     for seq_id, num_tokens in scheduled:
@@ -406,6 +421,12 @@ EXERCISE = Exercise(
                 "The numbers are right, and the block table is a view of the manager's: it changes with it at the next "
                 "step, while a kernel may still be reading. Give the batch a table of its own.",
                 changed(block_table=view_of_one_row)),
+        Mistake("rows-between",
+                "The block table is one piece of the manager's, from the first sequence's row to the last one's. Other "
+                "sequences may stand in between, and the batch may have another order than the rows. A slice is also a "
+                "view: it changes with the manager's table.",
+                changed(block_table=rows_between),
+                also=(changed(block_table=lambda manager, scheduled: rows_between(manager, scheduled).clone()),)),
         Mistake("slot-mapping-shadowed",
                 "Your function gives the name slot_mapping to a variable of its own. Then the function slot_mapping of "
                 "lesson 02 cannot be reached by that name anywhere in it: use another name.",
@@ -433,6 +454,10 @@ EXERCISE = Exercise(
                 "slot_mapping() gets the number of a row. It needs what stands in that row of the block table: the ids of "
                 "the sequence's blocks.",
                 changed(slot_mapping=row_number_for_block_ids)),
+        Mistake("positions-not-a-tensor",
+                "slot_mapping() gets the positions as a Python list, a tuple or a range. It divides all of them at once, "
+                "which a tensor can.",
+                positions_as(list), also=(positions_as(tuple), positions_as(lambda positions: positions))),
         Mistake("places-in-the-batch",
                 "The new tokens' places are counted through the batch. slot_mapping() wants them counted in the sequence, "
                 "from its own first token.",

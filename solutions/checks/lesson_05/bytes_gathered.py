@@ -36,6 +36,10 @@ def bits(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
     return context_len * num_layers * num_kv_heads * head_size * bytes_per_number * 2 * 8
 
 
+def bytes_taken_for_bits(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return context_len * num_layers * num_kv_heads * head_size * bytes_per_number * 2 / 8
+
+
 def read_and_written(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
     return context_len * num_layers * num_kv_heads * head_size * bytes_per_number * 2 * 2
 
@@ -46,6 +50,10 @@ def mebibytes(context_len, num_layers, num_kv_heads, head_size, bytes_per_number
 
 def pairs_of_tokens(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
     return context_len**2 * num_layers * num_kv_heads * head_size * bytes_per_number * 2
+
+
+def square_in_place_of_double(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
+    return context_len**2 * num_layers * num_kv_heads * head_size * bytes_per_number
 
 
 def all_three_movements(context_len, num_layers, num_kv_heads, head_size, bytes_per_number):
@@ -108,9 +116,12 @@ def observe(answer, case):
     return result if isinstance(result, int | float) else Text(f"{type(result).__name__}, in place of an int")
 
 
-def also_as_float(slug, message, wrong):
+def also_as_float(slug, message, wrong, *others):
     """A mistake in the number is named also when that number is a float, or an int where the mistake divides."""
-    return Mistake(slug, message, wrong, also=(lambda *case: float(wrong(*case)), lambda *case: int(wrong(*case))))
+    def converted(form, kind):
+        return lambda *case: kind(form(*case))
+    return Mistake(slug, message, wrong, also=(
+        *others, *(converted(form, kind) for form in (wrong, *others) for kind in (float, int))))
 
 
 EXERCISE = Exercise(
@@ -137,6 +148,9 @@ EXERCISE = Exercise(
         also_as_float("numbers-not-bytes", "That is how many numbers are gathered. How many bytes has one of them?",
                       numbers_not_bytes),
         also_as_float("bits", "Eight times too much: that is in bits.", bits),
+        also_as_float("bytes-taken-for-bits",
+                      "Eight times too little. bytes_per_number is in bytes already, so there are no bits to divide by 8.",
+                      bytes_taken_for_bits),
         also_as_float("read-and-written",
                       "Twice too much here: a gather does read each byte and write it again, and the task counts each byte "
                       "once.",
@@ -145,7 +159,7 @@ EXERCISE = Exercise(
         also_as_float("pairs-of-tokens",
                       "That grows with the square of the context, as the scores of a prefill do. One step reads each cached "
                       "token once.",
-                      pairs_of_tokens),
+                      pairs_of_tokens, square_in_place_of_double),
         also_as_float("all-three-movements",
                       "Three times too much here: in fact the bytes are read, written and read again, and the task "
                       "counts each byte once.",

@@ -59,6 +59,12 @@ def list_changed(query_lens):
     return int32(accumulate(query_lens))
 
 
+def zero_appended(query_lens):
+    ends = [0, *accumulate(query_lens)]
+    query_lens.append(0)
+    return int32(ends)
+
+
 def list_summed_in_place(query_lens):
     for index in range(1, len(query_lens)):
         query_lens[index] += query_lens[index - 1]
@@ -89,6 +95,10 @@ def ends_alone(query_lens):
 def one_length_too_early(query_lens):
     """Each step adds the length before the one that it should add; before the first, Python finds the last."""
     return int32([0, *accumulate([query_lens[-1], *query_lens[:-1]])])
+
+
+def each_one_too_short(query_lens):
+    return int32([0, *accumulate(length - 1 for length in query_lens)])
 
 
 def two_dimensions(query_lens):
@@ -160,8 +170,8 @@ EXERCISE = Exercise(
                 not_a_tensor, also=(lambda query_lens: int32([0, *accumulate(query_lens)]).numpy(),
                                     lambda query_lens: tuple(not_a_tensor(query_lens)))),
         Mistake("list-changed",
-                "The tensor is right, and the caller's list has changed on the way. Work on a list of your own.",
-                list_changed, also=(list_summed_in_place,)),
+                "The caller's list has changed on the way. Work on a list of your own.",
+                list_changed, also=(list_summed_in_place, zero_appended)),
         Mistake("zero-at-the-end",
                 "The 0 stands behind the sums. Entry 0 is where the first sequence begins, so the 0 comes first.",
                 zero_at_the_end),
@@ -184,6 +194,10 @@ EXERCISE = Exercise(
                 "Each sum adds the length of the sequence before, and the first one adds that of the last: index -1 is the "
                 "end of a list. Entry s + 1 is entry s and the length of sequence s.",
                 one_length_too_early),
+        Mistake("each-one-too-short",
+                "Every length is one too short in your sums. Where a sequence ends, the next one begins: entry s + 1 lies "
+                "as many rows behind entry s as sequence s has queries.",
+                each_one_too_short),
         Mistake("two-dimensions",
                 "The numbers are right, and the tensor has one dimension too many. What is asked for has the shape "
                 "(num_seqs + 1,).",

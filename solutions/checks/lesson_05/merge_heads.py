@@ -57,6 +57,15 @@ def not_merged(o):
     return o
 
 
+def taken_for_heads_first(o):
+    num_tokens, num_heads, head_size = o.shape
+    return o.reshape(num_heads, num_tokens, head_size).transpose(0, 1).flatten(1)
+
+
+def one_number_of_each_piece(o):
+    return o.reshape(-1, len(o)).T
+
+
 def one_row(o):
     return o.flatten()
 
@@ -76,6 +85,14 @@ def o_changed(o):
 
 def view_of_any_layout(o):
     return o.view(len(o), -1)
+
+
+def view_of_a_transposed_copy(o):
+    return o.transpose(0, 1).contiguous().transpose(0, 1).view(len(o), -1)
+
+
+def heads_assumed_adjacent(stride):
+    return lambda o: o.as_strided((len(o), o[0].numel()), (stride(o), 1))
 
 
 # (seed, tokens, heads, head size), then the special ones: (…, dtype, are the heads first in memory)
@@ -148,6 +165,14 @@ EXERCISE = Exercise(
                 tokens_merged),
         Mistake("head-major", "A row is one head with all of the tokens. It should be one token with all of its heads.",
                 head_major),
+        Mistake("taken-for-heads-first",
+                "o is taken for (num_heads, num_tokens, head_size). The tokens are its first dimension. reshape() gives "
+                "the numbers other sizes and leaves their order as it is.",
+                taken_for_heads_first),
+        Mistake("one-number-of-each-piece",
+                "A row holds numbers of several tokens: all numbers are cut into pieces of num_tokens, and a row takes one "
+                "number of each piece. The tokens are the first dimension of o, and they stay there.",
+                one_number_of_each_piece),
         Mistake("one-row",
                 "All tokens stand in one row. Each token keeps a row of its own: only the last two dimensions are merged.",
                 one_row),
@@ -161,7 +186,12 @@ EXERCISE = Exercise(
         Mistake("view-of-any-layout",
                 "view() works for one order of the numbers in memory only, and a transposed tensor has another. There are "
                 "functions that copy where they have to.",
-                view_of_any_layout, also=(lambda o: o.view(o.shape[0], o.shape[1] * o.shape[2]),)),
+                view_of_any_layout, also=(lambda o: o.view(o.shape[0], o.shape[1] * o.shape[2]),
+                                          view_of_a_transposed_copy)),
+        Mistake("heads-assumed-adjacent",
+                "This takes it that the heads of a token lie side by side in memory. In a transposed tensor they do not. "
+                "There are functions that copy where they have to.",
+                heads_assumed_adjacent(lambda o: o[0].numel()), also=(heads_assumed_adjacent(lambda o: o.stride(0)),)),
         Mistake("o-changed",
                 "The caller's o is another one afterwards: look for an operation whose name ends in _. A model goes on with "
                 "its o.",

@@ -198,6 +198,20 @@ def pool_in_order(advance):
     return wrong
 
 
+def one_output_each(placed):
+    """As many outputs as sequences; `placed` puts the right outputs of all queries where they stand in the end."""
+    def wrong(q, k_cache, v_cache, metadata):
+        right = attn_paged_torch(q, k_cache, v_cache, metadata)
+        return placed(right, metadata.cu_seqlens_q[1:].long() - 1)
+    return wrong
+
+
+def in_the_first_rows(right, last):
+    o = torch.zeros_like(right)
+    o[: len(last)] = right[last]
+    return o
+
+
 def in_single(q, k_cache, v_cache, metadata):
     return attn_paged_torch(q.float(), k_cache.float(), v_cache.float(), metadata)
 
@@ -511,6 +525,12 @@ EXERCISE = Exercise(
                 "The outputs of the sequences stand in a list. What is asked for is one tensor, where they lie one after "
                 "the other as the queries do.",
                 paged(cat=list), also=(paged(cat=tuple),)),
+        Mistake("one-output-each",
+                "There are only as many outputs as sequences. A chunk of a prompt has several queries: the result has an "
+                "output for each of them, in the row that the query has in q.",
+                one_output_each(in_the_first_rows), also=(
+                    one_output_each(lambda right, last: right[last]),
+                    one_output_each(lambda right, last: right[: len(last)]))),
         Mistake("heads-merged",
                 "Each token has one row with all of its heads. The result has the shape of q: the heads are a dimension.",
                 paged(cat=lambda outputs: torch.cat(outputs).flatten(1))),

@@ -99,6 +99,10 @@ def past_behind(q_len, kv_len):
     return torch.cat([new_keys_only(q_len, kv_len), torch.ones(q_len, kv_len - q_len, dtype=torch.bool)], dim=1)
 
 
+def queries_reversed(q_len, kv_len):
+    return visible_keys(q_len, kv_len).flip(0)
+
+
 def keys_as_rows_of(triangle, offset):
     return lambda q_len, kv_len: triangle(torch.ones(kv_len, q_len), offset(q_len, kv_len)).bool()
 
@@ -189,6 +193,10 @@ EXERCISE = Exercise(
                 "The triangle of the new tokens comes first, and the keys that all of them see behind it. The columns are "
                 "in the order of the sequence: which keys are the oldest?",
                 past_behind, also=(lambda q_len, kv_len: past_behind(q_len, kv_len).float(),)),
+        Mistake("queries-reversed",
+                "The rows are in reverse order. Row 0 belongs to the first of the queries: does it see more keys than the "
+                "last one, or fewer?",
+                queries_reversed, also=(lambda q_len, kv_len: queries_reversed(q_len, kv_len).float(),)),
         Mistake("list-of-lists",
                 "This is a Python list of lists. torch.tensor() makes a tensor of it.",
                 lambda q_len, kv_len: visible_keys(q_len, kv_len).tolist()),

@@ -46,6 +46,16 @@ def add(cache, slots, new):
     flat(cache)[slots] += new
 
 
+def write_reversed(cache, slots, new):
+    flat(cache)[slots.flip(0)] = new
+
+
+def write_rounded(dtype):
+    def write_in_fewer_bits(cache, slots, new):
+        write(cache, slots, new.to(dtype).to(cache.dtype))
+    return write_in_fewer_bits
+
+
 def write_row(cache, slots, new):
     flat(cache)[: len(new)] = new
 
@@ -339,6 +349,14 @@ EXERCISE = Exercise(
         Mistake("one-token-only",
                 "Of a row with several tokens only one key and one value are written. All of them are new.",
                 wrong(writes=(write_last, write_last)), also=(wrong(writes=(write_first, write_first)),)),
+        Mistake("slots-reversed",
+                "The new keys and values go into their slots in reverse order, the first token's into the last token's "
+                "slot. Entry t of `paged.slot_mapping` is the slot of token t.",
+                wrong(writes=(write_reversed, write_reversed))),
+        Mistake("rounded",
+                "The new keys and values stand in their slots with fewer digits than they came with: they were 16-bit "
+                "numbers on the way. The pool's dtype is the model's, so there is nothing to convert.",
+                wrong(writes=(write_rounded(torch.float16),) * 2), also=(wrong(writes=(write_rounded(torch.bfloat16),) * 2),)),
         Mistake("block-and-offset-mixed-up",
                 "A slot is block_id * block_size + offset. Your block and offset are not the ones of this slot: which "
                 "dimension of a cache is the block size, and which part of the division is the block?",
