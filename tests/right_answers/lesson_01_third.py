@@ -83,7 +83,8 @@ WRONG_ANSWERS = {
     "1.1": {
         "every-id-zero": [free_list((FILL, "ids = std::vector<int>(num_blocks, 0);"))],
         "last-id-refused": [free_list(("#include <vector>", "#include <stdexcept>\n#include <vector>"), (
-            "    const int top", "    if (ids.size() <= 1) {\n      throw std::out_of_range(\"empty\");\n    }\n    const int top"))],
+            "    const int top", "    if (ids.size() <= 1) {\n      throw std::out_of_range(\"empty\");\n    }\n"
+            "    const int top"))],
     },
     "1.2": {
         "error-without-the-id": [
@@ -105,7 +106,8 @@ WRONG_ANSWERS = {
     "1.6": {
         "list-of-one-block": [write(("blocks[i] = new", "blocks[:] = [new]")),
                               write(("blocks[i] = new", "blocks.clear(); blocks.append(new); i = 0"))],
-        "contents-exchanged": [write(("pool[new] = pool[old]", "pool[new], pool[old] = pool[old].clone(), pool[new].clone()"))],
+        "contents-exchanged": [write(("pool[new] = pool[old]",
+                                      "pool[new], pool[old] = pool[old].clone(), pool[new].clone()"))],
         "reads-what-it-writes-to": [write(("pool[new] = pool[old]", "pool.index_copy_(0, torch.tensor([new]), "
                                                                     "pool[old].unsqueeze(0))"))],
         "positions-from-one": [write(("divmod(position, size)", "divmod(position - 1, size)"))],

@@ -81,7 +81,8 @@ RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "2.1": {
         "stride-for-the-piece": [
-            changed(PIECES, ("            break", "            return view.numel() // run, view.stride(d) * view.element_size()")),
+            changed(PIECES, ("            break",
+                             "            return view.numel() // run, view.stride(d) * view.element_size()")),
             changed(PIECES_FROM_THE_LEFT)],
         "place-added": [changed(PIECES, ("run * view.element_size()", "view.storage_offset() + run * view.element_size()"))],
         "tensors-not-ints": [

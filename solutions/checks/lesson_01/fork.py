@@ -253,8 +253,8 @@ EXERCISE = Exercise(
                 "its list stays as it was.",
                 takes_from_the_parent),
         Mistake("parent-grown",
-                "The ids went to the end of the parent's own list, which is twice as long now. The parent's list stays as it "
-                "is; the child needs another one.",
+                "The ids went to the end of the parent's own list, which is twice as long now. The parent's list stays as "
+                "it is; the child needs another one.",
                 appended_to_the_parent, also=(appended_to_the_parent_and_copied,)),
         Mistake("range-for-the-ids",
                 "You count up a range of ids, from one block of the list to another. A sequence's blocks need not follow "
@@ -266,8 +266,8 @@ EXERCISE = Exercise(
                       counting(lambda blocks: range(min(blocks), max(blocks) + 1) if blocks else ()),
                       counting(lambda blocks: range(min(blocks), max(blocks) + 1)))),
         Mistake("no-such-name",
-                "The manager has nothing of the name that the error shows. Its counts are inside it: it has five methods, and "
-                "one of them adds a user to a block.",
+                "The manager has nothing of the name that the error shows. Its counts are inside it: it has five methods, "
+                "and one of them adds a user to a block.",
                 unknown_name, also=(unknown_name_at_once,)),
         Mistake("more-than-the-list",
                 "The child's list is right, and you return something else along with it. fork() returns that one list.",

@@ -280,7 +280,8 @@ EXERCISE = Exercise(
                 "pop() throws while the list still has one id. At which size is there nothing left to give?",
                 LastIdRefused,
                 (("int block_id = block_ids_.back();",
-                  "if (block_ids_.size() < 2) throw std::runtime_error(\"no id is left\"); int block_id = block_ids_.back();"),)),
+                  "if (block_ids_.size() < 2) throw std::runtime_error(\"none is left\");\n"
+                  "    int block_id = block_ids_.back();"),)),
     ),
     hints=(
         "`std::vector` is a stack already: push_back() puts on top, back() looks at the top, pop_back() removes it.",
