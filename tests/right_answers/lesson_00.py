@@ -83,6 +83,12 @@ def rounded_up_from_one_less(num_tokens, block_size):
     return (num_tokens - 1) // block_size
 
 
+def one_block_or_one_more(num_tokens, block_size):
+    if num_tokens <= block_size:
+        return 1
+    return 1 + num_tokens // block_size
+
+
 def numbers_of_the_blocks(num_tokens, block_size):
     return list(range(-(-num_tokens // block_size)))
 
@@ -94,6 +100,7 @@ def starts_of_the_blocks(num_tokens, block_size):
 WRONG_ANSWERS = {"0.1": {
     "one-token-left-over": [another_block_for_two_or_more],
     "one-block-too-few": [block_ends_inside, rounded_up_from_one_less],
+    "only-one-full-block-right": [one_block_or_one_more],
     "blocks-listed": [numbers_of_the_blocks, starts_of_the_blocks],
     "returns-on-one-way-only": [only_full_blocks_returned, nothing_for_no_tokens],
     "negative": [inner_sign_only],

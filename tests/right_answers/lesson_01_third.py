@@ -1,5 +1,6 @@
 """Lesson 01's known mistakes as a third learner wrote them."""
 
+import torch
 from right_answers.lesson_01_second import FILL, binding, changed, free_list, manager
 
 WITH_OWN_CLASSES = """py::register_local_exception<PoolSizeError>(m, "PoolSizeError", PyExc_ValueError);
@@ -23,6 +24,40 @@ def fork_with_yield(manager, blocks):
         yield block
 
 
+def fork_into_the_parent(manager, blocks):
+    for block in tuple(blocks):
+        manager.increase_ref_count(block)
+        blocks.append(block)
+    return blocks
+
+
+def fork_from_first_to_last(manager, blocks):
+    if blocks:
+        first, last = blocks[0], blocks[-1]
+        for block in range(first, last + 1):
+            manager.increase_ref_count(block)
+    return blocks.copy()
+
+
+def fork_by_the_counts(manager, blocks):
+    for block in blocks:
+        manager.ref_counts[block] += 1
+    return blocks.copy()
+
+
+def fork_by_a_counter(manager, blocks):
+    counts = manager.counts
+    for block in blocks:
+        counts[block] += 1
+    return blocks.copy()
+
+
+def fork_with_its_manager(manager, blocks):
+    for block in blocks:
+        manager.increase_ref_count(block)
+    return manager, blocks[:]
+
+
 WRITE = """
 def write(manager, pool, blocks, position, value):
     size = pool.shape[1]
@@ -38,7 +73,7 @@ def write(manager, pool, blocks, position, value):
 
 
 def write(*edits):
-    namespace = {}
+    namespace = {"torch": torch}
     exec(changed(WRITE, *edits), namespace)
     return namespace["write"]
 
@@ -47,6 +82,9 @@ RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "1.1": {
         "every-id-zero": [free_list((FILL, "ids = std::vector<int>(num_blocks, 0);"))],
+        "last-id-refused": [free_list(("#include <vector>", "#include <stdexcept>\n#include <vector>"), (
+            "    const int top", "    if (ids.size() <= 1) {\n      throw std::out_of_range(\"empty\");\n    }\n"
+            "    const int top"))],
     },
     "1.2": {
         "error-without-the-id": [
@@ -60,8 +98,18 @@ WRONG_ANSWERS = {
     },
     "1.5": {
         "not-run-yet": [fork_with_yield],
+        "parent-grown": [fork_into_the_parent],
+        "range-for-the-ids": [fork_from_first_to_last],
+        "no-such-name": [fork_by_the_counts, fork_by_a_counter],
+        "more-than-the-list": [fork_with_its_manager],
     },
     "1.6": {
+        "list-of-one-block": [write(("blocks[i] = new", "blocks[:] = [new]")),
+                              write(("blocks[i] = new", "blocks.clear(); blocks.append(new); i = 0"))],
+        "contents-exchanged": [write(("pool[new] = pool[old]",
+                                      "pool[new], pool[old] = pool[old].clone(), pool[new].clone()"))],
+        "reads-what-it-writes-to": [write(("pool[new] = pool[old]", "pool.index_copy_(0, torch.tensor([new]), "
+                                                                    "pool[old].unsqueeze(0))"))],
         "positions-from-one": [write(("divmod(position, size)", "divmod(position - 1, size)"))],
         "index-and-offset-swapped": [write(("i, o = divmod", "o, i = divmod"))],
         "value-into-both-blocks": [write(("] = value", "] = value; pool[old, o] = value"))],

@@ -29,6 +29,14 @@ def count_pieces(view):
         run *= view.shape[d]
     return view.numel() // run, run * view.element_size()
 """
+PIECES_FROM_THE_LEFT = """
+def count_pieces(view):
+    for d in range(view.dim()):
+        rest = view[(0,) * (d + 1)].numel()
+        if view.stride(d) != rest:
+            return view.shape[d], view.stride(d) * view.element_size()
+    return 1, view.nbytes
+"""
 SLOTS = """
 def slot_mapping(block_ids, positions, block_size):
     blocks = positions // block_size
@@ -72,6 +80,11 @@ IN_A_ROW = "row = self.table.free_rows[-1]; self.sequences[{0}] = Sequence(row, 
 RIGHT_ANSWERS = {}
 WRONG_ANSWERS = {
     "2.1": {
+        "stride-for-the-piece": [
+            changed(PIECES, ("            break",
+                             "            return view.numel() // run, view.stride(d) * view.element_size()")),
+            changed(PIECES_FROM_THE_LEFT)],
+        "place-added": [changed(PIECES, ("run * view.element_size()", "view.storage_offset() + run * view.element_size()"))],
         "tensors-not-ints": [
             changed(PIECES, ("run = 1", "run = torch.tensor(1)"), ("view.stride(d) != run", "view.stride(d) != run.item()")),
             changed(PIECES, ("return view.numel() // run, run * view.element_size()",
@@ -165,6 +178,10 @@ WRONG_ANSWERS = {
                     ": -(-(sequence.length - 1) // self.block_size)].tolist()"))],
     },
     "2.6": {
+        "other-blocks-counted": [
+            changed(FORK, ("for block in blocks", "for block in filter(self.block_manager.get_ref_count, "
+                                                  "range(len(self.kv_cache[0, 0])))")),
+            changed(FORK, ("for block in blocks", "for block in sum(map(self.blocks_of, self.sequences), [])"))],
         "duplicate-ignored": [changed(FORK, ("    self.check_new(child_id)\n", "    if child_id in self.sequences:\n"
                                                                                 "        return\n"
                                                                                 "    self.check_new(child_id)\n"))],

@@ -52,6 +52,11 @@ def plain_with_zeroed_values(q, k, v, length):
     return torch.nan_to_num(o).transpose(0, 1).reshape(q.shape)
 
 
+def plain_with_heads_by_the_remainder(q, k, v, length):
+    heads = torch.arange(q.shape[2]) % k.shape[2]
+    return plain_flat(q, k[:, :, heads], v[:, :, heads], length).view(q.shape)
+
+
 # 3.2
 
 
@@ -118,6 +123,24 @@ class OneAtFirst(State):
         self.l += 1
 
 
+class SqueezedProduct(State):
+    def add(self, shrink, p, values):
+        self.l = self.l * shrink + p.sum(-1)
+        self.acc = self.acc * shrink.unsqueeze(-1) + p @ values.squeeze()
+
+
+class ShapeArgument(State):
+    def __init__(self, shape, head_size, dtype=torch.float32):
+        self.m = torch.full(shape, NO_KEY, dtype=dtype)
+        self.l = torch.zeros(shape, dtype=dtype)
+        self.acc = torch.zeros(*shape, head_size, dtype=dtype)
+
+
+class CountArgument(State):
+    def __init__(self, rows, *, head_size, dtype=torch.float32):
+        super().__init__(*[rows], head_size=head_size, dtype=dtype)
+
+
 # 3.3
 
 
@@ -162,6 +185,13 @@ def merge_by_one_if(self, other):
 def merge_without_their_values(self, other):
     m, a, b = _shares(self, other)
     self.m, self.l, self.acc = m, a * self.l + b * other.l, self.acc * a[..., None]
+
+
+def merge_with_a_soft_maximum(self, other):
+    m = torch.maximum(self.m, other.m)
+    a, b = (torch.where(state.m == NO_KEY, 0.0, torch.exp(state.m - m)) for state in (self, other))
+    self.l, self.acc = self.l * a + other.l * b, self.acc * a.unsqueeze(-1) + other.acc * b.unsqueeze(-1)
+    self.m = torch.stack([self.m, other.m]).logsumexp(0)
 
 
 # 3.4
@@ -283,6 +313,23 @@ def prefill_with_shared_heads(layer, x, request_num_blocks, seq_ids, manager, at
     return layer.output(torch.cat(outputs))
 
 
+def prefill_writing(keys=lambda q, k: k, stops=False):
+    """Right, with other keys written, or with an end of the writing after the first request."""
+    def forward(layer, x, request_num_blocks, seq_ids, manager, attend):
+        check_prefill(layer, x, request_num_blocks, seq_ids, manager)
+        parts = [projected.split(request_num_blocks) for projected in layer.project(x)]
+        outputs = []
+        for number, (seq_id, q, k, v) in enumerate(zip(seq_ids, *parts)):
+            length = manager.get(seq_id).length
+            outputs.append(attend(q, k, v, length))
+            if stops and number:
+                continue
+            places = slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(length), manager.block_size)
+            write_kv(*manager.kv_cache[layer.index], places, keys(q, k).flatten(0, 1)[:length], v.flatten(0, 1)[:length])
+        return layer.output(torch.cat(outputs))
+    return forward
+
+
 RIGHT_ANSWERS = {"3.2": [Kept, State], "3.3": [merge_by_logarithms], "3.4": [tiled], "3.5": [prefill]}
 
 WRONG_ANSWERS = {
@@ -292,11 +339,14 @@ WRONG_ANSWERS = {
         "tail-of-q-left": [plain_in_a_copy_of_q],
         "full-last-block-emptied": [plain_by_the_remainder],
         "tail-output-not-zero": [plain_with_zeroed_values],
+        "wrong-head-mapping": [plain_with_heads_by_the_remainder],
     },
     "3.2": {
         "everything-rescaled": [ShrinksBoth],
         "softmax-of-each-part": [SoftmaxPowers],
         "l-starts-at-one": [OneAtFirst],
+        "weights-as-a-matrix": [SqueezedProduct],
+        "one-argument-for-the-rows": [ShapeArgument, CountArgument],
     },
     "3.3": {
         "outputs-for-acc": [merge_outputs],
@@ -304,6 +354,7 @@ WRONG_ANSWERS = {
         "divided-in-merge": [merge_and_divide],
         "one-comparison-for-all-rows": [merge_by_one_if],
         "accumulator-forgotten": [merge_without_their_values],
+        "logarithm-for-the-maximum": [merge_with_a_soft_maximum],
     },
     "3.4": {
         "tail-not-masked": [tiled_with_zeroed_values],
@@ -318,6 +369,8 @@ WRONG_ANSWERS = {
         "input-added": [prefill_plus_x],
         "blocks-flattened": [prefill_in_one_row],
         "shared-heads-written": [prefill_with_shared_heads],
+        "queries-for-keys": [prefill_writing(lambda q, k: q[..., : k.shape[-2], :]), prefill_writing(lambda q, k: q)],
+        "only-first-request-written": [prefill_writing(stops=True)],
         "check-deleted": [prefill_unchecked, prefill_unchecked_at_once],
     },
 }

@@ -119,6 +119,12 @@ EXERCISES = (
                     "You divide the size of a block by the number of tokens. The other way round it is a number of blocks.",
                     lambda num_tokens, block_size: -(-block_size // num_tokens),
                     also=(lambda num_tokens, block_size: -(-block_size // num_tokens) if num_tokens else 0,)),
+            Mistake("only-one-full-block-right",
+                    "When one block is exactly full, your number is right. When several are, it is one too high. What "
+                    "decides is whether tokens are left over: full blocks leave none, and no tokens leave none either.",
+                    lambda num_tokens, block_size: num_tokens // block_size + 1 if num_tokens > block_size else 1,
+                    also=(lambda num_tokens, block_size: num_tokens // block_size + 1 if num_tokens > block_size
+                          else min(num_tokens, 1),)),
         ),
         hints=(
             "How many blocks do 16 tokens need when a block holds 16? And 17? What does `17 // 16` give?",

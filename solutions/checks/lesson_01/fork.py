@@ -1,6 +1,7 @@
 """Exercise 1.5: a second sequence that shares the first one's blocks."""
 
 import random
+import re
 from collections.abc import Iterator
 
 import torch
@@ -17,6 +18,9 @@ class BlockManager:
         self.allocate, self.free = inner.allocate, inner.free
         self.increase_ref_count, self.get_ref_count = inner.increase_ref_count, inner.get_ref_count
         self.get_num_free_blocks = inner.get_num_free_blocks
+
+    def __repr__(self):
+        return "the manager"
 
 
 def fork(manager, blocks):
@@ -104,6 +108,28 @@ def counts_to_two(manager, blocks):
     return list(blocks)
 
 
+def appended_to_the_parent(manager, blocks):
+    fork(manager, blocks)
+    blocks += blocks
+    return blocks
+
+
+def appended_to_the_parent_and_copied(manager, blocks):
+    return list(appended_to_the_parent(manager, blocks))
+
+
+def with_the_manager(manager, blocks):
+    return manager, fork(manager, blocks)
+
+
+def unknown_name(manager, blocks):
+    return [manager.no_such_name for _ in blocks]  # raises, if there is a block
+
+
+def unknown_name_at_once(manager, blocks):
+    return manager.no_such_name
+
+
 # (size of the pool, blocks of the parent in its order, how many forks of it there are already)
 CASES = [(2, [0], 0), (2, [], 0), (3, [0, 1], 0), (6, [4, 1, 3], 0), (6, [5, 0, 2], 2), (4, [3, 2, 1, 0], 0), (3, [2, 1], 1)]
 
@@ -138,6 +164,15 @@ def observe(answer, case):
     return Text(f"returns {shown}; parent {blocks}; reference counts {counts}")
 
 
+def same(expected, actual):
+    """Which name the manager lacks makes no difference."""
+    return _without_the_name(expected) == _without_the_name(actual)
+
+
+def _without_the_name(result):
+    return re.sub(r"^(AttributeError: 'BlockManager' object has no attribute) .*", r"\1", result)
+
+
 def describe(case):
     num_blocks, parent, forks = case
     earlier = f" (already forked {forks} times)" if forks else ""
@@ -153,6 +188,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
+    same=same,
     mistakes=(
         Mistake("same-list-object",
                 "The child gets the parent's own list. When one of them grows by a block, the other grows too. The "
@@ -216,6 +252,29 @@ EXERCISE = Exercise(
                 "The child's list is right, and the parent's is empty: you took its ids out. The first sequence goes on, so "
                 "its list stays as it was.",
                 takes_from_the_parent),
+        Mistake("parent-grown",
+                "The ids went to the end of the parent's own list, which is twice as long now. The parent's list stays as "
+                "it is; the child needs another one.",
+                appended_to_the_parent, also=(appended_to_the_parent_and_copied,)),
+        Mistake("range-for-the-ids",
+                "You count up a range of ids, from one block of the list to another. A sequence's blocks need not follow "
+                "each other: only the ids in the list are meant.",
+                counting(lambda blocks: range(blocks[0], blocks[-1] + 1) if blocks else ()),
+                also=(counting(lambda blocks: range(blocks[0], blocks[-1] + 1)),
+                      counting(lambda blocks: range(blocks[0], blocks[0] + len(blocks)) if blocks else ()),
+                      counting(lambda blocks: range(blocks[0], blocks[0] + len(blocks))),
+                      counting(lambda blocks: range(min(blocks), max(blocks) + 1) if blocks else ()),
+                      counting(lambda blocks: range(min(blocks), max(blocks) + 1)))),
+        Mistake("no-such-name",
+                "The manager has nothing of the name that the error shows. Its counts are inside it: it has five methods, "
+                "and one of them adds a user to a block.",
+                unknown_name, also=(unknown_name_at_once,)),
+        Mistake("more-than-the-list",
+                "The child's list is right, and you return something else along with it. fork() returns that one list.",
+                with_the_manager,
+                also=(lambda manager, blocks: with_the_manager(manager, blocks)[::-1],
+                      giving(lambda blocks: (blocks, list(blocks))), giving(lambda blocks: (list(blocks), blocks)),
+                      giving(lambda blocks: [blocks, list(blocks)]))),
     ),
     hints=(
         "How many sequences use each of these blocks before the fork, and how many after it?",

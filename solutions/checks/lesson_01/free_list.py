@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections import deque
 
 from lessons_lib.checks import Crash, Exercise, Mistake, NoEnd, Text
@@ -113,6 +114,13 @@ class ReservedForSize(CapacityForSize):
         self.capacity = num_blocks
 
 
+class LastIdRefused(FreeList):
+    def pop(self):
+        if len(self.block_ids) == 1:
+            raise RuntimeError("the list is empty")
+        return super().pop()
+
+
 class OneLess(FreeList):
     def size(self):
         return super().size() - 1
@@ -168,6 +176,15 @@ def observe(free_list_type, case):
     return Text(f"{last}size() is {free_list.size()}")
 
 
+def same(expected, actual):
+    """An exception of the learner's own is compared without its words."""
+    return _without_words(expected) == _without_words(actual)
+
+
+def _without_words(result):
+    return re.sub(r"^RuntimeError\b.*", "RuntimeError", result, flags=re.DOTALL)
+
+
 def describe(case):
     num_blocks, calls = case
     shown = [f"FreeList({num_blocks})", *("pop()" if call == "pop" else f"push({call})" for call in calls)]
@@ -188,6 +205,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
+    same=same,
     mistakes=(
         Mistake("fifo-not-lifo",
                 "Your list is a queue: the block that came back first is handed out first. Nothing breaks, but it is "
@@ -258,6 +276,12 @@ EXERCISE = Exercise(
         Mistake("capacity-for-size",
                 "size() gives how many ids the vector has room for, not how many are in it.",
                 CapacityForSize, (("return block_ids_.size();", "return block_ids_.capacity();"),), also=(ReservedForSize,)),
+        Mistake("last-id-refused",
+                "pop() throws while the list still has one id. At which size is there nothing left to give?",
+                LastIdRefused,
+                (("int block_id = block_ids_.back();",
+                  "if (block_ids_.size() < 2) throw std::runtime_error(\"none is left\");\n"
+                  "    int block_id = block_ids_.back();"),)),
     ),
     hints=(
         "`std::vector` is a stack already: push_back() puts on top, back() looks at the top, pop_back() removes it.",

@@ -143,6 +143,25 @@ def counting(chosen):
     return wrong
 
 
+def counting_more(chosen):
+    """The right method, but the blocks in chosen(manager) have one user more."""
+    def wrong(self, seq_id, child_id):
+        blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
+        self.check_new(child_id)
+        for block_id in chosen(self):
+            self.block_manager.increase_ref_count(block_id)
+        self.start(child_id, length, blocks)
+    return wrong
+
+
+def used_blocks(self):
+    return [block_id for block_id in range(self.kv_cache.shape[2]) if self.block_manager.get_ref_count(block_id)]
+
+
+def blocks_of_all(self):
+    return [block_id for seq_id in self.sequences for block_id in self.blocks_of(seq_id)]
+
+
 def length_is_number_of_blocks(self, seq_id, child_id):
     fork_sequence(self, seq_id, child_id)
     self.sequences[child_id].length = len(self.blocks_of(seq_id))
@@ -325,6 +344,9 @@ EXERCISE = Exercise(
                 "Only some of the blocks have one user more. The child uses all of them.",
                 counting(lambda blocks: blocks[-1:]),
                 also=(counting(lambda blocks: blocks[:1]), counting(lambda blocks: blocks[:-1]))),
+        Mistake("other-blocks-counted",
+                "Blocks that the parent does not use have one user more as well. The child uses the parent's blocks only.",
+                counting_more(used_blocks), also=(counting_more(blocks_of_all),)),
         Mistake("counts-twice",
                 "Each block has two users more. One fork adds one sequence.",
                 counting(lambda blocks: [*blocks, *blocks])),

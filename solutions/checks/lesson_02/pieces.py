@@ -144,6 +144,31 @@ def storage_in_pieces(view):
     return pieces, view.untyped_storage().nbytes() // pieces
 
 
+def outermost_step(view):
+    """The first dimension that does not follow closely: its size and its stride."""
+    for dim, (size, stride) in enumerate(zip(view.shape, view.stride())):
+        if stride != math.prod(view.shape[dim + 1 :]):
+            return size, stride * view.element_size()
+    return all_in_one(view)
+
+
+def step_to_the_next_piece(view):
+    pieces, size = count_pieces(view)
+    run = 1
+    for length, stride in zip(reversed(view.shape), reversed(view.stride())):
+        if length > 1 and stride != run:
+            return pieces, stride * view.element_size()
+        run *= length
+    return pieces, size
+
+
+def with_its_place(unit):
+    def wrong(view):
+        pieces, size = count_pieces(view)
+        return pieces, size + view.storage_offset() * unit(view)
+    return wrong
+
+
 # (sizes of the whole tensor, index into it, dtype)
 CASES = [
     ((4,), (), "float32"), ((4,), (), "float16"), ((3, 4), (), "float16"), ((3, 4), (slice(None), 0), "float32"),
@@ -264,6 +289,14 @@ EXERCISE = Exercise(
         Mistake("gaps-not-pieces",
                 "You count the gaps. Between three pieces there are two.",
                 gaps, also=(parts_between_gaps,)),
+        Mistake("stride-for-the-piece",
+                "Your bytes are a stride: they lead from one start to the next, and the gap between is counted too. A piece "
+                "ends where its numbers end.",
+                outermost_step, also=(step_to_the_next_piece,)),
+        Mistake("place-added",
+                "You add the place in memory at which the view begins. A piece is as long as its numbers are, wherever it "
+                "begins.",
+                with_its_place(lambda view: 1), also=(with_its_place(torch.Tensor.element_size),)),
     ),
     hints=(
         "Go through the dimensions from the last to the first, and keep how many numbers lie side by side so far.",

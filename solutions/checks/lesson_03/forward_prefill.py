@@ -274,6 +274,24 @@ class KeysForValues(Prefill):
         super().write(manager, seq_id, start, k, k, length)
 
 
+class QueriesForKeys(Prefill):
+    """As many of the queries' heads as fit."""
+
+    def attend_to(self, o, q, k, v, mine, length):
+        super().attend_to(o, q, k, v, mine, length)
+        self.queries = q[mine].flatten(0, 1)
+
+    def write(self, manager, seq_id, start, k, v, length):
+        super().write(manager, seq_id, start, self.queries[:, : k.shape[1]], v, length)
+
+
+class AllQueriesForKeys(QueriesForKeys):
+    """All heads; write_kv raises where there are too many."""
+
+    def write(self, manager, seq_id, start, k, v, length):
+        Prefill.write(self, manager, seq_id, start, self.queries, v, length)
+
+
 class LastTokenNotWritten(Prefill):
     def write(self, manager, seq_id, start, k, v, length):
         super().write(manager, seq_id, start, k, v, max(length - 1, 0))
@@ -286,6 +304,12 @@ class OnlyTheLastRequestWritten(Prefill):
 
     def write(self, manager, seq_id, start, k, v, length):
         if seq_id == self.last:
+            super().write(manager, seq_id, start, k, v, length)
+
+
+class OnlyTheFirstRequestWritten(Prefill):
+    def write(self, manager, seq_id, start, k, v, length):
+        if self.number == 0:
             super().write(manager, seq_id, start, k, v, length)
 
 
@@ -553,6 +577,9 @@ EXERCISE = Exercise(
         Mistake("keys-for-values",
                 "v_cache holds keys as well.",
                 KeysForValues()),
+        Mistake("queries-for-keys",
+                "k_cache holds queries. The later tokens bring queries of their own, and compare them with the keys.",
+                QueriesForKeys(), also=(AllQueriesForKeys(),)),
         Mistake("padding-written",
                 "What stands in x behind the last token has been written to the pool too. Write `length` tokens.",
                 PaddingWritten()),
@@ -572,6 +599,9 @@ EXERCISE = Exercise(
         Mistake("only-last-request-written",
                 "Only the last request's keys and values are in the pool. Is the writing inside the loop?",
                 OnlyTheLastRequestWritten()),
+        Mistake("only-first-request-written",
+                "Only the first request's keys and values are in the pool. What keeps the others from being written?",
+                OnlyTheFirstRequestWritten()),
         Mistake("wrong-layer",
                 "The keys and values of this layer are in another layer's part of the pool. `k_cache` and `v_cache` in the "
                 "given line are the right ones.",

@@ -245,6 +245,18 @@ def maxima_added(self, other):
     self.m = self.m + other.m
 
 
+def logarithm_for_the_maximum(self, other):
+    m = torch.logaddexp(self.m, other.m)
+    put_together(self, other)
+    self.m = m
+
+
+def counted_from_the_logarithm(self, other):
+    m = torch.logaddexp(self.m, other.m)
+    put_together(self, other, torch.exp(self.m - finite(m)), torch.exp(other.m - finite(m)))
+    self.m = m
+
+
 def outputs_averaged(self, other):
     o = (self.finish()[0] + other.finish()[0]) / 2
     put_together(self, other)
@@ -462,6 +474,10 @@ EXERCISE = Exercise(
         Mistake("maxima-added",
                 "`m` is the sum of the two maxima. It is the largest score of all: the larger of the two.",
                 maxima_added),
+        Mistake("logarithm-for-the-maximum",
+                "`m` is the logarithm of a sum, log(exp(m1) + exp(m2)), which is more than both. It is the largest score of "
+                "all: the larger of the two.",
+                logarithm_for_the_maximum, also=(counted_from_the_logarithm,)),
         Mistake("outputs-averaged",
                 "The two outputs count half each. But one side may have seen a hundred keys and the other a single one: "
                 "each counts by the weight that it has collected.",

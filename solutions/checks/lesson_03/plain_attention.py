@@ -322,6 +322,12 @@ def heads_not_moved_unmasked(q, k, v, length):
     return heads_not_moved(q, k, v, length, hide=lambda scores, length: scores)
 
 
+def heads_in_turn(q, k, v, length):
+    """Query head h reads KV head h % num_kv_heads."""
+    k, v = (x.repeat(1, 1, q.shape[2] // k.shape[2], 1) for x in (k, v))
+    return attend(q, k, v, length)
+
+
 writes_into_q, other_changes = requests.inputs_changing(attend)
 
 
@@ -485,6 +491,10 @@ EXERCISE = Exercise(
                 "product works on the last two dimensions: which two are these in your q and k?",
                 heads_not_moved, also=(heads_not_moved_mask_of_tokens, heads_not_moved_mask_added,
                                        heads_not_moved_unmasked)),
+        Mistake("wrong-head-mapping",
+                "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a KV head: with 6 query heads "
+                "and 2 KV heads, the heads 0, 1 and 2 read KV head 0.",
+                heads_in_turn),
         Mistake("inputs-changed",
                 "Your function changes q, k or v, which belong to its caller. Compute in tensors of your own; operators "
                 "like `/=` and an assignment to a slice work in place.",

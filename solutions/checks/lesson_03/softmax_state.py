@@ -1,10 +1,11 @@
 """Exercise 3.2: the online softmax, part by part."""
 
 import random
+import re
 
 import torch
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Raised
 from paged_attention import softmax_state
 from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
@@ -169,6 +170,35 @@ class WeightsAsAMatrix(Varied):
 class WeightsAsAMatrixSqueezed(WeightsAsAMatrix):
     def matrix(self, values):
         return values.squeeze(-3)
+
+
+class WeightsAsAMatrixAllSqueezed(WeightsAsAMatrix):
+    """With one key, or a head_size of 1, more is squeezed out than was meant."""
+
+    def matrix(self, values):
+        return values.squeeze()
+
+
+class OneDimensionOfRows(Varied):
+    """Rows of one dimension only; Python raises for more."""
+
+    def __init__(self, num_rows, head_size, dtype=torch.float32):
+        super().__init__(num_rows, head_size=head_size, dtype=dtype)
+
+
+class OneDimensionOfRowsThenKeywords(Varied):
+    def __init__(self, num_rows, *, head_size, dtype=torch.float32):
+        super().__init__(num_rows, head_size=head_size, dtype=dtype)
+
+
+class RowsAsATuple(Varied):
+    def __init__(self, shape, head_size, dtype=torch.float32):
+        self.m = torch.full(shape, NO_KEY, dtype=dtype)  # raises: `shape` is a number
+
+
+class RowsAsATupleThenKeywords(Varied):
+    def __init__(self, shape, *, head_size, dtype=torch.float32):
+        self.m = torch.full(shape, NO_KEY, dtype=dtype)
 
 
 class FactorWithoutADimension(Varied):
@@ -475,6 +505,15 @@ def observe(answer, case):
     return tuple(results) if often else results[0]
 
 
+def same(expected, actual):
+    """Where a constructor does not take its arguments, Python's words name the learner's class: that makes no difference."""
+    return tensors.same(_without_class(expected), _without_class(actual))
+
+
+def _without_class(result):
+    return Raised(re.sub(r"^TypeError: \S+\.__init__\(\)", "TypeError:", result)) if isinstance(result, Raised) else result
+
+
 def tells_little(case):
     """For `Exercise.chancy`: mistakes keep their names, whatever the answer does before the first part or in float64."""
     return not case[1] or case[-1] == DOUBLE
@@ -502,7 +541,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
-    same=tensors.same,
+    same=same,
     show=tensors.show,
     chancy=tells_little,
     points=2,
@@ -556,8 +595,9 @@ EXERCISE = Exercise(
                 FactorGrows, also=(FactorGrowsHiddenInO,)),
         Mistake("weights-as-a-matrix",
                 "`@` takes the last two dimensions for a matrix: your rows of weights meet all rows' values, or a dimension "
-                "is left over. Each row has its own num_keys weights, which need a dimension more, or a product and a sum.",
-                WeightsAsAMatrix, also=(WeightsAsAMatrixSqueezed,)),
+                "is missing or left over. Each row has its own num_keys weights, which need a dimension more, or a product "
+                "and a sum.",
+                WeightsAsAMatrix, also=(WeightsAsAMatrixSqueezed, WeightsAsAMatrixAllSqueezed)),
         Mistake("row-number-without-dimension",
                 "With one row it works, with more it raises, or takes one row's number for another. `m`, `l` and the factor "
                 "have one number for each row; scores and `acc` have several. The row's number has to stand against all "
@@ -649,6 +689,10 @@ EXERCISE = Exercise(
         Mistake("mean-for-sum",
                 "Each part is averaged and not summed, so that a key in a small part counts more than one in a large part.",
                 MeanForSum),
+        Mistake("one-argument-for-the-rows",
+                "The sizes of the rows come one by one: SoftmaxState(2, 3, head_size=4). Your constructor takes all of them "
+                "as one argument. With what in front of it does a parameter take as many as there are?",
+                OneDimensionOfRows, also=(OneDimensionOfRowsThenKeywords, RowsAsATuple, RowsAsATupleThenKeywords)),
     ),
     hints=(
         "Three numbers for each row. Before the first key: which maximum loses against every score, and what do two "
