@@ -36,6 +36,21 @@ def dispatch_by_ends(q, request_num_blocks):
     return q[torch.arange(len(q)).repeat_interleave(ends)]
 
 
+def dispatch_dividing_by_the_longest(q, request_num_blocks):
+    row = torch.arange(int(request_num_blocks.sum()))
+    return q[torch.div(row, int(request_num_blocks.max()), rounding_mode="floor")]
+
+
+def dispatch_to_flat_rows(q, request_num_blocks):
+    rows = torch.repeat_interleave(q, request_num_blocks, dim=0)
+    return rows.view(len(rows), q.shape[1] * q.shape[2])
+
+
+def dispatch_to_rows_of_a_guessed_size(q, request_num_blocks):
+    rows = torch.repeat_interleave(q, request_num_blocks, dim=0)
+    return rows.reshape(rows.shape[0], -1)
+
+
 # 4.2
 
 
@@ -268,6 +283,8 @@ WRONG_ANSWERS = {
         "inputs-changed": [dispatch_counting_down],
         "in-a-rectangle": [dispatch_side_by_side],
         "ends-for-counts": [dispatch_by_ends],
+        "longest-until-full": [dispatch_dividing_by_the_longest],
+        "heads-flattened": [dispatch_to_flat_rows, dispatch_to_rows_of_a_guessed_size],
     },
     "4.2": {
         "first-slots-hidden": [attend_to_the_last_slots],
