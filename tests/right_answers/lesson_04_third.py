@@ -100,6 +100,32 @@ def attend_and_return_o(q, k, v, num_valid):
     return o
 
 
+def attend_and_average(q, k, v, num_valid):
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    counts = torch.arange(k.shape[1]) < num_valid[:, None]
+    _, m, l = attend(q, k, v, num_valid)
+    scores = torch.einsum("bhd,bthd->bth", q, k) / math.sqrt(q.shape[-1])
+    p = torch.exp(scores.masked_fill(~counts[..., None], NO_KEY) - finite(m)[:, None])
+    return (p[..., None] * v.masked_fill(~counts[..., None, None], 0.0)).mean(1), m, l
+
+
+def attend_and_average_over_the_valid(q, k, v, num_valid):
+    o, m, l = attend(q, k, v, num_valid)
+    return torch.einsum("bhd,bh,b->bhd", o, l, 1 / num_valid.float().clamp(min=1)), m, l
+
+
+def attend_to_what_all_blocks_have(q, k, v, num_valid):
+    end = int(num_valid.min()) if len(num_valid) else 0
+    return attend(q, k[:, :end], v[:, :end], num_valid)
+
+
+def attend_to_at_least_a_slot_of_each(q, k, v, num_valid):
+    end = 1
+    if len(num_valid):
+        end = max(1, num_valid.min().item())
+    return attend(q, k[:, :end], v[:, :end], torch.minimum(num_valid, torch.tensor(end)))
+
+
 # 4.3
 
 
@@ -288,6 +314,8 @@ WRONG_ANSWERS = {
     },
     "4.2": {
         "first-slots-hidden": [attend_to_the_last_slots],
+        "averaged-over-slots": [attend_and_average, attend_and_average_over_the_valid],
+        "one-count-for-all": [attend_to_what_all_blocks_have, attend_to_at_least_a_slot_of_each],
         "one-max-for-all-heads": [attend_under_one_maximum_for_a_block],
         "output-alone": [attend_and_return_o],
         "heads-scrambled": [attend_and_reshape],
