@@ -190,6 +190,47 @@ def combine_all_alike(o, m, l):
     return (w[..., None] * o).sum(0) / w.sum(0)[..., None], m.amax(0), w.sum(0)
 
 
+def combine_over_the_last_dimension(o, m, l):
+    largest = m.max(dim=-1, keepdim=True).values
+    w = l * (m - finite(largest)).exp()
+    total = w.sum(dim=0)
+    o_all = torch.einsum("p...,p...d->...d", w, o) / torch.where(total > 0, total, 1.0).unsqueeze(-1)
+    return o_all, largest, total
+
+
+def weights_of(m, l):
+    return torch.exp(m - finite(m.max(0).values)) * l
+
+
+def combine_by_weights_as_shares(o, m, l):
+    shares = weights_of(m, l)
+    return torch.einsum("p...,p...d->...d", shares, o), m.amax(0), torch.full_like(l[0], 1.0)
+
+
+def combine_by_the_number_of_parts(o, m, l):
+    w = weights_of(m, l)
+    o_all = torch.zeros_like(o[0])
+    for part in range(len(o)):
+        o_all += w[part].unsqueeze(-1) * o[part] / len(o)
+    return o_all, m.amax(0), w.sum(0)
+
+
+def combine_by_the_mean(o, m, l):
+    w = weights_of(m, l)
+    return torch.mean(o * w.unsqueeze(-1), 0) / w.sum(0).clamp_min(1e-9).unsqueeze(-1), m.amax(0), w.sum(0)
+
+
+def combine_with_the_largest_l(o, m, l):
+    o_all, m_all, _ = combine_by_softmax(o, m, l)
+    return o_all, m_all, l.max(dim=0).values
+
+
+def combine_choosing_a_part(o, m, l):
+    m_all, part = m.max(dim=0)
+    index = part[None, ..., None].expand(1, *o.shape[1:])
+    return torch.gather(o, 0, index).squeeze(0), m_all, torch.gather(l, 0, part[None]).squeeze(0)
+
+
 # 4.4
 
 
@@ -322,6 +363,11 @@ WRONG_ANSWERS = {
         "one-max-for-all": [attend_under_one_maximum],
     },
     "4.3": {
+        "maximum-over-heads": [combine_over_the_last_dimension],
+        "weights-taken-for-shares": [combine_by_weights_as_shares],
+        "averaged-over-parts": [combine_by_the_number_of_parts, combine_by_the_mean],
+        "largest-l": [combine_with_the_largest_l],
+        "largest-part-alone": [combine_choosing_a_part],
         "finite-on-all": [combine_with_finite_twice],
         "divided-by-plain-l": [combine_by_plain_sums],
         "l-of-a-softmax-of-m": [combine_softmax_times_l],
