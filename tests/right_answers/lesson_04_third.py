@@ -326,6 +326,31 @@ def segments_of_added_maxima(*parts):
     return segments(*parts, reduce="sum")
 
 
+def segments_numbered_by_last_rows(o, m, l, request_num_blocks):
+    last_rows = torch.cumsum(request_num_blocks, dim=0) - 1
+    owner = torch.repeat_interleave(last_rows, request_num_blocks)
+    shape = (len(request_num_blocks), m.shape[1])
+    largest = torch.full(shape, NO_KEY).scatter_reduce_(0, owner.unsqueeze(1).repeat(1, m.shape[1]), m, reduce="amax")
+    w = l * (m - finite(largest).index_select(0, owner)).exp()
+    total = torch.zeros(shape).index_add_(0, owner, w)
+    out = torch.zeros(*shape, o.shape[-1]).index_add_(0, owner, o * w.unsqueeze(-1))
+    return out / torch.where(total > 0, total, 1.0).unsqueeze(-1), largest, total
+
+
+def segments_by_running_sums(o, m, l, request_num_blocks):
+    largest = torch.zeros(m.shape[1])
+    if m.shape[0]:
+        largest = m.max(0).values
+    w = l * (m - finite(largest)).exp()
+    end = request_num_blocks.cumsum(0)
+    start = end - request_num_blocks
+    total = torch.zeros(len(m) + 1, m.shape[1])
+    out = torch.zeros(len(m) + 1, *o.shape[1:])
+    total[1:], out[1:] = w.cumsum(0), (w.unsqueeze(-1) * o).cumsum(0)
+    total, out = total[end] - total[start], out[end] - out[start]
+    return out / total.clamp(min=1e-30).unsqueeze(-1), largest.repeat(len(end), 1), total
+
+
 # 4.6
 
 
@@ -386,6 +411,8 @@ WRONG_ANSWERS = {
         "input-added": [decode_plus_x],
     },
     "4.5": {
+        "rows-for-owners": [segments_numbered_by_last_rows],
+        "one-max-for-all": [segments_by_running_sums],
         "finite-on-all": [segments_with_finite_twice],
         "divided-by-plain-l": [segments_by_plain_sums],
         "outputs-without-weights": [segments_unweighed],
