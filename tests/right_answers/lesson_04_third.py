@@ -362,6 +362,23 @@ def bytes_with_blocks_as_tokens(context_lens, block_size, num_kv_heads, head_siz
     return copied + copied + read, read
 
 
+def bytes_of_an_average_request(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    token = num_kv_heads * head_size * bytes_per_number * 2
+    num_seqs = len(context_lens) or 1
+    blocks = sum(math.ceil(length / block_size) for length in context_lens) / num_seqs
+    tokens = sum(context_lens) / num_seqs
+    return (blocks * block_size * 2 + tokens) * token, tokens * token
+
+
+def bytes_for_each_request(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    gather, paged = 0, 0
+    for length in context_lens:
+        read = length * num_kv_heads * head_size * bytes_per_number * 2
+        whole = math.ceil(length / block_size) * block_size * num_kv_heads * head_size * bytes_per_number * 2
+        gather, paged = gather + whole + whole + read, paged + read
+    return gather // len(context_lens), paged // len(context_lens)
+
+
 RIGHT_ANSWERS = {
     "4.2": [attend],
     "4.3": [combine_by_softmax],
@@ -418,5 +435,8 @@ WRONG_ANSWERS = {
         "outputs-without-weights": [segments_unweighed],
         "maxima-added": [segments_of_added_maxima],
     },
-    "4.6": {"blocks-for-slots": [bytes_with_blocks_as_tokens]},
+    "4.6": {
+        "blocks-for-slots": [bytes_with_blocks_as_tokens],
+        "divided-by-requests": [bytes_of_an_average_request, bytes_for_each_request],
+    },
 }
