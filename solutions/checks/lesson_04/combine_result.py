@@ -529,8 +529,8 @@ EXERCISE = Exercise(
                 "maximum, and l is counted from it.",
                 logarithm_for_m, also=(logarithm_for_m_and_one_for_l,)),
         Mistake("weights-taken-for-shares",
-                "You use the weights as if they added up to 1: l is 1, and o is not divided by their sum. What is the sum of "
-                "exp(m - m_all) * l?",
+                "You use the weights as if they added up to 1: l is 1, and o is not divided by their sum. What is the sum "
+                "of exp(m - m_all) * l?",
                 TAKEN_FOR_SHARES[0], also=TAKEN_FOR_SHARES[1:]),
         Mistake("sum-not-normalised",
                 "o is the weighted sum of the parts, and it is not divided by the sum of the weights.",

@@ -104,10 +104,14 @@ def counted_down(q, request_num_blocks):
     return result
 
 
-# With -1 as a size, reshape cannot tell it where there is no row.
-flattens_the_heads_of_some_rows = raises_where(lambda q, request_num_blocks: request_num_blocks.sum() == 0, flattens_the_heads)
+def _no_row(q, request_num_blocks):
+    return request_num_blocks.sum() == 0
 
-joins_nothing = raises_where(lambda q, request_num_blocks: request_num_blocks.sum() == 0, decode.dispatch)
+
+# With -1 as a size, reshape cannot tell it where there is no row.
+flattens_the_heads_of_some_rows = raises_where(_no_row, flattens_the_heads)
+
+joins_nothing = raises_where(_no_row, decode.dispatch)
 
 
 # (blocks of each request, query heads, head size, seed)
