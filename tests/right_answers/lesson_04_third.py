@@ -36,6 +36,21 @@ def dispatch_by_ends(q, request_num_blocks):
     return q[torch.arange(len(q)).repeat_interleave(ends)]
 
 
+def dispatch_dividing_by_the_longest(q, request_num_blocks):
+    row = torch.arange(int(request_num_blocks.sum()))
+    return q[torch.div(row, int(request_num_blocks.max()), rounding_mode="floor")]
+
+
+def dispatch_to_flat_rows(q, request_num_blocks):
+    rows = torch.repeat_interleave(q, request_num_blocks, dim=0)
+    return rows.view(len(rows), q.shape[1] * q.shape[2])
+
+
+def dispatch_to_rows_of_a_guessed_size(q, request_num_blocks):
+    rows = torch.repeat_interleave(q, request_num_blocks, dim=0)
+    return rows.reshape(rows.shape[0], -1)
+
+
 # 4.2
 
 
@@ -83,6 +98,32 @@ def attend_under_one_maximum(q, k, v, num_valid):
 def attend_and_return_o(q, k, v, num_valid):
     o, m, l = attend(q, k, v, num_valid)
     return o
+
+
+def attend_and_average(q, k, v, num_valid):
+    k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
+    counts = torch.arange(k.shape[1]) < num_valid[:, None]
+    _, m, l = attend(q, k, v, num_valid)
+    scores = torch.einsum("bhd,bthd->bth", q, k) / math.sqrt(q.shape[-1])
+    p = torch.exp(scores.masked_fill(~counts[..., None], NO_KEY) - finite(m)[:, None])
+    return (p[..., None] * v.masked_fill(~counts[..., None, None], 0.0)).mean(1), m, l
+
+
+def attend_and_average_over_the_valid(q, k, v, num_valid):
+    o, m, l = attend(q, k, v, num_valid)
+    return torch.einsum("bhd,bh,b->bhd", o, l, 1 / num_valid.float().clamp(min=1)), m, l
+
+
+def attend_to_what_all_blocks_have(q, k, v, num_valid):
+    end = int(num_valid.min()) if len(num_valid) else 0
+    return attend(q, k[:, :end], v[:, :end], num_valid)
+
+
+def attend_to_at_least_a_slot_of_each(q, k, v, num_valid):
+    end = 1
+    if len(num_valid):
+        end = max(1, num_valid.min().item())
+    return attend(q, k[:, :end], v[:, :end], torch.minimum(num_valid, torch.tensor(end)))
 
 
 # 4.3
@@ -147,6 +188,47 @@ def combine_to_a_logarithm(o, m, l):
 def combine_all_alike(o, m, l):
     w = torch.ones_like(l)
     return (w[..., None] * o).sum(0) / w.sum(0)[..., None], m.amax(0), w.sum(0)
+
+
+def combine_over_the_last_dimension(o, m, l):
+    largest = m.max(dim=-1, keepdim=True).values
+    w = l * (m - finite(largest)).exp()
+    total = w.sum(dim=0)
+    o_all = torch.einsum("p...,p...d->...d", w, o) / torch.where(total > 0, total, 1.0).unsqueeze(-1)
+    return o_all, largest, total
+
+
+def weights_of(m, l):
+    return torch.exp(m - finite(m.max(0).values)) * l
+
+
+def combine_by_weights_as_shares(o, m, l):
+    shares = weights_of(m, l)
+    return torch.einsum("p...,p...d->...d", shares, o), m.amax(0), torch.full_like(l[0], 1.0)
+
+
+def combine_by_the_number_of_parts(o, m, l):
+    w = weights_of(m, l)
+    o_all = torch.zeros_like(o[0])
+    for part in range(len(o)):
+        o_all += w[part].unsqueeze(-1) * o[part] / len(o)
+    return o_all, m.amax(0), w.sum(0)
+
+
+def combine_by_the_mean(o, m, l):
+    w = weights_of(m, l)
+    return torch.mean(o * w.unsqueeze(-1), 0) / w.sum(0).clamp_min(1e-9).unsqueeze(-1), m.amax(0), w.sum(0)
+
+
+def combine_with_the_largest_l(o, m, l):
+    o_all, m_all, _ = combine_by_softmax(o, m, l)
+    return o_all, m_all, l.max(dim=0).values
+
+
+def combine_choosing_a_part(o, m, l):
+    m_all, part = m.max(dim=0)
+    index = part[None, ..., None].expand(1, *o.shape[1:])
+    return torch.gather(o, 0, index).squeeze(0), m_all, torch.gather(l, 0, part[None]).squeeze(0)
 
 
 # 4.4
@@ -244,6 +326,31 @@ def segments_of_added_maxima(*parts):
     return segments(*parts, reduce="sum")
 
 
+def segments_numbered_by_last_rows(o, m, l, request_num_blocks):
+    last_rows = torch.cumsum(request_num_blocks, dim=0) - 1
+    owner = torch.repeat_interleave(last_rows, request_num_blocks)
+    shape = (len(request_num_blocks), m.shape[1])
+    largest = torch.full(shape, NO_KEY).scatter_reduce_(0, owner.unsqueeze(1).repeat(1, m.shape[1]), m, reduce="amax")
+    w = l * (m - finite(largest).index_select(0, owner)).exp()
+    total = torch.zeros(shape).index_add_(0, owner, w)
+    out = torch.zeros(*shape, o.shape[-1]).index_add_(0, owner, o * w.unsqueeze(-1))
+    return out / torch.where(total > 0, total, 1.0).unsqueeze(-1), largest, total
+
+
+def segments_by_running_sums(o, m, l, request_num_blocks):
+    largest = torch.zeros(m.shape[1])
+    if m.shape[0]:
+        largest = m.max(0).values
+    w = l * (m - finite(largest)).exp()
+    end = request_num_blocks.cumsum(0)
+    start = end - request_num_blocks
+    total = torch.zeros(len(m) + 1, m.shape[1])
+    out = torch.zeros(len(m) + 1, *o.shape[1:])
+    total[1:], out[1:] = w.cumsum(0), (w.unsqueeze(-1) * o).cumsum(0)
+    total, out = total[end] - total[start], out[end] - out[start]
+    return out / total.clamp(min=1e-30).unsqueeze(-1), largest.repeat(len(end), 1), total
+
+
 # 4.6
 
 
@@ -253,6 +360,23 @@ def bytes_with_blocks_as_tokens(context_lens, block_size, num_kv_heads, head_siz
         copied += math.ceil(length / block_size) * token
         read += length * token
     return copied + copied + read, read
+
+
+def bytes_of_an_average_request(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    token = num_kv_heads * head_size * bytes_per_number * 2
+    num_seqs = len(context_lens) or 1
+    blocks = sum(math.ceil(length / block_size) for length in context_lens) / num_seqs
+    tokens = sum(context_lens) / num_seqs
+    return (blocks * block_size * 2 + tokens) * token, tokens * token
+
+
+def bytes_for_each_request(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+    gather, paged = 0, 0
+    for length in context_lens:
+        read = length * num_kv_heads * head_size * bytes_per_number * 2
+        whole = math.ceil(length / block_size) * block_size * num_kv_heads * head_size * bytes_per_number * 2
+        gather, paged = gather + whole + whole + read, paged + read
+    return gather // len(context_lens), paged // len(context_lens)
 
 
 RIGHT_ANSWERS = {
@@ -268,15 +392,24 @@ WRONG_ANSWERS = {
         "inputs-changed": [dispatch_counting_down],
         "in-a-rectangle": [dispatch_side_by_side],
         "ends-for-counts": [dispatch_by_ends],
+        "longest-until-full": [dispatch_dividing_by_the_longest],
+        "heads-flattened": [dispatch_to_flat_rows, dispatch_to_rows_of_a_guessed_size],
     },
     "4.2": {
         "first-slots-hidden": [attend_to_the_last_slots],
+        "averaged-over-slots": [attend_and_average, attend_and_average_over_the_valid],
+        "one-count-for-all": [attend_to_what_all_blocks_have, attend_to_at_least_a_slot_of_each],
         "one-max-for-all-heads": [attend_under_one_maximum_for_a_block],
         "output-alone": [attend_and_return_o],
         "heads-scrambled": [attend_and_reshape],
         "one-max-for-all": [attend_under_one_maximum],
     },
     "4.3": {
+        "maximum-over-heads": [combine_over_the_last_dimension],
+        "weights-taken-for-shares": [combine_by_weights_as_shares],
+        "averaged-over-parts": [combine_by_the_number_of_parts, combine_by_the_mean],
+        "largest-l": [combine_with_the_largest_l],
+        "largest-part-alone": [combine_choosing_a_part],
         "finite-on-all": [combine_with_finite_twice],
         "divided-by-plain-l": [combine_by_plain_sums],
         "l-of-a-softmax-of-m": [combine_softmax_times_l],
@@ -295,10 +428,15 @@ WRONG_ANSWERS = {
         "input-added": [decode_plus_x],
     },
     "4.5": {
+        "rows-for-owners": [segments_numbered_by_last_rows],
+        "one-max-for-all": [segments_by_running_sums],
         "finite-on-all": [segments_with_finite_twice],
         "divided-by-plain-l": [segments_by_plain_sums],
         "outputs-without-weights": [segments_unweighed],
         "maxima-added": [segments_of_added_maxima],
     },
-    "4.6": {"blocks-for-slots": [bytes_with_blocks_as_tokens]},
+    "4.6": {
+        "blocks-for-slots": [bytes_with_blocks_as_tokens],
+        "divided-by-requests": [bytes_of_an_average_request, bytes_for_each_request],
+    },
 }

@@ -82,9 +82,19 @@ def _unless_empty(pick):
     return lambda num_valid: pick(num_valid) if len(num_valid) else num_valid
 
 
-ONE_COUNT = tuple(map(_one_count, (
+def _cut_to_the_smallest(at_least):
+    """All blocks end behind the same slot; with 0 for `at_least`, no slot may be left."""
+    def wrong(q, k, v, num_valid):
+        end = max(at_least, min(num_valid.tolist(), default=0))
+        return _attend(q, k[:, :end], v[:, :end], num_valid)
+    return wrong
+
+
+ONE_COUNT = (*map(_one_count, (
     _unless_empty(lambda num_valid: num_valid[0]), _unless_empty(lambda num_valid: num_valid.max()),
-    lambda num_valid: num_valid[0], lambda num_valid: num_valid.max())))
+    lambda num_valid: num_valid[0], lambda num_valid: num_valid.max(),
+    _unless_empty(lambda num_valid: num_valid.min()), lambda num_valid: num_valid.min())),
+    *map(_cut_to_the_smallest, (1, 0)))
 
 
 def one_maximum_for_all(q, k, v, num_valid):
@@ -214,6 +224,20 @@ def without_the_maximum(q, k, v, num_valid):
 def not_divided(q, k, v, num_valid):
     o, m, l = _attend(q, k, v, num_valid)
     return o * l[..., None], m, l
+
+
+def _averaged(count, divided_by_l):
+    """The weighted values divided by a number of slots, by l as well or by it alone."""
+    def wrong(q, k, v, num_valid):
+        o, m, l = _attend(q, k, v, num_valid)
+        total = o if divided_by_l else o * l[..., None]
+        return total / count(k, num_valid), m, l
+    return wrong
+
+
+AVERAGED = tuple(_averaged(count, divided_by_l) for divided_by_l in (False, True) for count in (
+    lambda k, num_valid: k.shape[1], lambda k, num_valid: num_valid.clamp(min=1)[:, None, None],
+    lambda k, num_valid: num_valid[:, None, None]))
 
 
 def sum_of_the_softmax(q, k, v, num_valid):
@@ -398,8 +422,8 @@ EXERCISE = Exercise(
                 "first slot on.",
                 first_slots_hidden),
         Mistake("one-count-for-all",
-                "All blocks are masked as if they held the same number of tokens. `num_valid` has a number for each block, "
-                "and has to stand against that block's slots.",
+                "One number of tokens masks or cuts all blocks. `num_valid` has a number for each block, and has to stand "
+                "against that block's slots.",
                 ONE_COUNT[0], also=ONE_COUNT[1:]),
         Mistake("tail-counts-in-l",
                 "The output leaves out the slots behind the last token, but m and l include them: the mask has to come "
@@ -464,6 +488,10 @@ EXERCISE = Exercise(
                 "o is the weighted sum of the values, and it is not yet divided by l. The step that combines the parts "
                 "expects it divided.",
                 not_divided),
+        Mistake("averaged-over-slots",
+                "The weighted values are divided by a number of slots; `mean` does that too. They count by their weights: "
+                "o is their sum, divided by the sum of the weights alone.",
+                AVERAGED[0], also=AVERAGED[1:]),
         Mistake("l-of-softmax",
                 "l is 1 everywhere: the sum of weights that are divided already. l is the sum of exp(score - m), from which "
                 "the next step knows how much a block weighs.",

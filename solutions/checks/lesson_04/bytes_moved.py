@@ -1,5 +1,6 @@
 """Exercise 4.6: the bytes that two ways of decoding move."""
 
+import math
 import operator
 import random
 
@@ -129,6 +130,21 @@ def new_token_written(context_lens, *sizes):
     return gather + new, paged + new
 
 
+def _per_request(divide, guarded, tokens_first):
+    """The bytes of a request on average. Rounded down, tokens and bytes give different numbers."""
+    def wrong(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
+        unit = 2 * num_kv_heads * head_size * bytes_per_number if tokens_first else 1
+        requests = max(1, len(context_lens)) if guarded else len(context_lens)
+        return tuple(divide(number // unit, requests) * unit
+                     for number in bytes_moved(context_lens, block_size, num_kv_heads, head_size, bytes_per_number))
+    return wrong
+
+
+PER_REQUEST = tuple(
+    _per_request(divide, guarded, tokens_first) for guarded in (True, False)
+    for divide, tokens_first in ((operator.truediv, False), (operator.floordiv, False), (operator.floordiv, True)))
+
+
 def first_request_alone(context_lens, *sizes):
     return bytes_moved(context_lens[:1], *sizes)
 
@@ -219,6 +235,15 @@ def _kind(number):
     return "int"
 
 
+def same(expected, actual):
+    """Equal; two floats, both of wrong answers, may be rounded differently. Ours are ints and have to be met exactly."""
+    def alike(ours, theirs):
+        return ours == theirs or isinstance(ours, float) and isinstance(theirs, float) and math.isclose(ours, theirs)
+    if isinstance(expected, tuple) and isinstance(actual, tuple) and len(expected) == len(actual):
+        return all(map(alike, expected, actual))
+    return expected == actual
+
+
 def describe(case):
     context_lens, block_size, num_kv_heads, head_size, bytes_per_number = case[:5]
     return f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads}, head_size={head_size}, " \
@@ -234,6 +259,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
+    same=same,
     chancy=lambda case: case[5:] == (KINDS,),  # a mistake keeps its name where its numbers are floats
     mistakes=(
         Mistake("keys-only",
@@ -267,6 +293,10 @@ EXERCISE = Exercise(
                 "The new token is counted as well. `context_lens` are the tokens in the pool, and only their keys and "
                 "values are counted here.",
                 new_token_read, also=(new_token_read_in_paged, new_token_written)),
+        Mistake("divided-by-requests",
+                "Your result is the bytes of one request on average: the sum is divided by the number of requests. A step "
+                "moves the bytes of all of them.",
+                PER_REQUEST[0], also=PER_REQUEST[1:]),
         Mistake("first-request-only",
                 "Only the first request is counted. A step decodes a token of each.",
                 first_request_alone, also=(first_request_alone_by_index,)),

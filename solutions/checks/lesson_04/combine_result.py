@@ -163,6 +163,65 @@ def plain_average_and_count(o, m, l):
     return o.mean(0), m.amax(0), torch.ones_like(l).sum(0)
 
 
+def _averaged(total):
+    """The weighted outputs divided by the number of parts, by `total` of the weights as well."""
+    def wrong(o, m, l):
+        m_all = m.amax(0)
+        weight = torch.exp(m - finite(m_all)) * l
+        l_all = weight.sum(0)
+        return (weight[..., None] * o).mean(0) / total(l_all)[..., None], m_all, l_all
+    return wrong
+
+
+AVERAGED = tuple(map(_averaged, (torch.ones_like, _guarded, lambda l: l)))
+
+
+def _largest_l(divides):
+    def wrong(o, m, l):
+        o_all, m_all, l_all = decode.combine_result(o, m, l)
+        largest = l.amax(0)
+        return o_all * (l_all / _guarded(largest))[..., None] if divides else o_all, m_all, largest
+    return wrong
+
+
+LARGEST_L = tuple(map(_largest_l, (False, True)))
+
+
+def _largest_part(l_summed):
+    def wrong(o, m, l):
+        _, m_all, l_all = decode.combine_result(o, m, l)
+        largest = m.argmax(0, keepdim=True)
+        return o.take_along_dim(largest[..., None], 0)[0], m_all, l_all if l_summed else l.take_along_dim(largest, 0)[0]
+    return wrong
+
+
+LARGEST_PART = tuple(map(_largest_part, (False, True)))
+
+
+def _taken_for_shares(l_of):
+    """Weights that are used as if they added up to 1."""
+    def wrong(o, m, l):
+        o_all, m_all, l_all = decode.combine_result(o, m, l)
+        return o_all * l_all[..., None], m_all, l_of(l_all)
+    return wrong
+
+
+TAKEN_FOR_SHARES = tuple(map(_taken_for_shares, (torch.ones_like, lambda l: (l > 0).to(l.dtype))))
+
+
+def _maximum_over(dim, keepdim):
+    """The maximum over a dimension that does not count parts."""
+    def wrong(o, m, l):
+        m_all = m.amax(dim, keepdim=keepdim)
+        weight = torch.exp(m - finite(m_all)) * l
+        l_all = weight.sum(0)
+        return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
+    return wrong
+
+
+MAXIMUM_OVER_HEADS = tuple(_maximum_over(dim, keepdim) for dim in (-1, 1) for keepdim in (True, False))
+
+
 def smallest_maximum(o, m, l):
     m_all = m.amin(0)
     weight = torch.exp(m - finite(m_all)) * l
@@ -446,9 +505,21 @@ EXERCISE = Exercise(
                 "o is the plain average of the parts, as if all of them mattered alike. A block with higher scores, or with "
                 "more tokens, has a larger share.",
                 plain_average, also=(plain_average_and_sum, plain_average_and_count)),
+        Mistake("averaged-over-parts",
+                "The weighted outputs are divided by the number of parts; `mean` over the parts does that too. The sum of "
+                "the weights is what divides them, and nothing else.",
+                AVERAGED[0], also=AVERAGED[1:]),
+        Mistake("largest-part-alone",
+                "o is the output of the part with the largest m, as if the others did not count. They weigh less, and they "
+                "still have a share.",
+                LARGEST_PART[0], also=LARGEST_PART[1:]),
         Mistake("smallest-maximum",
                 "You take the smallest of the parts' maxima. The result's m is the largest, so that no weight overflows.",
                 smallest_maximum, also=(smallest_maximum_unguarded,)),
+        Mistake("maximum-over-heads",
+                "Your maximum runs over the heads of a part. It has to run over the parts, for each head by itself. Which "
+                "dimension of m counts the parts?",
+                MAXIMUM_OVER_HEADS[0], also=MAXIMUM_OVER_HEADS[1:]),
         Mistake("one-part-left",
                 "The numbers are right, and the dimension that counts parts is still there, with size 1. The result is one "
                 "part: its m and l have the shape of m[0], its o that of o[0].",
@@ -457,6 +528,10 @@ EXERCISE = Exercise(
                 "In place of m you return m + log(l). Some programs keep that one number for both. Here m is the largest "
                 "maximum, and l is counted from it.",
                 logarithm_for_m, also=(logarithm_for_m_and_one_for_l,)),
+        Mistake("weights-taken-for-shares",
+                "You use the weights as if they added up to 1: l is 1, and o is not divided by their sum. What is the sum "
+                "of exp(m - m_all) * l?",
+                TAKEN_FOR_SHARES[0], also=TAKEN_FOR_SHARES[1:]),
         Mistake("sum-not-normalised",
                 "o is the weighted sum of the parts, and it is not divided by the sum of the weights.",
                 not_normalised),
@@ -490,6 +565,10 @@ EXERCISE = Exercise(
                 "o is right, and l is the plain sum of the parts' l. Each was counted from its own maximum, and the "
                 "result's l is counted from the largest.",
                 l_added_as_it_is),
+        Mistake("largest-l",
+                "l is the largest of the parts' l. Every part adds to it: the result's l is the sum of all weights, counted "
+                "from the largest m.",
+                LARGEST_L[0], also=LARGEST_L[1:]),
         Mistake("l-of-a-softmax-of-m",
                 "o is right, and l is not counted from m: the softmax over the maxima has divided the weights. The result's "
                 "l is a sum of exponentials counted from m, so that it can be combined further.",

@@ -71,6 +71,17 @@ def searches_to_the_left(o, m, l, request_num_blocks):
                      owners=lambda counts: torch.searchsorted(counts.cumsum(0), torch.arange(int(counts.sum()))))
 
 
+def _rows_for_owners(row_of):
+    """Each row's owner is the number of a row, from a running sum of the counts."""
+    def wrong(o, m, l, request_num_blocks):
+        return _combined(o, m, l, request_num_blocks, owners=lambda counts: row_of(counts).repeat_interleave(counts))
+    return wrong
+
+
+ROWS_FOR_OWNERS = tuple(map(_rows_for_owners, (
+    lambda counts: counts.cumsum(0) - 1, lambda counts: counts.cumsum(0), lambda counts: counts.cumsum(0) - counts)))
+
+
 def _maxima_added(start):
     """scatter_reduce adds up the maxima of a request's blocks."""
     def wrong(o, m, l, request_num_blocks):
@@ -230,6 +241,25 @@ def one_maximum_also_of_nothing(o, m, l, request_num_blocks):
 
 def one_maximum_where_there_is_a_key(o, m, l, request_num_blocks):
     return _one_maximum(o, m, l, request_num_blocks, of_nothing=True, of_keys=True)
+
+
+def _running_sums_subtracted(start, guard):
+    """One maximum, and each request's sums as the difference of two running sums, with their rounding."""
+    def wrong(o, m, l, request_num_blocks):
+        m_all = m.amax(0) if len(m) else m.new_full(m.shape[1:], start)
+        weight = torch.exp(m - finite(m_all)) * l
+        ends = request_num_blocks.cumsum(0)
+
+        def summed(values):
+            running = torch.cat([values.new_zeros(1, *values.shape[1:]), values.cumsum(0)])
+            return running[ends] - running[ends - request_num_blocks]
+        l_all = summed(weight)
+        return summed(weight[..., None] * o) / guard(l_all)[..., None], m_all.expand(l_all.shape), l_all
+    return wrong
+
+
+RUNNING_SUMS_SUBTRACTED = tuple(_running_sums_subtracted(start, guard) for start in (NO_KEY, 0.0)
+                                for guard in (_guarded, lambda l: l.clamp_min(1e-30)))
 
 
 def one_maximum_for_all(o, m, l, request_num_blocks):
@@ -399,6 +429,10 @@ EXERCISE = Exercise(
                 "The first block of each request but the first is given to the request before it. At which row does a "
                 "request begin, and which of two equal numbers does your search find?",
                 searches_to_the_left),
+        Mistake("rows-for-owners",
+                "Your index holds numbers of rows: where a row's request begins or ends, as a running sum of "
+                "request_num_blocks gives it. Requests are numbered 0, 1, 2 and so on, however many rows each has.",
+                ROWS_FOR_OWNERS[0], also=ROWS_FOR_OWNERS[1:]),
         Mistake("owner-not-expanded",
                 "Only the first head has maxima, or scatter_reduce raises. It wants an index for each number of m: a "
                 "column, or one index for a row, does not stand for all heads.",
@@ -502,7 +536,8 @@ EXERCISE = Exercise(
                 "this one underflow.",
                 one_maximum_for_all, also=(one_maximum_for_all_unguarded, one_maximum_subtracted,
                                            one_maximum_subtracted_unguarded, one_maximum_over_all_numbers,
-                                           one_maximum_also_of_nothing, one_maximum_where_there_is_a_key)),
+                                           one_maximum_also_of_nothing, one_maximum_where_there_is_a_key,
+                                           *RUNNING_SUMS_SUBTRACTED)),
         Mistake("max-not-subtracted",
                 "The weights are exp(m) * l, without subtracting the request's largest m. l is then not what was asked for, "
                 "and large maxima overflow.",

@@ -40,6 +40,14 @@ def as_often_as_the_longest(q, request_num_blocks):
     return q.repeat_interleave(int(request_num_blocks.max()), dim=0)
 
 
+def as_often_as_the_longest_until_full(q, request_num_blocks):
+    return as_often_as_the_longest(q, request_num_blocks)[: int(request_num_blocks.sum())]
+
+
+def flattens_the_heads(q, request_num_blocks):
+    return decode.dispatch(q, request_num_blocks).flatten(1)
+
+
 def keeps_empty_requests(q, request_num_blocks):
     return q.repeat_interleave(request_num_blocks.clamp(min=1), dim=0)
 
@@ -96,7 +104,14 @@ def counted_down(q, request_num_blocks):
     return result
 
 
-joins_nothing = raises_where(lambda q, request_num_blocks: request_num_blocks.sum() == 0, decode.dispatch)
+def _no_row(q, request_num_blocks):
+    return request_num_blocks.sum() == 0
+
+
+# With -1 as a size, reshape cannot tell it where there is no row.
+flattens_the_heads_of_some_rows = raises_where(_no_row, flattens_the_heads)
+
+joins_nothing = raises_where(_no_row, decode.dispatch)
 
 
 # (blocks of each request, query heads, head size, seed)
@@ -157,6 +172,14 @@ EXERCISE = Exercise(
                 "Each request has as many copies as the longest one has blocks. The extra copies stand above blocks of "
                 "other requests, or above none.",
                 as_often_as_the_longest),
+        Mistake("longest-until-full",
+                "The number of rows is right. They are given out as if each request had as many blocks as the longest one, "
+                "until none is left: the last requests have too few, or none. Each request has a number of its own.",
+                as_often_as_the_longest_until_full),
+        Mistake("heads-flattened",
+                "The rows are right, and each lies flat: its heads are joined into one dimension. A row of the result has "
+                "the shape of a query, (num_q_heads, head_size).",
+                flattens_the_heads, also=(flattens_the_heads_of_some_rows,)),
         Mistake("in-a-rectangle",
                 "The copies stand in a rectangle, with as many places for each request as the longest one needs. The result "
                 "has one row for each block, one after the other, without gaps.",
