@@ -80,6 +80,8 @@ ADDED_IN_SHARED_MEMORY = """
 """
 WAITS_AFTER_READING = f"{ADDED_IN_SHARED_MEMORY}  sum = all;\n  __syncwarp();\n  return sum"
 LOADS = "for (auto& load : part.loads) { load = *of_lane; of_lane += group_lanes; }"
+NO_START = ("WideRow part = {};", "WideRow part;")
+SECOND_IF_THERE = "part.loads[0] = *of_lane;\n  if (lane_loads > 1) part.loads[lane_loads - 1] = of_lane[group_lanes];"
 
 
 # 7.3
@@ -305,7 +307,8 @@ def a_new_row_for_each_block(num_tiles, num_blocks):
 
 
 RIGHT_ANSWERS = {
-    "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING))],
+    "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING)),
+            edited(GROUP_SUMS, NO_START, (LOADS, SECOND_IF_THERE))],
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
     "7.4": [staged(TURNS), staged(THREE_AHEAD)],
     "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
@@ -319,11 +322,20 @@ WRONG_ANSWERS = {
             "factors-added": [the_width_in_brackets, heads_and_size_as_one_sum],
             "block-table-counted": [with_the_block_table]},
     "7.2": {
-        "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
+        "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;")),
+                            edited(GROUP_SUMS, NO_START, (LOADS, "part.loads[0] = *of_lane;"))],
         "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
                                  edited(GROUP_SUMS, ("of_lane += group_lanes;", "of_lane += per_load;"))],
         "not-there-for-the-others": [edited(GROUP_SUMS, (SHUFFLES, f"{ADDED_IN_SHARED_MEMORY}  return all"))],
         "mask-of-whoever-is-there": [edited(GROUP_SUMS, ("~0u", "__activemask()"))],
+        "scaled-at-each-step": [edited(GROUP_SUMS, ("sum += __shfl", "sum += scale * __shfl")),
+                                edited(GROUP_SUMS, ("sum += __shfl_xor_sync(~0u, sum, lanes);",
+                                                    "sum = (sum + __shfl_xor_sync(~0u, sum, lanes)) * scale;"))],
+        "divided-by-a-count": [edited(GROUP_SUMS, ("return sum * scale", "return sum / group_lanes * scale")),
+                               edited(GROUP_SUMS, ("sum += __shfl_xor_sync(~0u, sum, lanes);",
+                                                   "sum = (sum + __shfl_xor_sync(~0u, sum, lanes)) / 2;"))],
+        "bits-taken-as-numbers": [edited(GROUP_SUMS, ("number(key, i)", f"(({type} const*)key.loads)[i]"))
+                                  for type in ("unsigned short", "unsigned", "float")],
     },
     "7.3": {
         "acc-not-rescaled": [taken_in(TOKEN_BY_TOKEN, ("state.acc[j] * old + mine", "state.acc[j] + mine"))],
