@@ -187,6 +187,7 @@ IN_TURN = """
   }
   out[int64_t(row) * head_size + threadIdx.x] = from_float<Number>(bottom == 0 ? 0.0f : top / bottom);
 """
+WEIGHT = "expf(part_m[part] - most) * part_l[part]"
 BY_PAIRS = """
   int row = gridDim.y * blockIdx.x + blockIdx.y, rows = gridDim.x * gridDim.y;
   float most = part_m[row], o = part_o[int64_t(row) * head_size + threadIdx.x];
@@ -412,6 +413,18 @@ WRONG_ANSWERS = {
                                             "w * part_o[int64_t(part) * head_size + threadIdx.x]);"),
                                            ("top / bottom", "to_float(top) / bottom")))],
         "not-there-for-the-others": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("  __syncthreads();\n", "")))],
+        "wrong-part": [combined(edited(IN_TURN, ("rows = gridDim.x * gridDim.y", "rows = blockDim.x * blockDim.y"))),
+                       combined(IN_TURN.replace("gridDim", "blockDim"))],
+        "splits-counted-by-hand": [combined(IN_TURN.replace("s < num_splits", "s < 3"))],
+        "weight-not-a-product": [
+            combined(edited(IN_TURN, (WEIGHT, "expf((part_m[part] - most) * part_l[part])"))),
+            combined(edited(IN_TURN, (WEIGHT, "logf(part_l[part]) + expf(part_m[part] - most)"),
+                            ("if (part_l[part] == 0) continue;", "if (most == -INFINITY) break;")))],
+        "shared-array-too-short": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("weights[1024]", "weights[4]")))],
+        "divided-twice": [combined(edited(IN_TURN, ("top / bottom", "top / (bottom * bottom)")))],
+        "largest-split-alone": [combined(edited(IN_TURN, ("if (part_l[part] == 0) continue;",
+                                                          f"if ({condition}) continue;")))
+                                for condition in ("part_m[part] != most", "part_l[part] == 0 || part_m[part] < most")],
     },
     "7.6": {"cost-cut-too": [least_time(cost_within_the_brackets)], "cost-for-each-split": [least_time(every_block_pays)],
             "one-split-always": [least_time(whole_rows_in_each_wave)]},
