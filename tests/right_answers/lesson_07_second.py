@@ -80,6 +80,8 @@ ADDED_IN_SHARED_MEMORY = """
 """
 WAITS_AFTER_READING = f"{ADDED_IN_SHARED_MEMORY}  sum = all;\n  __syncwarp();\n  return sum"
 LOADS = "for (auto& load : part.loads) { load = *of_lane; of_lane += group_lanes; }"
+NO_START = ("WideRow part = {};", "WideRow part;")
+SECOND_IF_THERE = "part.loads[0] = *of_lane;\n  if (lane_loads > 1) part.loads[lane_loads - 1] = of_lane[group_lanes];"
 
 
 # 7.3
@@ -185,6 +187,7 @@ IN_TURN = """
   }
   out[int64_t(row) * head_size + threadIdx.x] = from_float<Number>(bottom == 0 ? 0.0f : top / bottom);
 """
+WEIGHT = "expf(part_m[part] - most) * part_l[part]"
 BY_PAIRS = """
   int row = gridDim.y * blockIdx.x + blockIdx.y, rows = gridDim.x * gridDim.y;
   float most = part_m[row], o = part_o[int64_t(row) * head_size + threadIdx.x];
@@ -357,7 +360,8 @@ def sorted_lengths(num_tiles, num_blocks):
 
 
 RIGHT_ANSWERS = {
-    "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING))],
+    "7.2": [GROUP_SUMS, edited(GROUP_SUMS, (SHUFFLES, WAITS_AFTER_READING)),
+            edited(GROUP_SUMS, NO_START, (LOADS, SECOND_IF_THERE))],
     "7.3": [taken_in(TOKEN_BY_TOKEN), taken_in(FOUR_AT_ONCE)],
     "7.4": [staged(TURNS), staged(THREE_AHEAD)],
     "7.5": [combined(IN_TURN), combined(WEIGHTS_IN_SHARED_MEMORY)],
@@ -371,11 +375,20 @@ WRONG_ANSWERS = {
             "factors-added": [the_width_in_brackets, heads_and_size_as_one_sum],
             "block-table-counted": [with_the_block_table]},
     "7.2": {
-        "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;"))],
+        "first-load-only": [edited(GROUP_SUMS, (LOADS, "part.loads[0] = *of_lane;")),
+                            edited(GROUP_SUMS, NO_START, (LOADS, "part.loads[0] = *of_lane;"))],
         "second-load-too-near": [edited(GROUP_SUMS, (LOADS, "for (auto& load : part.loads) load = *of_lane++;")),
                                  edited(GROUP_SUMS, ("of_lane += group_lanes;", "of_lane += per_load;"))],
         "not-there-for-the-others": [edited(GROUP_SUMS, (SHUFFLES, f"{ADDED_IN_SHARED_MEMORY}  return all"))],
         "mask-of-whoever-is-there": [edited(GROUP_SUMS, ("~0u", "__activemask()"))],
+        "scaled-at-each-step": [edited(GROUP_SUMS, ("sum += __shfl", "sum += scale * __shfl")),
+                                edited(GROUP_SUMS, ("sum += __shfl_xor_sync(~0u, sum, lanes);",
+                                                    "sum = (sum + __shfl_xor_sync(~0u, sum, lanes)) * scale;"))],
+        "divided-by-a-count": [edited(GROUP_SUMS, ("return sum * scale", "return sum / group_lanes * scale")),
+                               edited(GROUP_SUMS, ("sum += __shfl_xor_sync(~0u, sum, lanes);",
+                                                   "sum = (sum + __shfl_xor_sync(~0u, sum, lanes)) / 2;"))],
+        "bits-taken-as-numbers": [edited(GROUP_SUMS, ("number(key, i)", f"(({type} const*)key.loads)[i]"))
+                                  for type in ("unsigned short", "unsigned", "float")],
     },
     "7.3": {
         "acc-not-rescaled": [taken_in(TOKEN_BY_TOKEN, ("state.acc[j] * old + mine", "state.acc[j] + mine"))],
@@ -452,6 +465,18 @@ WRONG_ANSWERS = {
                                             "w * part_o[int64_t(part) * head_size + threadIdx.x]);"),
                                            ("top / bottom", "to_float(top) / bottom")))],
         "not-there-for-the-others": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("  __syncthreads();\n", "")))],
+        "wrong-part": [combined(edited(IN_TURN, ("rows = gridDim.x * gridDim.y", "rows = blockDim.x * blockDim.y"))),
+                       combined(IN_TURN.replace("gridDim", "blockDim"))],
+        "splits-counted-by-hand": [combined(IN_TURN.replace("s < num_splits", "s < 3"))],
+        "weight-not-a-product": [
+            combined(edited(IN_TURN, (WEIGHT, "expf((part_m[part] - most) * part_l[part])"))),
+            combined(edited(IN_TURN, (WEIGHT, "logf(part_l[part]) + expf(part_m[part] - most)"),
+                            ("if (part_l[part] == 0) continue;", "if (most == -INFINITY) break;")))],
+        "shared-array-too-short": [combined(edited(WEIGHTS_IN_SHARED_MEMORY, ("weights[1024]", "weights[4]")))],
+        "divided-twice": [combined(edited(IN_TURN, ("top / bottom", "top / (bottom * bottom)")))],
+        "largest-split-alone": [combined(edited(IN_TURN, ("if (part_l[part] == 0) continue;",
+                                                          f"if ({condition}) continue;")))
+                                for condition in ("part_m[part] != most", "part_l[part] == 0 || part_m[part] < most")],
     },
     "7.6": {"cost-cut-too": [least_time(cost_within_the_brackets)], "cost-for-each-split": [least_time(every_block_pays)],
             "one-split-always": [least_time(whole_rows_in_each_wave)],

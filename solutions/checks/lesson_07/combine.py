@@ -208,6 +208,38 @@ def first_m(m, l, m_all):
     return torch.where(l == 0, 0.0, torch.exp(m[:1] - m_all) * l)
 
 
+def no_product(together, guarded):
+    """together(m - m_all, l) as the weight. guarded: for parts with a token; else for rows with one."""
+    def weight(m, l, m_all):
+        return torch.where(l == 0 if guarded else m_all == -math.inf, 0.0, together(m - m_all, l))
+    return combined(weight)
+
+
+def largest_alone(m, l, m_all):
+    return torch.where(m < m_all, 0.0, best_weight(m, l, m_all))
+
+
+def first_of_the_largest(parts):
+    """As if the other parts had no token."""
+    is_largest = parts.m == largest(parts.m)
+    there = is_largest & (is_largest.cumsum(0) == 1)
+    return replace(parts, o=parts.o * there[..., None], l=parts.l * there)
+
+
+def always_so_many(number):
+    """The loops go over `number` splits, however many there are."""
+    def wrong(parts):
+        if len(parts.m) < number:
+            raise Found("outside")
+        return combined(chosen=splits(slice(0, number)))(parts)
+    return wrong
+
+
+def room_for(number):
+    """A shared array has a place for each split, up to so many."""
+    return found("shared-out-of-bounds", "", lambda parts: len(parts.m) > number)
+
+
 def l_twice(m, l, m_all):
     return best_weight(m, l, m_all) * l
 
@@ -471,14 +503,15 @@ EXERCISE = Exercise(
                     parts, o=parts.o * 0, l=parts.l * 0)),
                 ((SPLITS, SPLITS.replace("split = 0", "split = 1")),)),
         Mistake("wrong-part",
-                "The numbers come from other parts than this row's. All rows of the first split lie side by side, then all "
-                "rows of the second: how far is it from a row's part to its next one?",
+                "The numbers come from other parts than this row's, or from outside of the tensor. All rows of the first "
+                "split lie side by side, then all rows of the second: how far is it from a row's part to its next one?",
                 combined(chosen=splits_last),
                 (("part_m[split * num_rows + row]", "part_m[row * num_splits + split]"),
                  ("part = split * num_rows + row", "part = row * num_splits + split")),
                 also=(combined(chosen=heads_first), combined(chosen=same_m_and_l), combined(chosen=m_and_l_by_split),
                       combined(chosen=rows_counted_as(lambda num_seqs, num_q_heads: num_seqs)),
-                      combined(chosen=rows_counted_as(lambda num_seqs, num_q_heads: num_q_heads)))),
+                      combined(chosen=rows_counted_as(lambda num_seqs, num_q_heads: num_q_heads)),
+                      found("outside", "", lambda parts: len(parts.m) > 1))),
         Mistake("wrong-place-in-a-part",
                 "m and l are the right ones, and o is not: a part has one m and one l, and head_size numbers of o.",
                 combined(chosen=without_stride), ((STORE, "part_o[part + threadIdx.x]"),),
@@ -566,6 +599,39 @@ EXERCISE = Exercise(
                 found("output-unwritten", "out", lambda parts: True),
                 (("  out[int64_t(row)", "  if (threadIdx.x == 0) out[int64_t(row)"),),
                 also=(found("output-unwritten", "out", lambda parts: parts.m[0].numel() > 1),)),
+        Mistake("splits-counted-by-hand",
+                "A number stands where num_splits should. With fewer splits, parts are read that do not exist; with more, "
+                "some are left out.",
+                always_so_many(4),
+                ((FIND_MAX, FIND_MAX.replace("num_splits", "4")), (SPLITS, SPLITS.replace("num_splits", "4"))),
+                also=tuple(map(always_so_many, (2, 3, 8, 16, 32)))),
+        Mistake("weight-not-a-product",
+                "The weight puts a part's m and l together in another way than as a product. l was counted from the part's "
+                "own maximum: which factor makes of it what it is when counted from the largest one?",
+                no_product(lambda below, l: l + below.exp(), True),
+                ((WEIGHT, WEIGHT.replace(" * ", " + ")),),
+                also=(no_product(lambda below, l: (l + below).exp(), True),
+                      *(no_product(together, guarded) for guarded in (True, False) for together in (
+                          lambda below, l: l.log() + below.exp(), lambda below, l: (l * below).exp())))),
+        Mistake("shared-array-too-short",
+                "An array in shared memory has fewer places than there are splits. num_splits may be large, and the kernel "
+                "is compiled before anybody knows it.",
+                room_for(8), (("    l_all += weight;\n", "    __shared__ float weights[8];\n"
+                                                         "    if (threadIdx.x == 0) weights[split] = weight;\n"
+                                                         "    l_all += weight;\n"),),
+                also=tuple(map(room_for, (1, 2, 3, 32)))),
+        Mistake("divided-twice",
+                "The weighted sum is divided by the sum of the weights twice. Look for all places where something is "
+                "divided.",
+                combined(finish=lambda total, weights, parts: ratio(ratio(total, weights, parts), weights, parts)),
+                ((LAST, f"{LAST} / l_all"),),
+                also=(combined(finish=lambda total, weights, parts: total / weights / weights),)),
+        Mistake("largest-split-alone",
+                "The output is that of the split with the largest m alone. The other splits have a smaller weight, and not "
+                "none.",
+                combined(largest_alone), (("part_l[part] == 0.0f ?", "part_l[part] == 0.0f || part_m[part] < m_all ?"),),
+                also=(combined(chosen=first_of_the_largest),
+                      combined(lambda m, l, m_all: torch.where(m < m_all, 0.0, torch.exp(m - m_all) * l)))),
     ),
     hints=(
         "Each thread does the whole of lesson 04's combine_result for one number of the output: the largest m over the "

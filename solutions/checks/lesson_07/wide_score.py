@@ -18,6 +18,7 @@ from solutions.checks.words import counted
 WARP, THREADS = 32, 64
 BEHIND_A_ROW = 64  # numbers, all of them poison: other heads' keys
 NO_PART = 1e4     # the numbers before and behind a lane's part of q
+BEHIND_A_PART = 64  # bytes behind a lane's part of a key, all bits set
 WIDE, NARROW, MORE = (Text(f"the scores, {how}") for how in (
     "in loads of 16 bytes", "in loads of few bytes", "with more bytes read than the keys have"))
 
@@ -139,6 +140,36 @@ def whole_row(keys):
     return scores(first_load)(keys), MORE
 
 
+def scaled_at_each_step(last):
+    """Each of a lane's products is scaled as often as it is in the sum; last: how often the last one is."""
+    def query_of(keys):
+        part = keys.q.double()[places(keys.shape)]
+        return part * keys.scale ** torch.arange(part.shape[1] - 1 + last, last - 1, -1).double()
+    return scores(scale=lambda keys: 1.0, query_of=query_of)
+
+
+def scaled_at_each_shuffle(further):
+    """The sums of both lanes, at each shuffle, and `further` times at the end."""
+    return scores(scale=lambda keys: keys.scale ** (len(halving(group_lanes(keys.shape))) + further))
+
+
+def across_and_scaled(parts, distance, shape):
+    """The other lane's sum alone is scaled."""
+    return across(parts, distance, shape) / math.sqrt(shape.head_size)
+
+
+def bits_as(dtype):
+    """number(key, i) is the i-th number of another type in the bytes of the lane's part, or behind them."""
+    def wrong(keys):
+        place = places(keys.shape)
+        part = keys.keys[:, place]
+        behind = torch.full((*part.shape[:2], BEHIND_A_PART), 0xff, dtype=torch.uint8)
+        numbers = torch.cat([part.view(torch.uint8), behind], -1).view(dtype)[..., : place.shape[1]]
+        total = (keys.q.double()[place] * numbers.double()).sum((1, 2))
+        return (keys.scale * total).float()[:, None].repeat(1, len(place))
+    return wrong
+
+
 def query_by_place(keys):
     """query[place(i)], where query is a lane's part already."""
     part, place = keys.q.double()[places(keys.shape)], places(keys.shape)
@@ -200,9 +231,20 @@ def stuck_at_a_barrier(keys):
 
 
 def recognise(answer: str) -> str | None:
-    """A variable that has no value when it is first added to."""
+    """A variable that has no value when it is first added to, or a part whose second load has none."""
     text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
-    return "sum-without-a-start" if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text) else None
+    if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text):
+        return "sum-without-a-start"
+    return "first-load-only" if first_load_alone_is_set(text) else None
+
+
+def first_load_alone_is_set(text: str) -> bool:
+    """Whether a WideRow without a start is returned, and nothing but `loads[0] =` is done with it before."""
+    part = re.search(r"\bWideRow\s+(\w+)\s*;([\s\S]*?)\breturn\s+\1\s*;", text)
+    if part is None:
+        return False
+    rest, count = re.subn(rf"\b{part[1]}\s*\.\s*loads\s*\[\s*0\s*\]\s*=(?!=)", "", part[2])
+    return count > 0 and not re.search(rf"\b{part[1]}\b", rest)
 
 
 def prepare(answer):
@@ -439,6 +481,28 @@ EXERCISE = Exercise(
                 "__activemask() says which lanes happen to be at this place at this moment. That may be fewer than will "
                 "come, so it is no mask for a shuffle. Which lanes call this function together?",
                 lane_outside_the_mask, ((SHUFFLE, SHUFFLE.replace("0xffffffff", "__activemask()")),)),
+        Mistake("scaled-at-each-step",
+                "The sum is scaled at each step, so what is in it early is scaled many times over. Scale each product once, "
+                "or the sum when it is complete.",
+                scaled_at_each_step(1),
+                (("product += query[i] * number(key, i);", "product = scale * (product + query[i] * number(key, i));"),
+                 ("return scale * product;", "return product;")),
+                also=(scaled_at_each_step(0), scaled_at_each_step(2), scaled_at_each_shuffle(0), scaled_at_each_shuffle(1),
+                      scores(shuffle=across_and_scaled, scale=lambda keys: 1.0), scores(shuffle=across_and_scaled))),
+        Mistake("divided-by-a-count",
+                "The score is divided by a number of lanes or of elements, as if it were a mean. It is a sum, and scale is "
+                "the whole factor.",
+                scores(scale=lambda keys: keys.scale / group_lanes(keys.shape)),
+                (("return scale * product;", "return scale * product / group_lanes;"),),
+                also=(scores(scale=lambda keys: keys.scale / places(keys.shape).shape[1]),
+                      scores(scale=lambda keys: keys.scale / keys.shape.head_size))),
+        Mistake("bits-taken-as-numbers",
+                "The bits of the key are taken as numbers of another type. A load is 16 bytes of memory, and what stands in "
+                "them are numbers of the type KvNumber.",
+                bits_as(torch.uint16),
+                (("number(key, i)", "float(reinterpret_cast<const uint16_t*>(key.loads)[i])"),),
+                also=(bits_as(torch.uint32), bits_as(torch.int16), bits_as(torch.int32), bits_as(torch.uint8),
+                      bits_as(torch.float32))),
     ),
     hints=(
         "load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group takes number 0, lane 1 number 1. "
