@@ -206,6 +206,7 @@ CASES = [
     Scenario((("A", 1, 1, 0), ("B", 1, 3, 0)), given_way=((1, "B"),)),
     Scenario((("A", 3, 3, 0), ("B", 3, 3, 0)), given_way=((1, "B"),)),
     Scenario((("A", 3, 4, 0), ("B", 3, 6, 0)), given_way=((2, "B"), (3, "B"))),
+    Scenario((("A", 3, 4, 0), ("B", 3, 6, 0)), given_way=((2, "B"), (3, "B"), (3, "A"))),
     Scenario((("A", 3, 3, 0), ("B", 2, 3, 0), ("C", 1, 3, 0)), given_way=((1, "A"),)),
     Scenario((("A", 3, 3, 0), ("B", 2, 3, 0), ("C", 1, 3, 0)), given_way=((1, "B"),)),
     Scenario(FOUR, max_num_seqs=2, given_way=((1, "B"),)),
