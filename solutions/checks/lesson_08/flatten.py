@@ -556,6 +556,10 @@ EXERCISE = Exercise(
         Mistake("order-of-the-three",
                 "The three lists are right, and not in the order of the docstring.",
                 ordered(1, 0, 2), also=tuple(ordered(*order) for order in ((0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0)))),
+        Mistake("lists-stay-empty",
+                "There is no token and no position in what you return. Each request adds its own to the lists: `a + b` is a "
+                "new list, and `a` stays as it was.",
+                lambda scheduled: ([], [], []), also=(lambda scheduled: ([], [], [-1] * len(scheduled)),)),
         Mistake("returns-nothing",
                 "The function returns nothing. The model needs three lists: tokens, positions, last ones.",
                 lambda scheduled: None),

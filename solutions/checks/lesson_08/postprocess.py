@@ -275,6 +275,41 @@ def setting_the_output(request, token):
     request.output = [*request.output, token]
 
 
+def appended_twice(request, token):
+    request.tokens += [token, token]
+
+
+def end_token_once_more(engine, request, token):
+    """For `ends`: an end token is appended once more, whether the request ignores it or not."""
+    if token in engine.end_tokens:
+        request.tokens.append(token)
+    return token in engine.end_tokens and not request.params.ignore_end
+
+
+def end_token_once_more_at_an_end(engine, request, token):
+    is_end = token in engine.end_tokens and not request.params.ignore_end
+    if is_end:
+        request.tokens.append(token)
+    return is_end
+
+
+def has_enough(request):
+    """As ours, where there may be more than enough."""
+    return len(request.output) >= request.params.max_new_tokens
+
+
+def same_token_again(request):
+    return request.tokens[-1] == request.tokens[-2]
+
+
+def up_to_the_prompt(request, num_tokens):
+    return min(request.num_computed + num_tokens, len(request.prompt))
+
+
+def preempted(engine, request, reason):
+    engine.scheduler.preempt(request)
+
+
 def to_both(request, token):
     request.tokens.append(token)
     request.prompt.append(token)
@@ -670,6 +705,11 @@ EXERCISE = Exercise(
         Mistake("computed-set-not-added",
                 "`num_computed` is the number of tokens of this step. Those of the steps before count as well.",
                 postprocess_with(counts=lambda request, num_tokens: num_tokens)),
+        Mistake("counted-up-to-the-prompt",
+                "`num_computed` never grows beyond the prompt. The tokens behind the prompt are computed, too, and count.",
+                postprocess_with(counts=up_to_the_prompt), also=(
+                    postprocess_with(counts=up_to_the_prompt,
+                                     waits=lambda request: request.num_computed < len(request.prompt)),)),
         Mistake("one-counted",
                 "`num_computed` grows by 1, whatever the request has computed in this step. How many tokens it was, "
                 "`scheduled` says.",
@@ -741,6 +781,13 @@ EXERCISE = Exercise(
                     postprocess_with(append=lambda request, token: request.prompt.append(token), waits=has_more),
                     postprocess_with(append=to_both), postprocess_with(append=to_both, enough=lambda request: (
                         len(request.output) >= request.params.max_new_tokens)))),
+        Mistake("appended-twice",
+                "A new token stands twice among the request's tokens. Each is appended once, an end token as well.",
+                postprocess_with(append=appended_twice, enough=has_enough), also=(
+                    postprocess_with(append=appended_twice),
+                    *(postprocess_with(ends=ends, enough=enough)
+                      for ends in (end_token_once_more, end_token_once_more_at_an_end)
+                      for enough in (has_enough, lambda request: len(request.output) == request.params.max_new_tokens)))),
         Mistake("end-token-ignored",
                 "The model gave its end token, and the request goes on.",
                 postprocess_with(ends=lambda engine, request, token: False), also=(
@@ -753,7 +800,10 @@ EXERCISE = Exercise(
         Mistake("every-token-ends",
                 "A token that is no end token ended the request.",
                 postprocess_with(ends=lambda engine, request, token: (
-                    token in engine.end_tokens or not request.params.ignore_end))),
+                    token in engine.end_tokens or not request.params.ignore_end)), also=(
+                        postprocess_with(enough=lambda request: same_token_again(request) or has_enough(request)),
+                        postprocess_with(ends=lambda engine, request, token: same_token_again(request) or (
+                            token in engine.end_tokens and not request.params.ignore_end)))),
         Mistake("ignore-end-inverted",
                 "Exactly those requests end at an end token that asked to ignore it.",
                 postprocess_with(ends=lambda engine, request, token: (
@@ -798,6 +848,9 @@ EXERCISE = Exercise(
                 "The request has lost its blocks, and still runs and has no reason. `self._end` does all of it.",
                 postprocess_with(end=only_stopped),
                 also=(only_for(("end",), only_stopped), only_for(("length",), only_stopped))),
+        Mistake("preempted-in-place-of-ended",
+                "A request that has all of its tokens was preempted: it waits, to go on later. `self._end` ends it.",
+                postprocess_with(end=preempted), also=(only_for(("end",), preempted), only_for(("length",), preempted))),
         Mistake("given-back-twice",
                 "The blocks of a request that ends are given back twice. `self._end` does that, too.",
                 postprocess_with(end=ended_and_stopped), also=tuple(

@@ -1,5 +1,8 @@
 """Exercise 8.4: a request gives its blocks back."""
 
+import copy
+from collections import deque
+
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
@@ -201,11 +204,59 @@ def cancelled(self, request):
     request.reason = "preempted"
 
 
+def anew(request):
+    return type(request)(request.id, request.tokens, request.params)
+
+
+def prompt_anew(request):
+    return type(request)(request.id, request.prompt, request.params)
+
+
+def another_waits(make):
+    """Not the request itself waits, but make(request)."""
+    def wait(self, request):
+        other = make(request)
+        other.num_preempted = request.num_preempted + 1
+        self.waiting.appendleft(other)
+    return wait
+
+
+def sorted_by(key, put):
+    """Counts first, then sorts all that wait."""
+    def wait(self, request):
+        count(self, request)
+        put(self, request)
+        self.waiting = deque(sorted(self.waiting, key=key))
+    return wait
+
+
+def by_id(request):
+    return request.id
+
+
+def by_count(request):
+    return -request.num_preempted
+
+
+def cache_cleared(self, request):
+    self.prefix_cache.clear()
+
+
+def cache_cleared_and_stop(self, request):
+    self.prefix_cache.clear()
+    self.stop(request)
+
+
+def one_place_less(self, request):
+    self.max_num_seqs -= 1
+
+
 FOUR = (("A", 2, 3, 0), ("B", 2, 3, 0), ("C", 2, 3, 0), ("D", 2, 2, 0))
 CASES = [
     Scenario((("A", 1, 1, 0), ("B", 1, 3, 0)), given_way=((1, "B"),)),
     Scenario((("A", 3, 3, 0), ("B", 3, 3, 0)), given_way=((1, "B"),)),
     Scenario((("A", 3, 4, 0), ("B", 3, 6, 0)), given_way=((2, "B"), (3, "B"))),
+    Scenario((("A", 3, 4, 0), ("B", 3, 6, 0)), given_way=((2, "B"), (3, "B"), (3, "A"))),
     Scenario((("A", 3, 3, 0), ("B", 2, 3, 0), ("C", 1, 3, 0)), given_way=((1, "A"),)),
     Scenario((("A", 3, 3, 0), ("B", 2, 3, 0), ("C", 1, 3, 0)), given_way=((1, "B"),)),
     Scenario(FOUR, max_num_seqs=2, given_way=((1, "B"),)),
@@ -307,6 +358,26 @@ EXERCISE = Exercise(
                 "`self.waiting` has become a list. It was a deque, from whose left end the scheduler takes the next one. "
                 "It has to remain a deque.",
                 wrong(wait=waiting_as_a_list)),
+        Mistake("another-one-waits",
+                "A new object waits in place of the request, a copy of it or another `Request`. The request itself has to "
+                "wait: the engine knows this one.",
+                wrong(wait=another_waits(copy.copy), counted=nothing), also=tuple(
+                    wrong(wait=another_waits(make), counted=counted) for make, counted in (
+                        (copy.copy, count), (anew, nothing), (anew, count), (prompt_anew, nothing), (prompt_anew, count)))),
+        Mistake("queue-sorted",
+                "The queue was sorted. The request comes to its front, and the others stay in the order in which they "
+                "stood.",
+                wrong(wait=sorted_by(by_id, last), counted=nothing), also=tuple(
+                    wrong(wait=sorted_by(key, put), counted=nothing)
+                    for key, put in ((by_id, first), (by_count, last), (by_count, first)))),
+        Mistake("max-num-seqs-changed",
+                "`max_num_seqs` is another number afterwards. It is a limit, not a count: the request's place is free for "
+                "the next one.",
+                wrong(more=one_place_less)),
+        Mistake("prefix-cache-cleared",
+                "The prefix cache was emptied. Others share its blocks, and this request will when it comes back. Where "
+                "memory is short, `make_room` takes blocks from the cache.",
+                wrong(more=cache_cleared), also=(wrong(stop=cache_cleared_and_stop),)),
         Mistake("ended",
                 "The request has a reason, as if it had ended. It only waits.",
                 cancelled),

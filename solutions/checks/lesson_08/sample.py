@@ -358,6 +358,10 @@ EXERCISE = Exercise(
                     with_weights(soft=samplers.softmax_by_python), wrong_sampler(
                         weights_with(soft=samplers.largest_not_subtracted), samplers.of_a_running_sum,
                         samplers.shares_of_a_running_sum))),
+        Mistake("half-precision",
+                "With 16 bits, a logit divided by a low temperature can be too large to be represented: it becomes "
+                "infinite. Keep to 32 bits.",
+                with_weights(dtype=torch.float16)),
         Mistake("logits-changed",
                 "The logits are not the same after the call. They belong to the caller.",
                 wrong_sampler(samplers.divided_in_place), also=(wrong_sampler(samplers.masked_in_place),)),

@@ -11,6 +11,7 @@ from solutions.checks.lesson_08.schedulers import (
     admitting,
     all_tokens,
     as_generator,
+    as_long_as,
     asked_once,
     asking_the_manager,
     budget_for_each,
@@ -22,6 +23,7 @@ from solutions.checks.lesson_08.schedulers import (
     dictionary,
     drop,
     drop_without_stop,
+    even_shares,
     everything,
     from_whole_budget,
     given_up,
@@ -49,6 +51,7 @@ from solutions.checks.lesson_08.schedulers import (
     one_above_the_limit,
     one_below_the_limit,
     one_gives_way_and_stop,
+    one_token_held_back,
     only_stop,
     only_when_nobody_runs,
     others_give_way,
@@ -136,6 +139,16 @@ EXERCISE = Exercise(
                 "`self.token_budget` is used up after some steps. Each step has all of it again: count down a number of "
                 "your own.",
                 budget_used_up, also=(budget_used_up_by(True), budget_used_up_by(False))),
+        Mistake("even-shares",
+                "Those that run get equal parts of the budget, and what one of them does not need is not left for the next. "
+                "In the order of `running`, each takes what it can use of all that is left.",
+                even_shares(lambda self, num_running, budget: self.token_budget // len(self.running)), also=(
+                    even_shares(lambda self, num_running, budget: min(budget, max(1, self.token_budget // num_running))),
+                    even_shares(lambda self, num_running, budget: min(budget, self.token_budget // num_running)))),
+        Mistake("one-token-held-back",
+                "The step has one token fewer than token_budget allows, and a request could use it. All of the budget may "
+                "be given away.",
+                one_token_held_back),
         Mistake("second-budget",
                 "Those that wait get a budget of their own. It is one for the whole step; they get what those that run "
                 "leave.",
@@ -162,6 +175,13 @@ EXERCISE = Exercise(
         Mistake("one-fewer-than-max-num-seqs",
                 "One more request could run: max_num_seqs itself is allowed.",
                 wrong(admit=one_below_the_limit)),
+        Mistake("queue-counted",
+                "Those that wait are counted against max_num_seqs as well. It says how many may run: a long queue takes "
+                "nobody's place.",
+                wrong(admit=as_long_as(lambda self: len(self.running) + len(self.waiting) <= self.max_num_seqs)), also=(
+                    wrong(admit=as_long_as(lambda self: len(self.running) + len(self.waiting) < self.max_num_seqs)),
+                    wrong(admit=as_long_as(lambda self: len(self.waiting) <= self.max_num_seqs)),
+                    wrong(admit=as_long_as(lambda self: len(self.waiting) < self.max_num_seqs)))),
         Mistake("head-of-line-overtaken",
                 "The first in the queue does not fit, and one behind it is taken. A long prompt would wait as long as short "
                 "ones keep coming.",
@@ -188,8 +208,10 @@ EXERCISE = Exercise(
                 "values.",
                 running_by(asked_once), also=(wrong(admit=room_unheard),)),
         Mistake("room-made-twice",
-                "Room is made twice for the same tokens. `make_room` has done it when it says True.",
-                running_by(room_twice)),
+                "Room is made twice for the same tokens. `make_room` has done it when it says True: the next call is about "
+                "further tokens.",
+                running_by(room_twice), also=tuple(wrong(admit=admitting(Scheduler.stop, more_room=more_room)) for more_room in (
+                    lambda num_tokens: 1, lambda num_tokens: num_tokens))),
         Mistake("no-second-try",
                 "The last one has given its blocks back, and the request for which it did is not in the step. Try again "
                 "after each that gives way.",

@@ -74,6 +74,29 @@ def from_whole_budget(first, second, spends=(True, True)):
     return schedule
 
 
+def even_shares(share):
+    """Those that run have equal parts of the budget: share(self, how many ran, what is left of the budget)."""
+    def schedule(self):
+        scheduled, budget, num_running = [], self.token_budget, len(self.running)
+        for request in list(self.running):
+            num_tokens = min(request.num_uncomputed, share(self, num_running, budget)) if request in self.running else 0
+            while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+                self.preempt(self.running[-1])
+            if request in self.running and num_tokens:
+                scheduled.append((request, num_tokens))
+                budget -= num_tokens
+        return scheduled if len(self.running) < num_running else scheduled + admit(self, budget, number_left)[0]
+    return schedule
+
+
+def one_token_held_back(self):
+    self.token_budget -= 1
+    try:
+        return Scheduler.schedule(self)
+    finally:
+        self.token_budget += 1
+
+
 def budget_used_up(self):
     """Counts down the scheduler's own budget, for all steps."""
     scheduled = Scheduler.schedule(self)
@@ -327,6 +350,17 @@ def one_below_the_limit(self, budget, number):
         self.max_num_seqs += 1
 
 
+def as_long_as(there_is_a_place):
+    """The second half with another look at the limit."""
+    def admit_some(self, budget, number):
+        scheduled, new = [], True
+        while new and there_is_a_place(self):
+            new, budget = admit(self, budget, number, most=1)
+            scheduled += new
+        return scheduled, budget
+    return admit_some
+
+
 def overtaking(stop):
     def admit(self, budget, number):
         scheduled = []
@@ -363,7 +397,7 @@ def last_come_first(self, budget, number):
 
 
 def admitting(on_no_room=None, pop_first=False, start=True, append=True, pop=True, fits=None, room=None, spend=True,
-              listed=True):
+              listed=True, more_room=lambda num_tokens: 0):
     """The second half with a place for each mistake."""
     def admit(self, budget, number):
         scheduled = []
@@ -374,6 +408,8 @@ def admitting(on_no_room=None, pop_first=False, start=True, append=True, pop=Tru
             if start:
                 self.start(request)
             num_tokens = number(request, budget)
+            if more_room(num_tokens):
+                self.make_room(request, more_room(num_tokens))
             if room != "none" and not self.make_room(request, request.num_uncomputed if room == "all" else num_tokens):
                 if on_no_room:
                     on_no_room(self, request)

@@ -186,6 +186,16 @@ def room_for_all_its_tokens(self, request):
     self.manager.append_tokens([(request.id, request.num_uncomputed)])
 
 
+def room_for_one_token(self, request):
+    Scheduler.start(self, request)
+    self.make_room(request, 1)
+
+
+def stopped_first(self, request):
+    self.stop(request)
+    Scheduler.start(self, request)
+
+
 def as_a_new_sequence(num_tokens):
     """add_sequence() takes blocks of its own."""
     def wrong(self, request):
@@ -260,6 +270,19 @@ def compared_with_the_prompt(self, request):
     size = self.manager.block_size
     blocks = self.prefix_cache.match(request)
     request.num_computed = len(blocks) * size - (len(blocks) * size == len(request.prompt))
+    blocks = blocks[: self.manager.blocks_for(request.num_computed)]
+    for block_id in blocks:
+        self.manager.block_manager.increase_ref_count(block_id)
+    self.manager.start(request.id, request.num_computed, blocks)
+
+
+def matched_by_the_prompt(self, request):
+    """While the cache is asked, the request has no tokens but those of its prompt."""
+    size, own = self.manager.block_size, request.tokens
+    request.tokens = request.prompt
+    blocks = self.prefix_cache.match(request)
+    request.tokens = own
+    request.num_computed = min(len(blocks) * size, len(request.tokens) - 1)
     blocks = blocks[: self.manager.blocks_for(request.num_computed)]
     for block_id in blocks:
         self.manager.block_manager.increase_ref_count(block_id)
@@ -540,7 +563,8 @@ EXERCISE = Exercise(
         Mistake("prompt-in-place-of-tokens",
                 "The request was preempted and has tokens of its own behind its prompt. They count like the prompt's.",
                 start_with(most=lambda request, size: len(request.prompt) - 1), also=(
-                    start_with(of_the_prompt_s_blocks), compared_with_the_prompt, all_blocks(one_less_than_the_prompt, one_less_than_the_prompt))),
+                    start_with(of_the_prompt_s_blocks), compared_with_the_prompt, matched_by_the_prompt,
+                    all_blocks(one_less_than_the_prompt, one_less_than_the_prompt))),
         Mistake("computed-not-set",
                 "The blocks are shared, and `request.num_computed` is still 0: all their tokens would be computed again, "
                 "behind those that are there.",
@@ -557,6 +581,10 @@ EXERCISE = Exercise(
                       start_with(length=number_of_all_tokens, cut=False),
                       all_blocks(number_of_their_tokens, number_of_all_tokens),
                       as_a_new_sequence(lambda request: len(request.tokens)))),
+        Mistake("room-for-one-token",
+                "There is room for one token more than those that are computed. `schedule` asks for that room, when it knows "
+                "how many tokens come in the step.",
+                room_for_one_token),
         Mistake("another-length",
                 "The manager was told another length than `request.num_computed`. Its second argument is the number of "
                 "tokens that are there already.",
@@ -604,6 +632,10 @@ EXERCISE = Exercise(
         Mistake("request-for-its-id",
                 "The manager knows sequences by their ids, and got a request.",
                 started_as(lambda request: request)),
+        Mistake("asked-before-its-start",
+                "The manager was asked about a sequence, or told to free it, before it knew it. `self.manager.start` makes "
+                "it known; until then it has nothing in the pool.",
+                stopped_first),
         Mistake("blocks-before-length",
                 "`manager.start` got the blocks where it takes the length, and the length where it takes the blocks.",
                 blocks_before_length),
