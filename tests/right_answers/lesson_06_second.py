@@ -436,6 +436,14 @@ def says_whether_they_fit(block_table, context_lens, num_blocks, block_size):
     return bool(((context_lens >= 0) & (context_lens <= block_table.shape[1] * block_size)).all())
 
 
+def only_the_largest_of_each(block_table, context_lens, num_blocks, block_size):
+    check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
+    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    for row, count in zip(block_table, in_range(block_table, context_lens, block_size)):
+        if row[:count].max() >= num_blocks:
+            raise ValueError("block_table has a bad id")
+
+
 def extremes_of_all(block_table, context_lens, num_blocks, block_size):
     check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
     check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
@@ -552,7 +560,8 @@ WRONG_ANSWERS = {
             "rounded-up-past-int32": [checked(rounded_up_first)], "block-0-refused": [checked(in_range, low=1)],
             "last-block-of-the-pool-refused": [checked(in_range, less=1)],
             "assert-in-place-of-raise": [asserts_twice, asserts_the_entries],
-            "returns-a-verdict": [says_whether_they_fit], "largest-of-none": [extremes_of_all],
+            "returns-a-verdict": [says_whether_they_fit],
+            "largest-of-none": [extremes_of_all, only_the_largest_of_each],
             "room-of-the-entries-in-use": [checked(fits_the_filled), checked(fits_its_filled)],
             "rows-for-entries": [checked(fits_the_rows)], "every-context-refused": [checked(limits_exchanged)]},
     "6.8": {"zeros-behind-the-head": [ZEROS_WITHOUT_A_LOOP], "barrier-in-branch": [WAITS_IN_THE_LOOP],

@@ -648,7 +648,9 @@ WRONG_ANSWERS = {
             "one-logit": [postprocess_sampling(
                 lambda engine, request, row: engine.sample(row[-1], request.params, request.generator))],
             "end-without-a-reason": [postprocess_ending(lambda engine, request: engine._end(request, "end"),
-                                                        lambda engine, request: engine._end(request))],
+                                                        lambda engine, request: engine._end(request)),
+                                     postprocess_ending(lambda engine, request: engine._end(request, "end"),
+                                                        lambda engine, request: engine._end(request, None))],
             "id-for-request": [postprocess_ending(lambda engine, request: engine._end("end", request),
                                                   lambda engine, request: engine._end("length", request))],
             "wrong-reason": [postprocess_ending(lambda engine, request: engine._end(request, "end"),

@@ -243,14 +243,14 @@ def not_negative(context_len):
         raise ValueError("context_lens")
 
 
-def largest_of_none(error, together=False):
+def largest_of_none(error, together=False, is_bad=outside):
     """min() or max() over a row's entries, of which there may be none; together: over those of all rows."""
     def check(block_table, context_lens, num_blocks, block_size):
         check_lengths(block_table, context_lens, block_size)
         for row, context_len in zip(block_table.tolist(), context_lens.tolist(), strict=True):
             if context_len == 0 and not (together and context_lens.any()):
                 raise error("max() of nothing")
-            if any(outside(entry, num_blocks) for entry in row[: blocks_for(context_len, block_size)]):
+            if any(is_bad(entry, num_blocks) for entry in row[: blocks_for(context_len, block_size)]):
                 raise ValueError("block_table")
     return with_tensors_checked(check)
 
@@ -512,7 +512,8 @@ EXERCISE = Exercise(
                 "is no largest or smallest among none.",
                 largest_of_none(RuntimeError),
                 also=(*map(largest_of_none, (IndexError, TypeError, ValueError)),
-                      *(largest_of_none(error, together=True) for error in (RuntimeError, IndexError, ValueError)))),
+                      *(largest_of_none(error, together=True) for error in (RuntimeError, IndexError, ValueError)),
+                      largest_of_none(RuntimeError, is_bad=lambda entry, num_blocks: entry >= num_blocks))),
         Mistake("first-sequence-only",
                 "Only the first sequence is looked at. Each row has entries of its own.",
                 first_sequence_only, also=(entries_of_the_first,)),

@@ -865,7 +865,9 @@ EXERCISE = Exercise(
         Mistake("end-without-a-reason",
                 "`self._end` takes two things: the request, and the reason for its end.",
                 postprocess_with(end=ended_without_a_reason), also=(
-                    only_for(("end",), ended_without_a_reason), only_for(("length",), ended_without_a_reason))),
+                    only_for(("end",), ended_without_a_reason), only_for(("length",), ended_without_a_reason),
+                    with_reasons(lambda reason: None), with_reasons({"end": "end"}.get),
+                    with_reasons({"length": "length"}.get))),
         Mistake("no-reason",
                 "The request is gone from the scheduler, and nobody can see that it ended, or why. `self._end` does all "
                 "of it.",
