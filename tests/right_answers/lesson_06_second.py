@@ -30,6 +30,7 @@ GUARD_WITHIN_THE_BLOCK = edited(EARLY_RETURN, ("if (mine >= size)", "if (threadI
 
 ALWAYS_64_BLOCKS = edited(EARLY_RETURN, ("blocks((n - 1) / 256 + 1)", "blocks(64)"))
 ALWAYS_5_BLOCKS = edited(EARLY_RETURN, ("blocks((n - 1) / 256 + 1)", "blocks = 5"))
+ALWAYS_65535_BLOCKS = edited(EARLY_RETURN, ("blocks((n - 1) / 256 + 1)", "blocks(65535)"))
 COUNTED_FOR_LARGER = edited(EARLY_RETURN, ("threads(256)", "threads(512)"), ("(n - 1) / 256 + 1", "(n + 1023) / 1024"))
 INDEX_FOR_LARGER = edited(EARLY_RETURN, ("threads(256), blocks((n - 1) / 256 + 1)", "threads(128), blocks((n + 127) / 128)"),
                           ("blockDim.x * blockIdx.x", "256 * blockIdx.x"))
@@ -496,7 +497,7 @@ RIGHT_ANSWERS = {"6.1": [MORE_BLOCKS_THAN_NEEDED], "6.4": [SCALED_PRODUCTS]}
 
 WRONG_ANSWERS = {
     "6.1": {"rounded-down": [AT_LEAST_ONE_BLOCK], "guard-within-the-block": [GUARD_WITHIN_THE_BLOCK],
-            "number-of-blocks-fixed": [ALWAYS_64_BLOCKS, ALWAYS_5_BLOCKS],
+            "number-of-blocks-fixed": [ALWAYS_64_BLOCKS, ALWAYS_5_BLOCKS, ALWAYS_65535_BLOCKS],
             "block-sizes-disagree": [COUNTED_FOR_LARGER, INDEX_FOR_LARGER],
             "first-block-begins-too-far": [NO_BLOCK_NUMBER, THREE_PARTS_ADDED, BLOCKS_FROM_1],
             "last-left-out": [ELEMENTS_FROM_1]},

@@ -23,20 +23,19 @@ def reduce(values):
     return to_all(values.amax(-1), values), to_all(values.double().sum(-1).float(), values)
 
 
+def found_above(threads, kind, otherwise=reduce):
+    """A fault of this kind in blocks of more than so many threads; otherwise(values) in smaller ones."""
+    def wrong(values):
+        if values.shape[-1] > threads:
+            raise Found(kind)
+        return otherwise(values)
+    return wrong
+
+
 def per_warp(values):
     """(num_blocks, rounds, warps): the maximum and the sum of each warp."""
     warps = values.unflatten(-1, (-1, WARP))
     return warps.amax(-1), warps.sum(-1)
-
-
-def no_barrier(values):
-    raise Found("race")
-
-
-def no_barrier_but_in_one_warp(values):
-    if values.shape[-1] > WARP:
-        raise Found("race")
-    return reduce(values)
 
 
 def used_again_too_soon(values):
@@ -232,41 +231,10 @@ def shuffled_with(*distances, partner_of=across):
     return wrong
 
 
-def several_writers(values):
-    raise Found("several-writers")
-
-
-def found_above(threads, kind, otherwise=reduce):
-    """A fault of this kind in larger blocks."""
-    def wrong(values):
-        if values.shape[-1] > threads:
-            raise Found(kind)
-        return otherwise(values)
-    return wrong
-
-
-def barrier_not_for_all(values):
-    raise Found("barrier-in-branch")
-
-
-def barrier_not_for_all_warps(values):
-    if values.shape[-1] > WARP:
-        raise Found("barrier-in-branch")
-    return reduce(values)
-
-
 def recognise(answer):
     """An array that each thread has for itself, and none that they share."""
     text = re.sub(r"//.*", "", answer)
     return "array-not-shared" if "__shared__" not in text and re.search(r"^\s*float\s+\w+\[", text, re.M) else None
-
-
-def small_mask(values):
-    raise Found("mask-too-small")
-
-
-def absent(values):
-    raise Found("absent-lane")
 
 
 def absent_in_the_second_step(values):
@@ -365,16 +333,16 @@ EXERCISE = Exercise(
         Mistake("missing-barrier",
                 "A thread reads shared memory that another one writes, and nothing makes it wait until that is done. "
                 "__syncthreads() is the place where all threads of the block wait for each other.",
-                no_barrier, ((WRITE, WRITE.split("\n")[0]),), also=(no_barrier_but_in_one_warp,)),
+                found_above(0, "race"), ((WRITE, WRITE.split("\n")[0]),), also=(found_above(WARP, "race"),)),
         Mistake("barrier-in-branch",
                 "There is a barrier, but not all threads come to it: it stands inside an `if` or a loop that some of them "
                 "do not enter, or some have returned before. Those go on while the others wait.",
-                barrier_not_for_all, ((WRITE, WRITE.replace("0) of_warp", "0) { of_warp") + " }"),),
-                also=(barrier_not_for_all_warps,)),
+                found_above(0, "barrier-in-branch"), ((WRITE, WRITE.replace("0) of_warp", "0) { of_warp") + " }"),),
+                also=(found_above(WARP, "barrier-in-branch"),)),
         Mistake("several-writers",
                 "Several threads write to the same place, and nothing keeps them apart. Even where all of them bring the "
                 "same value, that is a race. Let one of them do it, or give each a place of its own.",
-                several_writers, (("if (threadIdx.x % 32 == 0) of_warp", "of_warp"),),
+                found_above(0, "several-writers"), (("if (threadIdx.x % 32 == 0) of_warp", "of_warp"),),
                 also=(found_above(WARP, "several-writers"),)),
         Mistake("array-not-shared",
                 "The array has no `__shared__` before it. So each thread has an array for itself, and finds in it only "
@@ -461,11 +429,12 @@ EXERCISE = Exercise(
         Mistake("absent-lane",
                 "A shuffle waits for lanes that do not come: its mask names all 32, and some of them did not enter the "
                 "branch where it stands. All lanes of the mask have to reach the same shuffle.",
-                absent, ((SHUFFLE, f"if (threadIdx.x % 32 < distance) {SHUFFLE}"),), also=(absent_in_the_second_step,)),
+                found_above(0, "absent-lane"), ((SHUFFLE, f"if (threadIdx.x % 32 < distance) {SHUFFLE}"),),
+                also=(absent_in_the_second_step,)),
         Mistake("mask-too-small",
                 "The mask of a shuffle has a bit for each lane that takes part. Yours leaves out lanes that call it, or "
                 "whose value is asked for. Which mask stands for all 32?",
-                small_mask, (("0xffffffff", "0xffff"),)),
+                found_above(0, "mask-too-small"), (("0xffffffff", "0xffff"),)),
         Mistake("first-warp-alone-shuffles",
                 "Only the first warp puts its values together. Of the other warps there is the value of one lane, and the "
                 "rest is lost. Every warp has to shuffle.",
@@ -480,7 +449,7 @@ EXERCISE = Exercise(
                   "  __shared__ float of_warp[32];"),),
                 also=(found_above(WARP, "non-atomic-update"), found_above(2 * WARP, "non-atomic-update"),
                       found_above(WARP, "non-atomic-update", otherwise=maximum_from_zero),
-                      found_above(WARP, "non-atomic-update", otherwise=no_barrier))),
+                      found_above(WARP, "non-atomic-update", otherwise=found_above(0, "race")))),
         Mistake("warp-of-another-size",
                 "A warp has 32 threads. You count threads in warps of another size, so the places for the warps' results do "
                 "not fit the warps.",

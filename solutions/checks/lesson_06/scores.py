@@ -66,12 +66,6 @@ def first_elements_loaded(batch):
     return scores()(batch)
 
 
-def each_thread_scores_all(batch):
-    if int(batch.context_lens.max()) > 0:
-        raise Found("several-writers", "scores")
-    return scores()(batch)
-
-
 def by_other_threads_than_asked(least):
     """From a context of so many tokens on, some scores are written by a thread that does not own them."""
     def wrong(batch):
@@ -127,11 +121,11 @@ def at_the_threads_number(batch):
     return result
 
 
-def row_added_again(rows):
-    """The row is looked for from the block's own row on: behind the scores, as soon as there are rows(batch)."""
+def row_added_again(name, rows):
+    """A row of this tensor is looked for from the block's own row on: behind its end, as soon as there are rows(batch)."""
     def wrong(batch):
         if rows(batch) > 1:
-            raise Found("out-of-bounds", "scores")
+            raise Found("out-of-bounds", name)
         return scores()(batch)
     return wrong
 
@@ -266,15 +260,6 @@ def blocks_of_the_head(batch):
     return result
 
 
-def behind_the_own_query(rows):
-    """The query is looked for from the block's own row on: behind all queries, as soon as there are rows(batch)."""
-    def wrong(batch):
-        if rows(batch) > 1:
-            raise Found("out-of-bounds", "q")
-        return scores()(batch)
-    return wrong
-
-
 def whole_blocks(least=lambda batch: batch.max_context_len + 1):
     """All slots of the blocks are scored: in the next row, if this one has no room for them.
 
@@ -329,7 +314,7 @@ def looked_up_by_all(batch):
 
 
 def in_steps_of(step):
-    """Thread `step` begins where thread 0 goes on."""
+    """Thread `step` begins where thread 0 goes on; with 0, each begins there."""
     def wrong(batch):
         if int(batch.context_lens.max()) > step(batch):
             raise Found("several-writers", "scores")
@@ -525,7 +510,7 @@ EXERCISE = Exercise(
         Mistake("each-thread-scores-all",
                 "Several threads write the same score. Each score belongs to one thread: which tokens are a thread's own, "
                 "and how far is it from one to the next? If several have worked on a score together, one of them writes it.",
-                each_thread_scores_all, ((TOKENS, "for (int token = 0; token < num_tokens; ++token) {"),),
+                in_steps_of(lambda batch: 0), ((TOKENS, "for (int token = 0; token < num_tokens; ++token) {"),),
                 also=(in_steps_of(lambda batch: WARP), in_steps_of(lambda batch: len(batch.q)),
                       in_steps_of(lambda batch: batch.q.shape[1]))),
         Mistake("behind-the-context",
@@ -551,9 +536,9 @@ EXERCISE = Exercise(
         Mistake("row-added-again",
                 "The scores of other sequences or heads are stepped over, and `scores` begins with this block's own row "
                 "already.",
-                row_added_again(lambda batch: batch.q.shape[0]),
+                row_added_again("scores", lambda batch: batch.q.shape[0]),
                 (("scores[token] = params.scale", "scores[seq * params.max_context_len + token] = params.scale"),),
-                also=(row_added_again(lambda batch: math.prod(batch.q.shape[:2])),)),
+                also=(row_added_again("scores", lambda batch: math.prod(batch.q.shape[:2])),)),
         Mistake("one-token-too-many",
                 "One token too many is scored. A context of n tokens has the tokens 0 to n - 1.",
                 one_token_too_many, (("token < num_tokens", "token <= num_tokens"),)),
@@ -638,9 +623,9 @@ EXERCISE = Exercise(
         Mistake("query-row-added-again",
                 "The query is read from behind its own place. q_row is where the query of this sequence and head begins, "
                 "and its elements stand there one after the other.",
-                behind_the_own_query(lambda batch: batch.q.shape[1]),
+                row_added_again("q", lambda batch: batch.q.shape[1]),
                 (("to_float(q_row[i])", "to_float(q_row[head * params.head_size + i])"),),
-                also=(behind_the_own_query(lambda batch: len(batch.q)),)),
+                also=(row_added_again("q", lambda batch: len(batch.q)),)),
         Mistake("context-of-the-head",
                 "The length of the context is looked up by the number of the head. context_lens has a number for each "
                 "sequence, and all heads of a sequence have the same tokens.",

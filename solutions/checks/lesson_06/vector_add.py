@@ -104,12 +104,15 @@ def nothing_launched(a, b):
 
 
 def recognise(answer):
-    """A block of many threads for each element: right, and so much work that a check cannot wait for its end."""
+    """A block of many threads for each element: right, and so much work that a check cannot wait for its end. Or so many
+    blocks, always, that it takes a vector longer than those of the cases to show it; a loop over the grid is right then."""
     text = re.sub(r"//.*", "", answer)
     launched = re.search(r"<<<\s*(\w+)\s*,\s*(\w+)", text)
     if not launched or "blockDim" not in text:
         return None
     blocks, threads = (re.findall(rf"\b{name}\s*[=(]\s*(\w+)\s*[;,)]", text)[-1:] or [name] for name in launched.groups())
+    if blocks[0].isdigit() and int(blocks[0]) > MOST_THREADS and not re.search(r"\b(for|while)\b", text):
+        return "number-of-blocks-fixed"
     return "a-block-for-each-element" if blocks == ["n"] and threads not in (["1"], ["n"]) else None
 
 
