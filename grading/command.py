@@ -1,4 +1,4 @@
-"""The command: `python -m lessons_lib.grade SUBMISSIONS`."""
+"""The command: `python -m grading SUBMISSIONS`."""
 
 import argparse
 import functools
@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace, grader) -> int:
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     usual = Limits()
-    parser = argparse.ArgumentParser("python -m lessons_lib.grade", description=(
+    parser = argparse.ArgumentParser("python -m grading", description=(
         "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's STUDENT/LESSON/*.ipynb. Called again, it grades "
         "what is new or changed."))
     parser.add_argument("submissions", type=Path, metavar="SUBMISSIONS", help="the folder of what was handed in")

@@ -618,7 +618,7 @@ assert with_torch > 5 * ours
 # address, whatever it is. Here is a table with an entry that is no block of the pool:
 
 # %%
-from lessons_lib.bug_hunt import HuntCase
+from paged_attention.bug_hunt import HuntCase
 
 batch = HuntCase("5 tokens", (5,)).tensors()
 print("good table:", batch["block_table"].tolist(), "in a pool of", len(batch["k_cache"]), "blocks")
@@ -798,7 +798,7 @@ for name, expected in {"the reference of lesson 05": attn_paged_torch(q, k_cache
 # `extern __shared__` arrays in it. Look at the byte as well as at the name.
 
 # %%
-from lessons_lib.bug_hunt import CASES, HuntCase, expected_output, hunt
+from paged_attention.bug_hunt import CASES, HuntCase, expected_output, hunt
 
 for number, case in enumerate(CASES, 1):
     print(f"{number}. {case.title}")

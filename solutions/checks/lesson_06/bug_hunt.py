@@ -1,6 +1,6 @@
 """Exercise 6.8: a kernel with eight faults, to be found one at a time.
 
-Each fault has a case of its own in `lessons_lib.bug_hunt.CASES`, which shows it whether or not the faults of later cases
+Each fault has a case of its own in `paged_attention.bug_hunt.CASES`, which shows it whether or not the faults of later cases
 are still there. So the first case that fails names the first fault that is left.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_lib.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.code_text import mask
+from paged_attention.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from paged_attention.paged_kernel import attn_paged_cuda
 from solutions.checks import tensors
 from solutions.checks.lesson_06 import launcher

@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lessons_lib.bug_hunt import STEP_LIMIT
 from lessons_lib.checks import Raised, Text
 from lessons_lib.cuda import build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
 from paged_attention.block_table import NO_BLOCK
+from paged_attention.bug_hunt import STEP_LIMIT
 from solutions.checks import tensors
 from solutions.checks.words import counted, listed
 
