@@ -76,10 +76,8 @@ def test_a_rank_that_fails_is_an_error_here(load, error, message):
 
 
 def test_ranks_that_take_too_long_are_ended():
-    start = time.monotonic()
     with pytest.raises(ShardError, match="2 of 2 ranks have not answered after 1 s"):
         serve_sharded(PROMPTS, world_size=2, backend="gloo", load=load_slowly, time_limit=1)
-    assert time.monotonic() - start < 20
 
 
 def test_a_request_that_is_refused_is_an_error():

@@ -59,7 +59,7 @@ def check_shares(num_kv_heads: int, world_size: int) -> None:
 
 
 def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
-                  world_size: int = 2, backend: str | None = None, load=load_model, time_limit: float = 120.0,
+                  world_size: int = 2, backend: str | None = None, load=load_model, time_limit: float = 300.0,
                   **engine_options) -> list[list[int]]:
     """Serves all prompts on world_size processes, and gives each one's new tokens.
 
@@ -81,7 +81,7 @@ class ShardedRun:
 
 
 def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: str | None = None, load=load_model,
-                time_limit: float = 120.0, turns: int = 1, **engine_options) -> ShardedRun:
+                time_limit: float = 300.0, turns: int = 1, **engine_options) -> ShardedRun:
     """serve_sharded() with the time of the last of some turns, so that the others can warm up."""
     backend = choose_backend(world_size, backend)
     if load is load_model:
