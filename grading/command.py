@@ -22,7 +22,7 @@ from grading.report import to_look_at, write_report
 from grading.sandbox import Limits
 
 MEMORY_OF_A_WORKER = 2 << 30  # bytes that an honest notebook and its judge take together, with room to spare
-LONGEST_JUDGEMENT = 900.0  # seconds beside the notebook's own: each exercise built, and run to its limit
+LONGEST_JUDGEMENT = 3600.0  # seconds beside the notebook's own: each exercise built, and run to its limit
 
 
 def main(words: Sequence[str] | None = None, grader=grade_notebook) -> int:

@@ -25,6 +25,7 @@ import cloudpickle
 import psutil
 
 from lessons_lib import checks, isolation
+from lessons_lib.own_time import own_clock
 from lessons_lib.paths import ROOT
 
 LARGEST_ANSWER = 10 << 20  # bytes
@@ -118,7 +119,6 @@ def run_cells(cells: list, names: dict[str, str], seconds: float, report):
     shell = _shell()
     answers = _Answers(names, shell.user_ns, report)
     _silence_verbs(answers)
-    signal.signal(signal.SIGALRM, _stop_cell)
     for number, source in cells:
         report(["cell", number])
         error = _run_cell(shell, source, seconds)
@@ -136,12 +136,15 @@ class CellTooSlow(BaseException):
     """A cell has taken longer than it may."""
 
 
-def _stop_cell(*_):
-    raise CellTooSlow
-
-
 def _run_cell(shell, source: str, seconds: float) -> BaseException | None:
+    end = own_clock() + seconds
+
+    def stop_cell(*_):
+        if own_clock() >= end:  # else others had the processor
+            raise CellTooSlow
+
     try:
+        signal.signal(signal.SIGALRM, stop_cell)
         signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again and again, should the cell catch it
         result = shell.run_cell(source)
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -71,6 +71,15 @@ def observe_thread(thread: int) -> Observation | None:
     return sum(map(int, fields[11:13])) * _TICK, _is_awake(fields)
 
 
+def own_clock() -> float:
+    """Seconds that pass for this process: by the clock, without those in which its main thread waited for a processor."""
+    try:
+        waited = int(Path("/proc/self/schedstat").read_text().split()[1])  # nanoseconds
+    except (OSError, IndexError):
+        waited = 0
+    return time.monotonic() - waited / 1e9
+
+
 def _fields(file: str) -> list[str]:
     """What comes after the name, which may hold anything: the state, then numbers (proc(5))."""
     return Path(file).read_text(errors="replace").rpartition(")")[2].split()

@@ -119,11 +119,9 @@ def gives_nan(num_tokens, block_size):
     (gives_nan, "wrong", "nan"),
 ])
 def test_python_that_does_harm_becomes_a_message(answer, mistake, words):
-    started = time.monotonic()
     result = checks.run("0.1", answer)
     assert (result.passed, result.mistake) == (False, mistake)
     assert words in result.message and len(result.message) < 2_000
-    assert time.monotonic() - started < 30  # for the loop the limit is 5; the machine may be busy
 
 
 def test_a_python_thread_left_running_does_no_harm():
@@ -294,6 +292,22 @@ def test_a_spoilt_progress_file_is_no_obstacle():
     assert progress.load() == {}
     progress.remember("0.1", True, None)
     assert progress.load()["0.1"]["passed"]
+
+
+@pytest.mark.parametrize("entry", ['{"passed": true}', '{"mistakes": []}', '{"passed": 1, "mistakes": []}',
+                                   '{"passed": true, "mistakes": null}', '{"passed": true, "mistakes": "none"}', "{}"])
+def test_an_entry_of_progress_that_lacks_something_is_forgotten_and_the_others_are_kept(entry):
+    progress._file().write_text(f'{{"0.1": {entry}, "1.1": {{"passed": true, "mistakes": ["no-push"]}}}}')
+    assert progress.load() == {"1.1": {"passed": True, "mistakes": ["no-push"]}}
+    progress.remember("0.1", False, "floor-division")
+    assert progress.load() == {"0.1": {"passed": False, "mistakes": ["floor-division"]},
+                               "1.1": {"passed": True, "mistakes": ["no-push"]}}
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '"0.1"', '{"0.1": []}', '{"0.1": null}', "\xff"])
+def test_a_progress_file_of_another_kind_is_no_obstacle(text):
+    progress._file().write_bytes(text.encode("latin-1"))
+    assert progress.load() == {}
 
 
 def test_hints_come_one_at_a_time(capsys):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessons_lib.own_time import Stopwatch, observe_session, observe_thread
+from lessons_lib.paths import ROOT
 
 EVERY = 0.1
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="elsewhere the clock counts")
@@ -121,6 +122,28 @@ def test_work_of_children_counts_also_when_they_have_ended():
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert worked >= 0.5
+
+
+def test_a_process_sees_its_own_time_pass():
+    """The same pieces of work, beside five endless loops on the same processor: the clock runs ahead."""
+    program = """if True:
+        import os, time
+        from lessons_lib.own_time import own_clock
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        others = [os.fork() for _ in range(5)] if hasattr(os, "sched_setaffinity") else []
+        while 0 in others: pass
+        clock, own, work = time.monotonic(), own_clock(), time.process_time()
+        while time.process_time() < work + 0.5: pass
+        time.sleep(0.5)
+        print(time.monotonic() - clock, own_clock() - own)
+        for process in others: os.kill(process, 9)
+    """
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+    clock, own = map(float, run.stdout.split())
+    assert own >= 1 - 0.01 and own <= clock
+    if os.path.exists("/proc/self/schedstat"):
+        assert clock - own > 1
 
 
 @linux
