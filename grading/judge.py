@@ -48,7 +48,9 @@ def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(
 
 @dataclass(frozen=True)
 class _Exam:
-    """An exercise with its hidden cases behind the visible ones, of which there are `num_visible`, and our results."""
+    """An exercise with its hidden cases after the visible ones, of which there are `num_visible`, and our results. Both are
+    in order of size, so a message shows the smallest visible case, or the smallest hidden one where all visible ones pass.
+    """
 
     exercise: Exercise
     num_visible: int
@@ -58,7 +60,7 @@ class _Exam:
 @functools.lru_cache(maxsize=100)
 def _exam(exercise_id: str, seed: int) -> _Exam:
     exercise = checks.find(exercise_id)
-    visible, hidden = list(exercise.cases()), list(exercise.hidden(seed))
+    visible, hidden = exercise.in_order(exercise.cases()), exercise.in_order(exercise.hidden(seed))
     cases = [*visible, *hidden]
     expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
 
@@ -66,7 +68,8 @@ def _exam(exercise_id: str, seed: int) -> _Exam:
         return exercise.chancy(case) or any(case is each for each in hidden)
 
     same = functools.partial(_same, exercise.same)
-    return _Exam(replace(exercise, cases=lambda: cases, same=same, chancy=chancy), len(visible), expected)
+    exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # the order stays as it is
+    return _Exam(exam, len(visible), expected)
 
 
 def _same(same, expected, actual) -> bool:

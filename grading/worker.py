@@ -242,7 +242,8 @@ def observe(exercise_id: str, packed: dict, seed: int, report):
 
     torch.set_num_threads(1)
     exercise = checks.find(exercise_id)
-    cases = [*exercise.cases(), *exercise.hidden(seed)]  # before any code of the submission is here
+    # Before any code of the submission is here.
+    cases = [*exercise.in_order(exercise.cases()), *exercise.in_order(exercise.hidden(seed))]
     answer = _unpack(packed)
     if _refused(exercise, answer, report):
         return

@@ -49,6 +49,8 @@ class Exercise:
     reference: object
     cases: Callable[[], Iterable]
     observe: Callable[[object, object], object]
+    # How much a learner has to follow in a case, as a number, or as several of which the first counts most.
+    size: Callable[[object], int | tuple[int, ...]]
     mistakes: tuple[Mistake, ...]
     hints: tuple[str, ...]
     describe: Callable[[object], str] = repr
@@ -67,6 +69,11 @@ class Exercise:
     time_limit: float = 5.0
     # For grades: further cases from a seed, of other shapes and numbers, so that nobody can learn the known ones by heart.
     hidden: Callable[[int], Iterable] = lambda seed: ()
+
+    def in_order(self, cases: Iterable) -> list:
+        """These cases as an answer is tried on them: the smallest first, so that the first that shows a mistake is the
+        smallest that does. Those that are alike in size stay as they are; those that chance decides come last."""
+        return sorted(cases, key=lambda case: (bool(self.chancy(case)), self.size(case)))
 
 
 @dataclass(frozen=True)
@@ -211,7 +218,7 @@ def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
 
     `report` is called before each case with its number and with the failure so far, None as long as there is none.
     """
-    cases = enumerate(exercise.cases())
+    cases = enumerate(exercise.in_order(exercise.cases()))
     seen, failure = [], None
     for number, case in cases:
         report((number, None))
@@ -278,7 +285,7 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
 
 
 def _case(exercise: Exercise, number: int):
-    return next(case for index, case in enumerate(exercise.cases()) if index == number)
+    return exercise.in_order(exercise.cases())[number]
 
 
 def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
@@ -312,7 +319,7 @@ def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckRes
 
 def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
     """The failure of an answer that did not survive case `number`: until there its results were ours."""
-    cases = [case for index, case in enumerate(exercise.cases()) if index <= number]
+    cases = exercise.in_order(exercise.cases())[: number + 1]
     expected = [_attempt(exercise, exercise.reference, case) for case in cases]
     seen = list(zip(cases, [*expected[:-1], result], strict=True))
     return Failure(number, *_show(exercise, expected[-1], result), _suspects(exercise, exercise.mistakes, seen))
