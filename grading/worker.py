@@ -236,21 +236,24 @@ def build(exercise_id: str, packed: dict, report):
         exercise.prepare(answer)
 
 
-def observe(exercise_id: str, packed: dict, seed: int, report):
+def observe(exercise_id: str, packed: dict, seed: int, ended: list[int], report):
     """Reports ["case", number, result] for each case, first the visible ones, then those of `seed`; or ["refused", mistake,
-    message] for an answer that need not be tried."""
+    message] for an answer that need not be tried. `ended`: the numbers of cases that are not tried again."""
     import torch
 
     from grading.results import encode
 
     torch.set_num_threads(1)
     exercise = checks.find(exercise_id)
-    cases = [*exercise.cases(), *exercise.hidden(seed)]  # before any code of the submission is here
+    # Before any code of the submission is here.
+    cases = [*exercise.in_order(exercise.cases()), *exercise.in_order(exercise.hidden(seed))]
     answer = _unpack(packed)
     if _refused(exercise, answer, report):
         return
     subject = exercise.prepare(answer)
     for number, case in enumerate(cases):
+        if number in ended:
+            continue
         report(["case", number, encode(checks._attempt(exercise, subject, case))])
 
 

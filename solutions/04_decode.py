@@ -145,7 +145,7 @@ print("blocks per request: ", request_num_blocks.tolist())
 check("4.1", dispatch)
 
 # %% [markdown]
-# Compare it with the function that is most often taken by mistake. The number of rows is the same:
+# Compare it with a function that is easily taken by mistake. The number of rows is the same:
 
 # %%
 numbers = torch.tensor([0, 1, 2]).view(3, 1, 1)
@@ -252,7 +252,7 @@ draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:
               "keys.")
 
 # %% [markdown]
-# Two wrong forms of this are often seen. Weighing by $m - m_\text{all}$ without the exponential gives the block with the largest
+# Two wrong forms of this are easily written. Weighing by $m - m_\text{all}$ without the exponential gives the block with the largest
 # $m$ no weight at all, and that is often the one that counts most. Weighing by $e^{m - m_\text{all}}$ without $l$
 # forgets how many keys a block has.
 #
@@ -429,11 +429,11 @@ print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:"
 # %% [markdown]
 # ## Where the bytes go
 #
-# Why not gather a request's blocks into one tensor first, and then call any attention? Many programs do that. It is right,
+# Why not gather a request's blocks into one tensor first, and then call any attention? It is right,
 # and it is called **gather-then-attend**. The question is what it costs.
 #
 # A decode step does little arithmetic: each key is multiplied with one query, in the few heads that share it. On a GPU
-# nearly all of the time goes into fetching keys and values from memory. So count bytes. Gather-then-attend moves them
+# nearly all of the time goes into fetching keys and values from memory, as lesson 07 measures. So count bytes. Gather-then-attend moves them
 # three times: it reads the blocks, it writes the copy, and attention reads the copy. Attention on the blocks themselves
 # reads them once.
 #
@@ -627,7 +627,8 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 #
 # A token also attends to itself, and in our step its key and value are not in the pool when the blocks are read. It is a
 # block of one slot. One can as well write first and count the new token's slot with the past: then it must not be a part of
-# its own, or it counts twice. Kernels write first, and so does lesson 05.
+# its own, or it counts twice. Lesson 05 writes first, and so does the engine of
+# lesson 08.
 # </details>
 #
 # <details><summary>Which part of your decode step is FlashAttention's idea, and which is PagedAttention's?</summary>

@@ -45,7 +45,7 @@ progress_bar("05")
 # of its answer and needs one token. Another has just come, with a prompt of four tokens. A third has a prompt so long that
 # it is computed in **chunks**, a piece at each step, so that the others need not wait.
 #
-# A GPU is best used when all of this is one batch. Here is such a batch. Each row is a **query**, a token that is computed
+# All of this goes into one batch, so that the model's weights are read once for all of it. Here is such a batch. Each row is a **query**, a token that is computed
 # in this step. Each column is a key. A coloured square with a dot says that the query sees the key.
 
 # %%
@@ -78,7 +78,7 @@ draw.show(draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four 
 # one after the other, without gaps, and a short tensor says where the borders are. Its usual name is `cu_seqlens_q`: the
 # cumulative lengths of the sequences' queries. The queries of sequence `s` are `q[cu_seqlens_q[s] : cu_seqlens_q[s + 1]]`.
 #
-# Kernels read it as int32, so it has to be int32.
+# The kernels that follow read it as int32, so it has to be int32.
 #
 # ### Exercise 5.1: where each sequence's queries begin
 
@@ -520,7 +520,7 @@ print("rounded:  ", drifting)
 assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
 
 # %% [markdown]
-# Numbers that are slightly off change a word *late*: the first eight tokens are the same, and then two candidates were so
+# Numbers that are slightly off tend to change a word *late*: the first eight tokens are the same, and then two candidates were so
 # close that the rounding decided. Our model is wrong from the very first token. So the fault is not small. Something is
 # scrambled. And since the first token comes from the **prefill**, there is no need to look at the decode yet.
 #
@@ -648,7 +648,7 @@ draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge
 # decode. What do you say?</summary>
 #
 # The first token comes from the prefill, before any decode. Compare the traces of the prompt and look for the first layer
-# and position that differ. Numeric drift would change a word late.
+# and position that differ. Numeric drift tends to change a word late.
 # </details>
 #
 # <details><summary>Why both a loop in PyTorch and one fused call?</summary>

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import replace
 
 import cloudpickle
 import pytest
@@ -44,7 +45,7 @@ def test_cpp_that_does_harm_becomes_a_message(statement, mistake, words):
     result = checks.run("1.1", class_with(statement))
     assert (result.passed, result.mistake) == (False, mistake)
     assert words in result.message
-    assert "Smallest case that shows it: FreeList(2), pop()" in result.message
+    assert "Smallest case that shows it: FreeList(1), pop()" in result.message
 
 
 def test_a_cpp_thread_left_running_does_no_harm():
@@ -251,11 +252,15 @@ def test_an_answer_that_is_wrong_later_is_not_given_an_earlier_mistakes_name():
     """Two faults at once fit no single mistake; the check says what it saw and guesses nothing."""
     exercise = Exercise(
         id="9.9", title="t", answer_name="f", reference=lambda x: x, cases=lambda: range(5), observe=lambda f, x: f(x),
-        mistakes=(Mistake("adds-one", "It adds one.", lambda x: x + 1),), hints=("a", "b"))
-    failure = checks.Failure(0, "0", "1", ("adds-one",))
+        size=abs, mistakes=(Mistake("adds-one", "It adds one.", lambda x: x + 1, also=(lambda x: x + 7,)),), hints=("a", "b"))
+    failure = checks.Failure(0, "0", "1", (("adds-one", 0),))
     assert checks._verdict(exercise, failure).mistake == "adds-one"
-    assert checks._suspects(exercise, exercise.mistakes, [(0, 1), (1, 7)]) == ()
-    assert checks._suspects(exercise, exercise.mistakes, [(0, 1), (1, 2)]) == ("adds-one",)
+    candidates = ("adds-one", 0), ("adds-one", 1)
+    assert checks._suspects(exercise, candidates, [(0, 1), (1, 7)]) == ()
+    assert checks._suspects(exercise, candidates, [(0, 1), (1, 2)]) == (("adds-one", 0),)
+    mixed = {0: 1, 1: 8}  # each of the two forms explains one of the cases, and neither both
+    assert checks.compare(replace(exercise, cases=lambda: mixed), lambda _, x: x, lambda _, x: mixed[x], lambda _: None
+                          ).mistake == "wrong"
 
 
 def test_check_raises_for_headless_runs_and_shows_one_line(capsys):

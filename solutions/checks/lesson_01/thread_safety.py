@@ -226,6 +226,16 @@ class _in_thread:
         return self.value if self.comes_back(patience) else STUCK
 
 
+def size(case):
+    """Threads, calls, blocks; "gives back" makes one call of each method, on a manager of its own each time."""
+    kind, detail = case
+    if kind == "alone":
+        return 1, *reference_counts.size(detail)
+    if kind == "gives back":
+        return 1, 1, 0
+    return 4 if kind == "stress" else 2, 2, detail[0] if kind == "two free" else detail or 0
+
+
 def describe(case):
     kind, detail = case
     if kind == "alone":
@@ -274,6 +284,7 @@ EXERCISE = Exercise(
     reference=models.ThreadSafeBlockManager,
     prepare=block_manager_class,
     cases=cases,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -270,6 +270,13 @@ def numbers_at(numbers: Tensor, first: Tensor, count: int, name: str) -> Tensor:
     return numbers[first[:, None] + torch.arange(count)]
 
 
+def size(case: Case) -> tuple[int, int]:
+    """The tokens, those that max_context_len adds among them, and how many numbers there are in q and in their keys."""
+    tokens = sum(case.context_lens)
+    numbers = len(case.context_lens) * case.num_q_heads + tokens * case.num_kv_heads
+    return tokens + case.spare_context, numbers * case.head_size
+
+
 def describe(case: Case) -> str:
     contexts = f"a context of {counted(case.context_lens[0], 'token')}" if len(case.context_lens) == 1 \
         else f"contexts of {listed(case.context_lens)} tokens"

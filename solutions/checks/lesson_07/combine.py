@@ -399,6 +399,7 @@ EXERCISE = Exercise(
     reference=combined(dtype=torch.float64),
     prepare=prepare,
     cases=cases,
+    size=lambda case: (case.num_splits * case.num_seqs * case.num_q_heads, len(case.empty)),
     hidden=hidden,
     observe=observe,
     describe=describe,

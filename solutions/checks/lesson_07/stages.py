@@ -314,6 +314,7 @@ EXERCISE = Exercise(
     reference=staged(),
     prepare=prepare,
     cases=cases,
+    size=lambda case: (len(case[0]), sum(case[0])),
     hidden=hidden,
     observe=observe,
     describe=describe,
