@@ -3,6 +3,7 @@
 #pragma once
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "language.h"
 
@@ -13,6 +14,10 @@ enum cudaError_t {
 };
 typedef cudaError_t cudaError;
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+const char* cudaGetErrorString(cudaError_t);
 
 namespace cuda_on_cpu {
 
@@ -55,6 +60,21 @@ auto launch(Launch launch, Body body) {
     };
 }
 
+template <class... Parameters, size_t... Number>
+cudaError_t launch_packed(const Launch& to, void (*kernel)(Parameters...), void** arguments, std::index_sequence<Number...>) {
+    launch(to, kernel)(*static_cast<std::decay_t<Parameters>*>(arguments[Number])...);
+    return cudaPeekAtLastError();
+}
+
+// cudaLaunchKernel(kernel, grid, block, arguments): each of the arguments is the address of a value.
+template <class... Parameters>
+cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                          size_t shared_bytes = 0, cudaStream_t stream = nullptr, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+    return launch_packed(configure(name, grid, block, shared_bytes, stream, file, line), kernel, arguments,
+                         std::index_sequence_for<Parameters...>());
+}
+
 #if !defined(__has_builtin)
 #define __has_builtin(name) 0
 #endif
@@ -91,9 +111,6 @@ template <class T> struct argument<void(T)> { using type = T; };
 #define CUDA_DYNAMIC_SHARED(T, name) \
     T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, sizeof(T), cuda_on_cpu::padding<T>()))
 
-cudaError_t cudaGetLastError();
-cudaError_t cudaPeekAtLastError();
-const char* cudaGetErrorString(cudaError_t);
 inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }  // a launch has ended when it returns
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
 

@@ -118,17 +118,17 @@ void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_
     meet(Meet::shuffle, mask, value, result, bytes, source, what, file, line);
 }
 
-}  // namespace cuda_on_cpu
-
-void __syncwarp(unsigned mask, const char* file, int line) {
-    cuda_on_cpu::meet(cuda_on_cpu::Meet::barrier, mask, nullptr, nullptr, 0, -1, "__syncwarp", file, line);
+void warp_barrier(unsigned mask, const char* what, const char* file, int line) {
+    meet(Meet::barrier, mask, nullptr, nullptr, 0, -1, what, file, line);
 }
 
-unsigned __ballot_sync(unsigned mask, int predicate, const char* file, int line) {
+unsigned ballot(unsigned mask, int predicate, const char* what, const char* file, int line) {
     unsigned votes = 0;
-    cuda_on_cpu::meet(cuda_on_cpu::Meet::ballot, mask, &predicate, &votes, sizeof votes, -1, "__ballot_sync", file, line);
+    meet(Meet::ballot, mask, &predicate, &votes, sizeof votes, -1, what, file, line);
     return votes;
 }
+
+}  // namespace cuda_on_cpu
 
 // Which lanes happen to run together is chance; CUDA promises no more than that the caller is one of them.
 unsigned __activemask() { return cuda_on_cpu::bit(cuda_on_cpu::self->lane); }
