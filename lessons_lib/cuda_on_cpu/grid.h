@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "launches.h"
 #include "scheduler.h"
 #include "traps.h"
 #include "watch.h"
@@ -27,7 +28,8 @@ inline const char* refusal(const Launch& launch, cudaError_t& code) {
     code = cudaErrorInvalidValue;
     if (launch.shared_bytes > shared_bytes_at_most) return "more than 227 KiB of dynamic shared memory";
     if (launch.shared_bytes > launch.shared_limit)
-        return "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow first";
+        return "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow this kernel first";
+    if (launches.fails(code)) return "it was made to fail, to see what the launcher makes of it";
     return nullptr;
 }
 
@@ -68,18 +70,20 @@ inline void run_blocks(const Launch& launch, void (*body)(void*), void* argument
 }
 
 void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t bytes) {
-    if (outcome.error() != cudaSuccess) return;
+    if (outcome.fault() != cudaSuccess) return;
     if (self) {
         Report report("bad-launch");
         block->fail(report.place("", launch.file, launch.line).add("text", "a kernel cannot launch kernels here"));
     }
+    outcome.begin_launch();
+    launches.add(launch);
     cudaError_t code;
     if (const char* reason = refusal(launch, code)) {
         Report report("bad-launch");
         report.add("kernel", launch.kernel).place("", launch.file, launch.line).add("text", reason);
         report.add("grid", launch.grid.x, launch.grid.y, launch.grid.z).add("threads", launch.block.x, launch.block.y, launch.block.z);
         report.add("shared_bytes", launch.shared_bytes).add("shared_limit", launch.shared_limit);
-        return outcome.record(report.text(), code, 0);
+        return outcome.refuse_launch(report.text(), code);
     }
 #if CHECKED
     Dl_info library;
@@ -101,9 +105,10 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
 }
 
 // What cudaFuncSetAttribute does for a kernel's dynamic shared memory.
-cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line) {
+cudaError_t allow_shared(const void* kernel, int bytes, size_t& most_here, const char* file, int line) {
     if (bytes >= 0 && size_t(bytes) <= shared_bytes_at_most) {
-        limit = std::max(limit, size_t(bytes));
+        launches.allow(kernel, bytes);
+        most_here = std::max(most_here, size_t(bytes));
         return cudaSuccess;
     }
     Report report("bad-launch");
@@ -112,6 +117,8 @@ cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line) {
     outcome.refuse(report.text(), cudaErrorInvalidValue);
     return cudaErrorInvalidValue;
 }
+
+size_t shared_limit_of(const void* kernel, size_t most_here) { return kernel ? launches.allowed(kernel) : most_here; }
 
 void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
                       const unsigned char* padding) {

@@ -28,10 +28,12 @@ struct Launch {
     const char* kernel;
     dim3 grid, block;
     size_t shared_bytes;
-    size_t shared_limit;
+    cudaStream_t stream;
     const char* file;
     int line;
-    const void* library;  // an address in the library that holds the kernel
+    const void* library;              // an address in the library that holds the kernel
+    const void* function = nullptr;   // the kernel's own address, where its name means one function
+    size_t shared_limit = shared_bytes_by_default;
 };
 
 // Runs `body(arguments)` once for each thread of the grid. Errors become cudaGetLastError(), never exceptions.
@@ -39,18 +41,30 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
 void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
                       const unsigned char* padding);
 void* dynamic_shared(const char* name, size_t element, const unsigned char* padding);
-cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line);
+// What cudaFuncSetAttribute allows, for each kernel; `most_here` becomes the most that any kernel of a library may have.
+cudaError_t allow_shared(const void* kernel, int bytes, size_t& most_here, const char* file, int line);
+size_t shared_limit_of(const void* kernel, size_t most_here);
+static size_t most_shared_here = shared_bytes_by_default;
 
-// One for each library: what cudaFuncSetAttribute allowed.
-static size_t shared_limit = shared_bytes_by_default;
-
-inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t = nullptr,
+inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = nullptr,
                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {kernel, grid, block, shared_bytes, shared_limit, file, line, &shared_limit};
+    return {kernel, grid, block, shared_bytes, stream, file, line, &most_shared_here};
+}
+
+// The address of a kernel. Null where only the arguments decide which function is meant: of a template, or of overloads.
+struct Here {};
+template <class Kernel>
+const void* address(Here, Kernel* kernel) { return reinterpret_cast<const void*>(kernel); }
+template <class Ask>
+const void* address_if_any(Ask ask) {
+    if constexpr (std::is_invocable_v<Ask, Here>) return ask(Here{});
+    return nullptr;
 }
 
 template <class Body>
-auto launch(Launch launch, Body body) {
+auto launch(Launch launch, const void* function, Body body) {
+    launch.function = function;
+    launch.shared_limit = shared_limit_of(function, most_shared_here);
     return [=](auto... arguments) {
         auto call = std::make_tuple(body, arguments...);  // copied, as a GPU copies a kernel's arguments
         auto run = [](void* packed) {
@@ -62,7 +76,7 @@ auto launch(Launch launch, Body body) {
 
 template <class... Parameters, size_t... Number>
 cudaError_t launch_packed(const Launch& to, void (*kernel)(Parameters...), void** arguments, std::index_sequence<Number...>) {
-    launch(to, kernel)(*static_cast<std::decay_t<Parameters>*>(arguments[Number])...);
+    launch(to, reinterpret_cast<const void*>(kernel), kernel)(*static_cast<std::decay_t<Parameters>*>(arguments[Number])...);
     return cudaPeekAtLastError();
 }
 
@@ -101,6 +115,11 @@ template <class T> struct argument<void(T)> { using type = T; };
 
 }  // namespace cuda_on_cpu
 
+#define CUDA_KERNEL_ADDRESS(...)                                                                       \
+    cuda_on_cpu::address_if_any([=](auto here) -> decltype(cuda_on_cpu::address(here, __VA_ARGS__)) {  \
+        return cuda_on_cpu::address(here, __VA_ARGS__);                                                \
+    })
+
 // The first thread of a block that comes by makes the variable; all get the same address.
 #define CUDA_SHARED_ALIGNED(alignment, T, name, dimensions)                                                             \
     static char name##_identity;                                                                                        \
@@ -111,11 +130,13 @@ template <class T> struct argument<void(T)> { using type = T; };
 #define CUDA_DYNAMIC_SHARED(T, name) \
     T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, sizeof(T), cuda_on_cpu::padding<T>()))
 
-inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }  // a launch has ended when it returns
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
+// A kernel has ended when its launch returns. These say how it went, and not whether a launch was possible: as on a GPU.
+cudaError_t cudaDeviceSynchronize();
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 
 template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int bytes, const char* file = __builtin_FILE(),
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes, const char* file = __builtin_FILE(),
                                  int line = __builtin_LINE()) {
-    return cuda_on_cpu::allow_shared(bytes, cuda_on_cpu::shared_limit, file, line);
+    const void* address = cuda_on_cpu::address({}, kernel);
+    return cuda_on_cpu::allow_shared(address, bytes, cuda_on_cpu::most_shared_here, file, line);
 }

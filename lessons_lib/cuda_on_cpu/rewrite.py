@@ -52,7 +52,7 @@ def _launches(code: CodeText):
         configuration = code.plain[launch.opening + 3:launch.closing]
         yield launch.start, launch.closing + 3, (
             f'cuda_on_cpu::launch(cuda_on_cpu::configure({ends}"{name}", {configuration}), '
-            f"[=](auto... arguments) {{ {launch.kernel}(arguments...); }})")
+            f"CUDA_KERNEL_ADDRESS({launch.kernel}), [=](auto... arguments) {{ {launch.kernel}(arguments...); }})")
 
 
 def _launches_by_function(code: CodeText):

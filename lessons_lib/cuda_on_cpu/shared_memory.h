@@ -22,6 +22,7 @@ public:
         variables_.clear();
         std::fill(regions_, regions_ + shared_slots, nullptr);
         used_ = static_bytes_ = 0;
+        allowed_ = dynamic_limit;
         limit_ = dynamic_limit > shared_bytes_by_default ? shared_bytes_at_most : shared_bytes_by_default;
         add(nullptr, "dynamic shared memory", dynamic_bytes, 256, 4, Kind::dynamic);
     }
@@ -39,6 +40,9 @@ public:
             if (variable.identity == identity) return make(variable);
         static_bytes_ += bytes;
         if (static_bytes_ > shared_bytes_by_default) return why = "more than 48 KiB of shared arrays; nvcc refuses that", nullptr;
+        if (allowed_ > shared_bytes_by_default && static_bytes_ + allowed_ > shared_bytes_at_most)
+            return why = "cudaFuncSetAttribute allowed so much dynamic shared memory that with the shared arrays it is more than "
+                         "227 KiB; on a GPU that call fails", nullptr;
         if (static_bytes_ + variables_[0].region.bytes > limit_)
             return why = limit_ == shared_bytes_at_most
                 ? "shared arrays and dynamic shared memory are more than 227 KiB together"
@@ -96,7 +100,7 @@ private:
     }
 
     char* arena_ = nullptr;
-    size_t used_ = 0, static_bytes_ = 0, limit_ = 0;
+    size_t used_ = 0, static_bytes_ = 0, limit_ = 0, allowed_ = 0;
     std::deque<Variable> variables_;  // each stays where it is
     Region* regions_[shared_slots] = {};
 };
