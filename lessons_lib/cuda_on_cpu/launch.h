@@ -13,7 +13,7 @@ enum cudaError_t {
     cudaErrorLaunchFailure = 719, cudaErrorNotSupported = 801, cudaErrorUnknown = 999
 };
 typedef cudaError_t cudaError;
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
 
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
@@ -23,6 +23,7 @@ namespace cuda_on_cpu {
 
 constexpr size_t shared_bytes_by_default = 48 * 1024;
 constexpr size_t shared_bytes_at_most = 227 * 1024;  // as an H100 has
+constexpr int not_set = -1;
 
 struct Launch {
     const char* kernel;
@@ -33,7 +34,7 @@ struct Launch {
     int line;
     const void* library;              // an address in the library that holds the kernel
     const void* function = nullptr;   // the kernel's own address, where its name means one function
-    size_t shared_limit = shared_bytes_by_default;
+    int shared_allowed = not_set;     // what cudaFuncSetAttribute said last of the kernel's dynamic shared memory
 };
 
 // Runs `body(arguments)` once for each thread of the grid. Errors become cudaGetLastError(), never exceptions.
@@ -42,9 +43,10 @@ void* shared_variable(const void* identity, const char* name, size_t bytes, size
                       const unsigned char* padding);
 void* dynamic_shared(const char* name, size_t element, const unsigned char* padding);
 // What cudaFuncSetAttribute allows, for each kernel; `most_here` becomes the most that any kernel of a library may have.
-cudaError_t allow_shared(const void* kernel, int bytes, size_t& most_here, const char* file, int line);
-size_t shared_limit_of(const void* kernel, size_t most_here);
-static size_t most_shared_here = shared_bytes_by_default;
+cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const char* file, int line);
+cudaError_t prefer_shared(int percent, const char* file, int line);
+int shared_allowed(const void* kernel, int most_here);
+static int most_shared_here = not_set;
 
 inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = nullptr,
                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
@@ -64,7 +66,7 @@ const void* address_if_any(Ask ask) {
 template <class Body>
 auto launch(Launch launch, const void* function, Body body) {
     launch.function = function;
-    launch.shared_limit = shared_limit_of(function, most_shared_here);
+    launch.shared_allowed = shared_allowed(function, most_shared_here);
     return [=](auto... arguments) {
         auto call = std::make_tuple(body, arguments...);  // copied, as a GPU copies a kernel's arguments
         auto run = [](void* packed) {
@@ -135,8 +137,9 @@ cudaError_t cudaDeviceSynchronize();
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 
 template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes, const char* file = __builtin_FILE(),
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value, const char* file = __builtin_FILE(),
                                  int line = __builtin_LINE()) {
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cuda_on_cpu::prefer_shared(value, file, line);
     const void* address = cuda_on_cpu::address({}, kernel);
-    return cuda_on_cpu::allow_shared(address, bytes, cuda_on_cpu::most_shared_here, file, line);
+    return cuda_on_cpu::allow_shared(address, value, cuda_on_cpu::most_shared_here, file, line);
 }

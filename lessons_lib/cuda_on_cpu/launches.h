@@ -36,17 +36,18 @@ public:
         return true;
     }
 
-    void allow(const void* kernel, size_t bytes) { allowed_[kernel] = std::max(allowed(kernel), bytes); }
-    size_t allowed(const void* kernel) const {
+    // The last word counts, also where it allows less than the one before, or than a kernel has without it.
+    void allow(const void* kernel, int bytes) { allowed_[kernel] = bytes; }
+    int allowed(const void* kernel) const {
         auto found = allowed_.find(kernel);
-        return found == allowed_.end() ? shared_bytes_by_default : found->second;
+        return found == allowed_.end() ? not_set : found->second;
     }
 
     std::vector<RecordedLaunch> list;
 
 private:
     int failing_ = 0;
-    std::unordered_map<const void*, size_t> allowed_;
+    std::unordered_map<const void*, int> allowed_;
 };
 inline Launches launches;
 

@@ -97,8 +97,10 @@ inline void meet(Meet kind, unsigned mask, const void* value, void* result, size
 }
 
 // The lane that a shuffle reads, as CUDA defines it for each kind; out of its group of `width` lanes it is the caller's own.
+// Of the distance, a GPU's instruction takes five bits.
 inline int source_lane(Shuffle kind, int lane, int distance, int width) {
     int first = lane & ~(width - 1);
+    distance &= 31;
     switch (kind) {
         case Shuffle::index: return first + (distance & (width - 1));
         case Shuffle::up: return lane - distance < first ? lane : lane - distance;
