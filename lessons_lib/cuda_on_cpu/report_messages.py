@@ -132,15 +132,17 @@ def _counted(number: int, noun: str) -> str:
 
 def _divergent_barrier(scene):
     report = scene.report
+    barrier = f"{report.what or '__syncthreads'}()"
     if report.returned:
-        wait = f"{report.waiting} threads wait at __syncthreads(), {scene.thread} among them" if report.waiting != 1 \
-            else f"{scene.Thread} waits at __syncthreads()"
+        wait = f"{report.waiting} threads wait at {barrier}, {scene.thread} among them" if report.waiting != 1 \
+            else f"{scene.Thread} waits at {barrier}"
         gone = f"{report.returned} have returned from the kernel, {scene.other} among them" if report.returned != 1 \
             else f"{scene.other} has returned from the kernel"
         what = f"{wait}, and {gone}."
     else:
-        what = f"{scene.Thread} waits at one __syncthreads() and {scene.other} at another."
-    return what, ("Every thread of a block must come to the same __syncthreads(). Look at the conditions, loops and returns "
+        another = "another" if report.other_what == report.what else f"{report.other_what}()"
+        what = f"{scene.Thread} waits at one {barrier} and {scene.other} at {another}."
+    return what, (f"Every thread of a block must come to the same {barrier}. Look at the conditions, loops and returns "
                   "on the way to it.")
 
 
