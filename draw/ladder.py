@@ -26,7 +26,7 @@ def ladder(run: Run, workload: str, up_to: int | None = None, others: bool = Tru
 
 
 def workloads(run: Run):
-    """For each workload: rung 7, and the faster of FlashInfer's two, beside the limit.
+    """For each workload: rung 7, and the fastest of FlashInfer's ways, beside the limit.
 
     Raises ValueError when the run has no time of rung 7.
     """
@@ -128,7 +128,7 @@ def _draw_workloads(axes, run: Run, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), [TITLES.get(name, name).replace(", ", ",\n") for name in names], fontsize=9)
     _limit(axes, run, [*ours, *filter(None, theirs)])
     kinds = [Patch(facecolor=USED, edgecolor=EDGE, label=LAST_RUNG),
-             Patch(facecolor=SHARED, edgecolor=EDGE, hatch=HATCH, label="FlashInfer, the faster of its two")]
+             Patch(facecolor=SHARED, edgecolor=EDGE, hatch=HATCH, label="FlashInfer, the fastest of its ways")]
     axes.legend(handles=kinds[: 1 + any(theirs)], loc="upper center", bbox_to_anchor=(0.5, -0.13), borderaxespad=0.2, ncols=2,
                 fontsize=9, frameon=False)
 
