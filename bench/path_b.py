@@ -143,9 +143,13 @@ def dense_tokens(model, prompt: list[int]) -> list[int]:
 
 
 @torch.inference_mode()
-def smallest_lead(model, prompt: list[int], answer: list[int]) -> float:
-    """By how much the likeliest token leads over the next, at the closest choice of an answer."""
-    logits = model(torch.tensor([prompt + answer], device=model.device)).logits[0, len(prompt) - 1 : -1].float()
+def logits_of(model, prompt: list[int], answer: list[int]) -> Tensor:
+    """Those that chose each token of an answer: float32 (len(answer), vocab_size), on the CPU."""
+    return model(torch.tensor([prompt + answer], device=model.device)).logits[0, len(prompt) - 1 : -1].float().cpu()
+
+
+def smallest_lead(logits: Tensor) -> float:
+    """By how much the likeliest token leads over the next, at the closest choice."""
     first, second = logits.topk(2).values.T
     return float((first - second).min())
 
@@ -164,12 +168,13 @@ def serve(model, path: str, given: list[list[int]], num_steps: int, sizes: dict)
 
 
 def measure_paths(device: str = "cuda", paths: Sequence[str] = tuple(PATHS), say: Callable[[str], None] = lambda line: None
-                  ) -> tuple[float, tuple[str, ...], tuple[PathRow, ...]]:
-    """The smallest lead, what transformers answers, and a row for each path that this machine can take."""
+                  ) -> dict:
+    """Fields of a PathBRun: lead, rounding, expected and paths, those that this machine can take."""
     small = load_model()
     model, given = with_head_size(small, HEAD_SIZE).to(device, DTYPE), prompts()
     expected = [dense_tokens(small, prompt) for prompt in given]
-    lead = min(smallest_lead(model, prompt, answer) for prompt, answer in zip(given, expected, strict=True))
+    exact, rounded = (torch.cat([logits_of(each, prompt, answer) for prompt, answer in zip(given, expected, strict=True)])
+                      for each in (small, model))
     rows = []
     for path in paths:
         if path in NEEDS and NEEDS[path]():
@@ -179,7 +184,8 @@ def measure_paths(device: str = "cuda", paths: Sequence[str] = tuple(PATHS), say
         rows.append(PathRow(path, tuple(map(decode, answers["together"])),
                             {name: answer == expected for name, answer in answers.items()}))
         say(str(rows[-1]))
-    return lead, tuple(map(decode, expected)), tuple(rows)
+    return {"lead": smallest_lead(exact), "rounding": float((rounded - exact).abs().max()),
+            "expected": tuple(map(decode, expected)), "paths": tuple(rows)}
 
 
 def _build(dtype: torch.dtype, head_size: int) -> None:
@@ -193,13 +199,12 @@ def measure(say: Callable[[str], None] = lambda line: None) -> PathBRun:
         raise RuntimeError(f"path B needs {needs}")
     build_ahead(_build, [*SHAPES])
     batches = measure_batches(say=say)
-    lead, expected, paths = measure_paths(say=say)
+    tokens = measure_paths(say=say)
     facts = Gpu().facts()
     facts.pop("cudnn")
     return PathBRun(**facts, transformers=transformers.__version__, date=datetime.date.today().isoformat(),
                     command="python -m bench.path_b", model=f"the small Qwen3 with heads of {HEAD_SIZE} numbers",
-                    dtype=str(DTYPE).removeprefix("torch."), num_tokens=NUM_TOKENS, lead=lead, expected=expected,
-                    batches=batches, paths=paths)
+                    dtype=str(DTYPE).removeprefix("torch."), num_tokens=NUM_TOKENS, batches=batches, **tokens)
 
 
 def main(words: Sequence[str] | None = None) -> int:

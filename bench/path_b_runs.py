@@ -41,7 +41,11 @@ class PathRow:
 
 @dataclass(frozen=True)
 class PathBRun:
-    """What one call of `python -m bench.path_b` found. lead: by how much the likeliest token led at the closest choice."""
+    """What one call of `python -m bench.path_b` found.
+
+    lead: by how much the likeliest token led at the closest choice, in float32. rounding: the largest change of a logit by
+    computing in `dtype`.
+    """
 
     card: str
     driver: str
@@ -55,6 +59,7 @@ class PathBRun:
     dtype: str
     num_tokens: int
     lead: float
+    rounding: float
     expected: tuple[str, ...]
     batches: tuple[BatchRow, ...]
     paths: tuple[PathRow, ...]
@@ -103,8 +108,9 @@ def file_of(card: str) -> Path:
 
 
 def origin(run: PathBRun) -> str:
-    """Where and when, in a line."""
-    return f"{run.card}, {run.date}, FlashInfer {run.flashinfer}, PyTorch {run.torch}, CUDA {run.cuda}, by {run.command}"
+    """Where, when and by what, in two lines."""
+    return (f"{run.card}, {run.date}, by {run.command}\n"
+            f"FlashInfer {run.flashinfer}, PyTorch {run.torch}, CUDA {run.cuda}, driver {run.driver}")
 
 
 def batches_table(run: PathBRun) -> str:

@@ -24,29 +24,30 @@ DEVICE = "cuda"
 WORKSPACE_BYTES = 128 << 20  # FlashInfer's advice; for the parts of sequences that it cuts up
 
 
-def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """FlashInfer reads no padding: it gets the ids of all blocks in one row, and where each sequence's begin."""
+def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
+    """FlashInfer's attend(q, k_cache, v_cache) for a batch."""
     from flashinfer import BatchPrefillWithPagedKVCacheWrapper
 
     _, block_size, num_kv_heads, head_size = k_cache.shape
     num_blocks = (metadata.seq_lens_kv + block_size - 1) // block_size  # (num_seqs,)
     used = torch.arange(metadata.block_table.shape[1], device=q.device) < num_blocks[:, None]
-    # PyTorch keeps freed memory for the next step, and knows which stream uses it. So each plan has a workspace of its own.
+    # A plan of its own has a workspace of its own: PyTorch keeps what the last step freed.
     workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=q.device)
-    wrapper = BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")  # blocks of (tokens, heads, head_size), as ours
+    wrapper = BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")  # as our blocks: tokens, heads, size
     wrapper.plan(
         qo_indptr=metadata.cu_seqlens_q,
         paged_kv_indptr=cumulative_lengths(num_blocks.tolist()).to(q.device),
-        paged_kv_indices=metadata.block_table[used],
+        paged_kv_indices=metadata.block_table[used],  # the ids of all blocks in one row
         paged_kv_last_page_len=(metadata.seq_lens_kv - 1) % block_size + 1,
-        num_qo_heads=q.shape[1], num_kv_heads=num_kv_heads, head_dim_qk=head_size, page_size=block_size,
+        num_qo_heads=q.shape[1], num_kv_heads=num_kv_heads,
+        head_dim_qk=head_size, page_size=block_size,
         causal=True, q_data_type=q.dtype, kv_data_type=k_cache.dtype,
     )
     return lambda q, k_cache, v_cache: wrapper.run(q, (k_cache, v_cache))
 
 
-def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """flash_attn reads the block table itself."""
+def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
+    """flash_attn's. It reads the block table itself."""
     from flash_attn import flash_attn_varlen_func
 
     kv_lens = metadata.seq_lens_kv.tolist()
@@ -58,7 +59,7 @@ def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Call
     return lambda q, k_cache, v_cache: flash_attn_varlen_func(q, k_cache, v_cache, **arguments)
 
 
-def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
     """PyTorch's. num_splits=1: cut up, long sequences leave rows unwritten (github.com/pytorch/pytorch/issues/194167)."""
     kv_lens = metadata.seq_lens_kv.tolist()
     arguments = dict(
