@@ -148,10 +148,10 @@ def logits_of(model, prompt: list[int], answer: list[int]) -> Tensor:
     return model(torch.tensor([prompt + answer], device=model.device)).logits[0, len(prompt) - 1 : -1].float().cpu()
 
 
-def smallest_lead(logits: Tensor) -> float:
-    """By how much the likeliest token leads over the next, at the closest choice."""
+def leads(logits: Tensor) -> Tensor:
+    """By how much the likeliest token leads over the next, at each choice."""
     first, second = logits.topk(2).values.T
-    return float((first - second).min())
+    return first - second
 
 
 def serve(model, path: str, given: list[list[int]], num_steps: int, sizes: dict) -> list[list[int]]:
@@ -169,7 +169,7 @@ def serve(model, path: str, given: list[list[int]], num_steps: int, sizes: dict)
 
 def measure_paths(device: str = "cuda", paths: Sequence[str] = tuple(PATHS), say: Callable[[str], None] = lambda line: None
                   ) -> dict:
-    """Fields of a PathBRun: lead, rounding, expected and paths, those that this machine can take."""
+    """Fields of a PathBRun: lead, margin, expected and paths, those that this machine can take."""
     small = load_model()
     model, given = with_head_size(small, HEAD_SIZE).to(device, DTYPE), prompts()
     expected = [dense_tokens(small, prompt) for prompt in given]
@@ -184,8 +184,9 @@ def measure_paths(device: str = "cuda", paths: Sequence[str] = tuple(PATHS), say
         rows.append(PathRow(path, tuple(map(decode, answers["together"])),
                             {name: answer == expected for name, answer in answers.items()}))
         say(str(rows[-1]))
-    return {"lead": smallest_lead(exact), "rounding": float((rounded - exact).abs().max()),
-            "expected": tuple(map(decode, expected)), "paths": tuple(rows)}
+    margin = leads(exact) / (rounded - exact).abs().max(dim=1).values
+    return {"lead": float(leads(exact).min()), "margin": float(margin.min()), "expected": tuple(map(decode, expected)),
+            "paths": tuple(rows)}
 
 
 def _build(dtype: torch.dtype, head_size: int) -> None:

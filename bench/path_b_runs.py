@@ -43,8 +43,8 @@ class PathRow:
 class PathBRun:
     """What one call of `python -m bench.path_b` found.
 
-    lead: by how much the likeliest token led at the closest choice, in float32. rounding: the largest change of a logit by
-    computing in `dtype`.
+    lead: by how much the likeliest token led at the closest choice, in float32. margin: at each choice it led by so many times
+    the most that computing in `dtype` changed a logit there; above 2, rounding cannot have chosen.
     """
 
     card: str
@@ -59,7 +59,7 @@ class PathBRun:
     dtype: str
     num_tokens: int
     lead: float
-    rounding: float
+    margin: float
     expected: tuple[str, ...]
     batches: tuple[BatchRow, ...]
     paths: tuple[PathRow, ...]
@@ -70,6 +70,7 @@ class PathBRun:
                  if not row.difference <= LARGEST_DIFFERENCE[row.dtype]]
         found += [f"{row.name} in {row.dtype}: unused slots reach the result" for row in self.batches
                   if not row.same_when_poisoned]
+        found += [f"a choice leads by {self.margin:.1f} times its rounding only"] * (self.margin <= 2)
         found += [f"path {row.path}, {way}: other tokens" for row in self.paths for way, same in row.same.items() if not same]
         return found
 

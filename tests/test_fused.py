@@ -13,6 +13,7 @@ import math
 import re
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 import pytest
 import torch
@@ -151,7 +152,7 @@ def stand_ins_for_all():
         for name, content in (("flashinfer", {"BatchPrefillWithPagedKVCacheWrapper": FlashInferWrapper}),
                               ("flash_attn", {"flash_attn_varlen_func": flash_attn_varlen_func})):
             module = types.ModuleType(name)
-            vars(module).update(content)
+            vars(module).update(content, __spec__=ModuleSpec(name, None))  # transformers looks for libraries by their spec
             monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setattr(fused, "varlen_attn", varlen_attn)
         monkeypatch.setattr(fused, "fused_needs", lambda way: None)
@@ -363,7 +364,7 @@ def test_the_engine_serves_on_the_stand_in(stand_ins, monkeypatch):
     monkeypatch.setitem(NEEDS, "fused", lambda: None)
     found = measure_paths("cpu", ["fused"])
     assert [row.same for row in found["paths"]] == [dict.fromkeys(SET_UPS, True)]
-    assert 0 < 4 * found["rounding"] < found["lead"]  # so no token is decided by rounding
+    assert found["margin"] > 4 and found["lead"] > 0.5  # so no token is decided by rounding
     assert all(wrapper.num_plans == 1 and wrapper.num_runs == 4 for wrapper in FlashInferWrapper.made)  # of four layers
 
 
@@ -423,4 +424,4 @@ def test_every_path_gives_the_tokens_of_transformers_in_16_bits(path):
     found = measure_paths("cuda", [path])
     (row,), expected = found["paths"], found["expected"]
     assert min(map(len, expected)) >= 20 and row.texts == expected and all(row.same.values())
-    assert 4 * found["rounding"] < found["lead"]
+    assert found["margin"] > 4
