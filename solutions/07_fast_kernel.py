@@ -1054,26 +1054,28 @@ compare("gqa_b256_ragged", 8)
 # %% [markdown]
 # ## The whole ladder
 #
-# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use; and what
-# one does without a paged kernel, a gather and PyTorch's attention. (Newer versions of PyTorch have an attention that
-# takes a block table. The recorded one has not; where yours has it, the benchmark measures it too.) All had the same
-# batch, in the same run; rung 8 had it in 8 bits.
+# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use, in four ways
+# (two kernels of its own, with tensor cores and with CUDA cores; *XQA*, which comes from NVIDIA's TensorRT-LLM; and NVIDIA's
+# cuDNN, which it calls); and what one does without a paged kernel, a gather and PyTorch's attention. (Newer versions of PyTorch
+# have an attention that takes a block table. The recorded one has not; where yours has it, the benchmark measures it too.) All
+# had the same batch, in the same run; rung 8 had it in 8 bits.
 
 # %%
 draw.show(draw.ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %%
-draw.show(draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the faster of FlashInfer's two "
-          "kernels, beside the card's limit.")
+draw.show(draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the fastest of FlashInfer's "
+          "ways, beside the card's limit.")
 
 # %%
-print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}, "
-      f"FlashInfer {run.flashinfer or 'not installed'}")
+print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}")
+print(f"FlashInfer {run.flashinfer or 'not installed'}, cuDNN {run.cudnn}, by {run.command}")
 for workload, ratio in run.ratios().items():
     title = next(known.title for known in WORKLOADS if known.name == workload)
     word = "ahead" if ratio > 1.02 else "level" if ratio > 0.98 else "behind"
-    print(f"{title:52} FlashInfer's time over rung 7's: {ratio:.3f}, {word}")
+    best = run.flashinfer_row(workload).backend
+    print(f"{title:50} {best}'s time over rung 7's: {ratio:.2f}, {word}")
 
 # %% [markdown]
 # Here “level” is anything within 2 %: so small a difference may be another one the next day. Mind what is

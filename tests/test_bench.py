@@ -514,6 +514,16 @@ def test_the_last_rung_stands_beside_flashinfer_on_every_workload():
         draw.ladder.workloads(made_up({"rung 1": 0.1}))
 
 
+def test_flashinfer_has_its_version_in_each_picture():
+    run = dataclasses.replace(made_up(), flashinfer="0.7.2")
+    axes, = draw.ladder.ladder(run, "gqa_b64_c1024").axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[3:] == ["FlashInfer 0.7.2 tensor cores", "FlashInfer 0.7.2 CUDA cores"] and run.date in axes.get_title(loc="left")
+    axes, = draw.ladder.workloads(run).axes
+    assert axes.get_legend().get_texts()[1].get_text() == "FlashInfer 0.7.2, the fastest of its ways"
+    assert run.date in axes.get_title(loc="left")
+
+
 def test_the_overview_draws_what_there_is():
     assert [len(axes.patches) for axes in draw.ladder.overview(made_up()).axes] == [5, 12]
     assert [len(axes.patches) for axes in draw.ladder.overview(made_up({"gather + SDPA": 0.2})).axes] == [1]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from bench.path_b import HEAD_SIZE, SCENARIOS, SET_UPS, Batch, compare_batches, measure_paths, random_batches
-from bench.path_b_runs import LARGEST_DIFFERENCE
+from bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
 from paged_attention import fused
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
@@ -176,7 +176,8 @@ def tensors(batch):
 
 
 def assert_agrees(row):
-    assert row.difference <= LARGEST_DIFFERENCE[row.dtype] and row.same_when_poisoned, row
+    assert row.difference <= LARGEST_DIFFERENCE[row.dtype] and row.error <= LARGEST_ERROR[row.dtype], row
+    assert row.same_when_poisoned, row
 
 
 @on_ways
