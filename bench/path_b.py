@@ -37,7 +37,8 @@ SCENARIOS = {  # (cached, new) tokens of each sequence
     "one new token": ((599, 1),),
     "a mix of both": ((599, 1), (200, 100), (0, 40), (511, 1), (256, 256)),
 }
-SHAPES = ((torch.float16, 64), (torch.float16, 128), (torch.bfloat16, 128))  # FlashInfer compiles for each of them
+# dtypes and head sizes, for each of which FlashInfer compiles kernels
+SHAPES = ((torch.float16, 64), (torch.float16, 128), (torch.bfloat16, 128), (torch.float16, 256))
 BLOCK_SIZE, RANDOM_BLOCK_SIZES, NUM_RANDOM = 16, (1, 8, 13, 16, 32, 64, 256), 28
 SPARE_BLOCKS = 5  # of nobody
 POISONS = (math.nan, math.inf, "largest")

@@ -133,12 +133,13 @@ class FusedAttention:
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         given = [(tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in (q, k_cache, v_cache)]
-        if self.attend is None:
-            check_fused(q, k_cache, v_cache, self.metadata, self.way)
-            self.attend, self.planned_for = WAYS[self.way].plan(self.metadata, q, k_cache), given
-        elif given != self.planned_for:
-            raise ValueError(f"this batch was planned for q, k_cache and v_cache of {self.planned_for}, not of {given}")
-        return self.attend(q.contiguous(), k_cache, v_cache)
+        with torch.cuda.device_of(q):  # a library may launch on the current GPU; for a tensor on the CPU this does nothing
+            if self.attend is None:
+                check_fused(q, k_cache, v_cache, self.metadata, self.way)
+                self.attend, self.planned_for = WAYS[self.way].plan(self.metadata, q, k_cache), given
+            elif given != self.planned_for:
+                raise ValueError(f"this batch was planned for q, k_cache and v_cache of {self.planned_for}, not of {given}")
+            return self.attend(q.contiguous(), k_cache, v_cache)
 
 
 def attn_paged_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str = "flashinfer") -> Tensor:

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from bench.path_b import HEAD_SIZE, SCENARIOS, SET_UPS, Batch, compare_batches, measure_paths, random_batches
+from bench.path_b import HEAD_SIZE, SCENARIOS, SET_UPS, SHAPES, Batch, compare_batches, measure_paths, random_batches
 from bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
 from paged_attention import fused
 from paged_attention.engine.checkpoint import load_model
@@ -383,7 +383,7 @@ def test_the_real_signature_is_the_one_that_the_stand_in_has():
 
 
 @needs_fused
-@pytest.mark.parametrize("dtype, head_size", [(torch.float16, 64), (torch.float16, 128), (torch.bfloat16, 128)], ids=str)
+@pytest.mark.parametrize("dtype, head_size", SHAPES, ids=str)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_one_call_is_the_loop(dtype, head_size, name):
     assert_agrees(compare_batches(name, [Batch(SCENARIOS[name], dtype, head_size, 16)]))
