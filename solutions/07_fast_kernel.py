@@ -1074,13 +1074,14 @@ print(f"FlashInfer {run.flashinfer or 'not installed'}, cuDNN {run.cudnn}, by {r
 for workload, ratio in run.ratios().items():
     title = next(known.title for known in WORKLOADS if known.name == workload)
     word = "ahead" if ratio > 1.02 else "level" if ratio > 0.98 else "behind"
-    best = run.flashinfer_row(workload).backend
-    print(f"{title:50} {best}'s time over rung 7's: {ratio:.2f}, {word}")
+    way = run.flashinfer_row(workload).backend.removeprefix("FlashInfer ")
+    print(f"{title:48}  {way:12}  {ratio:.2f} times rung 7's time: rung 7 is {word}")
 
 # %% [markdown]
-# Here “level” is anything within 2 %: so small a difference may be another one the next day. Mind what is
-# compared: decode, in these shapes, on this card. FlashInfer does more than that, for more shapes. Both plan a batch
-# before it is timed, and both are compiled for the shape. A measurement is a fact about what was measured.
+# Each line is for the fastest of FlashInfer's ways. Here “level” is anything within 2 %: so small a difference may be another
+# one the next day. Mind what is compared: decode, in these shapes, on this card, by these versions. FlashInfer does more than
+# that, for more shapes. Whatever plans a batch, ours and theirs, has done so before it is timed. A measurement is a fact about
+# what was measured.
 #
 # Is the highest rung always the fastest? Here are the fastest of rungs 0 to 7:
 
@@ -1090,8 +1091,8 @@ for workload in WORKLOADS:
     print(f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit")
 
 # %% [markdown]
-# Not always. On the first batch rungs 4 and 7 are about level: equal contexts, as many as the card needs, leave little to
-# share out. With eight sequences of 8,192 tokens rungs 6 and 7 are: both cut rows of one length alike. Where no query heads
+# Not always. On the first batch rungs 4 and 7 are within a few percent: equal contexts, as many as the card needs, leave little
+# to share out. With eight sequences of 8,192 tokens rungs 6 and 7 are: both cut rows of one length alike. Where no query heads
 # share a KV head, there is nothing to pack: seven of the eight columns of each matrix product are zeros, and rung 3 does
 # without them. In the smallest batch nothing has to be cut, and rung 7 still looks its work up first. Rung 7 is never far
 # behind, whatever the batch.
