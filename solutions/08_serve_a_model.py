@@ -951,9 +951,21 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # %% [markdown]
 # Each of these answers has the very tokens of transformers with its dense cache. *gather* copies blocks together and calls
 # PyTorch, *paged_torch* is lesson 05, *blockwise* lesson 04, *kernel* lesson 06 from its CUDA text (on the CPU, if there
-# is no GPU), and *batched* is the engine's own choice on a CPU. (There is one more, *fast*: lesson 07's last kernel, for
-# models in 16 bits on a GPU.)
+# is no GPU), and *batched* is the engine's own choice on a CPU.
 #
+# Two more take numbers in 16 bits and a GPU: *fast* is lesson 07's last kernel, and *fused* is lesson 05's one call of
+# FlashInfer. FlashInfer has no kernel for heads of 32 numbers. So the recorded run below has heads of 64, the same model with
+# zeros between its numbers, and eight prompts with 24 tokens each:
+
+# %%
+import bench.path_b_runs
+
+run = bench.path_b_runs.recorded()[0]
+print(bench.path_b_runs.origin(run))
+print(bench.path_b_runs.paths_table(run))
+assert not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for row in run.paths]
+
+# %% [markdown]
 # Is that luck? The paths add in different orders, so their logits differ in the last digits. If two tokens were likelier
 # than all others by exactly the same amount, the last digit would decide. So look how far apart they are:
 
@@ -971,7 +983,14 @@ print(f"the closest of {20 * len(six)} choices: a lead of {lead:.2f}")
 assert lead > 0.5
 
 # %% [markdown]
-# About 1, where rounding changes the fifth digit. A model with 150,000 tokens in 16-bit numbers will have ties now and then,
+# About 1, where rounding changes the fifth digit. In the recorded run, in 16 bits, rounding changes the logits more:
+
+# %%
+print(f"at each of {run.num_tokens * len(run.expected)} choices the lead is {run.margin:.0f} times the change or more")
+assert run.margin > 2
+
+# %% [markdown]
+# So rounding chooses nothing there either. A model with 150,000 tokens in 16-bit numbers will have ties now and then,
 # and there two right engines may part. They part late and in one token, not in all of them.
 #
 # ## Finding a bug

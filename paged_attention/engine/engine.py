@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.attention import paged_attention_forward
-from paged_attention.engine.paths import PATHS
+from paged_attention.engine.paths import NEEDS, PATHS
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import (
     DuplicateRequestError,
@@ -32,7 +32,8 @@ class Engine:
 
     path: a name in PATHS, or a path of one's own. history: called with the engine and the step's requests after each step,
     before any of them ends. forward: what plugs attention into the model. num_kv_heads: of this engine's part of the cache;
-    None takes all of the model's. Raises ValueError for sizes below 1 and for an unknown path.
+    None takes all of the model's. Raises ValueError for sizes below 1 and for an unknown path, RuntimeError for a path that
+    this machine cannot take.
     """
 
     sample = staticmethod(sample)
@@ -43,6 +44,8 @@ class Engine:
         check_positive(num_blocks=num_blocks, block_size=block_size, token_budget=token_budget, max_num_seqs=max_num_seqs)
         if isinstance(path, str) and path not in PATHS:
             raise ValueError(f"path must be one of {', '.join(PATHS)}, not {path!r}")
+        if isinstance(path, str) and path in NEEDS and (needs := NEEDS[path]()):
+            raise RuntimeError(f"path {path!r} needs {needs}")
         config = model.config
         max_blocks_per_seq = min(num_blocks, -(-config.max_position_embeddings // block_size))
         self.manager = PagedAttentionManager(

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.decode import block_attention, combine_segments, dispatch
+from paged_attention.fused import FusedAttention, fused_needs
 from paged_attention.ladder import PagedDecode
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, visible_keys
 from paged_attention.paged_kernel import attn_paged_cuda
@@ -149,5 +150,11 @@ class FastDecode:
         return self.decode(q.contiguous(), k_cache, v_cache, self.block_table)
 
 
+def fused(metadata: BatchMetadata):
+    """The whole batch in one call of FlashInfer. For a GPU."""
+    return FusedAttention(metadata)
+
+
 PATHS = {"gather": gather, "paged_torch": paged_torch, "blockwise": blockwise, "kernel": kernel, "batched": batched,
-         "fast": fast}
+         "fast": fast, "fused": fused}
+NEEDS = {"fused": fused_needs}  # paths that not every machine can take: what this one lacks, or None
