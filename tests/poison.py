@@ -2,12 +2,15 @@
 
 import math
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
 POISONS = {"NaN": math.nan, "inf": math.inf, "-inf": -math.inf, "3e38": 3e38}
 poisons = st.sampled_from(list(POISONS.values()))
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 
 
 def fill_where(caches: Tensor, where: Tensor, poison: float) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
-from poison import POISONS, fill_where, owned_slots, poisons
+from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from paged_attention.engine import paths
@@ -28,9 +28,7 @@ HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
 FOR_16_BITS = ("fast", "fused")  # paths whose kernels take no float32
 NEEDS = getattr(paths, "NEEDS", {})
 CLOSE = {FLOAT: {"rtol": 1e-3, "atol": 1e-3}, BFLOAT: {"rtol": 0.1, "atol": 0.2}}
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))]
 
-on_each_device = pytest.mark.parametrize("device", DEVICES)
 on_each_path = pytest.mark.parametrize("path", PATHS)
 by_poison = pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
 
