@@ -27,7 +27,7 @@ try:
     from paged_attention.kv_cache import PagedAttentionManager
     from paged_attention.layer import AttentionLayer
     from paged_attention.slots import slot_mapping, write_kv
-    from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
+    from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
     from paged_attention.validate import check_decoding
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
@@ -203,6 +203,10 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 #   weight 0, and 0 times NaN is NaN.
 # - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY` is -inf, and `finite(m)` is
 #   `m` with 0 in place of -inf. Use it where m is subtracted, and only there: the m that you return stays -inf.
+#
+# The parts are sums, and more sums are made of them. So they are kept in float32 even where the cache has 16 bits:
+# [lesson 03](03_prefill.ipynb#Sums-in-16-bits) shows why. `widen(x)` makes float32 of numbers with fewer bits, and leaves
+# others as they are. The check gives you float32.
 
 # %% exercise="4.2"
 # INCLUDE paged_attention/decode.py block_attention

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poison import poisons
 from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.block_manager import OutOfBlocksError
@@ -29,13 +30,14 @@ def one_thread():
     torch.set_num_threads(num_threads)
 
 
-def make_manager(block_size, num_kv_heads, head_size, lengths, seed=0, device="cpu", dtype=torch.float32):
-    """A pool for sequences of these lengths, NaN everywhere, that hands out its blocks in any order."""
+def make_manager(block_size, num_kv_heads, head_size, lengths, seed=0, device="cpu", dtype=torch.float32,
+                 poison=float("nan")):
+    """A pool for sequences of these lengths, poisoned everywhere, that hands out its blocks in any order."""
     longest = max(-(-length // block_size) for length in lengths) + 1
     num_blocks = sum(-(-length // block_size) for length in lengths) + 2
     manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, len(lengths) + 1, longest,
                                     device=device, dtype=dtype)
-    manager.kv_cache.fill_(float("nan"))
+    manager.kv_cache.fill_(poison)
     order = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(seed)).tolist()
     for _ in order:
         manager.block_manager.allocate()
