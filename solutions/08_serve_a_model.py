@@ -33,10 +33,11 @@ try:
     import draw.timeline
     from lessons_lib import check, hint, progress_bar, solution
     from paged_attention.block_manager import PythonBlockManager
-    from paged_attention.engine.checkpoint import check_architecture, load_model
+    from paged_attention.engine.checkpoint import load_model
     from paged_attention.engine.dry_run import dry_run
     from paged_attention.engine.history import History
-    from paged_attention.engine.paths import PATHS
+    from paged_attention.engine.paths import PATHS, choose_path
+    from paged_attention.engine.served import check_architecture, check_config, head_size_of
     from paged_attention.kv_cache import PagedAttentionManager
     from paged_attention.metadata import build_metadata
     from paged_attention.tiny_qwen3.tasks import END, TASKS, decode, encode
