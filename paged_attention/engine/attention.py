@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock, RLock
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -39,22 +40,31 @@ def paged_attention_forward(module, query: Tensor, key: Tensor, value: Tensor, a
 def plugged_in(model, forward):
     """Inside of it, `forward` is the attention of every layer of a model of transformers; afterwards it is what it was.
 
-    Other models keep theirs, also where they share the model's config.
+    Other models keep theirs, also where they share the model's config. Of several threads one at a time can be inside with
+    the same model; the others wait.
     """
     from transformers import AttentionInterface  # it takes seconds to import, and the checks do without
 
     name = f"course_paged_{id(forward)}"  # the registry keeps `forward`, so no other function gets its id
     AttentionInterface.register(name, forward)
-    config = own_config(model)
-    before = config._attn_implementation
-    try:
-        config._attn_implementation = name
-        yield
-    finally:
-        config._attn_implementation = before
+    with lock_of(model):
+        config = own_config(model)
+        before = config._attn_implementation
+        try:
+            config._attn_implementation = name
+            yield
+        finally:
+            config._attn_implementation = before
 
 
 _own_configs = WeakKeyDictionary()  # model: its config
+_locks, _lock_of_locks = WeakKeyDictionary(), Lock()
+
+
+def lock_of(model):
+    """The model's own lock, for those who change what it does for a while."""
+    with _lock_of_locks:
+        return _locks.setdefault(model, RLock())
 
 
 def own_config(model):
