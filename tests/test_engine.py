@@ -169,6 +169,10 @@ def test_what_would_go_on_for_ever_is_an_error():
     request = engine.add("a", [1], SamplingParams(max_new_tokens=2))
     with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
         next(other.stream(request))
+    namesake = other.add("a", [1], SamplingParams(max_new_tokens=2))
+    with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
+        next(other.stream(request))
+    assert list(other.stream(namesake)) == namesake.output and list(engine.stream(namesake)) == namesake.output  # it has ended
     engine.scheduler.schedule = list
     with pytest.raises(RuntimeError, match="chose nobody"):
         engine.run()

@@ -163,3 +163,41 @@ def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():
     assert engine.scheduler.running == [first] and len(engine.prefix_cache.blocks) == 3
     engine.run()
     assert_nothing_is_lost(engine)
+
+
+def test_a_preempted_request_finds_its_own_blocks_again():
+    history = History()
+    engine, params = engine_with(history=history), SamplingParams(max_new_tokens=8, ignore_end=True)
+    request = engine.add("a", [1, 2, 3, 4, 5, 6], params)
+    for _ in range(4):
+        engine.step()
+    before = engine.manager.blocks_of("a")
+    engine.scheduler.preempt(request)
+    engine.step()
+    assert history[-1].scheduled["a"][0] == len(request.tokens) - 1 - 8  # two full blocks of 4 were in the cache
+    assert engine.manager.blocks_of("a")[:2] == before[:2]
+    engine.run()
+    assert request.output == continuation(request.prompt, params)
+    assert_nothing_is_lost(engine)
+
+
+def test_what_a_preempted_request_computes_again_is_shared_again():
+    """Its blocks were evicted while it waited. When it has computed them anew, others find them."""
+    engine, params = engine_with(), SamplingParams(max_new_tokens=8, ignore_end=True)
+    first = engine.add("first", [1, 2, 3, 4, 5, 6, 7, 8, 9], params)
+    engine.step()
+    engine.scheduler.preempt(first)
+    engine.prefix_cache.clear()
+    engine.step()
+    second = engine.add("second", [1, 2, 3, 4, 5, 6, 7, 8, 1], params)
+    engine.step()
+    assert engine.manager.blocks_of("second")[:2] == engine.manager.blocks_of("first")[:2]
+    engine.run()
+    assert [each.output for each in (first, second)] == [continuation(each.prompt, params) for each in (first, second)]
+    assert_nothing_is_lost(engine)
+
+
+def test_without_sharing_nothing_is_kept():
+    engine = engine_with(prefix_sharing=False)
+    engine.generate([[1, 2, 3, 4, 5, 6, 7, 8]], SamplingParams(max_new_tokens=2))
+    assert not engine.prefix_cache.blocks and engine.manager.block_manager.get_num_free_blocks() == 12
