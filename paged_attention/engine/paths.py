@@ -12,9 +12,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.decode import block_attention, combine_segments, dispatch
 from paged_attention.fused import FusedAttention, fused_needs
-from paged_attention.ladder import PagedDecode
+from paged_attention.ladder import PagedDecode, Shape, check_card, check_shape
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, visible_keys
 from paged_attention.paged_kernel import attn_paged_cuda
+
+FAST_RUNG = 7  # of lesson 07's ladder: the last one for a cache in the numbers of the model
 
 
 def gather(metadata: BatchMetadata):
@@ -155,7 +157,7 @@ class FastDecode:
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         if self.decode is None:
             _, block_size, num_kv_heads, head_size = k_cache.shape
-            self.decode = PagedDecode(7, self.context_lens, num_q_heads=q.shape[1], num_kv_heads=num_kv_heads,
+            self.decode = PagedDecode(FAST_RUNG, self.context_lens, num_q_heads=q.shape[1], num_kv_heads=num_kv_heads,
                                       head_size=head_size, block_size=block_size, dtype=q.dtype)
         return self.decode(q.contiguous(), k_cache, v_cache, self.block_table)
 
@@ -168,3 +170,16 @@ def fused(metadata: BatchMetadata):
 PATHS = {"gather": gather, "paged_torch": paged_torch, "blockwise": blockwise, "kernel": kernel, "batched": batched,
          "fast": fast, "fused": fused}
 NEEDS = {"fused": fused_needs}  # paths that not every machine can take: what this one lacks, or None
+
+
+def choose_path(shape: Shape, device: torch.device) -> str:
+    """The engine's own choice: "fast" on a GPU, where lesson 07's last kernel is made for the shape and the card and can be
+    compiled; else "batched"."""
+    if device.type != "cuda":
+        return "batched"
+    try:
+        check_shape(FAST_RUNG, shape)
+        check_card(FAST_RUNG, "gpu")
+    except (TypeError, ValueError, RuntimeError):
+        return "batched"
+    return "fast"

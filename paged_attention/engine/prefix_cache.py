@@ -45,17 +45,14 @@ class PrefixCache:
         return found
 
     def insert(self, request, num_tokens: int) -> None:
-        """Makes the blocks of the request's first num_tokens tokens, the full ones, known to others.
-
-        Except those with a number that is not finite: a later token of the request may have brought it there.
-        """
+        """Makes the blocks of the request's first num_tokens tokens, the full ones, known to others."""
         if not self.enabled or num_tokens // self.manager.block_size == request.num_inserted:
             return
         self._hash_up_to(request, num_tokens)
         num_full = num_tokens // self.manager.block_size
         block_ids = self.manager.blocks_of(request.id)
         for index in range(request.num_inserted, num_full):
-            if request.hashes[index] not in self.blocks and self._is_finite(block_ids[index]):
+            if request.hashes[index] not in self.blocks:
                 self.manager.block_manager.increase_ref_count(block_ids[index])
                 self.blocks[request.hashes[index]] = block_ids[index]
         self._touch(request.hashes[:num_full])
@@ -73,16 +70,17 @@ class PrefixCache:
                 return True
         return False
 
+    def forget(self, request) -> None:
+        """Offers nobody the blocks of the request's tokens any more. Those who use them already go on using them."""
+        for digest in request.hashes:
+            if digest in self.blocks:
+                self.manager.block_manager.free(self.blocks.pop(digest))
+
     def clear(self) -> None:
         """Forgets every block; those that nobody else uses are free again."""
         for block_id in self.blocks.values():
             self.manager.block_manager.free(block_id)
         self.blocks.clear()
-
-    def _is_finite(self, block_id: int) -> bool:
-        """Whether all keys and values in the block are. For what a token may not see, attention adds a value times 0. If the
-        value is infinite, that is NaN: so one token spoils those before it in its step, which others would share."""
-        return bool(self.manager.kv_cache[:, :, block_id].isfinite().all())
 
     def _hash_up_to(self, request, num_tokens: int) -> None:
         if self.enabled:

@@ -73,11 +73,12 @@ def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[Sampli
 
 @dataclass(frozen=True)
 class ShardedRun:
-    """The answers, the seconds that the last turn took, and the bytes of one rank's cache."""
+    """The answers, the seconds that the last turn took, the bytes of one rank's cache, and why each request ended."""
 
     answers: list[list[int]]
     seconds: float
     cache_bytes: int
+    reasons: list[str] | None = None
 
 
 def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: str | None = None, load=load_model,
@@ -164,7 +165,7 @@ def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time
             start = time.perf_counter()
             results = engine.generate(prompts, params)
             seconds = time.perf_counter() - start
-        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes)
+        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes, [request.reason for request in results])
         dist.barrier()
     except Exception as error:
         message = error
