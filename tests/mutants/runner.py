@@ -1,5 +1,6 @@
 """Runs mutants: a fork of this process for each, since what takes long is to import PyTorch."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from .child import run_tests
@@ -62,11 +64,19 @@ class Runner:
 
     def __init__(self, root: Path, folder: Path, workers: int, patience: float):
         self.patience = patience
-        self.trees = [Tree(root, folder / f"tree-{number}") for number in range(workers)]
+        self.locks, self.trees = [], []
+        for number in count():
+            if len(self.trees) == workers:
+                break
+            if lock := _locked(folder / f"tree-{number}.lock"):  # another run of the tool may have it
+                self.locks.append(lock)
+                self.trees.append(Tree(root, folder / f"tree-{number}"))
         self.scratch = Path(tempfile.mkdtemp(prefix="mutants-"))
 
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
+        for lock in self.locks:
+            lock.close()
 
     def baseline(self, tests: list[str], trace: list[str], kept: bool = False) -> Baseline:
         """Runs `tests` once, in each tree, so that each has what they build. Raises BrokenBaseline."""
@@ -195,6 +205,18 @@ class _Job:
         return path.read_text(errors="replace") if path.exists() else ""
 
 
+def _locked(path: Path):
+    """The open file, held against other processes, or None if one of them holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = open(path, "w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
 def _kill_group(process: int):
     try:
         os.killpg(process, signal.SIGKILL)
@@ -203,6 +225,6 @@ def _kill_group(process: int):
 
 
 def _build_runtime(tree: Tree) -> bool:
-    """Compiles the changed runtime where the old one is. The order of its folders is that of the cheaper build first."""
+    """Compiles the changed runtime where the old one is."""
     return all(subprocess.run(["ninja", "-C", folder]).returncode == 0 for folder in sorted(tree.build.glob("cuda_on_cpu_*"))
                if folder.is_dir())
