@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lessons_lib.inline import read_kernel
 from paged_attention.splits import SPLIT_COST, choose_num_splits, cut_evenly
 from paged_attention.work_plan import TILE_SIZE, best_plan, choose_heads_at_once, plan_work, tiles_of
 
@@ -199,6 +200,17 @@ def test_the_number_of_splits_is_the_quickest(num_rows, num_tiles, num_multiproc
     times = [-(-num_rows * splits // num_multiprocessors) * (-(-num_tiles // splits) + SPLIT_COST)
              for splits in range(1, num_tiles + 1)]
     assert choose_num_splits(num_rows, num_tiles, num_multiprocessors) == 1 + times.index(min(times))
+
+
+def test_a_split_costs_as_much_as_four_tiles():
+    """5 rows of 15 tiles on 4 multiprocessors: in 2 splits 3 waves of 8 tiles, in 3 splits 4 waves of 5."""
+    assert choose_num_splits(5, 15, 4) == 2  # 3 * (8 + 4) against 4 * (5 + 4); at 3 for a split, 33 against 32
+    assert choose_num_splits(5, 13, 4) == 2  # 3 * (7 + 4) against 2 * (13 + 4), whole; at 5 for a split, 36 each
+
+
+def test_a_tile_is_the_kernels():
+    assert f"constexpr int tile_size = {TILE_SIZE};" in read_kernel("ladder/tile.cuh")
+    assert tiles_of([0, 1, 16, 17]).tolist() == [1, 1, 1, 2]
 
 
 def test_one_long_sequence_and_a_full_card():

@@ -12,26 +12,26 @@ _PLAIN = ("-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-p", 
 _MEMORY = 8 << 30
 
 
-def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, float] | None = None, known: list[str] = (),
-              first_failure: bool = True, cpu_limit: float = 0, trace: list[str] = ()) -> None:
+def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] | None = None,
+              limits: dict[str, float] | None = None, first_failure: bool = True, trace: list[str] = ()) -> None:
     """Runs `tests` of `tree`, then writes `result` (JSON): `code` of pytest, `failed` tests, `seconds` of each test,
     `cpu` seconds in all, `lines` for each file in `trace`: line to the tests that ran it.
 
-    `order`: the tests that are wanted, each with its rank; then tests that are not `known` are run as well.
-    `first_failure`: whether to stop there. `cpu_limit`: seconds after which the system ends the process, 0 for none.
+    `order`: the tests that are wanted, each with its rank. `limits`: the processor seconds that each known test may take,
+    and "" for one that is not known, which is wanted too; then the system ends the process. `first_failure`: whether to
+    stop there.
     """
     start = time.process_time()
-    if cpu_limit:
-        soft = int(start + cpu_limit) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 5))  # the soft one says what it was
+    if limits:
         resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY,) * 2)
+        _limit_seconds(limits[""])
     _enter(tree)
     coverage = _start_coverage(trace)
     import pytest
     from hypothesis import Phase, settings
 
     settings.register_profile("mutants", database=None, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
-    watch = _Watch(order, known, coverage)
+    watch = _Watch(order, limits, coverage)
     code = pytest.main([*_PLAIN, f"--basetemp={result.with_suffix('.tmp')}", *(["-x"] if first_failure else []), *tests], [watch])
     lines = {}
     if coverage:
@@ -50,6 +50,11 @@ def _enter(tree: Path):
                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
+def _limit_seconds(more: float):
+    soft = int(time.process_time() + more) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+
+
 def _start_coverage(trace: list[str]):
     if not trace:
         return None
@@ -64,16 +69,18 @@ def _start_coverage(trace: list[str]):
 class _Watch:
     """A plugin of pytest: which tests, in which order, how long each took, and which failed."""
 
-    def __init__(self, order, known, coverage):
-        self.order, self.known, self.coverage = order, set(known), coverage
+    def __init__(self, order, limits, coverage):
+        self.order, self.limits, self.coverage = order, limits, coverage
         self.failed, self.seconds = [], {}
 
     def pytest_collection_modifyitems(self, items):
         if self.order is not None:
-            items[:] = [item for item in items if item.nodeid in self.order or item.nodeid not in self.known]
+            items[:] = [item for item in items if item.nodeid in self.order or item.nodeid not in self.limits]
             items.sort(key=lambda item: self.order.get(item.nodeid, 0))
 
     def pytest_runtest_logstart(self, nodeid):
+        if self.limits:
+            _limit_seconds(self.limits.get(nodeid, self.limits[""]))
         if self.coverage:
             self.coverage.switch_context(nodeid)
 

@@ -9,8 +9,8 @@ KINDS = {".py", ".h", ".cpp", ".cu", ".cuh"}
 class Concerns:
     """`tests`: file or folder to its tests, quickest first. `elsewhere`: files that other processes run too.
     `wanted`: file or folder to the share of its mutants that is to be killed or explained. `imports`: modules that tests
-    need and that take long to import. `patience`: seconds of a processor that a mutant may take more than thrice what its
-    tests take without it."""
+    need and that take long to import. `patience`: seconds of a processor that a test may take more than thrice what it
+    takes without a fault."""
 
     def __init__(self, root: Path):
         self.root = root

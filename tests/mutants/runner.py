@@ -116,7 +116,9 @@ class Runner:
     def _start(self, tree, mutant, baseline, elsewhere, kept):
         order = baseline.chosen(mutant, elsewhere(mutant.path))
         files = [name for name in baseline.tests if any(test.startswith(f"{name}::") for test in order)]
-        words = dict(tests=files or baseline.tests, order=order, known=[*baseline.seconds], cpu_limit=self.patience + 3 * baseline.cpu)
+        patience = self.patience if mutant.path.endswith(".py") else 6 * self.patience  # a compiler has the same limit
+        limits = {test: patience + 3 * seconds for test, seconds in baseline.seconds.items()}
+        words = dict(tests=files or baseline.tests, order=order, limits=limits | {"": patience + 3 * baseline.cpu})
         return _Job(self, tree, mutant, words, limit=300 + 20 * baseline.wall, prepare=_build_runtime if kept else None)
 
 
