@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -41,6 +41,10 @@ test-nbgrader: $(READY)  ## run nbgrader's own commands on the notebooks (ARGS="
 fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang; ARGS="60" seconds each)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[fuzz]'
 	PYTHON=$(PY) bash tests/fuzz.sh $(ARGS)
+
+mutants: $(READY)  ## put small faults into the code, one at a time, and list those that no test notices (ARGS="paged_attention")
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
+	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
 lessons: $(READY)  ## rebuild and execute all lessons
 	$(PY) solutions/build.py $(ARGS)
