@@ -52,7 +52,8 @@ class Exercise:
     reference: object
     cases: Callable[[], Iterable]
     observe: Callable[[object, object], object]
-    # How much a learner has to follow in a case, as a number, or as several of which the first counts most.
+    # How much a learner has to follow in a case, as a number, or as several of which the first counts most. Not asked of
+    # cases that chance decides.
     size: Callable[[object], int | tuple[int, ...]]
     mistakes: tuple[Mistake, ...]
     hints: tuple[str, ...]
@@ -75,8 +76,8 @@ class Exercise:
 
     def in_order(self, cases: Iterable) -> list:
         """These cases as an answer is tried on them: the smallest first, so that the first that shows a mistake is the
-        smallest that does. Those that are alike in size stay as they are; those that chance decides come last."""
-        return sorted(cases, key=lambda case: (bool(self.chancy(case)), self.size(case)))
+        smallest that does. Those that chance decides come last, as they are."""
+        return sorted(cases, key=lambda case: (True,) if self.chancy(case) else (False, self.size(case)))
 
 
 @dataclass(frozen=True)
@@ -306,13 +307,14 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
     if failure is None:
         return CheckResult(exercise.id, True, None, "")
     case = _case(exercise, failure.case)
-    smallest = f"Smallest case that shows it: {exercise.describe(case)}\n" \
-               f"  expected: {failure.expected}\n  got:      {failure.actual}"
+    which = "First" if exercise.chancy(case) else "Smallest"
+    shown = f"{which} case that shows it: {exercise.describe(case)}\n" \
+            f"  expected: {failure.expected}\n  got:      {failure.actual}"
     if failure.suspects:
         slug, _ = failure.suspects[0]
         mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == slug)
-        return CheckResult(exercise.id, False, mistake.slug, f"{mistake.message}\n{smallest}")
-    return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{smallest}")
+        return CheckResult(exercise.id, False, mistake.slug, f"{mistake.message}\n{shown}")
+    return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{shown}")
 
 
 def _case(exercise: Exercise, number: int):

@@ -227,12 +227,12 @@ class _in_thread:
 
 
 def size(case):
-    """Threads, calls, blocks; "gives back" makes one call of each method, on a manager of its own each time."""
+    """Threads, calls one after the other, blocks. In "gives back" each call is by itself: none after another."""
     kind, detail = case
     if kind == "alone":
         return 1, *reference_counts.size(detail)
     if kind == "gives back":
-        return 1, 1, 0
+        return 1, 0, 1
     return 4 if kind == "stress" else 2, 2, detail[0] if kind == "two free" else detail or 0
 
 
