@@ -99,6 +99,11 @@ def test_columns_of_one_tensor_may_interlace():
     assert same(a=whole[:, :2], c=whole[:, 1]) == {}  # they do meet, which nobody can tell from spans: each is a copy
 
 
+def test_what_lies_in_a_gap_is_apart():
+    whole = torch.zeros(3, 4)
+    assert same(a=whole[0, 1:], c=whole[:, 0]) == {} and same(a=whole[:, 0], c=whole[0, 1:]) == {}
+
+
 slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 
