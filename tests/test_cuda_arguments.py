@@ -104,6 +104,13 @@ def test_what_lies_in_a_gap_is_apart():
     assert same(a=whole[0, 1:], c=whole[:, 0]) == {} and same(a=whole[:, 0], c=whole[0, 1:]) == {}
 
 
+def test_tensors_with_gaps_are_the_same_memory_where_their_strides_are_the_same():
+    whole = torch.zeros(16)
+    every_fourth, every_other = whole[0:5:4], whole[0:5:2]  # from the same byte to the same byte
+    assert same(a=every_fourth, c=every_other) == {}
+    assert same(a=whole[0:5:4], c=every_fourth) == {"a": "c"}
+
+
 slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 
