@@ -111,6 +111,15 @@ def test_tensors_with_gaps_are_the_same_memory_where_their_strides_are_the_same(
     assert same(a=whole[0:5:4], c=every_fourth) == {"a": "c"}
 
 
+def test_elements_that_share_memory_may_be_read_and_not_written():
+    expanded = torch.zeros(1, 5).expand(3, 5)
+    one = torch.zeros(5).as_strided((1, 5), (0, 1))  # of one row it does not matter how far away the next would be
+    values = {"a": expanded, "b": one, "c": one, "d": None}
+    assert check(F, values, "cpu") == torch.device("cpu")
+    with pytest.raises(ValueError, match=r"f: d may be written, but some of its elements share memory \(strides \(0, 1\)\)"):
+        check(F, values | {"d": expanded}, "cpu")
+
+
 slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 
