@@ -21,7 +21,7 @@ BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # What is spent on telling apart the mistakes that fit a wrong answer; not by the clock, so that a busy machine gives the
 # same name: seconds of this process's work, and results for which somebody waited in vain.
 NARROWING_WORK = 1.0
-NARROWING_WAITS = 3
+NARROWING_WAITS = 2
 NOT_ATTEMPTED = "not-attempted"
 
 

@@ -21,7 +21,7 @@ METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_f
 LOCK, UNLOCK, TRY_LOCK = range(3)
 NAP = 10_000_000  # microseconds, in which to look whether the mutex is held; a look ends it
 STRESS_ROUNDS = 200
-PATIENCE_ALONE = 0.3  # seconds of its own after which a call with nobody in its way counts as stuck
+PATIENCE_ALONE = 1.0  # seconds of its own after which a call with nobody in its way counts as stuck
 
 
 def free_list_class(source: str) -> type:
