@@ -11,7 +11,7 @@ import torch
 from lessons_lib.cuda_arguments import has_gaps, same_memory, span_bytes, to_c
 from lessons_lib.cuda_counts import CountsOfCall
 from lessons_lib.cuda_launches import RecordedLaunch
-from lessons_lib.cuda_on_cpu import reports
+from lessons_lib.cuda_on_cpu import report_messages, reports
 from lessons_lib.cuda_on_cpu.elements import tensor_index
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
 from lessons_lib.cuda_on_cpu.source_lines import look_up, offset_in_library
@@ -137,7 +137,7 @@ class CallOnCpu:
         code = code or self.runtime.cuda_on_cpu_last_error()
         report = self.runtime.cuda_on_cpu_report(code).decode(errors="replace") if code else ""
         if report:
-            raise reports.explain(reports.parse(report), self.texts, tensors)
+            raise report_messages.explain(reports.parse(report), self.texts, tensors)
         if code:
             raise _refused(function, self.kernels, code, _ERRORS.get(code, ""))
 

@@ -177,6 +177,19 @@ def test_another_scale_and_a_given_output(number):
 
 
 @pytest.mark.parametrize("number", range(9))
+def test_a_scale_of_zero_gives_the_mean_of_the_values(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
+    assert_right(decode(**arguments, scale=0.0), exact | {"q": torch.zeros_like(exact["q"])})
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_loads_of_single_numbers_may_begin_anywhere(number):
+    decode, arguments, exact = prepared(number, ONE_SHAPE, "fast")
+    odd = {name: at_an_odd_place(arguments[name]) for name in ("q", "k_cache", "v_cache")}
+    assert_right(decode(**arguments | odd), exact)
+
+
+@pytest.mark.parametrize("number", range(9))
 def test_empty_contexts_only(number):
     decode, arguments, _ = prepared(number, replace(ONE_SHAPE, context_lens=(0, 0)), "fast")
     arguments["block_table"] = arguments["block_table"][:, :0].contiguous()
@@ -269,6 +282,20 @@ def test_what_a_rung_is_not_made_for_is_refused(changes, error, words):
 
 Q, CACHE, TABLE = torch.zeros(2, 8, 128).half(), torch.zeros(3, 16, 2, 128).half(), torch.zeros(2, 1, dtype=torch.int32)
 SCALES = torch.ones(2)
+
+
+def at_an_odd_place(tensor):
+    """The same numbers, 8 bytes past a multiple of 16."""
+    place = torch.empty(tensor.numel() + 4, dtype=tensor.dtype)[4:].view(tensor.shape).copy_(tensor)
+    assert place.data_ptr() % 16 == 8 and place.is_contiguous()
+    return place
+
+
+def of_blocks(num_blocks):
+    """A cache of very many blocks that are all the same one; a block has 32 rows."""
+    return CACHE[:1].expand(num_blocks, -1, -1, -1)
+
+
 BAD_CALLS = {
     "other sequences": (7, dict(q=Q[:1]), ValueError, ["q", "(2, 8, 128)", "(1, 8, 128)"]),
     "q's dtype": (7, dict(q=Q.float()), TypeError, ["q", "float16", "float32"]),
@@ -283,7 +310,15 @@ BAD_CALLS = {
     "elsewhere": (7, dict(q=Q.to("meta")), ValueError, ["q", "meta", "cpu"]),
     "q with strides": (7, dict(q=Q.transpose(1, 2).contiguous().transpose(1, 2)), ValueError, ["q", "q.contiguous()"]),
     "caches with strides": (7, dict(v_cache=CACHE.repeat(1, 1, 1, 2)[..., :128]), ValueError, ["v_cache", "contiguous"]),
-    "q at an odd place": (7, dict(q=torch.zeros(2, 1028).half()[:, 4:].view(2, 8, 128)), ValueError, ["q", "16 bytes"]),
+    "q at an odd place": (7, dict(q=at_an_odd_place(Q)), ValueError, ["q must begin", "16 bytes"]),
+    "q with an odd distance": (7, dict(q=torch.zeros(2, 1028).half()[:, :1024].view(2, 8, 128)), ValueError,
+                               ["q must begin", "16 bytes"]),
+    "k_cache at an odd place": (7, dict(k_cache=at_an_odd_place(CACHE)), ValueError, ["k_cache must begin", "16 bytes"]),
+    "v_cache at an odd place": (7, dict(v_cache=at_an_odd_place(CACHE)), ValueError, ["v_cache must begin", "16 bytes"]),
+    "out at an odd place": (2, dict(out=at_an_odd_place(Q)), ValueError, ["out must begin", "16 bytes"]),
+    "a cache of 2³¹ rows": (7, dict(k_cache=of_blocks(2**26), v_cache=of_blocks(2**26)), ValueError, ["2147483648 rows"]),
+    "a cache of almost 2³¹ rows": (7, dict(k_cache=of_blocks(2**26 - 1), v_cache=of_blocks(2**26 - 1)), ValueError,
+                                   ["k_cache must be contiguous"]),
     "an output of another dtype": (7, dict(out=Q.float()), TypeError, ["out", "float16"]),
 }
 

@@ -181,6 +181,12 @@ def test_another_scale():
     torch.testing.assert_close(scaled, expected, **CLOSE[torch.float32])
 
 
+def test_a_scale_of_zero_gives_the_mean_of_the_values():
+    tensors = Batch((9, 20), 4, 2).tensors()
+    out = attn_paged_cuda(**tensors, scale=0.0)
+    assert_right(out, tensors | {"q": torch.zeros_like(tensors["q"])})
+
+
 @on_each_target
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 def test_from_the_manager_to_the_output(target, dtype):

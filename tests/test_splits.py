@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lessons_lib.inline import read_kernel
 from paged_attention.splits import SPLIT_COST, choose_num_splits, cut_evenly
 from paged_attention.work_plan import TILE_SIZE, best_plan, choose_heads_at_once, plan_work, tiles_of
 
@@ -111,6 +112,76 @@ def test_what_is_chosen_fits(lengths, num_kv_heads, num_warps, multiprocessors):
     assert plan.num_blocks <= multiprocessors
 
 
+SHORT, LONG = 64 * TILE_SIZE, 64 * TILE_SIZE + 1  # the longest row that is not worth cutting, and one that is
+
+
+@pytest.mark.parametrize("lengths, num_kv_heads, num_warps, multiprocessors, expected", [
+    ([SHORT] * 5, 8, 8, 132, 1),             # 40 rows find room at once, and none is worth cutting
+    ([LONG] + [1] * 4, 8, 8, 132, 2),        # one is: pairs leave 20 rows, more than an eighth of 132
+    ([SHORT] * 33, 4, 8, 132, 1),            # 132 rows, as many as there are multiprocessors
+    ([SHORT] * 34, 4, 8, 132, 2),
+    ([1] * 6, 8, 8, 4, 8),                   # 6 rows of all heads: 1.5 for each of 4 multiprocessors
+    ([1] * 5, 8, 8, 4, 2),
+    ([1] * 3, 8, 4, 4, 4),                   # likewise, where a block has 4 warps
+    ([1] * 6, 12, 8, 4, 2),                  # 8 warps cannot share 12 heads
+    ([LONG] * 2, 2, 8, 16, 2),               # 2 rows of pairs: an eighth of 16
+    ([LONG], 2, 8, 16, 1),
+    ([LONG] * 10, 3, 8, 4, 1),               # 3 heads have no pairs
+    ([LONG] * 10, 1, 8, 4, 1),
+])
+def test_heads_share_a_block_where_rows_are_many(lengths, num_kv_heads, num_warps, multiprocessors, expected):
+    assert choose_heads_at_once(lengths, num_kv_heads, num_warps, multiprocessors) == expected
+
+
+def cost(shares, rows, heads_at_once):
+    """What a plan is expected to take: its fullest block's tiles, and 40 for each part that a block hands over."""
+    most_tiles = max(sum(end - first for _, first, end in pieces) for pieces in shares)
+    most_parts = max(sum(end - first < rows[row] for row, first, end in pieces) for pieces in shares)
+    return most_tiles * heads_at_once + 40 * most_parts
+
+
+@few
+@given(lengths=st.lists(st.sampled_from([0, 1, 16, 600, 3000, 20_000]), min_size=1, max_size=12), heads=HEADS,
+       multiprocessors=st.integers(1, 40), busy=st.sampled_from([0.3, 0.8, 1.0, 2.0]))
+def test_the_plan_is_the_cheapest(lengths, heads, multiprocessors, busy):
+    rows = by_row(lengths, *heads)
+    limit = max(1, int(busy * multiprocessors))
+    whole = max(n for n in range(1, multiprocessors + 1) if len(rows) % n == 0)
+    each = len(rows) // whole
+    ways = [[[(row, 0, rows[row]) for row in range(first, first + each)] for first in range(0, len(rows), each)],
+            cut_evenly(rows, min(limit, sum(rows)))]
+    if len(rows) <= limit:
+        ways.append([[(row, first, end)] for row, tiles in enumerate(rows)
+                     for ((_, first, end),) in filter(None, cut_evenly([tiles], limit // len(rows)))])
+    plan = best_plan(lengths, heads[0] * heads[1], heads[0], multiprocessors, busy)
+    assert plan.most_tiles * heads[0] + 40 * plan.most_parts == min(cost(shares, rows, heads[0]) for shares in ways)
+
+
+def chosen(tiles, num_kv_heads=1, heads_at_once=1, multiprocessors=2, **busy):
+    """Blocks and parts of the best plan for rows of so many tiles."""
+    plan = best_plan([n * TILE_SIZE for n in tiles], num_kv_heads, heads_at_once, multiprocessors, **busy)
+    return plan.num_blocks, plan.num_parts
+
+
+def test_a_row_is_cut_where_its_parts_pay():
+    assert chosen([80], busy=1.0) == (1, 0)  # two halves of 40, and 40 for the handing over: no gain
+    assert chosen([82], busy=1.0) == (2, 2)
+    assert chosen([40], 2, 2, busy=1.0) == (1, 0)  # of two heads at once a tile takes twice as long
+    assert chosen([42], 2, 2, busy=1.0) == (2, 2)
+
+
+def test_rows_that_come_out_even_stay_whole():
+    assert chosen([500] * 4, multiprocessors=4) == (4, 0)
+    assert chosen([5] * 6, multiprocessors=4) == (3, 0)
+    assert chosen([30] + [1] * 7, multiprocessors=4, busy=2.0) == (8, 0)
+
+
+def test_few_long_rows_are_cut_for_as_many_blocks_as_keep_the_memory_busy():
+    assert chosen([100_000], multiprocessors=132) == (105, 105)  # 0.8 for each multiprocessor
+    assert chosen([2600] * 4, multiprocessors=132) == (104, 104)  # equal pieces: a block hands over one part, not two
+    assert chosen([3], multiprocessors=1) == (1, 0)
+
+
 @few
 @given(num_tiles=st.lists(st.integers(1, 40), min_size=1, max_size=10), num_blocks=st.integers(1, 60))
 def test_shares_are_even_and_in_order(num_tiles, num_blocks):
@@ -129,6 +200,17 @@ def test_the_number_of_splits_is_the_quickest(num_rows, num_tiles, num_multiproc
     times = [-(-num_rows * splits // num_multiprocessors) * (-(-num_tiles // splits) + SPLIT_COST)
              for splits in range(1, num_tiles + 1)]
     assert choose_num_splits(num_rows, num_tiles, num_multiprocessors) == 1 + times.index(min(times))
+
+
+def test_a_split_costs_as_much_as_four_tiles():
+    """5 rows of 15 tiles on 4 multiprocessors: in 2 splits 3 waves of 8 tiles, in 3 splits 4 waves of 5."""
+    assert choose_num_splits(5, 15, 4) == 2  # 3 * (8 + 4) against 4 * (5 + 4); at 3 for a split, 33 against 32
+    assert choose_num_splits(5, 13, 4) == 2  # 3 * (7 + 4) against 2 * (13 + 4), whole; at 5 for a split, 36 each
+
+
+def test_a_tile_is_the_kernels():
+    assert f"constexpr int tile_size = {TILE_SIZE};" in read_kernel("ladder/tile.cuh")
+    assert tiles_of([0, 1, 16, 17]).tolist() == [1, 1, 1, 2]
 
 
 def test_one_long_sequence_and_a_full_card():

@@ -1,17 +1,36 @@
-"""The sentences of a KernelError, for each kind."""
+"""A report as the error to raise, with sentences for each kind."""
 
 import math
 import re
+from dataclasses import replace
 
 from lessons_lib.cuda_on_cpu.elements import inner_sizes, shared_element, tensor_element
-from lessons_lib.cuda_on_cpu.reports import Report, block_entry
+from lessons_lib.cuda_on_cpu.reports import KernelError, Report, block_entry, refine
+from lessons_lib.cuda_on_cpu.source_lines import look_up, source_line
 
 _PRESENT = {"read": "reads", "write": "writes", "atomic": "updates"}
 _OUTSIDE = ("out-of-bounds", "shared-out-of-bounds")
 _PAST = {"read": "read", "write": "wrote", "atomic": "updated atomically"}
 
 
-def message(report: Report, texts: dict[str, str], tensors: dict) -> str:
+def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError:
+    """The error to raise. `texts`: the learner's, by name. `tensors`: those of the call, by the parameter's name."""
+    report = refine(_with_lines(report, texts), tensors)
+    here = report.here
+    return KernelError(_message(report, texts, tensors), report.kind, report.kernel, here and here.source,
+                       here and here.number, report.block, report.thread, report.name)
+
+
+def _with_lines(report: Report, texts: dict[str, str]) -> Report:
+    lines = {"here": source_line(texts, report.file, report.line),
+             "there": source_line(texts, report.other_file, report.other_line)}
+    for key, pc in (("here", report.pc), ("there", report.other_pc)):
+        if pc:
+            (lines[key],) = look_up(pc[1], [pc[0]], texts)
+    return replace(report, **lines)
+
+
+def _message(report: Report, texts: dict[str, str], tensors: dict) -> str:
     """What happened; the lines; what to look at; the kernel, block and thread."""
     scene = _Scene(report, texts, tensors)
     what, advice = _SENTENCES.get(report.kind, _other)(scene)

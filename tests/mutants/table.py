@@ -1,0 +1,35 @@
+"""What came of the mutants, for each file."""
+
+from collections import Counter
+
+OUTCOMES = ("killed", "explained", "survived", "not built", "to do")
+
+
+def print_table(mutants, concerns, results, explained, show: bool = False) -> int:
+    """Prints a line for each file, before them the survivors if `show`. Returns 1 where too few were killed, else 0."""
+    counts: dict[str, Counter] = {}
+    for mutant in mutants:
+        verdict = results.find(mutant, concerns.tests(mutant.path))
+        outcome = "explained" if explained.reason(mutant) else verdict.outcome if verdict else "to do"
+        counts.setdefault(mutant.path, Counter())[outcome] += 1
+        if show and outcome == "survived":
+            print(f"{mutant}\n")
+    print(f"{'':44}{'mutants':>10}" + "".join(f"{outcome:>11}" for outcome in OUTCOMES) + f"{'share':>9}")
+    too_few = False
+    for path, count in counts.items():
+        too_few |= share(count) < concerns.wanted(path)
+        _print_line(path, count, "" if share(count) >= concerns.wanted(path) else f"  wanted: {concerns.wanted(path):.0%}")
+    if len(counts) > 1:
+        _print_line("all", sum(counts.values(), Counter()), "")
+    return int(too_few)
+
+
+def share(count: Counter) -> float:
+    """Killed or explained, of all that were tried."""
+    tried = count["killed"] + count["explained"] + count["survived"]
+    return (count["killed"] + count["explained"]) / tried if tried else 1.0
+
+
+def _print_line(name: str, count: Counter, remark: str):
+    numbers = "".join(f"{count[outcome] or '':>11}" for outcome in OUTCOMES)
+    print(f"{name:44}{sum(count.values()):>10}{numbers}{share(count):>9.1%}{remark}")

@@ -1,0 +1,68 @@
+"""Private copies of the course, in which files are changed."""
+
+import shutil
+import subprocess
+from importlib.util import cache_from_source
+from pathlib import Path
+
+SEEN_BY_KERNELS = {"intrinsics.h", "launch.h", "language.h", "numbers.h"}
+_HEADERS = "lessons_lib/cuda_on_cpu/"
+# With its text left out of what builds depend on, kernels stay built when the runtime changes.
+_ONE_TEXT = '\n_own_text = lambda: "the same"\n'
+
+
+class Tree:
+    """A copy of `root` in `folder`, without what git ignores, brought up to date."""
+
+    def __init__(self, root: Path, folder: Path):
+        self.root, self.folder = root, folder
+        self.build = folder.with_name(f"{folder.name}-build")
+        self.build.mkdir(parents=True, exist_ok=True)
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
+                                capture_output=True, text=True, check=True).stdout
+        names = {name for name in listed.split("\0") if name and (root / name).is_file()}
+        for old in [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]:
+            if str(old.relative_to(folder)) not in names and "__pycache__" not in old.parts:
+                old.unlink()
+        for name in names:
+            old, new = folder / name, root / name
+            if not old.is_file() or old.read_bytes() != new.read_bytes():
+                old.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(new, old)
+                self._forget(old)
+        if not (folder / ".venv").exists() and (root / ".venv").exists():
+            (folder / ".venv").symlink_to(root / ".venv")
+        self.forget_runtime()
+
+    def write(self, name: str, text: str):
+        (self.folder / name).write_text(text, encoding="utf-8")
+        self._forget(self.folder / name)
+
+    def restore(self, name: str):
+        self.write(name, (self.root / name).read_text(encoding="utf-8"))
+
+    def keep_kernels(self, kept: bool):
+        """Whether kernels stay built when a header changes, as they may if they do not see it."""
+        self.forget_runtime()
+        builds = "lessons_lib/cuda_builds.py"
+        if (self.root / builds).exists():
+            self.write(builds, (self.root / builds).read_text() + (_ONE_TEXT if kept else ""))
+
+    def forget_runtime(self):
+        """The runtime is built in place, so that kernels find it: a changed one must not stay there."""
+        for folder in self.build.glob("cuda_on_cpu_*"):
+            shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink()
+
+    def builds(self) -> set[Path]:
+        return {path for path in self.build.iterdir() if path.is_dir()}
+
+    @staticmethod
+    def _forget(path: Path):
+        """Python goes by a file's size and its time in whole seconds."""
+        if path.suffix == ".py":
+            Path(cache_from_source(str(path))).unlink(missing_ok=True)
+
+
+def keeps_kernels(path: str) -> bool:
+    """Whether the file is a part of the runtime that no kernel includes."""
+    return path.startswith(_HEADERS) and path.endswith((".h", ".cpp")) and Path(path).name not in SEEN_BY_KERNELS
