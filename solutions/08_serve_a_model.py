@@ -489,7 +489,7 @@ assert "".join(letters.values()) == "ABCDEF"
 # reference count. So a block stays when its request ends, and the next one with the same beginning finds it.
 #
 # A block that holds NaN or infinity is not kept. A later token of the request may have brought it there, and the next
-# request has another one in its place. (`_is_finite` says how.)
+# request has another one in its place. (`_are_finite` says how.)
 
 # %%
 # INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, clear

@@ -53,11 +53,12 @@ class PrefixCache:
             return
         self._hash_up_to(request, num_tokens)
         num_full = num_tokens // self.manager.block_size
-        block_ids = self.manager.blocks_of(request.id)
-        for index in range(request.num_inserted, num_full):
-            if request.hashes[index] not in self.blocks and self._is_finite(block_ids[index]):
-                self.manager.block_manager.increase_ref_count(block_ids[index])
-                self.blocks[request.hashes[index]] = block_ids[index]
+        new = slice(request.num_inserted, num_full)
+        block_ids = self.manager.blocks_of(request.id)[new]
+        for digest, block_id, is_finite in zip(request.hashes[new], block_ids, self._are_finite(block_ids), strict=True):
+            if digest not in self.blocks and is_finite:
+                self.manager.block_manager.increase_ref_count(block_id)
+                self.blocks[digest] = block_id
         self._touch(request.hashes[:num_full])
         request.num_inserted = num_full
 
@@ -79,10 +80,10 @@ class PrefixCache:
             self.manager.block_manager.free(block_id)
         self.blocks.clear()
 
-    def _is_finite(self, block_id: int) -> bool:
-        """Whether all keys and values in the block are. For what a token may not see, attention adds a value times 0. If the
-        value is infinite, that is NaN: so one token spoils those before it in its step, which others would share."""
-        return bool(self.manager.kv_cache[:, :, block_id].isfinite().all())
+    def _are_finite(self, block_ids: list[int]) -> list[bool]:
+        """Of each block, whether all its keys and values are. For what a token may not see, attention adds a value times 0. If
+        the value is infinite, that is NaN: so one token spoils those before it in its step, which others would share."""
+        return self.manager.kv_cache[:, :, block_ids].isfinite().transpose(0, 2).flatten(1).all(1).tolist()
 
     def _hash_up_to(self, request, num_tokens: int) -> None:
         if self.enabled:
