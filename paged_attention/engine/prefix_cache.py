@@ -55,10 +55,10 @@ class PrefixCache:
         num_full = num_tokens // self.manager.block_size
         new = slice(request.num_inserted, num_full)
         block_ids = self.manager.blocks_of(request.id)[new]
-        for digest, block_id, is_finite in zip(request.hashes[new], block_ids, self._are_finite(block_ids), strict=True):
+        for digest, block, is_finite in zip(request.hashes[new], block_ids, self._are_finite(block_ids), strict=True):
             if digest not in self.blocks and is_finite:
-                self.manager.block_manager.increase_ref_count(block_id)
-                self.blocks[digest] = block_id
+                self.manager.block_manager.increase_ref_count(block)
+                self.blocks[digest] = block
         self._touch(request.hashes[:num_full])
         request.num_inserted = num_full
 
