@@ -15,7 +15,7 @@ class Tree:
     """A copy of `root` in `folder`, without what git ignores, brought up to date."""
 
     def __init__(self, root: Path, folder: Path):
-        self.root, self.folder = root, folder
+        self.folder, self._originals = folder, {}
         self.build = folder.with_name(f"{folder.name}-build")
         self.build.mkdir(parents=True, exist_ok=True)
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
@@ -35,18 +35,22 @@ class Tree:
         self.forget_runtime()
 
     def write(self, name: str, text: str):
-        (self.folder / name).write_text(text, encoding="utf-8")
-        self._forget(self.folder / name)
+        path = self.folder / name
+        self._originals.setdefault(name, path.read_text(encoding="utf-8"))
+        path.write_text(text, encoding="utf-8")
+        self._forget(path)
 
     def restore(self, name: str):
-        self.write(name, (self.root / name).read_text(encoding="utf-8"))
+        if name in self._originals:
+            self.write(name, self._originals[name])
 
     def keep_kernels(self, kept: bool):
         """Whether kernels stay built when a header changes, as they may if they do not see it."""
         self.forget_runtime()
         builds = "lessons_lib/cuda_builds.py"
-        if (self.root / builds).exists():
-            self.write(builds, (self.root / builds).read_text() + (_ONE_TEXT if kept else ""))
+        self.restore(builds)
+        if kept:
+            self.write(builds, (self.folder / builds).read_text(encoding="utf-8") + _ONE_TEXT)
 
     def forget_runtime(self):
         """The runtime is built in place, so that kernels find it: a changed one must not stay there."""
