@@ -20,7 +20,7 @@ lab: $(READY)  ## open JupyterLab on lesson 00
 
 test: $(READY)  ## run the tests, and compare each lesson's outputs
 	$(PY) -m pytest -n auto --dist loadscope --no-loadscope-reorder -m "not slow and not alone and not platforms and not nbgrader" --durations 5 \
-		--nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
+		--nbval --nbval-current-env --nbval-cell-timeout=900 --nbval-sanitize-with tests/nbval.cfg $(ARGS)
 	$(PY) -m pytest -m "alone and not slow" tests
 
 test-slow: $(READY)  ## run what takes longer: every spelling, every seed, whole classes, lessons twice over
@@ -54,7 +54,7 @@ check: $(READY)  ## say whether the notebooks are in step with their sources
 
 grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
-	$(PY) -m lessons_lib.grade "$(SUBMISSIONS)" $(ARGS)
+	$(PY) -m grading "$(SUBMISSIONS)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_lib.doctor

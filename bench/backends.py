@@ -1,8 +1,6 @@
 """What `python -m bench.ladder` compares: ways to compute a batch of decodes. And the GPU, as it times them."""
 
 import gc
-import importlib.metadata
-import importlib.util
 import inspect
 import math
 import shutil
@@ -16,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from bench.flashinfer_backends import decode_wrapper, flashinfer_version, no_cudnn, no_flashinfer, no_xqa, xqa
 from bench.ladder_runs import FLASHINFER
 from bench.workloads import Workload
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
@@ -105,7 +104,8 @@ def reference(batch: Batch) -> Tensor:
 class Backend:
     """A way to compute a batch. build: gives one function without arguments for each of the batch's caches.
 
-    missing: says why it cannot run here; empty if it can.
+    missing: says why it cannot run here; empty if it can. compiled_for: what of a workload it is compiled for; None where
+    nothing is compiled.
     """
 
     name: str
@@ -113,6 +113,7 @@ class Backend:
     build: Callable[[Batch], list[Callable[[], Tensor]]]
     missing: Callable[[], str] = lambda: ""
     fp8: bool = False
+    compiled_for: Callable[[Workload], tuple] | None = None
 
     @property
     def rung(self) -> int | None:
@@ -132,34 +133,6 @@ def plan_rung(number: int, workload: Workload, context_lens: Tensor) -> PagedDec
     return PagedDecode(number, context_lens, num_q_heads=workload.num_q_heads, num_kv_heads=workload.num_kv_heads,
                        head_size=workload.head_size, block_size=workload.block_size, dtype=workload.dtype,
                        kv_dtype=FP8 if number == 8 else None)
-
-
-def _flashinfer(tensor_cores: bool) -> Callable:
-    def build(batch: Batch):
-        import flashinfer
-
-        workload = batch.workload
-        workspace = torch.empty(256 << 20, dtype=torch.uint8, device=batch.q.device)
-        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=tensor_cores)
-        ends = torch.tensor([0, *accumulate(batch.num_blocks)], dtype=torch.int32, device=batch.q.device)
-        ids = torch.cat([row[:count] for row, count in zip(batch.block_table, batch.num_blocks, strict=True)])
-        in_last_block = ((batch.context_lens - 1) % workload.block_size + 1).int()
-        wrapper.plan(ends, ids, in_last_block, workload.num_q_heads, workload.num_kv_heads, workload.head_size,
-                     workload.block_size, q_data_type=workload.dtype, kv_data_type=workload.dtype)
-        return [lambda caches=caches: wrapper.run(batch.q, caches) for caches in batch.caches]
-
-    return build
-
-
-def _no_flashinfer() -> str:
-    return "" if importlib.util.find_spec("flashinfer") else "FlashInfer is not installed"
-
-
-def _flashinfer_version() -> str:
-    try:
-        return importlib.metadata.version("flashinfer-python")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _varlen_attn(batch: Batch):
@@ -193,13 +166,36 @@ def _gather(batch: Batch):
     return [lambda k=k, v=v: run(k, v) for k, v in batch.caches]
 
 
+def _numbers(workload: Workload) -> tuple:
+    return workload.dtype, workload.head_size
+
+
+def _numbers_and_group(workload: Workload) -> tuple:
+    return *_numbers(workload), workload.num_q_heads // workload.num_kv_heads
+
+
+def _all_but_lengths(workload: Workload) -> tuple:
+    return *_numbers_and_group(workload), workload.block_size
+
+
 BACKENDS = (
-    *(Backend(f"rung {rung.number}", rung.title, _rung(rung.number), fp8=rung.number == 8) for rung in RUNGS),
-    Backend(FLASHINFER[0], "decode with tensor cores", _flashinfer(True), _no_flashinfer),
-    Backend(FLASHINFER[1], "decode with CUDA cores", _flashinfer(False), _no_flashinfer),
+    *(Backend(f"rung {rung.number}", rung.title, _rung(rung.number), fp8=rung.number == 8, compiled_for=_all_but_lengths)
+      for rung in RUNGS),
+    Backend(FLASHINFER[0], "decode with tensor cores", decode_wrapper(use_tensor_cores=True), no_flashinfer,
+            compiled_for=_numbers),
+    Backend(FLASHINFER[1], "decode with CUDA cores", decode_wrapper(use_tensor_cores=False), no_flashinfer,
+            compiled_for=_numbers_and_group),
+    Backend(FLASHINFER[2], "decode by TensorRT-LLM's kernels", xqa, no_xqa, compiled_for=_all_but_lengths),
+    Backend(FLASHINFER[3], "decode by cuDNN, called through FlashInfer", decode_wrapper(backend="cudnn"), no_cudnn),
     Backend("PyTorch varlen_attn", "paged, with a block table", _varlen_attn, _no_varlen_attn),
     Backend("gather + SDPA", "a dense copy, then PyTorch's attention", _gather),
 )
+
+
+def _cudnn_version() -> str:
+    """As 9.19.0, and empty where PyTorch has none."""
+    number = torch.backends.cudnn.version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else ""
 
 
 class Gpu:
@@ -215,7 +211,7 @@ class Gpu:
         driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"],
                                 capture_output=True, text=True).stdout.strip() if shutil.which("nvidia-smi") else ""
         return {"card": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
-                "torch": torch.__version__, "flashinfer": _flashinfer_version()}
+                "torch": torch.__version__, "flashinfer": flashinfer_version(), "cudnn": _cudnn_version()}
 
     def l2_bytes(self) -> int:
         return torch.cuda.get_device_properties(0).L2_cache_size

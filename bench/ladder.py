@@ -9,19 +9,15 @@ import argparse
 import dataclasses
 import datetime
 import importlib.util
-import multiprocessing
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from pathlib import Path
 
 import torch
 
-from bench.backends import BACKENDS, Backend, Gpu, plan_rung
+from bench.backends import BACKENDS, Backend, Gpu, make_batch
+from bench.build_ahead import build_ahead
 from bench.compare import compare
 from bench.ladder_runs import FLASHINFER, LAST_RUNG, Row, Run, file_of, geometric_mean, recorded, table
 from bench.workloads import VARIANTS, WORKLOADS, Workload
@@ -60,23 +56,19 @@ def measure(workloads: Sequence[str | Workload] | None = None, only: Sequence[st
 
 
 def _build_ahead(machine, plans: list[tuple[Sequence[Workload], list[Backend]]]) -> None:
-    """Compiles the rungs of all workloads, several at once. What fails will fail again, and then it will be reported."""
-    def one_kv_head(workload):  # what a rung is compiled for, and no more
-        return dataclasses.replace(workload, name="", title="", context_lens=(1,), num_kv_heads=1,
-                                   num_q_heads=workload.num_q_heads // workload.num_kv_heads)
-
-    builds = {(backend.rung, one_kv_head(workload)) for workloads, backends in plans for workload in workloads
-              for backend in backends if backend.rung is not None}
-    if machine.device != "cuda" or len(builds) <= 2:
-        return
-    workers = min(len(builds), 8, max(1, (os.cpu_count() or 1) // 2))
-    with suppress(BrokenProcessPool), ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for result in [pool.submit(_build, *build) for build in builds]:
-            result.exception()
+    """Compiles what the backends need for all workloads, several at once, the others' large files first."""
+    builds = {(backend.name, backend.compiled_for(workload)): (backend.rung is not None, backend.name, workload)
+              for workloads, backends in plans for workload in workloads for backend in backends
+              if backend.compiled_for and not backend.missing()}
+    if machine.device == "cuda" and len(builds) > 2:
+        build_ahead(_build, [job for _, *job in sorted(builds.values(), key=lambda build: build[0])])
 
 
-def _build(number: int, workload: Workload) -> None:
-    plan_rung(number, workload, torch.ones(1, dtype=torch.int32, device="cuda"))
+def _build(name: str, workload: Workload) -> None:
+    backend = next(backend for backend in BACKENDS if backend.name == name)
+    batch = make_batch(dataclasses.replace(workload, context_lens=(64, 40)), 1, "cuda", backend.fp8)
+    backend.build(batch)[0]()
+    torch.cuda.synchronize()
 
 
 def _gpu() -> Gpu:

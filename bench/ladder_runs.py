@@ -12,7 +12,7 @@ from bench.workloads import TITLES
 
 MEASURED = Path(__file__).resolve().parent / "measured"
 LAST_RUNG, FP8_RUNG = "rung 7", "rung 8"
-FLASHINFER = ("FlashInfer tensor cores", "FlashInfer CUDA cores")
+FLASHINFER = ("FlashInfer tensor cores", "FlashInfer CUDA cores", "FlashInfer XQA", "FlashInfer cuDNN")
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Run:
-    """What one call of the benchmark measured on one card. flashinfer: its version, or empty. rows: of the workloads."""
+    """What one call of the benchmark measured on one card. flashinfer, cudnn: versions, or empty. rows: of the workloads."""
 
     card: str
     driver: str
     cuda: str
     torch: str
     flashinfer: str
+    cudnn: str
     date: str
     command: str
     read_limit_gb_per_s: float
@@ -87,7 +88,7 @@ class Run:
         return tuple(row for row in self.rows if row.workload == workload and row.rung is None and row.milliseconds)
 
     def flashinfer_row(self, workload: str) -> Row | None:
-        """Of the faster of FlashInfer's two ways; None where neither has a right result."""
+        """Of the fastest of FlashInfer's ways; None where none has a right result."""
         rows = [row for row in (*self.rows, *self.variants)
                 if row.workload == workload and row.backend in FLASHINFER and row.milliseconds and not row.reason]
         return min(rows, key=lambda row: row.milliseconds, default=None)
@@ -174,7 +175,8 @@ def geometric_mean(numbers: Sequence[float]) -> float:
 def table(run: Run) -> str:
     """All that was measured, as text."""
     versions = [f"driver {run.driver}", f"CUDA {run.cuda}", f"PyTorch {run.torch}",
-                f"FlashInfer {run.flashinfer}" if run.flashinfer else "no FlashInfer"]
+                f"FlashInfer {run.flashinfer}" if run.flashinfer else "no FlashInfer",
+                *([f"cuDNN {run.cudnn}"] if run.cudnn else [])]
     parts = [f"{run.card}, {', '.join(versions)}, {run.date}\n{run.command}\n"
              f"Read limit: {run.read_limit_gb_per_s:,.0f} GB/s"]
     if run.rows:
@@ -213,7 +215,7 @@ def _comparison(run: Run) -> str:
     lines = []
     if ratios := run.ratios():
         worst = min(ratios, key=ratios.get)
-        lines.append("FlashInfer's time (the faster of its two) over rung 7's: geometric mean "
+        lines.append("FlashInfer's time (the fastest of its ways) over rung 7's: geometric mean "
                      f"{geometric_mean([*ratios.values()]):.3f}, worst {ratios[worst]:.3f} ({worst})")
     if ratios := run.fp8_ratios():
         lines.append("Rung 8's time (fp8 cache, half the bytes) over rung 7's, workload by workload: "

@@ -26,7 +26,7 @@ def ladder(run: Run, workload: str, up_to: int | None = None, others: bool = Tru
 
 
 def workloads(run: Run):
-    """For each workload: rung 7, and the faster of FlashInfer's two, beside the limit.
+    """For each workload: rung 7, and the fastest of FlashInfer's ways, beside the limit.
 
     Raises ValueError when the run has no time of rung 7.
     """
@@ -114,9 +114,15 @@ def _names_of_last_rung(run: Run) -> list[str]:
 def _draw_ladder(axes, run: Run, rows: list[Row]) -> None:
     for place, row in enumerate(rows):
         _draw_rate(axes, run, place, row, 0.72)
-    labels = [f"{row.backend}: {row.title}" if row.rung is not None else row.backend for row in rows]
+    labels = [f"{row.backend}: {row.title}" if row.rung is not None else _with_version(row.backend, run) for row in rows]
     axes.set_yticks(range(len(rows)), labels, fontsize=9)
     _limit(axes, run, rows)
+
+
+def _with_version(backend: str, run: Run) -> str:
+    """A library's way, with the library's version."""
+    name, _, way = backend.partition(" ")
+    return " ".join(filter(None, (name, run.flashinfer, way))) if name == "FlashInfer" else backend
 
 
 def _draw_workloads(axes, run: Run, names: list[str]) -> None:
@@ -128,7 +134,7 @@ def _draw_workloads(axes, run: Run, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), [TITLES.get(name, name).replace(", ", ",\n") for name in names], fontsize=9)
     _limit(axes, run, [*ours, *filter(None, theirs)])
     kinds = [Patch(facecolor=USED, edgecolor=EDGE, label=LAST_RUNG),
-             Patch(facecolor=SHARED, edgecolor=EDGE, hatch=HATCH, label="FlashInfer, the faster of its two")]
+             Patch(facecolor=SHARED, edgecolor=EDGE, hatch=HATCH, label=f"{_with_version('FlashInfer', run)}, the fastest of its ways")]
     axes.legend(handles=kinds[: 1 + any(theirs)], loc="upper center", bbox_to_anchor=(0.5, -0.13), borderaxespad=0.2, ncols=2,
                 fontsize=9, frameon=False)
 

@@ -1,1 +1,1 @@
-"""Grades submitted notebooks: `python -m lessons_lib.grade SUBMISSIONS`."""
+"""Grades submitted notebooks: `python -m grading SUBMISSIONS`."""

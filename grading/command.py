@@ -1,4 +1,4 @@
-"""The command: `python -m lessons_lib.grade SUBMISSIONS`."""
+"""The command: `python -m grading SUBMISSIONS`."""
 
 import argparse
 import functools
@@ -22,7 +22,7 @@ from grading.report import to_look_at, write_report
 from grading.sandbox import Limits
 
 MEMORY_OF_A_WORKER = 2 << 30  # bytes that an honest notebook and its judge take together, with room to spare
-LONGEST_JUDGEMENT = 900.0  # seconds beside the notebook's own: each exercise built, and run to its limit
+LONGEST_JUDGEMENT = 3600.0  # seconds beside the notebook's own: each exercise built, and run to its limit
 
 
 def main(words: Sequence[str] | None = None, grader=grade_notebook) -> int:
@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace, grader) -> int:
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     usual = Limits()
-    parser = argparse.ArgumentParser("python -m lessons_lib.grade", description=(
+    parser = argparse.ArgumentParser("python -m grading", description=(
         "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's STUDENT/LESSON/*.ipynb. Called again, it grades "
         "what is new or changed."))
     parser.add_argument("submissions", type=Path, metavar="SUBMISSIONS", help="the folder of what was handed in")

@@ -48,7 +48,9 @@ def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(
 
 @dataclass(frozen=True)
 class _Exam:
-    """An exercise with its hidden cases behind the visible ones, of which there are `num_visible`, and our results."""
+    """An exercise with its hidden cases after the visible ones, of which there are `num_visible`, and our results. Both are
+    in order of size, so a message shows the smallest visible case, or the smallest hidden one where all visible ones pass.
+    """
 
     exercise: Exercise
     num_visible: int
@@ -58,7 +60,7 @@ class _Exam:
 @functools.lru_cache(maxsize=100)
 def _exam(exercise_id: str, seed: int) -> _Exam:
     exercise = checks.find(exercise_id)
-    visible, hidden = list(exercise.cases()), list(exercise.hidden(seed))
+    visible, hidden = exercise.in_order(exercise.cases()), exercise.in_order(exercise.hidden(seed))
     cases = [*visible, *hidden]
     expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
 
@@ -66,7 +68,8 @@ def _exam(exercise_id: str, seed: int) -> _Exam:
         return exercise.chancy(case) or any(case is each for each in hidden)
 
     same = functools.partial(_same, exercise.same)
-    return _Exam(replace(exercise, cases=lambda: cases, same=same, chancy=chancy), len(visible), expected)
+    exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # the order stays as it is
+    return _Exam(exam, len(visible), expected)
 
 
 def _same(same, expected, actual) -> bool:
@@ -191,10 +194,17 @@ class _Grading:
             run.stop()
             if refused or run.outcome.ending != "returned":
                 return refused or _broken(exercise, run.outcome, None)
-        exam = _exam(exercise.id, self.seed)
-        run = self._run("observe", exercise.id, answer, self.seed, time_limit=RUN_FACTOR * exercise.time_limit)
+        verdict, crash = self._observe(exercise, answer, {})
+        if crash is None:
+            return verdict
+        return checks.in_general(self._observe(exercise, answer, {crash.last_report[0]: checks.CRASH})[0], crash)
+
+    def _observe(self, exercise: Exercise, answer: dict, ended: dict) -> tuple[CheckResult, isolation.Outcome | None]:
+        """The verdict, and how the run ended if it crashed in the first case that shows anything: then it is worth a look at
+        the cases after that, as in `checks.run`."""
+        run = self._run("observe", exercise.id, answer, self.seed, [*ended], time_limit=RUN_FACTOR * exercise.time_limit)
         try:
-            return _compare(exam, run)
+            return _compare(_exam(exercise.id, self.seed), run, ended)
         finally:
             run.stop()
 
@@ -204,9 +214,10 @@ def _is_refused(answer: dict) -> bool:
     return "refused" in answer
 
 
-def _compare(exam: _Exam, run: Run) -> CheckResult:
-    """The verdict on the results that come from a run of `worker.observe`."""
-    last, refused = (0, None), None
+def _compare(exam: _Exam, run: Run, ended: dict) -> tuple[CheckResult, isolation.Outcome | None]:
+    """The verdict on the results that come from a run of `worker.observe`, and the run's end if it was a crash that came
+    first. `ended`: the results of cases, by number, that the run leaves out."""
+    last, refused, crash = (0, None), None, None
 
     def note(report):
         nonlocal last
@@ -214,6 +225,8 @@ def _compare(exam: _Exam, run: Run) -> CheckResult:
 
     def attempt(number, case):
         nonlocal refused
+        if number in ended:
+            return ended[number]
         while (report := run.next()) is not None:  # a case that helps little is not compared, and comes all the same
             match report:
                 case ["case", int(n), data] if n == number:
@@ -225,12 +238,14 @@ def _compare(exam: _Exam, run: Run) -> CheckResult:
         verdict = checks.compare(exam.exercise, lambda number, case: exam.expected[number], attempt, note)
     except _Ended:
         if refused:
-            return refused
+            return refused, None
         verdict = _broken(exam.exercise, run.outcome, last)
+        outcome = replace(run.outcome, last_report=last)
+        crash = outcome if checks.crashed_first(outcome) else None
     number, failure = last
     if not verdict.passed and (failure.case if failure else number) >= exam.num_visible:
-        return replace(verdict, message=f"{NEW_CASE}\n{verdict.message}")
-    return verdict
+        verdict = replace(verdict, message=f"{NEW_CASE}\n{verdict.message}")
+    return verdict, crash
 
 
 def _broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:

@@ -25,6 +25,7 @@ import cloudpickle
 import psutil
 
 from lessons_lib import checks, isolation
+from lessons_lib.own_time import own_clock
 from lessons_lib.paths import ROOT
 
 LARGEST_ANSWER = 10 << 20  # bytes
@@ -118,7 +119,6 @@ def run_cells(cells: list, names: dict[str, str], seconds: float, report):
     shell = _shell()
     answers = _Answers(names, shell.user_ns, report)
     _silence_verbs(answers)
-    signal.signal(signal.SIGALRM, _stop_cell)
     for number, source in cells:
         report(["cell", number])
         error = _run_cell(shell, source, seconds)
@@ -136,12 +136,15 @@ class CellTooSlow(BaseException):
     """A cell has taken longer than it may."""
 
 
-def _stop_cell(*_):
-    raise CellTooSlow
-
-
 def _run_cell(shell, source: str, seconds: float) -> BaseException | None:
+    end = own_clock() + seconds
+
+    def stop_cell(*_):
+        if own_clock() >= end:  # else others had the processor
+            raise CellTooSlow
+
     try:
+        signal.signal(signal.SIGALRM, stop_cell)
         signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again and again, should the cell catch it
         result = shell.run_cell(source)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -233,21 +236,24 @@ def build(exercise_id: str, packed: dict, report):
         exercise.prepare(answer)
 
 
-def observe(exercise_id: str, packed: dict, seed: int, report):
+def observe(exercise_id: str, packed: dict, seed: int, ended: list[int], report):
     """Reports ["case", number, result] for each case, first the visible ones, then those of `seed`; or ["refused", mistake,
-    message] for an answer that need not be tried."""
+    message] for an answer that need not be tried. `ended`: the numbers of cases that are not tried again."""
     import torch
 
     from grading.results import encode
 
     torch.set_num_threads(1)
     exercise = checks.find(exercise_id)
-    cases = [*exercise.cases(), *exercise.hidden(seed)]  # before any code of the submission is here
+    # Before any code of the submission is here.
+    cases = [*exercise.in_order(exercise.cases()), *exercise.in_order(exercise.hidden(seed))]
     answer = _unpack(packed)
     if _refused(exercise, answer, report):
         return
     subject = exercise.prepare(answer)
     for number, case in enumerate(cases):
+        if number in ended:
+            continue
         report(["case", number, encode(checks._attempt(exercise, subject, case))])
 
 

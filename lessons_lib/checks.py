@@ -17,8 +17,11 @@ from dataclasses import dataclass, replace
 from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError
 
-BUILD_TIME_LIMIT = 60.0  # seconds; a build takes 1 to 10
-NARROWING_TIME = 1.0  # seconds spent on telling apart the mistakes that fit a wrong answer
+BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
+# What is spent on telling apart the mistakes that fit a wrong answer; not by the clock, so that a busy machine gives the
+# same name: seconds of this process's work, and results for which somebody waited in vain.
+NARROWING_WORK = 1.0
+NARROWING_WAITS = 3
 NOT_ATTEMPTED = "not-attempted"
 
 
@@ -49,6 +52,8 @@ class Exercise:
     reference: object
     cases: Callable[[], Iterable]
     observe: Callable[[object, object], object]
+    # How much a learner has to follow in a case, as a number, or as several of which the first counts most.
+    size: Callable[[object], int | tuple[int, ...]]
     mistakes: tuple[Mistake, ...]
     hints: tuple[str, ...]
     describe: Callable[[object], str] = repr
@@ -68,6 +73,11 @@ class Exercise:
     # For grades: further cases from a seed, of other shapes and numbers, so that nobody can learn the known ones by heart.
     hidden: Callable[[int], Iterable] = lambda seed: ()
 
+    def in_order(self, cases: Iterable) -> list:
+        """These cases as an answer is tried on them: the smallest first, so that the first that shows a mistake is the
+        smallest that does. Those that are alike in size stay as they are; those that chance decides come last."""
+        return sorted(cases, key=lambda case: (bool(self.chancy(case)), self.size(case)))
+
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -82,12 +92,13 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """The first case on which the answer differs from ours, both results as text, and the mistakes that explain it."""
+    """The first case on which the answer differs from ours, both results as text, and the mistakes that explain it: each
+    the slug and the number of its form, 0 for `wrong` and from 1 on for `also`."""
 
     case: int
     expected: str
     actual: str
-    suspects: tuple[str, ...] = ()
+    suspects: tuple[tuple[str, int], ...] = ()
 
 
 class Text(str):
@@ -95,6 +106,10 @@ class Text(str):
 
     def __repr__(self):
         return str(self)
+
+
+class Stuck(Text):
+    """The result of a call that never comes back, in words, for an exercise that can tell."""
 
 
 class Raised(Text):
@@ -148,9 +163,23 @@ def run(exercise_id: str, answer: object) -> CheckResult:
             built = isolation.run_isolated(_prepare, exercise_id, answer, time_limit=BUILD_TIME_LIMIT)
             if built.ending != "returned":
                 return _from_broken_run(exercise, built)
-        outcome = isolation.run_isolated(_examine, exercise_id, answer, time_limit=exercise.time_limit, report=True)
+        outcome = isolation.run_isolated(_examine, exercise_id, answer, {}, time_limit=exercise.time_limit, report=True)
+        if not crashed_first(outcome):
+            return _verdict_on(exercise, outcome)
+        # Once more, past that case: a crash by itself tells few mistakes apart, and what the larger cases give does.
+        ended = {outcome.last_report[0]: CRASH}
+        again = isolation.run_isolated(_examine, exercise_id, answer, ended, time_limit=exercise.time_limit, report=True)
     except TypeError as error:
         return _not_sendable(exercise, error)
+    return in_general(_verdict_on(exercise, again), outcome)
+
+
+def crashed_first(outcome: isolation.Outcome) -> bool:
+    """Whether a run crashed in the first case that shows anything."""
+    return outcome.ending == "crashed" and outcome.last_report is not None and outcome.last_report[1] is None
+
+
+def _verdict_on(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
     if outcome.ending != "returned":
         return _from_broken_run(exercise, outcome)
     return _with_printed(outcome.value, outcome.printed)
@@ -195,15 +224,16 @@ def _prepare(exercise_id: str, answer):
     find(exercise_id).prepare(answer)
 
 
-def _examine(exercise_id: str, answer, report) -> CheckResult:
-    """Runs in the isolated process: `report` tells the parent the case at hand, in case it is the last."""
+def _examine(exercise_id: str, answer, ended: dict, report) -> CheckResult:
+    """Runs in the isolated process: `report` tells the parent the case at hand, in case it is the last. `ended`: the results
+    of cases, by number, that are not to be tried again since they brought an earlier process down."""
     import torch
 
     torch.set_num_threads(1)  # the tensors are small: threads would mostly wait for each other
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
     return compare(exercise, lambda number, case: _attempt(exercise, exercise.reference, case),
-                   lambda number, case: _attempt(exercise, subject, case), report)
+                   lambda number, case: ended.get(number) or _attempt(exercise, subject, case), report)
 
 
 def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
@@ -211,7 +241,7 @@ def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
 
     `report` is called before each case with its number and with the failure so far, None as long as there is none.
     """
-    cases = enumerate(exercise.cases())
+    cases = enumerate(exercise.in_order(exercise.cases()))
     seen, failure = [], None
     for number, case in cases:
         report((number, None))
@@ -220,17 +250,18 @@ def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
             return CheckResult(exercise.id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual))
         seen.append((case, actual))
         if not exercise.same(expected, actual):
-            failure = Failure(number, *_show(exercise, expected, actual), _suspects(exercise, exercise.mistakes, seen))
+            failure = Failure(number, *_show(exercise, expected, actual), _suspects(exercise, _every_form(exercise), seen))
             break
-    deadline = time.monotonic() + NARROWING_TIME
+    begun, waits = time.process_time(), 0
     for number, case in cases:
         report((number, failure))
         if exercise.chancy(case):
             continue
-        if not failure.suspects or time.monotonic() > deadline:
+        if not failure.suspects or waits == NARROWING_WAITS or time.process_time() - begun > NARROWING_WORK:
             break
-        remaining = [mistake for mistake in exercise.mistakes if mistake.slug in failure.suspects]
-        failure = replace(failure, suspects=_suspects(exercise, remaining, [(case, attempt(number, case))]))
+        actual = attempt(number, case)
+        waits += isinstance(actual, Stuck)
+        failure = replace(failure, suspects=_suspects(exercise, failure.suspects, [(case, actual)]))
     return _verdict(exercise, failure)
 
 
@@ -242,13 +273,19 @@ def _stub_reached(exercise: Exercise, raised: Raised) -> str:
     return f"`{exercise.answer_name}` is still the stub."
 
 
-def _suspects(exercise: Exercise, mistakes: Iterable[Mistake], seen) -> tuple[str, ...]:
-    """The slugs of those `mistakes` that give the answer's own result on every (case, result) in `seen`."""
+def _every_form(exercise: Exercise) -> tuple[tuple[str, int], ...]:
+    return tuple((mistake.slug, form) for mistake in exercise.mistakes for form in range(1 + len(mistake.also)))
+
+
+def _suspects(exercise: Exercise, candidates: Iterable[tuple[str, int]], seen) -> tuple[tuple[str, int], ...]:
+    """Those (slug, form) among `candidates` that give the answer's own result on every (case, result) in `seen`."""
+    forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
+
     def explains(form) -> bool:
         return form is not None and all(exercise.same(_attempt(exercise, form, case), actual) for case, actual in seen)
 
     with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print, and that is not what the learner's code printed
-        return tuple(mistake.slug for mistake in mistakes if any(map(explains, (mistake.wrong, *mistake.also))))
+        return tuple((slug, number) for slug, number in candidates if explains(forms[slug][number]))
 
 
 def _attempt(exercise: Exercise, subject, case):
@@ -272,13 +309,14 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
     smallest = f"Smallest case that shows it: {exercise.describe(case)}\n" \
                f"  expected: {failure.expected}\n  got:      {failure.actual}"
     if failure.suspects:
-        mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == failure.suspects[0])
+        slug, _ = failure.suspects[0]
+        mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == slug)
         return CheckResult(exercise.id, False, mistake.slug, f"{mistake.message}\n{smallest}")
     return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{smallest}")
 
 
 def _case(exercise: Exercise, number: int):
-    return next(case for index, case in enumerate(exercise.cases()) if index == number)
+    return exercise.in_order(exercise.cases())[number]
 
 
 def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
@@ -288,12 +326,7 @@ def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckRes
     if outcome.ending == "raised":
         return _with_printed(CheckResult(exercise.id, False, "wrong", "It raised while it was loaded: "
                              f"{isolation.describe_error(outcome.error)}"), outcome.printed)
-    general, words, result = {
-        "crashed": ("crashed", f"Your code crashed its process ({outcome.detail}).", CRASH),
-        "exited": ("exited", f"Your code ended its process ({outcome.detail}). An answer returns; it does not exit.",
-                   Raised(f"the process ended, {outcome.detail}")),
-        "timed out": ("timed-out", f"Your code did not come to an end within {outcome.detail}.", HANG),
-    }[outcome.ending]
+    general, words, result = _ending(outcome)
     if outcome.last_report is None:
         return _with_printed(CheckResult(exercise.id, False, general, words), outcome.printed)
     number, failure = outcome.last_report
@@ -302,20 +335,34 @@ def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckRes
     else:
         # The end of the run tells the mistakes apart as any other result does.
         case = _case(exercise, number)
-        remaining = [mistake for mistake in exercise.mistakes if mistake.slug in failure.suspects]
-        failure = replace(failure, suspects=_suspects(exercise, remaining, [(case, result)]))
-    verdict = _verdict(exercise, failure)
-    if verdict.mistake == "wrong":
-        verdict = CheckResult(exercise.id, False, general, verdict.message.replace("The result is not right.", words))
-    return _with_printed(verdict, outcome.printed)
+        failure = replace(failure, suspects=_suspects(exercise, failure.suspects, [(case, result)]))
+    return _with_printed(in_general(_verdict(exercise, failure), outcome), outcome.printed)
+
+
+def _ending(outcome: isolation.Outcome) -> tuple[str, str, Raised]:
+    """Of a process that did not come back: the general outcome, what a learner is told, and the result of its last case."""
+    return {
+        "crashed": ("crashed", f"Your code crashed its process ({outcome.detail}).", CRASH),
+        "exited": ("exited", f"Your code ended its process ({outcome.detail}). An answer returns; it does not exit.",
+                   Raised(f"the process ended, {outcome.detail}")),
+        "timed out": ("timed-out", f"Your code did not come to an end within {outcome.detail}.", HANG),
+    }[outcome.ending]
+
+
+def in_general(verdict: CheckResult, outcome: isolation.Outcome) -> CheckResult:
+    """The verdict on an answer whose process did not come back, with its ending for a name where no mistake explains it."""
+    if verdict.mistake != "wrong":
+        return verdict
+    general, words, _ = _ending(outcome)
+    return replace(verdict, mistake=general, message=verdict.message.replace("The result is not right.", words))
 
 
 def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
     """The failure of an answer that did not survive case `number`: until there its results were ours."""
-    cases = [case for index, case in enumerate(exercise.cases()) if index <= number]
+    cases = exercise.in_order(exercise.cases())[: number + 1]
     expected = [_attempt(exercise, exercise.reference, case) for case in cases]
     seen = list(zip(cases, [*expected[:-1], result], strict=True))
-    return Failure(number, *_show(exercise, expected[-1], result), _suspects(exercise, exercise.mistakes, seen))
+    return Failure(number, *_show(exercise, expected[-1], result), _suspects(exercise, _every_form(exercise), seen))
 
 
 def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:

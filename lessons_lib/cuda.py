@@ -6,10 +6,11 @@ from lessons_lib import cuda_arguments, cuda_builds, cuda_signatures
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_calls import Access, CallOnCpu, CallOnGpu, processors
 from lessons_lib.cuda_counts import Counts
+from lessons_lib.cuda_launches import Launch, Launches
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import _check_sources
 
-__all__ = ["Access", "Counts", "CudaLibrary", "KernelError", "build_cuda"]
+__all__ = ["Access", "Counts", "CudaLibrary", "KernelError", "Launch", "Launches", "build_cuda"]
 
 
 def build_cuda(*sources: str, names: tuple[str, ...] = (), target: str | None = None, name: str = "cuda") -> "CudaLibrary":
@@ -93,6 +94,20 @@ class CudaLibrary:
             yield run.counts
         finally:
             run.counted, run.counts = before
+
+    @contextmanager
+    def launches(self, *, stream: int = 0, failing: int = 0):
+        """For the CPU targets: `with library.launches() as launches:` fills the list with each Launch of the calls inside, and
+        `launches.returned` with what the last call's function returned. `stream`: a number that these calls are given as
+        their stream; 0 is the default stream. `failing`: the number of the launch, from 1, of each call, that fails as one
+        of a wrong configuration does: 9 is the error, and the call raises KernelError, whatever the function returns."""
+        run = self._cpu("launches")
+        before = run.stream, run.failing_launch, run.launches
+        run.stream, run.failing_launch, run.launches = stream, failing, Launches()
+        try:
+            yield run.launches
+        finally:
+            run.stream, run.failing_launch, run.launches = before
 
     def _watched(self, what: str, names: tuple[str, ...]) -> CallOnCpu:
         """For `trace` and `count`, which take names of tensors."""

@@ -5,9 +5,11 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 from functools import cache
 from pathlib import Path
 
+from lessons_lib.cuda_on_cpu import unwatched
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.inline import Recipe, _compile, _load
 
@@ -59,9 +61,32 @@ def build_for_gpu(sources: dict[str, str], name: str) -> ctypes.CDLL:
 def build_for_cpu(sources: dict[str, str], name: str, target: str, runtime: Path) -> ctypes.CDLL:
     """The library of `sources` (name to text) for target "fast" or "checked", linked to the `runtime` of that target."""
     recipe = Recipe(_flags(target), include=(CUDA_ON_CPU / "include",), link=(*_link_to(runtime), *_watched_copies(target)),
-                    also=_own_text() + _processor() + repr([*sources]))  # reports name the sources
+                    also=_own_text() + _rules() + _processor() + repr([*sources]))  # reports name the sources
     rewritten = {source: rewrite(text, source) for source, text in sources.items()}
-    return _load(_compile(sources, name, recipe, rewritten), ctypes.CDLL)
+
+    def refuse_text(text: str, module: str):
+        unwatched.refuse_text(_preprocessed(text, module, recipe), sources)
+
+    def refuse_symbols(library: Path):
+        unwatched.refuse_symbols(library, runtime, sources)
+
+    inspections = (refuse_text, refuse_symbols) if target == "checked" else ()
+    return _load(_compile(sources, name, recipe, rewritten, *inspections), ctypes.CDLL)
+
+
+def _preprocessed(text: str, module: str, recipe: Recipe) -> str:
+    """What the compiler sees of `text`, in the surroundings that PyTorch gives it. Where the preprocessor fails the compiler
+    will too, and says why; then this is empty."""
+    from torch.utils import cpp_extension
+
+    system = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
+    command = [os.environ.get("CXX", "c++"), f"-DTORCH_EXTENSION_NAME={module}", "-DTORCH_API_INCLUDE_EXTENSION_H", "-fPIC",
+               *recipe.flags, *(f"-I{folder}" for folder in recipe.include), *(f"-isystem{folder}" for folder in system)]
+    try:
+        done = subprocess.run([*command, "-E", "-x", "c++", "-"], input=text, capture_output=True, text=True, errors="replace")
+    except OSError:
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def runtime_library(checked: bool) -> Path:
@@ -119,6 +144,11 @@ def _own_text() -> str:
     """The text of all of our headers: they are part of what is compiled."""
     files = sorted(path for path in CUDA_ON_CPU.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".md"))
     return "".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def _rules() -> str:
+    """What is refused: a build that was finished under other rules is done again."""
+    return Path(unwatched.__file__).read_text(encoding="utf-8")
 
 
 @cache

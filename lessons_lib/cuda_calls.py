@@ -10,7 +10,8 @@ import torch
 
 from lessons_lib.cuda_arguments import has_gaps, same_memory, span_bytes, to_c
 from lessons_lib.cuda_counts import CountsOfCall
-from lessons_lib.cuda_on_cpu import reports
+from lessons_lib.cuda_launches import RecordedLaunch
+from lessons_lib.cuda_on_cpu import report_messages, reports
 from lessons_lib.cuda_on_cpu.elements import tensor_index
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
 from lessons_lib.cuda_on_cpu.source_lines import look_up, offset_in_library
@@ -64,6 +65,7 @@ class CallOnCpu:
         self.settings = (0, processors(), 20_000_000)  # seed, threads of the processor, step limit
         self.traced, self.accesses = (), []
         self.counted, self.counts = (), None
+        self.stream, self.failing_launch, self.launches = 0, 0, None
         self.runtime = _load(runtime, _load_checked_runtime if checked else _load_runtime)
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
@@ -71,11 +73,12 @@ class CallOnCpu:
         with _one_at_a_time:
             self.runtime.cuda_on_cpu_clear()
             self.runtime.cuda_on_cpu_options(*self.settings)
+            self.runtime.cuda_on_cpu_begin_call(self.failing_launch)
             if self.checked:
                 self._call_watched(function, values)
             else:
                 tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
-                code = _call(self.library, function, values | {name: t.data_ptr() for name, t in tensors.items()}, 0)
+                code = self._launch(function, values | {name: t.data_ptr() for name, t in tensors.items()})
                 self._raise_error(function, code, tensors)
 
     def _call_watched(self, function: Function, values: dict):
@@ -91,7 +94,7 @@ class CallOnCpu:
                     in_place = argument.name in same.values()
                     addresses[argument.name] = self._watch(argument, watched[argument.name][1], in_place)
             addresses.update((name, addresses[other]) for name, other in same.items())
-            code = _call(self.library, function, values | addresses, 0)
+            code = self._launch(function, values | addresses)
             if code == 0:
                 self.runtime.cuda_on_cpu_finish()
             tensors = {name: tensor for name, (tensor, _) in watched.items()}
@@ -107,6 +110,16 @@ class CallOnCpu:
                 tensor, separate = watched[argument.name]
                 if separate is not tensor:
                     tensor.detach().copy_(separate)
+
+    def _launch(self, function: Function, addresses: dict) -> int:
+        code = _call(self.library, function, addresses, self.stream)
+        if self.launches is not None:
+            count = self.runtime.cuda_on_cpu_launches(None, 0)
+            recorded = (RecordedLaunch * count)()
+            self.runtime.cuda_on_cpu_launches(recorded, count)
+            self.launches += [launch.as_launch() for launch in recorded]
+            self.launches.returned = code
+        return code
 
     def _watch(self, argument: Parameter, tensor: torch.Tensor, in_place: bool) -> int:
         # The runtime knows no strides: it would ask for the gaps of an output to be written too.
@@ -124,7 +137,7 @@ class CallOnCpu:
         code = code or self.runtime.cuda_on_cpu_last_error()
         report = self.runtime.cuda_on_cpu_report(code).decode(errors="replace") if code else ""
         if report:
-            raise reports.explain(reports.parse(report), self.texts, tensors)
+            raise report_messages.explain(reports.parse(report), self.texts, tensors)
         if code:
             raise _refused(function, self.kernels, code, _ERRORS.get(code, ""))
 
@@ -175,6 +188,8 @@ def _load_runtime(path: Path) -> ctypes.CDLL:
     runtime = ctypes.CDLL(path)
     runtime.cuda_on_cpu_options.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
     runtime.cuda_on_cpu_report.restype = ctypes.c_char_p
+    runtime.cuda_on_cpu_launches.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    runtime.cuda_on_cpu_launches.restype = ctypes.c_size_t
     return runtime
 
 

@@ -95,7 +95,7 @@ def _version(package: str) -> str:
 def _first_line(*command: str) -> str:
     """The first line that a command prints, or "" where it is missing or fails."""
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout.strip().split("\n")[0] if result.returncode == 0 else ""
@@ -125,7 +125,7 @@ def _ninja() -> str:
 
 def _nvcc() -> str:
     try:
-        lines = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, timeout=20).stdout.split("\n")
+        lines = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, timeout=120).stdout.split("\n")
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return next((line.strip() for line in lines if "release" in line), "")

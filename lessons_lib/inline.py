@@ -1,6 +1,6 @@
 """Builds C++ from a notebook: a thin wrapper over PyTorch's `load_inline`.
 
-What it adds: no implicit headers (seconds instead of half a minute), one folder for each source text, errors at the
+What it adds: no implicit headers (a build takes less than a quarter of the time), one folder for each source text, errors at the
 learner's own line, and builds that an interruption, a failure or a stale lock cannot spoil.
 """
 
@@ -15,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,10 +87,13 @@ def _check_sources(sources, names=()) -> dict[str, str]:
     return dict(zip(names, sources, strict=True))
 
 
-def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict[str, str] | None = None) -> Path:
+def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict[str, str] | None = None,
+             before: Callable[[str, str], None] | None = None, after: Callable[[Path], None] | None = None) -> Path:
     """The shared library of `sources`, compiled unless a finished build of the same text is there.
 
-    `rewritten`: what the compiler gets instead of `sources`, line by line the same; errors show `sources`.
+    `rewritten`: what the compiler gets instead of `sources`, line by line the same; errors show `sources`. `before`: called
+    with the whole text and the module's name before it is compiled; `after`: with the library before it counts as finished.
+    Both may refuse it by a CompileError.
     """
     compiled = rewritten or sources
     text = "".join(map(_placed, compiled, compiled.values()))
@@ -103,7 +107,14 @@ def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
                 try:
+                    if before:
+                        before(text, module)
                     _run_load_inline(module, text, folder, recipe)
+                    if after:
+                        after(folder / f"{module}.so")
+                except CompileError:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise
                 except RuntimeError as error:
                     shutil.rmtree(folder, ignore_errors=True)
                     raise explain(str(error), sources, compiled) from None

@@ -5,6 +5,7 @@ A forkserver holds a process that has imported PyTorch; each run is a fork of it
 """
 
 import ctypes
+import functools
 import math
 import multiprocessing
 import os
@@ -21,7 +22,11 @@ from multiprocessing.connection import wait
 
 import cloudpickle
 
-START_LIMIT = 60.0  # seconds for the process to start; the first one waits until PyTorch is imported
+from lessons_lib.own_time import Stopwatch, observe_session
+
+LOOK_EVERY = 0.1  # seconds between two looks at how long a run has taken
+START_LIMIT = 180.0  # seconds for the process to start; the first one waits until PyTorch is imported
+BUSY = 10  # by the clock a run may take so many times its limit, where others keep the processors busy
 START_ATTEMPTS = 5
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take beside PyTorch itself
@@ -58,8 +63,10 @@ def warm_up():
 
 def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False, on_report=None,
                  output_limit: float = math.inf) -> Outcome:
-    """Calls `function(*args)` in a process of its own and waits at most `time_limit` seconds.
+    """Calls `function(*args)` in a process of its own and waits until it has taken `time_limit` seconds.
 
+    These are seconds at work or asleep (own_time.py): what it waits for a processor does not count, so that a busy machine
+    ends no run that a quiet one would not. By the clock it may take BUSY times as long.
     Functions of the notebook travel by value, with the globals that they use. `report=True` passes the function a
     keyword `report`, a callable that sends a small object back while it runs. `on_report` is called with each of these
     here, while the run waits; a number that it returns is the new time limit, from then on.
@@ -99,7 +106,7 @@ def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: 
 
 def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, write_output):
     os.setsid()  # a session of its own: what the answer starts ends with it
-    signal.alarm(math.ceil(time_limit) + 5)  # should the notebook's kernel be gone by then, nobody else would end this
+    _end_by_itself(time_limit)
     _limit_memory()
     os.dup2(write_output.fileno(), 1)
     os.dup2(write_output.fileno(), 2)
@@ -110,8 +117,8 @@ def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, wr
 
     def send_report(value):
         send_results.send(("report", value))
-        if send_results.readable:
-            send_results.recv()  # until it has arrived where it is wanted
+        if send_results.readable and (seconds := send_results.recv()) is not None:  # it has arrived where it is wanted
+            _end_by_itself(seconds)
 
     try:
         function, args = pickle.loads(call)
@@ -126,6 +133,11 @@ def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, wr
         ctypes.CDLL(None).fflush(None)  # what C++ printed
     send_results.send_bytes(_pickle_message(message))
     os._exit(0)  # at once: threads that the answer left running do not keep the process
+
+
+def _end_by_itself(time_limit: float):
+    """Ends this process some time after its limit: the notebook's kernel, which watches that, may be gone by then."""
+    signal.alarm(math.ceil(BUSY * time_limit) + 5)
 
 
 def _pickle_message(message) -> bytes:
@@ -162,11 +174,10 @@ def _limit_memory():
 
 def _follow(process, results, output, time_limit, on_report, output_limit) -> Outcome:
     """Reads reports and output until the run ends, in whichever way."""
-    limit, deadline = START_LIMIT, time.monotonic() + START_LIMIT
-    printed, last_report = _Printed(), None
+    time_of_run, printed, last_report = _TimeOfRun(process.pid), _Printed(), None
     sources = {results, output, process.sentinel}
-    while time.monotonic() < deadline:
-        ready = wait(list(sources), max(0.0, deadline - time.monotonic()))
+    while not time_of_run.is_over():
+        ready = wait(list(sources), LOOK_EVERY)
         if output in ready and not printed.read(output):
             sources.discard(output)
         if printed.length > output_limit:
@@ -180,15 +191,16 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
             except Exception as error:  # what came cannot be read: most likely the answer wrote into our pipe
                 return Outcome("exited", detail=f"unreadable result, {type(error).__name__}", last_report=last_report)
             if kind == "started":
-                limit, deadline = time_limit, time.monotonic() + time_limit
+                time_of_run.begin(time_limit)
             elif kind == "report":
-                last_report, paused = value, time.monotonic()
+                last_report = value
                 if on_report:
-                    seconds = on_report(value)
-                    limit = limit if seconds is None else seconds
-                    deadline = time.monotonic() + (deadline - paused if seconds is None else seconds)
+                    with time_of_run.paused():
+                        seconds = on_report(value)
+                    if seconds is not None:
+                        time_of_run.begin(seconds)
                     with suppress(OSError):  # it has ended, as we shall see
-                        results.send(None)
+                        results.send(seconds)
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]
@@ -196,7 +208,32 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
         elif process.sentinel in ready:
             printed.drain(output)
             return Outcome(*_how_it_died(process), printed=printed.text(), last_report=last_report)
-    return Outcome("timed out", detail=f"{limit:g} s", printed=printed.text(), last_report=last_report)
+    return Outcome("timed out", detail=f"{time_of_run.limit:g} s", printed=printed.text(), last_report=last_report)
+
+
+class _TimeOfRun:
+    """When a run has had its time: its own, and far more by the clock. Until it begins, it may take START_LIMIT to start."""
+
+    def __init__(self, session: int):
+        self.session, self.limit, self._stopwatch = session, START_LIMIT, None
+        self._deadline = time.monotonic() + START_LIMIT
+
+    def begin(self, limit: float):
+        """From now on it may take `limit` seconds."""
+        self.limit, self._deadline = limit, time.monotonic() + BUSY * limit
+        self._stopwatch = Stopwatch(functools.partial(observe_session, self.session), LOOK_EVERY)
+
+    def is_over(self) -> bool:
+        return time.monotonic() > self._deadline or self._stopwatch is not None and self._stopwatch.look() > self.limit
+
+    @contextmanager
+    def paused(self):
+        """While it waits for somebody else."""
+        started = time.monotonic()
+        yield
+        seconds = time.monotonic() - started
+        self._deadline += seconds
+        self._stopwatch.leave_out(seconds)
 
 
 def _how_it_died(process) -> tuple:

@@ -29,7 +29,7 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     # BEGIN SOLUTION 3.1
     q_rows, k_rows, v_rows = (x.flatten(0, 1)[:length].transpose(0, 1) for x in (q, k, v))  # (heads, length, head_size)
     scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])  # (heads, length, length)
-    future = torch.ones(length, length, dtype=torch.bool).triu(diagonal=1)
+    future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(diagonal=1)
     weights = torch.softmax(scores.masked_fill(future, NO_KEY), dim=-1)
     o = q.new_zeros(q.shape)
     o.view(-1, *q.shape[2:])[:length] = (weights @ v_rows).transpose(0, 1)
@@ -40,14 +40,15 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
 def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     """The same as plain_attention(), block by block: never more than block_size x block_size scores of a head at once.
 
-    length: 0 or more, as there. Source: Dao, FlashAttention-2, arXiv:2307.08691, algorithm 1, without its GPU part.
+    length: 0 or more, as there. The sums are kept in float32 at least, as SoftmaxState keeps them; the result has q's dtype.
+    Source: Dao, FlashAttention-2, arXiv:2307.08691, algorithm 1, without its GPU part.
     """
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
     # BEGIN SOLUTION 3.4
     o = q.new_zeros(q.shape)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (num_blocks, heads, block_size, head_size)
-    position = torch.arange(num_blocks * block_size).view(num_blocks, block_size)
+    position = torch.arange(num_blocks * block_size, device=q.device).view(num_blocks, block_size)
     v = v.masked_fill((position >= length)[:, None, :, None], 0.0)
     for i in range(num_blocks):
         state = SoftmaxState(num_q_heads, block_size, head_size=head_size, dtype=q.dtype)
@@ -79,7 +80,8 @@ def forward_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: li
     for seq_id, num_blocks in zip(seq_ids, request_num_blocks, strict=True):
         mine, length = slice(start, start + num_blocks), manager.get(seq_id).length
         o[mine] = attend(q[mine], k[mine], v[mine], length)
-        slots = slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(length), manager.block_size)
+        positions = torch.arange(length, device=x.device)
+        slots = slot_mapping(manager.get_block_table_for_seq(seq_id), positions, manager.block_size)
         write_kv(k_cache, v_cache, slots, k[mine].flatten(0, 1)[:length], v[mine].flatten(0, 1)[:length])
         start += num_blocks
     return layer.output(o)

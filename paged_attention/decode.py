@@ -7,7 +7,7 @@ from torch import Tensor
 
 from paged_attention.attention import share_heads
 from paged_attention.slots import slot_mapping, write_kv
-from paged_attention.softmax_state import NO_KEY, finite
+from paged_attention.softmax_state import NO_KEY, finite, widen
 from paged_attention.validate import check_decoding
 
 
@@ -29,9 +29,10 @@ def block_attention(q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor) -> tuple
     may be 0: then so is the first size of each result.
     num_valid: int64 (total_blocks,), the tokens in each block; what stands behind them does not count.
     Returns (o, m, l): o (total_blocks, num_q_heads, head_size), already divided by l; m, l (total_blocks, num_q_heads).
-    A block without a key to see gives o = 0, m = -inf, l = 0.
+    A block without a key to see gives o = 0, m = -inf, l = 0. They are float32 where q has fewer bits, else of q's dtype.
     """
     # BEGIN SOLUTION 4.2
+    q, k, v = map(widen, (q, k, v))
     k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
     behind = torch.arange(k.shape[1], device=k.device) >= num_valid[:, None]  # (total_blocks, block_size)
     scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
@@ -48,9 +49,11 @@ def combine_result(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor, Ten
     """Puts the parts of one attention together, over the first dimension.
 
     o: (num_parts, ..., head_size), each part already divided by its l. m, l: (num_parts, ...).
-    Returns (o, m, l) without the first dimension: what attention over all keys at once would give.
+    Returns (o, m, l) without the first dimension: what attention over all keys at once would give. They are float32 where
+    the parts have fewer bits, else of the parts' dtype.
     """
     # BEGIN SOLUTION 4.3
+    o, m, l = map(widen, (o, m, l))
     m_all = m.amax(0)
     weight = torch.exp(m - finite(m_all)) * l
     l_all = weight.sum(0)
@@ -61,11 +64,13 @@ def combine_result(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor, Ten
 
 def combine_segments(o: Tensor, m: Tensor, l: Tensor, request_num_blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """combine_result() for every request at once, without a loop. A request without blocks gives o = 0, m = -inf, l = 0.
+    The dtypes are those of combine_result().
 
     o: (total_blocks, num_q_heads, head_size). m, l: (total_blocks, num_q_heads).
     request_num_blocks: int64 (num_seqs,). Returns o (num_seqs, num_q_heads, head_size) and m, l (num_seqs, num_q_heads).
     """
     # BEGIN SOLUTION 4.5
+    o, m, l = map(widen, (o, m, l))
     num_seqs = len(request_num_blocks)
     request = torch.arange(num_seqs, device=m.device).repeat_interleave(request_num_blocks)  # (total_blocks,): whose it is
     m_all = m.new_full((num_seqs, m.shape[1]), NO_KEY)
@@ -135,7 +140,7 @@ def forward_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
     past = combine_segments(*parts, request_num_blocks)
     o, _, _ = combine_result(*(torch.stack(pair) for pair in zip(past, own_token(q, k, v), strict=True)))
     write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
-    return layer.output(o)
+    return layer.output(o.to(x.dtype))
 
 
 def write_new_tokens(k_cache: Tensor, v_cache: Tensor, seq_ids: list[int], manager, k: Tensor, v: Tensor) -> None:

@@ -1,37 +1,171 @@
-"""Paged attention in one call of PyTorch's own (lesson 05), where the machine has a GPU for it."""
+"""Paged attention in one call of a library's kernel (lesson 05), where the machine has a GPU and the library.
+
+FlashInfer is the way that the course has run and recorded. The two others follow their libraries' signatures, and are tested
+against these: they have not run on a GPU yet.
+"""
 
 import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
 from paged_attention.metadata import BatchMetadata, cumulative_lengths
+from paged_attention.validate import check_contiguous, check_devices, check_paged_attention
 
 try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:
     varlen_attn = None
 
+DEVICE = "cuda"
+WORKSPACE_BYTES = 128 << 20  # FlashInfer's advice; for the parts of sequences that it cuts up
 
-def fused_needs() -> str | None:
-    """What this machine lacks for attn_paged_fused(), or None."""
+
+def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
+    """FlashInfer's attend(q, k_cache, v_cache) for a batch."""
+    from flashinfer import BatchPrefillWithPagedKVCacheWrapper
+
+    _, block_size, num_kv_heads, head_size = k_cache.shape
+    num_blocks = (metadata.seq_lens_kv + block_size - 1) // block_size  # (num_seqs,)
+    used = torch.arange(metadata.block_table.shape[1], device=q.device) < num_blocks[:, None]
+    # A plan of its own has a workspace of its own: PyTorch keeps what the last step freed.
+    workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=q.device)
+    wrapper = BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")  # as our blocks: tokens, heads, size
+    wrapper.plan(
+        qo_indptr=metadata.cu_seqlens_q,
+        paged_kv_indptr=cumulative_lengths(num_blocks.tolist()).to(q.device),
+        paged_kv_indices=metadata.block_table[used],  # the ids of all blocks in one row
+        paged_kv_last_page_len=(metadata.seq_lens_kv - 1) % block_size + 1,
+        num_qo_heads=q.shape[1], num_kv_heads=num_kv_heads,
+        head_dim_qk=head_size, page_size=block_size,
+        causal=True, q_data_type=q.dtype, kv_data_type=k_cache.dtype,
+    )
+    return lambda q, k_cache, v_cache: wrapper.run(q, (k_cache, v_cache))
+
+
+def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
+    """flash_attn's. It reads the block table itself."""
+    from flash_attn import flash_attn_varlen_func
+
+    kv_lens = metadata.seq_lens_kv.tolist()
+    arguments = dict(
+        cu_seqlens_q=metadata.cu_seqlens_q, cu_seqlens_k=cumulative_lengths(kv_lens).to(q.device),
+        max_seqlen_q=int(metadata.cu_seqlens_q.diff().max()), max_seqlen_k=max(kv_lens), causal=True,
+        block_table=metadata.block_table.clamp(min=0),  # should it look past a sequence's blocks, it finds a block
+    )
+    return lambda q, k_cache, v_cache: flash_attn_varlen_func(q, k_cache, v_cache, **arguments)
+
+
+def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
+    """PyTorch's. num_splits=1: cut up, long sequences leave rows unwritten (github.com/pytorch/pytorch/issues/194167)."""
+    kv_lens = metadata.seq_lens_kv.tolist()
+    arguments = dict(
+        cu_seq_q=metadata.cu_seqlens_q, cu_seq_k=cumulative_lengths(kv_lens).to(q.device),
+        max_q=int(metadata.cu_seqlens_q.diff().max()), max_k=max(kv_lens), seqused_k=metadata.seq_lens_kv,
+        block_table=metadata.block_table.clamp(min=0), window_size=(-1, 0), enable_gqa=True, num_splits=1,
+    )
+    return lambda q, k_cache, v_cache: varlen_attn(q, k_cache, v_cache, **arguments)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A library's paged attention. missing: what this machine lacks for it, or None. plan: gives a step's `attend`.
+
+    fits: whether it takes a head size. head_sizes: which those are, in words. block_sizes: it takes multiples of this one.
+    """
+
+    missing: Callable[[], str | None]
+    plan: Callable[[BatchMetadata, Tensor, Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]
+    fits: Callable[[int], bool]
+    head_sizes: str
+    block_sizes: int = 1
+
+
+def missing_package(module: str, distribution: str) -> Callable[[], str | None]:
+    return lambda: None if find_spec(module) else f"the package {distribution}, which is not installed"
+
+
+def missing_varlen_attn() -> str | None:
     if varlen_attn is None or "block_table" not in inspect.signature(varlen_attn).parameters:
         return f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
+    return None
+
+
+def of_eights(head_size: int) -> bool:
+    return head_size % 8 == 0 and head_size <= 256
+
+
+WAYS = {
+    "flashinfer": Way(missing_package("flashinfer", "flashinfer-python"), plan_flashinfer,
+                      (64, 128, 256).__contains__, "64, 128 or 256"),
+    "flash_attn": Way(missing_package("flash_attn", "flash-attn"), plan_flash_attn, of_eights,
+                      "a multiple of 8 up to 256", block_sizes=256),
+    "varlen_attn": Way(missing_varlen_attn, plan_varlen_attn, of_eights, "a multiple of 8 up to 256", block_sizes=256),
+}
+
+
+def fused_needs(way: str = "flashinfer") -> str | None:
+    """What this machine lacks for attn_paged_fused(), or None. Raises ValueError for an unknown way."""
+    if way not in WAYS:
+        raise ValueError(f"way must be one of {', '.join(WAYS)}, not {way!r}")
     if not torch.cuda.is_available():
         return "a CUDA GPU"
-    return None if torch.cuda.get_device_capability() >= (8, 0) else "a GPU of compute capability 8.0 or more"
+    if torch.cuda.get_device_capability() < (8, 0):
+        return "a GPU of compute capability 8.0 or more"
+    return WAYS[way].missing()
 
 
-def attn_paged_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata) -> Tensor:
+class FusedAttention:
+    """A batch's paged attention, planned when the first layer calls it, and run by all layers.
+
+    Raises RuntimeError, naming what the machine lacks, and ValueError for an unknown way. A call raises as
+    attn_paged_fused() does, and for tensors unlike those of the first call.
+    """
+
+    def __init__(self, metadata: BatchMetadata, way: str = "flashinfer"):
+        if needs := fused_needs(way):
+            raise RuntimeError(f"attn_paged_fused by {way} needs {needs}")
+        self.metadata, self.way = metadata, way
+        self.attend, self.planned_for = None, None
+
+    def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+        given = [(tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in (q, k_cache, v_cache)]
+        with torch.cuda.device_of(q):  # a library may launch on the current GPU; for a tensor on the CPU this does nothing
+            if self.attend is None:
+                check_fused(q, k_cache, v_cache, self.metadata, self.way)
+                self.attend, self.planned_for = WAYS[self.way].plan(self.metadata, q, k_cache), given
+            elif given != self.planned_for:
+                raise ValueError(f"this batch was planned for q, k_cache and v_cache of {self.planned_for}, not of {given}")
+            return self.attend(q.contiguous(), k_cache, v_cache)
+
+
+def attn_paged_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str = "flashinfer") -> Tensor:
     """What attn_paged_torch() computes, for the whole batch at once, without a copy of the keys and values.
 
-    All on a GPU, in float16 or bfloat16, with a block_size of 256 or a multiple of it.
+    All on one GPU, in float16 or bfloat16. way: "flashinfer" (a head_size of 64, 128 or 256, any block_size), "flash_attn" or
+    "varlen_attn" (a block_size of 256 or a multiple of it).
+    Raises RuntimeError naming what this machine lacks, TypeError or ValueError naming the argument that does not fit.
     """
-    kv_lens = metadata.seq_lens_kv.tolist()
-    return varlen_attn(
-        q, k_cache, v_cache,
-        cu_seq_q=metadata.cu_seqlens_q, cu_seq_k=cumulative_lengths(kv_lens).to(q.device),
-        max_q=metadata.cu_seqlens_q.diff().max().item(), max_k=max(kv_lens),
-        seqused_k=metadata.seq_lens_kv, block_table=metadata.block_table,
-        window_size=(-1, 0), enable_gqa=True, num_splits=1,
-    )
+    return FusedAttention(metadata, way)(q, k_cache, v_cache)
+
+
+def check_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str) -> None:
+    """What a way takes: less than attn_paged_torch()."""
+    check_paged_attention(q, k_cache, v_cache, metadata)
+    if q.dtype not in (torch.float16, torch.bfloat16):
+        raise TypeError(f"q must be torch.float16 or torch.bfloat16 for {way}, not {q.dtype}")
+    block_size, head_size = k_cache.shape[1], k_cache.shape[3]
+    if not WAYS[way].fits(head_size):
+        raise ValueError(f"head_size, q's last dimension, must be {WAYS[way].head_sizes} for {way}, not {head_size}")
+    if block_size % WAYS[way].block_sizes:
+        raise ValueError(f"block_size must be a multiple of {WAYS[way].block_sizes} for {way}, not {block_size}")
+    if q.device.type != DEVICE:
+        raise ValueError(f"q must be on a GPU for {way}, not on {q.device}")
+    check_devices(q=q, k_cache=k_cache, v_cache=v_cache, cu_seqlens_q=metadata.cu_seqlens_q,
+                  seq_lens_kv=metadata.seq_lens_kv, block_table=metadata.block_table)
+    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache), ("cu_seqlens_q", metadata.cu_seqlens_q),
+                         ("seq_lens_kv", metadata.seq_lens_kv), ("block_table", metadata.block_table)):
+        check_contiguous(name, tensor)

@@ -11,18 +11,25 @@ def finite(m: Tensor) -> Tensor:
     return m.masked_fill(m == NO_KEY, 0.0)
 
 
+def widen(x: Tensor) -> Tensor:
+    """The numbers in float32 where they have fewer bits. Sums of many terms are kept in no less."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 class SoftmaxState:
     """What is known of a softmax-weighted sum after some of its keys. Each row has a state of its own.
 
     `m` (...,): the largest score so far, NO_KEY before the first. `l` (...,): the sum of exp(score - m).
-    `acc` (..., head_size): the sum of exp(score - m) * value. All three are of `dtype`.
+    `acc` (..., head_size): the sum of exp(score - m) * value. All three are float32, or float64 where the scores and values
+    are. They are where the scores are, on the same device.
     Sources: for m and l Milakov and Gimelshein, arXiv:1805.02867, section 3; for acc FlashAttention, arXiv:2205.14135.
     """
 
     def __init__(self, *shape: int, head_size: int, dtype: torch.dtype = torch.float32):
-        """The state before the first key, for rows of this shape. dtype: in which m, l and acc are kept; scores and values
-        come in the same."""
+        """The state before the first key, for rows of this shape. dtype: of the scores and values; m, l and acc are kept in
+        it too, but in float32 where it has fewer bits."""
         # BEGIN SOLUTION 3.2
+        dtype = torch.promote_types(dtype, torch.float32)
         self.m = torch.full(shape, NO_KEY, dtype=dtype)
         self.l = torch.zeros(shape, dtype=dtype)
         self.acc = torch.zeros(*shape, head_size, dtype=dtype)
@@ -31,11 +38,13 @@ class SoftmaxState:
     def update(self, scores: Tensor, values: Tensor) -> None:
         """Takes in more keys.
 
-        scores: (..., num_keys), -inf where masked.
+        scores: (..., num_keys), -inf where masked. They may have fewer bits than the sums.
         values: (..., num_keys, head_size). It broadcasts over the rows: a size of 1 stands for all rows along that
         dimension. Attention gives (heads, 1, num_keys, head_size), since the queries of a head share their values.
         """
         # BEGIN SOLUTION 3.2
+        self.m, self.l, self.acc = (x.to(scores.device) for x in (self.m, self.l, self.acc))  # they begin on the CPU
+        scores, values = scores.to(self.m.dtype), values.to(self.m.dtype)
         m = torch.maximum(self.m, scores.amax(-1))
         old = torch.exp(self.m - finite(m))
         p = torch.exp(scores - finite(m)[..., None])

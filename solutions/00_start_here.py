@@ -49,8 +49,8 @@ bytes_per_token = 2 * num_layers * num_kv_heads * head_size * bytes_per_number  
 print(f"one token: {bytes_per_token // 1024} KiB, 1,024 tokens: {1024 * bytes_per_token // 2**20} MiB")
 
 # %% [markdown]
-# A hundred people with a thousand tokens each need 14 GiB, beside the model itself. Memory decides how many can be
-# served at once.
+# A hundred people with a thousand tokens each need 14 GiB, beside the model itself. So it is often memory that decides how
+# many can be served at once.
 #
 # ## What contiguous memory wastes
 #
@@ -131,7 +131,7 @@ def always_one_block_more(num_tokens, block_size):
 check("0.1", always_one_block_more)
 
 # %% [markdown]
-# The message names the mistake, and a small case that shows it. If you are stuck, ask for a hint: `hint("0.1")` shows the
+# The message names the mistake, and the smallest case that shows it, of those that the check tries. If you are stuck, ask for a hint: `hint("0.1")` shows the
 # first, and the next one each time you call it. A number asks for that one:
 
 # %%
@@ -182,7 +182,8 @@ draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for eac
 # <details><summary>Smaller blocks waste less. Why not use blocks of one token?</summary>
 #
 # The table gets an entry for each block, and whoever reads the cache has to follow each entry. With one token a block the
-# table is 16 times as long, and the reads jump about in memory, which is slow. 16 is a common middle.
+# table is 16 times as long. The paper measured several sizes (section 7.2): with small blocks a GPU does not do its best, with
+# large ones more slots stay empty. 16 is what it takes.
 # </details>
 #
 # <details><summary>Does paging make the cache of one request smaller?</summary>

@@ -60,8 +60,8 @@ print(f"took {first}, then {second}, gave {first} back; the stack is now {free}"
 #
 # ### Exercise 1.1: the free list
 #
-# The same in C++. The source is text in a Python string; you complete the four bodies. The check compiles it, so it takes
-# a second or two.
+# The same in C++. The source is text in a Python string; you complete the four bodies. The check compiles it first,
+# which takes longer than the check itself.
 
 # %% exercise="1.1"
 free_list = r"""
@@ -75,7 +75,8 @@ check("1.1", free_list)
 # ## From C++ to Python
 #
 # To call the class from here, Python has to be told about it. That is what a **binding** does, written with pybind11. It
-# names each method once. Building it takes ten seconds or so:
+# names each method once. Building it takes a while, since the headers of pybind11 are long: ten seconds on our machine, which
+# has two cores.
 
 # %%
 free_list_binding = r"""
@@ -94,7 +95,7 @@ print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.si
 # ```
 #
 # `no_implicit_headers=True` matters. Without it, `load_inline` puts all of PyTorch's headers before your code, and a build
-# takes half a minute instead of a few seconds. `make bench-build` measures both on your machine. The second time the same
+# takes more than four times as long. `make bench-build` measures both on your machine. The second time the same
 # text is built, it is not compiled at all.
 #
 # Two words in the binding are worth a look. `TORCH_EXTENSION_NAME` is the name under which the module is built.
@@ -161,7 +162,8 @@ check("1.2", block_manager)
 # | | removes the top | 7 |
 #
 # Both got block 5, and block 6 is lost. The program may crash, and it may as well go on: then the two sequences write over
-# each other, and no log says so. Such a **race** may happen once in a million calls.
+# each other, and no log says so. Such a **race** needs two calls within the same
+# few instructions, so it may be rare.
 #
 # To see it at once, we help it along. Here is a `FreeList` that sleeps for a moment in the middle of each change, so that
 # another thread can come between. And here is a test with several threads, each of which takes a block, keeps it for a
@@ -257,7 +259,7 @@ assert survives
 # ```
 #
 # “Local” keeps the translation inside this module, for the same reason as `module_local()`. The check builds the module,
-# which takes ten seconds or more.
+# which takes as long as the binding above did.
 
 # %% exercise="1.4"
 binding = r"""
@@ -375,7 +377,9 @@ assert costs["C++ calls C++"] < costs["Python calls C++"]
 # and all.
 #
 # So the language matters where the caller is C++ too, or where one call does a lot of work. And the lock matters where
-# Python's own is not held: between C++ threads, and in Python builds without a global lock.
+# Python's own is not held: between C++ threads, and under a Python without a global lock. (There, importing a module switches
+# the lock on again, unless the module declares that it can do without. In pybind11 it says `py::mod_gil_not_used()` for that;
+# ours does not.)
 #
 # ## Sharing: fork
 #
@@ -537,7 +541,7 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
 #   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
 #   section 4.2 for the block manager, section 4.4 for sharing and copy on write.
-# - pybind11's documentation, “Exceptions”, for how C++ errors become Python exceptions.
+# - pybind11's documentation: “Exceptions”, for how C++ errors become Python exceptions; “Free-threading support”.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
 # **Next:** [02 · Block tables](02_block_tables.ipynb), which turn these ids into the memory of a model.

@@ -239,7 +239,7 @@ assert torch.equal(table.cpu, table.on_device)
 
 # %% [markdown]
 # How long should a row be? The longest sequence decides: `max_blocks_per_seq` blocks. It would be wasteful to give it as
-# many entries as the pool has blocks. With 10,000 blocks and 256 rows the table would have 2.5 million entries, and nearly
+# many entries as the pool has blocks. With 10,000 blocks and 256 rows the table would have 2.56 million entries, and nearly
 # all of them would stay -1.
 #
 # ## The manager
@@ -527,7 +527,7 @@ class Paged:
 
 # %% [markdown]
 # The requests. Lengths of real conversations have a long tail: most are short, a few are very long. In the ShareGPT
-# conversations that the paper uses, a prompt has 161 tokens on average, and an answer 338. Here are 200 drawn from a
+# conversations that the paper uses (figure 11), a prompt has 161 tokens on average, and an answer 338. Here are 200 drawn from a
 # distribution of that kind.
 
 # %%
@@ -669,7 +669,7 @@ print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the ste
 # <details><summary>Why is the block size 16, and not 1, or 256?</summary>
 #
 # A block of 1 wastes no slot, and its table is as long as the sequence; each lookup serves one token. A block of 256 leaves
-# 128 slots of each sequence empty on average, and can seldom be shared. The paper measured several sizes: on long
+# about half of its slots empty at the end of each sequence, and only whole blocks can be found again and shared. The paper measured several sizes: on long
 # conversations 16 to 128 were best, on short ones large blocks hurt. It takes 16.
 # </details>
 #

@@ -287,12 +287,35 @@ print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - fini
       torch.exp(nothing - finite(nothing)).item())
 
 # %% [markdown]
+# ### Sums in 16 bits
+#
+# Models and their caches often use bfloat16, a float of 16 bits. It has 8 significant bits: above 256 not every whole number
+# can be written any more, and between 4096 and 8192 they are 32 apart. To a sum of 4096 you can add 16 as often as you like.
+# The result is rounded, and it is 4096 again.
+#
+# Our l is such a sum. Let 6,400 keys come in parts of 16, all with the score 0, so that each weight is 1. The values grow
+# evenly from 0 to 1. The output is their mean, 0.5:
+
+# %%
+even = torch.linspace(0, 1, 6400).to(torch.bfloat16)
+for dtype in (torch.bfloat16, torch.float32):
+    total = weighted = torch.zeros((), dtype=dtype)
+    for part in even.split(16):
+        total, weighted = total + len(part), weighted + part.to(dtype).sum()
+    print(f"sums in {dtype}: l = {total:.0f}, acc = {weighted:.0f}, o = {weighted / total:.3f}")
+
+# %% [markdown]
+# In bfloat16 l never gets past 4096, so acc is divided by too little. The result looks like any other output, and nobody is
+# warned. The values were the same both times, in 16 bits: it is the *sums* that need more. So whatever the type of scores
+# and values, m, l and acc have 32 bits at least. The output may be rounded to 16 bits at the end, once.
+#
 # ### Exercise 3.2: the online softmax
 #
 # Write it for many rows at once: m and l have a number for each row. The rows may have any shape; in a moment it will be
-# (num_q_heads, block_size). `dtype` is the type of the numbers in m, l and acc, and scores and values come in the same type:
-# a state made for float64 computes in float64. `finish()` may be called at any time, even before the first part. The check
-# looks at what `finish()` gives. Exercise 3.3 works on `m`, `l` and `acc` themselves, so let them hold what the class says.
+# (num_q_heads, block_size). `dtype` is the type of the scores and values: a state made for float64 computes in float64, and
+# one made for 16 bits in float32. (`torch.promote_types(dtype, torch.float32)` is the larger of the two types.) `finish()`
+# may be called at any time, even before the first part. The check looks at what `finish()` gives, on the CPU, in float32 and
+# float64. Exercise 3.3 works on `m`, `l` and `acc` themselves, so let them hold what the class says.
 
 # %% exercise="3.2"
 # INCLUDE paged_attention/softmax_state.py SoftmaxState without merge

@@ -27,7 +27,7 @@ try:
     from paged_attention.kv_cache import PagedAttentionManager
     from paged_attention.layer import AttentionLayer
     from paged_attention.slots import slot_mapping, write_kv
-    from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
+    from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
     from paged_attention.validate import check_decoding
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
@@ -145,7 +145,7 @@ print("blocks per request: ", request_num_blocks.tolist())
 check("4.1", dispatch)
 
 # %% [markdown]
-# Compare it with the function that is most often taken by mistake. The number of rows is the same:
+# Compare it with a function that is easily taken by mistake. The number of rows is the same:
 
 # %%
 numbers = torch.tensor([0, 1, 2]).view(3, 1, 1)
@@ -203,6 +203,10 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 #   weight 0, and 0 times NaN is NaN.
 # - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY` is -inf, and `finite(m)` is
 #   `m` with 0 in place of -inf. Use it where m is subtracted, and only there: the m that you return stays -inf.
+#
+# The parts are sums, and more sums are made of them. So they are kept in float32 even where the cache has 16 bits:
+# [lesson 03](03_prefill.ipynb#Sums-in-16-bits) shows why. `widen(x)` makes float32 of numbers with fewer bits, and leaves
+# others as they are. The check gives you float32.
 
 # %% exercise="4.2"
 # INCLUDE paged_attention/decode.py block_attention
@@ -252,7 +256,7 @@ draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:
               "keys.")
 
 # %% [markdown]
-# Two wrong forms of this are often seen. Weighing by $m - m_\text{all}$ without the exponential gives the block with the largest
+# Two wrong forms of this are easily written. Weighing by $m - m_\text{all}$ without the exponential gives the block with the largest
 # $m$ no weight at all, and that is often the one that counts most. Weighing by $e^{m - m_\text{all}}$ without $l$
 # forgets how many keys a block has.
 #
@@ -429,11 +433,11 @@ print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:"
 # %% [markdown]
 # ## Where the bytes go
 #
-# Why not gather a request's blocks into one tensor first, and then call any attention? Many programs do that. It is right,
+# Why not gather a request's blocks into one tensor first, and then call any attention? It is right,
 # and it is called **gather-then-attend**. The question is what it costs.
 #
 # A decode step does little arithmetic: each key is multiplied with one query, in the few heads that share it. On a GPU
-# nearly all of the time goes into fetching keys and values from memory. So count bytes. Gather-then-attend moves them
+# nearly all of the time goes into fetching keys and values from memory, as lesson 07 measures. So count bytes. Gather-then-attend moves them
 # three times: it reads the blocks, it writes the copy, and attention reads the copy. Attention on the blocks themselves
 # reads them once.
 #
@@ -627,7 +631,8 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 #
 # A token also attends to itself, and in our step its key and value are not in the pool when the blocks are read. It is a
 # block of one slot. One can as well write first and count the new token's slot with the past: then it must not be a part of
-# its own, or it counts twice. Kernels write first, and so does lesson 05.
+# its own, or it counts twice. Lesson 05 writes first, and so does the engine of
+# lesson 08.
 # </details>
 #
 # <details><summary>Which part of your decode step is FlashAttention's idea, and which is PagedAttention's?</summary>

@@ -55,7 +55,10 @@ draw.show(draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences 
 # | **kernel** | a function for the GPU. Every thread runs the same code, and asks for its number to know its part |
 # | **warp** | 32 threads that go together. They can hand each other values without any memory |
 # | **block** of threads | up to 1,024 threads. They share a small, quick memory, and can wait for each other |
-# | **grid** | all blocks of threads of one launch. They cannot wait for each other |
+# | **grid** | all blocks of threads of one launch. Each must be able to run without the others: it cannot wait for them |
+#
+# (There are launches in which blocks can wait for each other: cooperative ones, and since Hopper those with clusters of
+# blocks. This course uses neither.)
 #
 # So CUDA says “block” as well. Its blocks have nothing to do with those of the pool; where it might be unclear, this lesson
 # says **thread block**.
@@ -122,8 +125,8 @@ print("the same sum, by 256 threads")
 #
 # ## A grid
 #
-# One block of threads runs on one small part of the GPU, a *multiprocessor*. Of these there are more than a hundred, so a
-# launch should have many blocks. Then each thread can have an element to itself.
+# One block of threads runs on one part of the GPU, a *multiprocessor*. An H100 or H200 has 132 of them, a laptop's GPU perhaps
+# twenty. So a launch should have many blocks. Then each thread can have an element to itself.
 #
 # ### Exercise 6.1: one thread for each element
 #
@@ -200,7 +203,7 @@ try_echo(echo)
 
 # %% [markdown]
 # The warps are not in step. When a thread takes the other number, the thread that it belongs to may not have put it there
-# yet. That is a **race**. On a GPU it goes well many times, and then it does not; nothing tells you. Checked mode stops, and
+# yet. That is a **race**. On a GPU it may go well many times, and then once not; nothing tells you. Checked mode stops, and
 # `out` is as it was before the call.
 #
 # `__syncthreads()` is a **barrier**: nobody goes on before all threads of the block are there.
@@ -280,8 +283,8 @@ batch = (q, k_cache, v_cache, block_table, context_lens)
 #    two integers rounds down.)
 # 2. Which block of the pool that is, the sequence's row of the block table says, in its entry 2.
 #
-# Then the address is what it is for any contiguous tensor. `k_cache[block, offset, head, 0]` stands so many numbers behind
-# the first one; how many, you can tell from the shape.
+# Then the address is what it is for any contiguous tensor. `k_cache[block, offset, head, 0]` is some numbers past the first
+# one; how many, you can tell from the shape.
 #
 # ### Exercise 6.2: from a token to its address
 #
@@ -384,7 +387,7 @@ build_cuda(block_reduce, add_up).add_up(torch.arange(1001.0, device=device), tot
 print("0 + 1 + … + 1000 =", total.item())
 
 # %% [markdown]
-# The barriers stand in a function that all threads call. The `if` behind it holds nothing but a write.
+# The barriers stand in a function that all threads call. The `if` after it holds nothing but a write.
 #
 # ## Pass 1: the scores
 #
@@ -561,24 +564,31 @@ draw.show(draw.cuda.readers([
 #
 # ## What a build costs
 #
-# You may wonder why a launcher takes raw pointers. PyTorch's documentation shows another form, and it works as well:
-#
-# ```python
-# source = r'''
-# #include <torch/extension.h>
-# #include <c10/cuda/CUDAStream.h>
-#
-# void paged_attention(torch::Tensor out, torch::Tensor q, /* … */ double scale) {
-#   TORCH_CHECK(q.is_cuda(), "q must be on the GPU");
-#   paged_attention_kernel<<<grid, 128, bytes, c10::cuda::getCurrentCUDAStream()>>>(out.data_ptr<float>(), /* … */ scale);
-#   C10_CUDA_KERNEL_LAUNCH_CHECK();
-# }'''
-# declaration = "void paged_attention(torch::Tensor out, torch::Tensor q, /* … */ double scale);"
-# module = torch.utils.cpp_extension.load_inline("paged", declaration, source, functions=["paged_attention"])
-# ```
-#
-# There C++ sees tensors: it can ask for their shapes, and raise errors with `TORCH_CHECK`. The price is in the first line.
-# Before a compiler compiles, it collects all that is included into one text. Measure how long that text is:
+# You may wonder why a launcher takes raw pointers. PyTorch's documentation shows another form, in which C++ gets tensors.
+# Here it is for your kernel, in float32 and without the workspace:
+
+# %%
+tensor_form = r"""
+// INCLUDE tensor_form.cu
+"""
+declaration = tensor_form[tensor_form.index("void attend") : tensor_form.index(" {")] + ";"
+
+
+def build_tensor_form():
+    """The module with attend(). Needs a GPU and nvcc, and half a minute or more."""
+    from torch.utils.cpp_extension import load_inline
+
+    return load_inline("tensor_form", cpp_sources=declaration, functions=["attend"],
+                       cuda_sources="\n".join([*kernel.values(), tensor_form]))
+
+
+print(declaration)
+
+# %% [markdown]
+# There C++ sees tensors: it can ask for their shapes, and raise errors with `TORCH_CHECK`. `load_inline` needs the declaration
+# for the C++ that it writes itself, the binding. With a GPU you may build it: `build_tensor_form().attend(…)`. The price is in
+# the line `#include <torch/extension.h>`. Before a compiler compiles, it collects all that is included into one text. Measure
+# how long that text is:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -607,7 +617,7 @@ print(f"all of your kernel: {ours:7,} lines, {seconds:.1f} s")
 assert with_torch > 5 * ours
 
 # %% [markdown]
-# And that is only the collecting; compiling them takes several times longer, in each build. With nvcc it happens twice, for
+# And that is only the collecting; compiling them takes several times longer, in each build (`make bench-cuda` measures it). With nvcc it happens twice, for
 # the CPU and for the GPU. For a library that is built once, it does not matter. For a cell that you run twenty times in an
 # hour, it does. So here the launcher knows no tensor, and what `TORCH_CHECK` would look at, Python looks at before the call.
 #
@@ -618,7 +628,7 @@ assert with_torch > 5 * ours
 # address, whatever it is. Here is a table with an entry that is no block of the pool:
 
 # %%
-from lessons_lib.bug_hunt import HuntCase
+from paged_attention.bug_hunt import HuntCase
 
 batch = HuntCase("5 tokens", (5,)).tensors()
 print("good table:", batch["block_table"].tolist(), "in a pool of", len(batch["k_cache"]), "blocks")
@@ -698,7 +708,8 @@ for dtype in (torch.float32, torch.float16, torch.bfloat16):
     print(f"{str(dtype):15} error below {error_bound([100, 37], dtype, 64):g}")
 
 # %% [markdown]
-# The errors of float16 and bfloat16 are those of rounding the *output*: float16 keeps eleven binary digits, bfloat16 eight.
+# The errors of float16 and bfloat16 are as large as those of rounding the *output*: float16 keeps eleven binary digits,
+# bfloat16 eight.
 # In between everything was `float`.
 #
 # ## Head sizes
@@ -779,26 +790,26 @@ for name, expected in {"the reference of lesson 05": attn_paged_torch(q, k_cache
 # ## A bug hunt
 #
 # Below is a paged kernel as somebody might write it who has read about PagedAttention and has no tests. It compiles. It has
-# eight faults, each of them seen in real code. Some stop it at once, some need a second sequence, one waits for a long
+# eight faults, and each is easily made. Some stop it at once, some need a second sequence, one waits for a long
 # context. You repair it.
 #
-# Reading the whole text and looking for what is odd finds some of them, and puts in a ninth. Hunters who get through take
-# one fault at a time:
+# Who reads the whole text and mends what looks odd may find some of them, and may put in a ninth. It is safer to take one
+# fault at a time:
 #
 # 1. **Run** the smallest case that goes wrong.
 # 2. **Read** the report to its end: the line, the thread, the memory. Say in one sentence what happened.
 # 3. **Explain** it from the text, before you change anything. If your explanation does not predict the report, it is wrong.
 # 4. **Change** one thing, and run again. The case has to pass; another one may now fail.
 #
-# `hunt(text)` does the running. It builds the text in checked mode and goes through nine cases, each a little larger than
-# the one before. It stops at the first one that goes wrong, with the report of checked mode, or with what is wrong about the
+# `hunt(text)` does the running. It builds the text in checked mode and goes through nine cases, from a single token to
+# 11,000 and to several sequences. It stops at the first one that goes wrong, with the report of checked mode, or with what is wrong about the
 # numbers: which rows of the output, and which keys were read for the first of these.
 #
 # One thing to know about the reports: dynamic shared memory is one piece, and a report calls it by the name of one of the
 # `extern __shared__` arrays in it. Look at the byte as well as at the name.
 
 # %%
-from lessons_lib.bug_hunt import CASES, HuntCase, expected_output, hunt
+from paged_attention.bug_hunt import CASES, HuntCase, expected_output, hunt
 
 for number, case in enumerate(CASES, 1):
     print(f"{number}. {case.title}")
@@ -823,8 +834,8 @@ check("6.8", bug_hunt)
 # %% [markdown]
 # What is left is not wrong, only slow. Every one of the 128 threads searches all of `largest` for the maximum, and
 # takes the exponential of every score, to add up the same sum as its neighbours; then it takes them all again for the
-# values. `block_reduce` does that work once. Another habit of first attempts is an `atomicAdd` where each thread has a
-# number for itself: right as well, and a wait in each step for nobody.
+# values. `block_reduce` does that work once. An `atomicAdd` where each thread has a
+# number for itself would be of that kind too: right, and a wait in each step for nobody.
 #
 # Here is your repaired kernel on a batch that it has not seen, beside the reference of lesson 05:
 
@@ -866,7 +877,8 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 # ## What you built
 #
 # A kernel that reads keys and values where they lie, through the block table, for any batch of decodes, in three formats
-# and for any context length. A launcher without PyTorch's headers, so that a build takes a second or two. And the habit of
+# and for any context length. A launcher without PyTorch's headers, so that a build takes less
+# than a fifth of the time. And the habit of
 # asking which thread reads what, and who waits for whom.
 #
 # ## Ask yourself
@@ -880,8 +892,9 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #
 # <details><summary>Where is the indirection of paging in the kernel, and what does it cost?</summary>
 #
-# In one line of cache_offset: the entry of the block table. It is one more read for each token, of 4 bytes, beside the key
-# and value of some hundreds of bytes each. The sum within the kernel stays the same.
+# In one line of cache_offset: the entry of the block table. It is one more read, of 4 bytes. In pass 1 there is one for each
+# token, beside a key of some hundreds of bytes. In pass 2 there is one for each token and element, as the count above shows:
+# that is a weakness of this kernel, and lesson 07 mends it. What is multiplied and added stays the same.
 # </details>
 #
 # <details><summary>Why is the query in shared memory, and a key is not?</summary>
@@ -917,8 +930,9 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #
 # ## Sources
 #
-# - NVIDIA, *CUDA C++ Programming Guide*: “Programming Model” for grids, thread blocks and warps; “Synchronization Functions”
-#   and “Warp Shuffle Functions” in the chapter on C++ language extensions.
+# - NVIDIA, *CUDA C++ Programming Guide*: “Programming Model” for grids, thread blocks, warps and clusters; “Cooperative
+#   Groups”; “Synchronization Functions” and “Warp Shuffle Functions” in the chapter on C++ language extensions.
+# - NVIDIA, *CUDA C++ Best Practices Guide*: “Coalesced Access to Global Memory”.
 # - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
 #   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
 #   section 5.1 for kernels that read through the block table.

@@ -259,8 +259,8 @@ assert of_thread[0] > 4 * of_thread[1]
 # softmax on top, one after the other. In rung 1 those 5,000 become 40. If every touch took equally long, rung 1 would be
 # about two and a half times as fast.
 #
-# But touches do not take equally long: a score stands in shared memory, a key does not. And a multiprocessor has about a
-# dozen of these thread blocks at a time. While one of them waits for its thread 0, the others read. So it will be less.
+# But touches do not take equally long: a score stands in shared memory, a key does not. And a multiprocessor has
+# several of these thread blocks at a time, 16 at most. While one of them waits for its thread 0, the others read. So it will be less.
 # </details>
 
 # %%
@@ -282,8 +282,8 @@ print(f"By the record, {times_faster(1):.2f} times as fast as rung 0.")
 
 # %% [markdown]
 # **Why they differ.** What a step saves is at most the share of the time that it had. Compare your number with the one
-# above: the difference is time in which other thread blocks of the same multiprocessor had something to do. A GPU hides
-# waiting in this way all the time, so a count of what one thread does is an upper bound for what can be won, and no more.
+# above. In the time between, other thread blocks of the same multiprocessor had something to do. A GPU hides waiting in this
+# way, so a count of what one thread does is an upper bound for what can be won, and no more.
 #
 # Now look at what both rungs ask of the memory:
 
@@ -358,7 +358,7 @@ wide_score = r"""
 check("7.2", wide_score)
 
 # %% [markdown]
-# One more idea goes with it. Memory answers after several hundred nanoseconds, whatever you ask for. A lane that asks for a
+# One more idea goes with it. Memory takes hundreds of clock cycles to answer, whatever you ask for. A lane that asks for a
 # key, waits, uses it, and asks for the next, waits most of the time. So a group asks for four rows, and only then uses the
 # first. One line in the text is new: `#pragma unroll` asks the compiler to write a loop out, so that an array that is
 # indexed by it can stay in registers.
@@ -485,7 +485,7 @@ print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
 # %% [markdown]
 # **Why they differ.** Waiting is hard to predict from a count: how much of it was hidden already, because other warps of the
 # multiprocessor had something to do, depends on how many of them there are. One pass gives some of that away again. A lane
-# now keeps a state and eight rows in registers, so fewer thread blocks fit on a multiprocessor at the same time.
+# now keeps a state and eight rows in registers, so fewer thread blocks may fit on a multiprocessor at the same time.
 #
 # The rung has another merit that no time shows: there is no row of scores any more, so no context is too long for it, and no
 # workspace is needed.
@@ -540,8 +540,8 @@ draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 
 # + 1.)
 #
 # A tile of the kernel is 16 tokens. Eight queries fit beside it. When four heads share a KV head, the other four queries
-# are zeros, and half of the multiplications are for nothing. That is no loss: the tensor cores wait for memory most of the
-# time anyway.
+# are zeros, and half of the multiplications are for nothing. That is no loss: by the count at the beginning, it is
+# memory that limits a decode.
 #
 # ### Any order of dims
 #
@@ -642,16 +642,16 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars fo
 #
 # *bytes on their way = bytes per second × seconds that each is on its way.*
 #
-# (It is known as Little's law.) From the question to the answer, memory takes about a microsecond when it is busy. The
-# recorded card has 132 multiprocessors:
+# (It is known as Little's law.) From the question to the answer, suppose that busy memory takes a microsecond: a round number,
+# which nobody has measured here. The recorded card has 132 multiprocessors:
 
 # %%
 under_way = run.read_limit_gb_per_s * 1e9 * 1e-6
 print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB for each multiprocessor")
 
 # %% [markdown]
-# A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KiB. So four tiles have to be on their way for each
-# multiprocessor, at every moment, also while other tiles are being multiplied. Below that, memory has idle moments,
+# A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KiB. So by this reckoning four tiles have to be on their way
+# for each multiprocessor, at every moment, also while other tiles are being multiplied. Below that, memory has idle moments,
 # however fast everything else is.
 #
 # Shared memory is the place to wait in: 228 KiB for each multiprocessor of an H100 or H200, of which a block may have 227.
@@ -761,10 +761,10 @@ measured(5)
 print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
 
 # %% [markdown]
-# **Why they differ.** On this batch nothing is won. There are 512 blocks, and in rung 4 four of them fit on a
-# multiprocessor, so all of them run at once; while the warps of one wait or multiply, those of another ask. The stages
-# take room in shared memory, and only two blocks of rung 5 fit, so that they come in two waves. The memory was busy
-# already, by chance. So look at batches where chance does not help: contexts of very different length, and one long
+# **Why they differ.** On this batch nothing is won. There are 512 blocks, about four for each multiprocessor. In rung 4
+# several run there at once; while the warps of one wait or multiply, those of another ask. The stages take room in shared
+# memory: a block of rung 5 has nearly half of it, so only two fit, and they come in two waves. The memory was busy already, by
+# chance. So look at batches where chance does not help: contexts of very different length, and one long
 # sequence for the whole card:
 
 # %%
@@ -944,8 +944,8 @@ for block, pieces in enumerate(cut_evenly(lengths, 8)):
 # %% [markdown]
 # ### Who combines?
 #
-# A row that is cut has parts again, two or more. Rung 6 starts a second kernel for them, and a start takes some
-# microseconds: for a small batch that is as long as the attention itself. Here the blocks do it themselves, without
+# A row that is cut has parts again, two or more. Rung 6 starts a second kernel for them, and that takes time. On
+# the batch from before, rung 6 took 3 microseconds longer than rung 5, and a whole step of the smallest batch takes 13. Here the blocks do it themselves, without
 # waiting for each other. For each cut row there is a counter in memory. A block that has stored its part adds 1. The block
 # that finds all others counted was the last, and it combines them all:
 
@@ -963,8 +963,8 @@ show_lines("ladder/7_balanced.cu", "// Puts the block's states among the parts",
 #
 # One more thing is in this kernel. In the cache the KV heads of a token lie side by side. A block that has one head reads
 # 256 bytes of each token, and skips the other heads' 1,792. So a row of rung 7 may be a sequence and several of its KV
-# heads: with `heads_at_once = 8`, eight warps read eight heads, 2 KiB in a row. Memory answers long stretches a little
-# faster than scattered pieces. And a row with eight heads is eight times as much work, so that fewer rows have to be cut.
+# heads: with `heads_at_once = 8`, eight warps read eight heads, 2 KiB in a row. That is one long
+# stretch in place of eight pieces. And a row with eight heads is eight times as much work, so that fewer rows have to be cut.
 # With few sequences it is the other way round: one head, and all warps of the block share its tiles.
 
 # %%
@@ -979,18 +979,17 @@ draw.show(draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt
           "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
-# **Why they differ.** Most of this is the second launch, which rung 6 has and rung 7 has not. Beside rung 5, rung 7 wins
-# next to nothing here: with 2,048 rows for 132 multiprocessors, the card had shared the work out well by itself. Equal
+# **Why they differ.** Most of this is the second launch: rung 5, which has one launch as well and cuts nothing, is as fast as
+# rung 7 here. So equal shares win next to nothing: with 2,048 rows for 132 multiprocessors, the card had shared the work out well by itself. Equal
 # shares are for batches between the extremes: few rows, or very unequal ones.
 #
-# Equal shares should take equal times, and they do not. Multiprocessors do not all get the same share of the memory's
-# attention, so some blocks are done well before the others, with the same number of tiles. What is still missing from the
-# limit cannot be won by counting tiles.
+# Equal shares need not take equal times: how soon memory answers a block depends on what all others ask for at that moment.
+# What is still missing from the limit is not to be found by counting tiles.
 #
 # Measuring changed the plan in two more ways; it is in `paged_attention/work_plan.py`. Where all rows are about equally
 # long, the cuts are moved to the ends of rows, even if a few multiprocessors then have nothing to do: what is not cut need
-# not be combined. And where rows have to be cut, there are blocks for only four of five multiprocessors. They keep the
-# memory busy, and more would only make each other wait.
+# not be combined. And where rows have to be cut, there are blocks for only four of five multiprocessors. On this
+# card that was faster than blocks for all of them.
 
 # %% [markdown]
 # ## Rung 8: half the bytes
@@ -1044,7 +1043,7 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0
 # says how fast it is.)
 #
 # **Why they differ.** This step is so short that its beginning shows: until the first bytes are there, a block has asked
-# for its piece of work, then for its entries of the table, then for keys, and each answer takes most of a microsecond.
+# for its piece of work, then for its entries of the table, then for keys, one after the other.
 # And the widening costs instructions, for each byte twice as many numbers as before. The more there is to read, the
 # nearer it comes to a factor of two:
 
@@ -1054,31 +1053,34 @@ compare("gqa_b256_ragged", 8)
 # %% [markdown]
 # ## The whole ladder
 #
-# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use; and what
-# one does without a paged kernel, a gather and PyTorch's attention. (Newer versions of PyTorch have an attention that
-# takes a block table. The recorded one has not; where yours has it, the benchmark measures it too.) All had the same
-# batch, in the same run; rung 8 had it in 8 bits.
+# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use, in four ways
+# (two kernels of its own, with tensor cores and with CUDA cores; *XQA*, which comes from NVIDIA's TensorRT-LLM; and NVIDIA's
+# cuDNN, which it calls); and what one does without a paged kernel, a gather and PyTorch's attention. (Newer versions of PyTorch
+# have an attention that takes a block table. The recorded one has not; where yours has it, the benchmark measures it too.) All
+# had the same batch, in the same run; rung 8 had it in 8 bits.
 
 # %%
 draw.show(draw.ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %%
-draw.show(draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the faster of FlashInfer's two "
-          "kernels, beside the card's limit.")
+draw.show(draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the fastest of FlashInfer's "
+          "ways, beside the card's limit.")
 
 # %%
-print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}, "
-      f"FlashInfer {run.flashinfer or 'not installed'}")
+print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}")
+print(f"FlashInfer {run.flashinfer or 'not installed'}, cuDNN {run.cudnn}, by {run.command}")
 for workload, ratio in run.ratios().items():
     title = next(known.title for known in WORKLOADS if known.name == workload)
     word = "ahead" if ratio > 1.02 else "level" if ratio > 0.98 else "behind"
-    print(f"{title:52} FlashInfer's time over rung 7's: {ratio:.3f}, {word}")
+    way = run.flashinfer_row(workload).backend.removeprefix("FlashInfer ")
+    print(f"{title:48}  {way:12}  {ratio:.2f} times rung 7's time: rung 7 is {word}")
 
 # %% [markdown]
-# Here “level” is anything within 2 %: so small a difference may be another one the next day. Mind what is
-# compared: decode, in these shapes, on this card. FlashInfer does more than that, for more shapes. Both plan a batch
-# before it is timed, and both are compiled for the shape. A measurement is a fact about what was measured.
+# Each line is for the fastest of FlashInfer's ways. Here “level” is anything within 2 %: so small a difference may be another
+# one the next day. Mind what is compared: decode, in these shapes, on this card, by these versions. FlashInfer does more than
+# that, for more shapes. Whatever plans a batch, ours and theirs, has done so before it is timed. A measurement is a fact about
+# what was measured.
 #
 # Is the highest rung always the fastest? Here are the fastest of rungs 0 to 7:
 
@@ -1088,11 +1090,11 @@ for workload in WORKLOADS:
     print(f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit")
 
 # %% [markdown]
-# Not always. On the first batch rungs 4 and 7 are about level: equal contexts, as many as the card needs, leave little to
-# share out. With eight sequences of 8,192 tokens rungs 6 and 7 are: both cut rows of one length alike. Where no query heads
+# Not always. On the first batch rungs 4 and 7 are within a few percent: equal contexts, as many as the card needs, leave little
+# to share out. With eight sequences of 8,192 tokens rungs 6 and 7 are: both cut rows of one length alike. Where no query heads
 # share a KV head, there is nothing to pack: seven of the eight columns of each matrix product are zeros, and rung 3 does
-# without them. In the smallest batch nothing has to be cut, and rung 7 still looks its work up first. Rung 7 is never far
-# behind, whatever the batch.
+# without them. In the smallest batch nothing has to be cut, and rung 7 still looks its work up first. In each of the
+# six, rung 7 is within 4 % of the fastest.
 #
 # ## On your card
 #
@@ -1109,8 +1111,8 @@ else:
     print("There is no GPU here that kernels can be built for. What you have seen was measured on one", run.card)
 
 # %% [markdown]
-# Which rung brings most depends on the card. One with less bandwidth, or fewer multiprocessors, is at its limit earlier,
-# and there the last rungs change little. If a rung is slower on your card than the one before, you have found something
+# Which rung brings most depends on the card. One with less bandwidth for its arithmetic should be at its limit earlier, and
+# there the last rungs may change little. If a rung is slower on your card than the one before, you have found something
 # that this lesson does not know; Little's law and the waves are good places to begin looking.
 #
 # ## What would change for chunked prefill
@@ -1176,7 +1178,7 @@ else:
 #
 # <details><summary>In rung 7, why does the last block combine, and not block 0?</summary>
 #
-# Block 0 would have to wait for the others. Blocks cannot count on running at the same time: if one waits for another that
+# Block 0 would have to wait for the others. Blocks of an ordinary launch cannot count on running at the same time: if one waits for another that
 # has not been started because the waiting one has its place, nobody ever goes on. The last block has nobody to wait for.
 # </details>
 #
@@ -1192,6 +1194,9 @@ else:
 #   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section 5.1 for the first kernel of this kind.
 # - Muhammad Osama et al., *Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU*,
 #   2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
+# - NVIDIA, *CUDA C++ Programming Guide*: “Multiprocessor Level” for how long memory takes to answer; “Technical
+#   Specifications per Compute Capability” for shared memory, and for how many threads a multiprocessor holds.
+# - NVIDIA, *H200 Tensor Core GPU*, data sheet: 67 TFLOPS in FP32, 4.8 TB/s.
 # - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for m16n8k16, and `cp.async`.
 #
 # **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an engine.

@@ -33,10 +33,11 @@ try:
     import draw.timeline
     from lessons_lib import check, hint, progress_bar, solution
     from paged_attention.block_manager import PythonBlockManager
-    from paged_attention.engine.checkpoint import check_architecture, load_model
+    from paged_attention.engine.checkpoint import load_model
     from paged_attention.engine.dry_run import dry_run
     from paged_attention.engine.history import History
     from paged_attention.engine.paths import PATHS
+    from paged_attention.engine.served import check_architecture, head_size_of
     from paged_attention.kv_cache import PagedAttentionManager
     from paged_attention.metadata import build_metadata
     from paged_attention.tiny_qwen3.tasks import END, TASKS, decode, encode
@@ -66,7 +67,7 @@ draw.show(draw.serving.loop(), alt="Three boxes in a row: schedule, run, postpro
 # `transformers` library that runs the large ones. This one is small enough to come with the course.
 
 # %%
-model, reference = load_model(), load_model()  # the first will be changed, the second stays as it is
+model, reference = load_model(), load_model()  # the first one gets your attention, the second keeps its own
 config = model.config
 print(f"{type(model).__name__}, {model.num_parameters():,} parameters, {config.num_hidden_layers} layers")
 print(f"{config.num_attention_heads} query heads, {config.num_key_value_heads} KV heads of size {config.head_dim}")
@@ -97,12 +98,14 @@ for name, task in TASKS.items():
 # %% [markdown]
 # *Recall* is the one to watch: a letter and its digits can stand far apart from the question, and in other blocks.
 #
-# With internet, `load_model("Qwen/Qwen3-0.6B")` fetches a large one, and any other Qwen3 or Llama by its name. The engine of
-# this lesson serves them as it stands (`transformers.AutoTokenizer` turns their texts into tokens); only the prompts here
-# are the small one's. What cannot be served is refused with a reason:
+# With internet, `load_model("Qwen/Qwen3-0.6B")` fetches a large one. The engine of this lesson serves what transformers runs
+# as `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM` or `LlamaForCausalLM`, with weights in 16 or 32 bits, as long as every layer
+# sees all keys and a token is turned by nothing but its position. (The course's tests compare small random models of all
+# three with transformers; `transformers.AutoTokenizer` turns texts into a large model's tokens.) Only the prompts here are
+# the small one's. What is not served is refused with a reason:
 
 # %%
-from transformers import GPT2Config
+from transformers import GPT2Config, Qwen3Config
 
 
 def refusal(call, *arguments):
@@ -115,16 +118,24 @@ def refusal(call, *arguments):
 
 print(refusal(load_model, "./my_model"))
 print(refusal(check_architecture, GPT2Config(architectures=["GPT2LMHeadModel"]), "gpt2"))
+windows = Qwen3Config(architectures=["Qwen3ForCausalLM"], use_sliding_window=True)
+print(refusal(check_architecture, windows, "a Qwen3 with windows"))
 
 # %% [markdown]
 # ## Attention is a plug
 #
 # A layer of this model computes queries, keys and values, and turns queries and keys by their positions (*rotary*
 # embedding). Then it calls a function, whichever the model was told to use, and takes its result through the output
-# projection. transformers lets anybody register such a function under a name:
+# projection. transformers lets anybody register such a function under a name, and each layer looks up in the model's config
+# which name is meant. Several models may share a config, and somebody else may want to use the model between two steps. So
+# the model gets a config of its own, and the name stands in it no longer than it is needed:
 
 # %%
-# INCLUDE paged_attention/engine/attention.py plug_in
+from contextlib import contextmanager
+
+from paged_attention.engine.attention import lock_of, own_config
+
+# INCLUDE paged_attention/engine/attention.py plugged_in
 
 
 # %% [markdown]
@@ -138,11 +149,12 @@ def curious_forward(module, query, key, value, attention_mask=None, **others):
     return o.transpose(1, 2), None  # (batch, num_tokens, num_q_heads, head_size), and no weights
 
 
-plug_in(model, curious_forward)
 tokens = torch.tensor([encode("Cq7b>")])
 with torch.inference_mode():
-    logits = model(tokens, colour="green").logits
+    with plugged_in(model, curious_forward):
+        logits = model(tokens, colour="green").logits
     assert torch.allclose(logits, reference(tokens).logits, atol=1e-4)
+    assert torch.equal(model(tokens).logits, reference(tokens).logits)  # and now it is as it was
 print("logits", tuple(logits.shape), "equal to the reference")
 
 # %% [markdown]
@@ -175,12 +187,11 @@ check("8.1", paged_attention_forward)
 # need not keep a cache of its own.
 
 # %%
-plug_in(model, paged_attention_forward)
 prompt = encode("Ka17..q42......z93?zq>")
 
 
 def pool_for(model, num_blocks=16, block_size=16):
-    return PagedAttentionManager(num_blocks, block_size, config.num_key_value_heads, config.head_dim, max_num_seqs=8,
+    return PagedAttentionManager(num_blocks, block_size, config.num_key_value_heads, head_size_of(config), max_num_seqs=8,
                                  max_blocks_per_seq=8, num_layers=config.num_hidden_layers)
 
 
@@ -188,7 +199,7 @@ manager = pool_for(model)
 manager.add_sequence("A", len(prompt))
 metadata = build_metadata(manager, [("A", len(prompt))])
 paged = PagedStep(manager.kv_cache, metadata.slot_mapping, attend=PATHS["paged_torch"](metadata))
-with torch.inference_mode():
+with torch.inference_mode(), plugged_in(model, paged_attention_forward):
     logits = model(torch.tensor([prompt]), use_cache=False, paged=paged).logits[0]
     expected = reference(torch.tensor([prompt])).logits[0]
 assert torch.allclose(logits, expected, atol=1e-3)
@@ -487,9 +498,12 @@ assert "".join(letters.values()) == "ABCDEF"
 #
 # The cache is a dictionary from hash to block. It is one more **user** of each of its blocks: it counts in lesson 01's
 # reference count. So a block stays when its request ends, and the next one with the same beginning finds it.
+#
+# Blocks of a step whose logits hold NaN or infinity are not kept. A later token of the request may have spoiled the tokens
+# before it, and the next request has another token in its place. (`Engine.step` looks.)
 
 # %%
-# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, clear
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, forget, clear
 
 
 # %% [markdown]
@@ -514,8 +528,17 @@ PrefixCache.evict, PrefixCache.clear = evict, clear
 
 # %% [markdown]
 # When is a block made known? Not when it is taken, only when the model has run: whoever finds it in the cache must find its
-# keys in it.
-#
+# keys in it. And they must be fit for use. Numbers can overflow, in 16 bits sooner than one thinks, and a NaN among a block's
+# values is in every result that is computed from it. So there is a way to take the blocks of a request out again; the
+# engine will use it.
+
+# %%
+# INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.forget
+
+
+PrefixCache.forget = forget
+
+# %% [markdown]
 # ### Exercise 8.6: a request starts
 #
 # Now the real `start`. `self.prefix_cache.match(request)` gives the blocks that are there, `self.manager.start(id, length,
@@ -619,15 +642,28 @@ draw.show(draw.serving.draws(panels), alt="Four bar charts over the tokens a to 
 # %%
 from tqdm import tqdm
 
+from paged_attention.engine.paths import choose_path
+from paged_attention.engine.served import check_config
+from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
 
-# INCLUDE paged_attention/engine/engine.py Engine without add, cancel, run, step, postprocess, stream, generate, _check, _end, _take_back
+# INCLUDE paged_attention/engine/engine.py Engine without add, cancel, run, step, postprocess, stream, generate, _check, _end, _end_not_finite, _take_back
 
 
 # %% [markdown]
-# `add` puts a request into the queue, and `step` is one turn of the loop, with the prefix cache in it. If something fails in
-# the middle of a step, say the model because the GPU is out of memory, then its requests go back to the queue, and the next
-# step can try again. When a request ends, `_end` gives its blocks back.
+# `add` puts a request into the queue, and `step` is one turn of the loop, with the prefix cache in it. When a request ends,
+# `_end` gives its blocks back. Two things can go wrong in a step, and no other request may notice.
+#
+# **The step fails**: the GPU is out of memory, or you press Ctrl-C. Then it has not happened. Every request has the tokens
+# that it had before, and waits. Where the step stopped nobody knows, perhaps in the middle of taking a block. So the pool
+# starts empty, and all keys and values are computed again.
+#
+# **One request's logits are not finite.** A NaN is not larger or smaller than anything, so it tells nothing about which token
+# is likely. A draw from such a row raises, and `argmax` gives some token without a word. So the request ends, with the reason
+# `"not finite"`, before `postprocess` sees its row. (-inf for some of the tokens is no fault: that is how a token is ruled
+# out.) Its blocks leave the prefix cache, for the NaN may lie in one of them. Requests that share them already are judged by
+# their own logits. And in the middle of a prompt the row does not count, since no token comes from it. So it makes no
+# difference how a prompt is cut into chunks.
 
 # %%
 # INCLUDE paged_attention/engine/engine.py Engine.add
@@ -639,7 +675,10 @@ from paged_attention.validate import check_positive
 # INCLUDE paged_attention/engine/engine.py Engine._end
 
 
-Engine.add, Engine.step, Engine._end = add, step, _end
+# INCLUDE paged_attention/engine/engine.py Engine._end_not_finite
+
+
+Engine.add, Engine.step, Engine._end, Engine._end_not_finite = add, step, _end, _end_not_finite
 
 # %% [markdown]
 # ### Exercise 8.8: what comes after the model
@@ -749,6 +788,23 @@ print(other.reason, repr(decode(other.output)))
 engine.prefix_cache.clear()  # otherwise a few blocks are kept, though nobody runs
 print("free blocks:", engine.manager.block_manager.get_num_free_blocks(), "of 256")
 assert engine.manager.block_manager.get_num_free_blocks() == 256
+
+# %% [markdown]
+# **Bad numbers stay with those who have them.** Here an overflow is made by hand: infinity in a block of the first request's
+# keys and values. The second does not notice. The third has the same prompt as the first and comes later; nothing of the
+# first one's blocks is left for it to find.
+
+# %%
+engine = Engine(model, path="gather")
+bad, good = engine.add("bad", encode("Ka17..q42......z93?zq>")), engine.add("good", encode("Cq7b4mxy>"))
+engine.step()
+engine.manager.kv_cache[:, :, engine.manager.blocks_of("bad")[0]] = torch.inf
+engine.run()
+(later,) = engine.generate([bad.prompt])
+for request in (bad, good, later):
+    print(f"{decode(request.prompt):24}{decode(request.output):12}{request.reason}")
+assert [bad.reason, good.reason, later.reason] == ["not finite", "end", "end"]
+assert decode(good.output) == "q7b4mxy$" and later.output == dense(bad.prompt)
 
 # %% [markdown]
 # **The same answer again.** Draws are random, and still a seed has to give the same tokens, whatever else the engine is
@@ -951,9 +1007,22 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # %% [markdown]
 # Each of these answers has the very tokens of transformers with its dense cache. *gather* copies blocks together and calls
 # PyTorch, *paged_torch* is lesson 05, *blockwise* lesson 04, *kernel* lesson 06 from its CUDA text (on the CPU, if there
-# is no GPU), and *batched* is the engine's own choice on a CPU. (There is one more, *fast*: lesson 07's last kernel, for
-# models in 16 bits on a GPU.)
+# is no GPU), and *batched* is the engine's own choice for this model.
 #
+# Two more take numbers in 16 bits and a GPU: *fast* is lesson 07's last kernel, and *fused* is lesson 05's one call of
+# FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more with `nvcc`, where the model is in
+# 16 bits and has the heads that this kernel is made for; `choose_path` asks. FlashInfer has no kernel for heads of 32 numbers. So the recorded run below has heads of 64, the same model with
+# zeros between its numbers, and eight prompts with 24 tokens each:
+
+# %%
+import bench.path_b_runs
+
+run = bench.path_b_runs.recorded()[0]
+print(bench.path_b_runs.origin(run))
+print(bench.path_b_runs.paths_table(run))
+assert not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for row in run.paths]
+
+# %% [markdown]
 # Is that luck? The paths add in different orders, so their logits differ in the last digits. If two tokens were likelier
 # than all others by exactly the same amount, the last digit would decide. So look how far apart they are:
 
@@ -971,7 +1040,14 @@ print(f"the closest of {20 * len(six)} choices: a lead of {lead:.2f}")
 assert lead > 0.5
 
 # %% [markdown]
-# About 1, where rounding changes the fifth digit. A model with 150,000 tokens in 16-bit numbers will have ties now and then,
+# About 1, where rounding changes the fifth digit. In the recorded run, in 16 bits, rounding changes the logits more:
+
+# %%
+print(f"at each of {run.num_tokens * len(run.expected)} choices the lead is {run.margin:.0f} times the change or more")
+assert run.margin > 2
+
+# %% [markdown]
+# So rounding chooses nothing there either. A model with 150,000 tokens in 16-bit numbers will have ties now and then,
 # and there two right engines may part. They part late and in one token, not in all of them.
 #
 # ## Finding a bug
@@ -1186,7 +1262,8 @@ print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answer
 # ## Speed
 #
 # The classic way to serve a batch with transformers: pad all prompts on the left to the longest, and `generate` until all
-# have ended. The engine neither pads nor waits:
+# have ended. The engine waits for nobody: who has ended makes room at once. And it pads little. *batched* gathers contexts of
+# like length together, and pads each of them to the longest of its group, to less than twice its length:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1243,10 +1320,12 @@ print(bench.serving.recorded_table())
 # %% [markdown]
 # ## Optional: across GPUs
 #
-# A model that is too large for one GPU, or too slow on it, is cut up. For the KV cache the natural cut is between heads:
-# each of two GPUs has half of the KV heads, and the query heads that share them. Block ids, tables and the scheduler know
-# nothing of heads, so they stay as they are, and every process has the same ones. Your attention stays as it is, too. It
-# sees fewer heads, and afterwards all processes collect each other's:
+# One thing can be cut up without a change to the model: the KV cache, and attention over it. The natural cut is between
+# heads: each of two GPUs has half of the KV heads, and the query heads that share them. So the two hold contexts twice as
+# long, or twice as many. (The weights are not cut up here: each GPU has all of them. Engines for models that are too large
+# for one GPU divide them as well.) Block ids, tables and the scheduler know nothing of heads, so they stay as they are, and
+# every process has the same ones. Your attention stays as it is, too. It sees fewer heads, and afterwards all processes
+# collect each other's:
 
 # %%
 import torch.distributed as dist

@@ -8,7 +8,7 @@ from grading.sandbox import Limits
 from lessons_lib.paths import SOLUTIONS
 from solutions.source import read_lesson
 
-QUICK = Limits(cell_seconds=3.0, notebook_seconds=60.0, memory=3 << 30)
+QUICK = Limits(cell_seconds=3.0, notebook_seconds=900.0, memory=3 << 30)
 SEED = 7
 RIGHT = "def blocks_needed(num_tokens, block_size):\n    return -(-num_tokens // block_size)"
 WRONG = "def blocks_needed(num_tokens, block_size):\n    return num_tokens // block_size"

@@ -16,6 +16,7 @@ from playwright.sync_api import sync_playwright
 
 from lessons_lib.paths import NOTEBOOKS
 
+PATIENCE = 900  # seconds; far more than anything here takes, on a busy machine too
 LAPTOP = {"width": 1366, "height": 850}
 # Keeps Chromium from asking hosts outside, and lets it run as root in a container.
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -58,7 +59,7 @@ def jupyterlab(folder: Path, progress: Path | None = None):
         finally:
             server.terminate()
             with suppress(subprocess.TimeoutExpired):
-                server.wait(10)
+                server.wait(60)
             server.kill()
 
 
@@ -68,6 +69,7 @@ def browser_page(size=LAPTOP):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
         page = browser.new_page(viewport=size)
+        page.set_default_timeout(PATIENCE * 1000)
         page.console_errors = []
         page.on("console", lambda message: page.console_errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: page.console_errors.append(str(error)))
@@ -88,7 +90,7 @@ class Notebook:
         page.wait_for_function(
             "() => { const w = jupyterapp.shell.currentWidget; return w && w.context && w.context.isReady "
             "&& w.sessionContext.session && w.sessionContext.session.kernel "
-            "&& w.sessionContext.session.kernel.status === 'idle'; }", timeout=60_000)
+            "&& w.sessionContext.session.kernel.status === 'idle'; }")
 
     def cells(self) -> list[dict]:
         return self.page.evaluate("() => jupyterapp.shell.currentWidget.content.model.toJSON().cells")
@@ -96,9 +98,8 @@ class Notebook:
     def index(self, cell_id: str) -> int:
         return next(index for index, cell in enumerate(self.cells()) if cell["id"] == cell_id)
 
-    def run_all(self, timeout: float = 240) -> bool:
+    def run_all(self) -> bool:
         """Runs every cell; False when one of them failed, where JupyterLab stops."""
-        self.page.set_default_timeout(timeout * 1000)
         return self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
 
     def run_cell(self, cell_id: str) -> dict:
@@ -136,11 +137,12 @@ def _free_port() -> int:
 
 
 def _wait_until_up(server, port, token, log: Path):
-    for _ in range(240):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         if server.poll() is not None:
             raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
         with suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status?token={token}", timeout=5).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status?token={token}", timeout=60).close()
             return
         time.sleep(0.25)
-    raise RuntimeError(f"JupyterLab did not answer within a minute:\n{log.read_text()[-2000:]}")
+    raise RuntimeError(f"JupyterLab did not answer within {PATIENCE} s:\n{log.read_text()[-2000:]}")

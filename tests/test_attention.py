@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from poison import needs_gpu, on_each_device, poisons
+
 from lessons_lib import checks
 from paged_attention.attention import forward_prefill, plain_attention, tiled_attention
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
@@ -44,14 +46,14 @@ def lengths_for(block_size):
     return st.sampled_from(edges) | st.integers(0, most)
 
 
-def random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype=torch.float32):
-    """q, k, v in blocks, with NaN behind the last token."""
+def random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype=torch.float32, poison=NAN):
+    """q, k, v in blocks, with poison behind the last token."""
     generator = torch.Generator().manual_seed(seed)
     num_blocks = -(-length // block_size)
     q, k, v = (torch.randn(num_blocks, block_size, heads, head_size, generator=generator).to(dtype)
                for heads in (num_kv_heads * ratio, num_kv_heads, num_kv_heads))
     for x in (q, k, v):
-        x.flatten(0, 1)[length:] = NAN
+        x.flatten(0, 1)[length:] = poison
     return q, k, v
 
 
@@ -63,11 +65,12 @@ def by_pytorch(q, k, v):
 
 @BACKENDS
 @prop
-@given(st.data(), block_sizes, kv_heads, head_ratios, head_sizes, seeds, st.sampled_from([torch.float32, torch.float64]))
+@given(st.data(), block_sizes, kv_heads, head_ratios, head_sizes, seeds, st.sampled_from([torch.float32, torch.float64]),
+       poisons)
 def test_attention_is_pytorchs_and_0_behind_the_last_token(attend, data, block_size, num_kv_heads, ratio, head_size, seed,
-                                                              dtype):
+                                                              dtype, poison):
     length = data.draw(lengths_for(block_size))
-    q, k, v = random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype)
+    q, k, v = random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype, poison)
     o = attend(q, k, v, length)
     assert o.shape == q.shape and o.dtype == dtype
     rows = o.flatten(0, 1)
@@ -110,7 +113,62 @@ def test_scores_far_from_0_are_harmless(attend):
     torch.testing.assert_close(attend(q, k, v, 9).flatten(0, 1)[:9].double(), by_pytorch(*rows), **CLOSE)
 
 
+ELSEWHERE = pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=needs_gpu)])
+
+
+@BACKENDS
+@ELSEWHERE
+def test_all_is_computed_where_the_arguments_are(attend, device):
+    """A tensor on `meta` has no numbers, and PyTorch refuses to compute with it and one that lies elsewhere."""
+    arguments = random_request(11, 4, 2, 3, 16, seed=5)
+    o = attend(*(x.to(device) for x in arguments), 11)
+    assert o.device.type == device and o.shape == arguments[0].shape
+    if device != "meta":
+        torch.testing.assert_close(o.cpu(), attend(*arguments, 11), **CLOSE)
+
+
+IN_16_BITS = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+
+
+@BACKENDS
+@on_each_device
+@IN_16_BITS
+def test_many_equal_keys_in_16_bits_give_the_mean_of_their_values(attend, device, dtype):
+    """In blocks of 3: bfloat16 has no odd numbers between 256 and 512."""
+    q, k = torch.zeros(2, 128, 3, 1, 8, dtype=dtype, device=device)
+    v = torch.linspace(0, 1, 384).to(device, dtype).view(128, 3, 1, 1).expand(k.shape)
+    o = attend(q, k, v, 384)
+    assert o.dtype == dtype
+    expected = by_pytorch(*(x.flatten(0, 1) for x in (q, k, v)))
+    torch.testing.assert_close(o.flatten(0, 1).double(), expected, rtol=1e-2, atol=1e-3)
+
+
 # The online softmax
+
+
+@on_each_device
+@IN_16_BITS
+@pytest.mark.parametrize("num_keys, part", [(6400, 16), (8192, 1)])
+def test_sums_of_16_bit_numbers_have_32(num_keys, part, device, dtype):
+    values = torch.linspace(0, 1, num_keys).to(device, dtype)[None, :, None]
+    scores = torch.zeros(1, num_keys, dtype=dtype, device=device)
+    state, other = (SoftmaxState(1, head_size=1, dtype=dtype) for _ in range(2))
+    for half, each in zip((state, other), (slice(0, num_keys // 2), slice(num_keys // 2, num_keys)), strict=True):
+        for weights, summed in zip(scores[:, each].split(part, -1), values[:, each].split(part, -2), strict=True):
+            half.update(weights, summed)
+    state.merge(other)
+    o, m, l = state.finish()
+    assert (o.dtype, o.device) == (torch.float32, scores.device) and (m.item(), l.item()) == (0.0, num_keys)
+    torch.testing.assert_close(o.item(), values.double().mean().item(), rtol=1e-5, atol=0)
+
+
+@ELSEWHERE
+def test_a_state_is_where_its_scores_are(device):
+    states = [SoftmaxState(2, head_size=4) for _ in range(2)]
+    for state in states:
+        state.update(torch.zeros(2, 3, device=device), torch.ones(2, 3, 4, device=device))
+    states[0].merge(states[1])
+    assert all(x.device.type == device for x in states[0].finish())
 
 
 def scores_and_values(num_rows, num_keys, head_size, spread, seed, dtype=torch.float64):
@@ -246,6 +304,15 @@ def test_a_request_that_changes_leaves_the_others_bit_for_bit(attend, data, bloc
         same = lengths[number] if number != changed else token
         assert torch.equal(new.flatten(0, 1)[:same], old.flatten(0, 1)[:same])
     assert not torch.equal(after[changed].flatten(0, 1)[token], before[changed].flatten(0, 1)[token])
+
+
+def test_a_prefill_makes_no_tensor_without_saying_where():
+    """On `meta`, which is the device here for whoever names none, there are no numbers."""
+    layer, x, *arguments = prefill_inputs([5, 0, 9], 4, 2, 3, 16, seed=3)
+    expected = forward_prefill(layer, x, *arguments)
+    with torch.device("meta"):
+        y = forward_prefill(layer, x, *arguments)
+    torch.testing.assert_close(y, expected)
 
 
 REFUSED = {

@@ -37,7 +37,7 @@ class Machine:
         self.clock, self.prepared, self.seen = clock, [], []
 
     def facts(self):
-        return {"card": "A Card 3000", "driver": "1.2", "cuda": "13.0", "torch": "2.11", "flashinfer": ""}
+        return {"card": "A Card 3000", "driver": "1.2", "cuda": "13.0", "torch": "2.11", "flashinfer": "", "cudnn": ""}
 
     def l2_bytes(self):
         return 4000
@@ -272,7 +272,7 @@ def test_a_run_comes_back_from_its_file(tmp_path):
     run.save(tmp_path / "run.json")
     assert Run.load(tmp_path / "run.json") == run
     fields = set(json.loads((tmp_path / "run.json").read_text()))
-    assert fields == {"card", "driver", "cuda", "torch", "flashinfer", "date", "command", "read_limit_gb_per_s", "rows",
+    assert fields == {"card", "driver", "cuda", "torch", "flashinfer", "cudnn", "date", "command", "read_limit_gb_per_s", "rows",
                       "variants"}
 
 
@@ -332,7 +332,7 @@ def test_a_run_answers_and_names_what_it_has():
     run = made_up()
     assert run.milliseconds("gqa_b8_c512", "rung 7") == pytest.approx(16.777216e6 / (0.9 * LIMIT) / 1e6)
     assert [row.rung for row in run.rungs("gqa_b8_c512")] == [1, 7, 8]
-    assert [row.backend for row in run.others("gqa_b8_c512")] == [*ladder_runs.FLASHINFER]
+    assert [row.backend for row in run.others("gqa_b8_c512")] == [*ladder_runs.FLASHINFER[:2]]
     assert run.flashinfer_row("gqa_b8_c512").backend == ladder_runs.FLASHINFER[0]
     with pytest.raises(KeyError, match="no workload 'large' in this run on A Card 3000; it has gqa_b64_c1024, "):
         run.milliseconds("large", "rung 7")
@@ -378,7 +378,7 @@ def test_the_table_has_a_row_for_each_backend_and_a_column_for_each_workload():
 
 def test_below_the_table_stands_the_comparison():
     text = ladder.table(made_up())
-    assert ("FlashInfer's time (the faster of its two) over rung 7's: geometric mean 1.200, worst 1.200 (" in text
+    assert ("FlashInfer's time (the fastest of its ways) over rung 7's: geometric mean 1.200, worst 1.200 (" in text
             and "over rung 7's, workload by workload: 0.56, 0.56," in text
             and "Largest distance of a number from float64: 1.0e-04" in text)
     assert "over rung 7" not in ladder.table(made_up({"rung 1": 0.1}))
@@ -481,7 +481,7 @@ def test_the_ladder_has_a_bar_for_each_that_has_a_time():
     axes, = draw.ladder.ladder(run, "gqa_b64_c1024").axes
     assert bars(axes) == [(200.0, None), (3600.0, None), (3200.0, None), (3000.0, "///"), (2000.0, "///")]
     assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "rung 1: parallel softmax", "rung 7: balanced, one launch", "rung 8: fp8 cache", *ladder_runs.FLASHINFER]
+        "rung 1: parallel softmax", "rung 7: balanced, one launch", "rung 8: fp8 cache", *ladder_runs.FLASHINFER[:2]]
     assert axes.lines[0].get_xdata()[0] == LIMIT and axes.get_xlim()[1] > LIMIT and axes.yaxis_inverted()
     texts = [text.get_text() for text in axes.texts]
     assert texts[:2] == ["1.34 ms, 5%", "0.0746 ms, 90%"] and texts[-1] == "the limit:\n4,000 GB/s"
@@ -507,11 +507,21 @@ def test_a_wrong_result_is_marked_in_the_picture():
 def test_the_last_rung_stands_beside_flashinfer_on_every_workload():
     axes, = draw.ladder.workloads(made_up()).axes
     assert bars(axes) == [(3600.0, None), (3000.0, "///")] * 6
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["rung 7", "FlashInfer, the faster of its two"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["rung 7", "FlashInfer, the fastest of its ways"]
     axes, = draw.ladder.workloads(made_up({"rung 7": 0.9})).axes
     assert bars(axes) == [(3600.0, None)] * 6 and len(axes.get_legend().get_texts()) == 1
     with pytest.raises(ValueError, match="no time of rung 7"):
         draw.ladder.workloads(made_up({"rung 1": 0.1}))
+
+
+def test_flashinfer_has_its_version_in_each_picture():
+    run = dataclasses.replace(made_up(), flashinfer="0.7.2")
+    axes, = draw.ladder.ladder(run, "gqa_b64_c1024").axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[3:] == ["FlashInfer 0.7.2 tensor cores", "FlashInfer 0.7.2 CUDA cores"] and run.date in axes.get_title(loc="left")
+    axes, = draw.ladder.workloads(run).axes
+    assert axes.get_legend().get_texts()[1].get_text() == "FlashInfer 0.7.2, the fastest of its ways"
+    assert run.date in axes.get_title(loc="left")
 
 
 def test_the_overview_draws_what_there_is():

@@ -6,7 +6,8 @@ import shutil
 import pytest
 import torch
 
-from paged_attention.engine.checkpoint import SMALL_MODEL, UnsupportedCheckpointError, load_model
+from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
+from paged_attention.engine.served import UnsupportedModelError
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_a_folder_gives_the_same_model_as_the_course(folder):
 def test_a_llama_of_the_same_sizes_is_served():
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from paged_attention.engine.checkpoint import check_architecture
+    from paged_attention.engine.served import check_architecture
     from paged_attention.engine.engine import Engine
     from paged_attention.engine.request import SamplingParams
 
@@ -68,7 +69,7 @@ def test_a_name_that_cannot_be_fetched(monkeypatch):
 
 def test_a_config_that_is_not_json(folder):
     (folder / "config.json").write_text("{")
-    with pytest.raises(UnsupportedCheckpointError, match="is not JSON"):
+    with pytest.raises(UnsupportedModelError, match="is not JSON"):
         load_model(folder)
 
 
@@ -79,12 +80,12 @@ def test_a_config_that_is_not_json(folder):
     ({"layer_types": ["sliding_attention"] * 4, "sliding_window": 8, "use_sliding_window": True}, "sliding window")])
 def test_another_architecture_is_refused(folder, values, words):
     change(folder, **values)
-    with pytest.raises(UnsupportedCheckpointError, match=words):
+    with pytest.raises(UnsupportedModelError, match=words):
         load_model(folder)
 
 
 def test_weights_cut_short_are_named(folder):
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:5_000])
-    with pytest.raises(UnsupportedCheckpointError, match="could not be read"):
+    with pytest.raises(UnsupportedModelError, match="could not be read"):
         load_model(folder)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import replace
 
 import cloudpickle
 import pytest
@@ -44,7 +45,7 @@ def test_cpp_that_does_harm_becomes_a_message(statement, mistake, words):
     result = checks.run("1.1", class_with(statement))
     assert (result.passed, result.mistake) == (False, mistake)
     assert words in result.message
-    assert "Smallest case that shows it: FreeList(2), pop()" in result.message
+    assert "Smallest case that shows it: FreeList(1), pop()" in result.message
 
 
 def test_a_cpp_thread_left_running_does_no_harm():
@@ -119,11 +120,9 @@ def gives_nan(num_tokens, block_size):
     (gives_nan, "wrong", "nan"),
 ])
 def test_python_that_does_harm_becomes_a_message(answer, mistake, words):
-    started = time.monotonic()
     result = checks.run("0.1", answer)
     assert (result.passed, result.mistake) == (False, mistake)
     assert words in result.message and len(result.message) < 2_000
-    assert time.monotonic() - started < 30  # for the loop the limit is 5; the machine may be busy
 
 
 def test_a_python_thread_left_running_does_no_harm():
@@ -253,11 +252,15 @@ def test_an_answer_that_is_wrong_later_is_not_given_an_earlier_mistakes_name():
     """Two faults at once fit no single mistake; the check says what it saw and guesses nothing."""
     exercise = Exercise(
         id="9.9", title="t", answer_name="f", reference=lambda x: x, cases=lambda: range(5), observe=lambda f, x: f(x),
-        mistakes=(Mistake("adds-one", "It adds one.", lambda x: x + 1),), hints=("a", "b"))
-    failure = checks.Failure(0, "0", "1", ("adds-one",))
+        size=abs, mistakes=(Mistake("adds-one", "It adds one.", lambda x: x + 1, also=(lambda x: x + 7,)),), hints=("a", "b"))
+    failure = checks.Failure(0, "0", "1", (("adds-one", 0),))
     assert checks._verdict(exercise, failure).mistake == "adds-one"
-    assert checks._suspects(exercise, exercise.mistakes, [(0, 1), (1, 7)]) == ()
-    assert checks._suspects(exercise, exercise.mistakes, [(0, 1), (1, 2)]) == ("adds-one",)
+    candidates = ("adds-one", 0), ("adds-one", 1)
+    assert checks._suspects(exercise, candidates, [(0, 1), (1, 7)]) == ()
+    assert checks._suspects(exercise, candidates, [(0, 1), (1, 2)]) == (("adds-one", 0),)
+    mixed = {0: 1, 1: 8}  # each of the two forms explains one of the cases, and neither both
+    assert checks.compare(replace(exercise, cases=lambda: mixed), lambda _, x: x, lambda _, x: mixed[x], lambda _: None
+                          ).mistake == "wrong"
 
 
 def test_check_raises_for_headless_runs_and_shows_one_line(capsys):
@@ -294,6 +297,22 @@ def test_a_spoilt_progress_file_is_no_obstacle():
     assert progress.load() == {}
     progress.remember("0.1", True, None)
     assert progress.load()["0.1"]["passed"]
+
+
+@pytest.mark.parametrize("entry", ['{"passed": true}', '{"mistakes": []}', '{"passed": 1, "mistakes": []}',
+                                   '{"passed": true, "mistakes": null}', '{"passed": true, "mistakes": "none"}', "{}"])
+def test_an_entry_of_progress_that_lacks_something_is_forgotten_and_the_others_are_kept(entry):
+    progress._file().write_text(f'{{"0.1": {entry}, "1.1": {{"passed": true, "mistakes": ["no-push"]}}}}')
+    assert progress.load() == {"1.1": {"passed": True, "mistakes": ["no-push"]}}
+    progress.remember("0.1", False, "floor-division")
+    assert progress.load() == {"0.1": {"passed": False, "mistakes": ["floor-division"]},
+                               "1.1": {"passed": True, "mistakes": ["no-push"]}}
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '"0.1"', '{"0.1": []}', '{"0.1": null}', "\xff"])
+def test_a_progress_file_of_another_kind_is_no_obstacle(text):
+    progress._file().write_bytes(text.encode("latin-1"))
+    assert progress.load() == {}
 
 
 def test_hints_come_one_at_a_time(capsys):

@@ -19,7 +19,7 @@ KINDS = """race missing-syncwarp non-atomic-update race-between-blocks divergent
     shared-uninitialised dynamic-shared-too-small block-table out-of-bounds write-to-input output-unwritten output-read
     no-address misaligned host-access division-by-zero stack-overflow no-end assertion bad-launch""".split()
 SCHEDULES = range(4)
-BARRIER = re.compile(r"\b__sync(threads|warp)\(\);")
+BARRIER = re.compile(r"\b(?:__sync(?P<block>threads)\(\)|__syncwarp\(\)|tile\.sync\(\));")
 
 
 @functools.cache
@@ -132,8 +132,8 @@ def _without(text: str, barrier: re.Match) -> str:
 
 
 def _deletions():
-    """Each barrier of a right kernel: the file, which one it is in it, and what is deleted."""
-    return [pytest.param(file, number, barrier[1], id=f"{file}-{number}")
+    """Each barrier of a right kernel: the file, which one it is in it, and what is found when it is deleted."""
+    return [pytest.param(file, number, "race" if barrier["block"] else "missing-syncwarp", id=f"{file}-{number}")
             for file in files() if file.startswith("right_")
             for number, barrier in enumerate(BARRIER.finditer(source(file)))]
 
@@ -149,9 +149,8 @@ def _bank_without_barriers():
     return build_cuda(*texts.values(), names=tuple(texts), target="checked", name="cuda_bank_without_barriers")
 
 
-@pytest.mark.parametrize("file, number, kind", _deletions())
-def test_deleting_a_barrier_of_a_right_kernel_is_caught(file, number, kind):
-    expected = "race" if kind == "threads" else "missing-syncwarp"
+@pytest.mark.parametrize("file, number, expected", _deletions())
+def test_deleting_a_barrier_of_a_right_kernel_is_caught(file, number, expected):
     for seed in SCHEDULES:
         kinds = set()
         for case in (case for case in RIGHT if case.file == file):

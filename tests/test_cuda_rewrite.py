@@ -20,7 +20,7 @@ def inside_a_kernel(line: str) -> str:
 
 def launched(name: str, configuration: str, called: str = "") -> str:
     return (f'cuda_on_cpu::launch(cuda_on_cpu::configure("{name}", {configuration}), '
-            f"[=](auto... arguments) {{ {called or name}(arguments...); }})")
+            f"CUDA_KERNEL_ADDRESS({called or name}), [=](auto... arguments) {{ {called or name}(arguments...); }})")
 
 
 @pytest.mark.parametrize("launch, expected", [

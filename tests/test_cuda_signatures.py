@@ -209,3 +209,14 @@ def test_the_memory_of_a_tensor():
     assert (span_bytes(whole[:0]), has_gaps(whole[:0])) == (0, False)
     assert (span_bytes(whole[0, 0]), has_gaps(whole[0, 0])) == (4, False)
     assert (span_bytes(whole[:1].expand(3, 6)), has_gaps(whole[:1].expand(3, 6))) == (24, True)
+
+
+def test_a_struct_may_be_passed_to_several_functions_and_twice_to_one():
+    text = """struct Sizes { int rows; int columns; };
+extern "C" int f(float* a, Sizes sizes) { return 0; }
+extern "C" int g(Sizes sizes, float* b) { return 0; }"""
+    found = functions({"your code": text})
+    assert [str(function) for function in found.values()] == ["f(float* a, int rows, int columns)",
+                                                              "g(int rows, int columns, float* b)"]
+    with pytest.raises(CompileError, match="f has two parameters or fields called columns"):
+        functions({"your code": text + 'extern "C" int f(Sizes a, Sizes b) { return 0; }'})

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poison import needs_gpu, on_each_device, poisons
 
 from paged_attention.decode import (
     block_attention,
@@ -15,6 +16,7 @@ from paged_attention.decode import (
     dispatch,
     forward_decoding,
     forward_decoding_loop,
+    own_token,
 )
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.layer import AttentionLayer
@@ -45,10 +47,10 @@ def attend(q, k, v):
     return o[0, :, 0].float()
 
 
-def disordered_manager(num_blocks, block_size, num_kv_heads, head_size, num_seqs, source, **sizes):
-    """A manager that hands out blocks in a random order, with NaN in every slot."""
+def disordered_manager(num_blocks, block_size, num_kv_heads, head_size, num_seqs, source, poison=math.nan, **sizes):
+    """A manager that hands out blocks in a random order, with poison in every slot."""
     manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, num_seqs, num_blocks, **sizes)
-    manager.kv_cache.fill_(math.nan)
+    manager.kv_cache.fill_(poison)
     for _ in range(num_blocks):
         manager.block_manager.allocate()
     for block_id in torch.randperm(num_blocks, generator=source).tolist():
@@ -65,12 +67,13 @@ def add_past(manager, layer, seq_id, tokens):
     manager.append_token(seq_id)
 
 
-def scene(past_lens, block_size=4, num_kv_heads=2, ratio=3, head_size=16, seed=0, num_layers=1, spare_blocks=3):
+def scene(past_lens, block_size=4, num_kv_heads=2, ratio=3, head_size=16, seed=0, num_layers=1, spare_blocks=3,
+          poison=math.nan):
     """A layer, a manager with a bystander sequence, the batch's ids in no order, their past tokens and new ones."""
     source = torch.Generator().manual_seed(seed)
     layer = AttentionLayer(DIM, num_kv_heads * ratio, num_kv_heads, head_size, index=num_layers - 1, seed=seed)
     num_blocks = sum(length // block_size + 1 for length in past_lens) + 8 // block_size + spare_blocks
-    manager = disordered_manager(num_blocks, block_size, num_kv_heads, head_size, len(past_lens) + 2, source,
+    manager = disordered_manager(num_blocks, block_size, num_kv_heads, head_size, len(past_lens) + 2, source, poison,
                                  num_layers=num_layers)
     past = {100 - i: torch.randn(length, DIM, generator=source) for i, length in enumerate(past_lens)}
     add_past(manager, layer, 7, torch.randn(7, DIM, generator=source))
@@ -88,9 +91,11 @@ def expected_output(layer, past, new):
 
 
 @quick
-@given(st.lists(lengths, min_size=1, max_size=4), block_sizes, st.integers(1, 2), ratios, head_sizes, st.integers(0, 999))
-def test_both_forms_equal_attention_over_the_whole_sequence(past_lens, block_size, num_kv_heads, ratio, head_size, seed):
-    layer, manager, past, new = scene(past_lens, block_size, num_kv_heads, ratio, head_size, seed)
+@given(st.lists(lengths, min_size=1, max_size=4), block_sizes, st.integers(1, 2), ratios, head_sizes, st.integers(0, 999),
+       poisons)
+def test_both_forms_equal_attention_over_the_whole_sequence(past_lens, block_size, num_kv_heads, ratio, head_size, seed,
+                                                            poison):
+    layer, manager, past, new = scene(past_lens, block_size, num_kv_heads, ratio, head_size, seed, poison=poison)
     before = manager.kv_cache.clone()
     outputs = []
     for form in FORMS:
@@ -140,10 +145,10 @@ def test_a_fork_decodes_on_its_own(form):
     assert torch.equal(manager.kv_cache[:, :, theirs].view(torch.int32), before[:, :, theirs].view(torch.int32))
 
 
-def blocks_of(k, v, block_size, source):
-    """Keys and values cut into blocks, the tail filled with NaN; the blocks' order does not matter, so it is random."""
+def blocks_of(k, v, block_size, source, poison):
+    """Keys and values cut into blocks, the tail poisoned; the blocks' order does not matter, so it is random."""
     num_blocks = -(-len(k) // block_size)
-    keys, values = torch.full((2, num_blocks * block_size, *k.shape[1:]), math.nan)
+    keys, values = torch.full((2, num_blocks * block_size, *k.shape[1:]), poison)
     keys[: len(k)], values[: len(v)] = k, v
     num_valid = (len(k) - torch.arange(num_blocks) * block_size).clamp(max=block_size)
     order = torch.randperm(num_blocks, generator=source)
@@ -152,8 +157,8 @@ def blocks_of(k, v, block_size, source):
 
 @quick
 @given(st.lists(lengths, min_size=1, max_size=4), block_sizes, ratios, head_sizes, st.sampled_from([0.0, 1e4, -1e4]),
-       st.integers(0, 999))
-def test_blocks_combined_equal_attention_over_all_keys(key_lens, block_size, ratio, head_size, level, seed):
+       st.integers(0, 999), poisons)
+def test_blocks_combined_equal_attention_over_all_keys(key_lens, block_size, ratio, head_size, level, seed, poison):
     """`level` is added to every score by one number of the keys, so the answer is that of the other numbers alone."""
     source = torch.Generator().manual_seed(seed)
     q = torch.randn(len(key_lens), 2 * ratio, head_size, generator=source)
@@ -162,7 +167,7 @@ def test_blocks_combined_equal_attention_over_all_keys(key_lens, block_size, rat
         q.zero_()[..., 0] = 2.0 ** math.ceil(math.log2(head_size) / 2)
         k[..., 0] = level + torch.randint(4, k.shape[:-1], generator=source)
     requests = list(zip(k.split(key_lens), v.split(key_lens), strict=True))
-    cut = [blocks_of(*request, block_size, source) for request in requests]
+    cut = [blocks_of(*request, block_size, source, poison) for request in requests]
     keys, values, num_valid = (torch.cat(column) for column in zip(*cut, strict=True))
     counts = torch.tensor([len(part[2]) for part in cut])
     parts = block_attention(dispatch(q, counts), keys, values, num_valid)
@@ -205,6 +210,52 @@ def test_maxima_twenty_thousand_apart():
     for m, expected in (([1e4, -1e4], 1.0), ([-1e4, 1e4], 2.0), ([-1e4, -1e4], 1.5)):
         result, top, total = combine_result(o, torch.tensor(m)[:, None], l)
         assert result.item() == expected and top.item() == max(m) and math.isfinite(total.item())
+
+
+@on_each_device
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_parts_of_16_bit_numbers_have_32(device, dtype):
+    """Each step from the same inputs: 400 blocks of 16 keys, and their parts rounded to 16 bits."""
+    source = torch.Generator().manual_seed(2)
+    q, k, v = (torch.randn(400, *shape, generator=source).to(device, dtype) for shape in ((6, 16), (16, 2, 16), (16, 2, 16)))
+    num_valid, number = torch.full((400,), 16, device=device), torch.tensor([400], device=device)
+    parts = block_attention(q, k, v, num_valid)
+    rounded = [part.to(dtype) for part in parts]
+    for ours, exact in ((parts, block_attention(q.double(), k.double(), v.double(), num_valid)),
+                        (combine_result(*rounded), combine_result(*(part.double() for part in rounded))),
+                        (combine_segments(*rounded, number), combine_segments(*(part.double() for part in rounded), number))):
+        for part, expected in zip(ours, exact, strict=True):
+            assert part.dtype == torch.float32 and expected.dtype == torch.float64
+            torch.testing.assert_close(part.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_step_in_16_bits_is_rounded_at_the_end(dtype):
+    layer, manager, past, new = scene([5, 0, 300])
+    exact = forward_decoding(layer, new, list(past), manager)
+    layer.to(dtype)
+    manager.kv_cache = manager.kv_cache.to(dtype)
+    for form in FORMS:
+        y = form(layer, new.to(dtype), list(past), manager)
+        assert y.dtype == dtype
+        torch.testing.assert_close(y.float(), exact, rtol=0.1, atol=0.05)
+
+
+@pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=needs_gpu)])
+def test_parts_are_where_their_arguments_are(device):
+    q, k, num_valid = torch.ones(3, 6, 16, device=device), torch.ones(3, 4, 2, 16, device=device), torch.ones(3, device=device)
+    parts = block_attention(q, k, k, num_valid)
+    assert all(part.device.type == device for part in (*parts, *combine_result(*parts), *own_token(q, k[:, 0], k[:, 0])))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_makes_no_tensor_without_saying_where(form):
+    """On `meta`, which is the device here for whoever names none, there are no numbers."""
+    layer, manager, past, new = scene([5, 0, 12])
+    expected = expected_output(layer, past, new)
+    with torch.device("meta"):
+        y = form(layer, new, list(past), manager)
+    torch.testing.assert_close(y, expected, **close)
 
 
 BAD_CALLS = [  # what it is, what it changes in a good call, the error and its words

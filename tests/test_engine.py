@@ -1,15 +1,11 @@
-"""The engine on random traces: every request gets its own tokens, whoever else runs, and no block is lost.
-
-The model here is a stand-in that stores each token in the pool and answers from what it reads back there through the block
-table. So a token that lands in a wrong slot, or that somebody overwrites, changes an output.
-"""
+"""The engine on random traces: every request gets its own tokens, whoever else runs, and no block is lost."""
 
 from collections import Counter
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from echo import END, VOCAB_SIZE, EchoModel, assert_nothing_is_lost, continuation, engine_with, read_back
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -24,71 +20,6 @@ from paged_attention.engine.request import (
     UnknownRequestError,
     UnknownTokenError,
 )
-
-VOCAB_SIZE, END = 11, 0
-
-
-class EchoModel:
-    """Writes tokens as keys and positions as values; the next token depends on all that the pool gives back."""
-
-    config = SimpleNamespace(max_position_embeddings=40, num_key_value_heads=1, head_dim=1, num_hidden_layers=1,
-                             vocab_size=VOCAB_SIZE, eos_token_id=END)
-    dtype, device = torch.float32, torch.device("cpu")
-    fails = False
-
-    def set_attn_implementation(self, name):
-        pass
-
-    def __call__(self, input_ids, position_ids, logits_to_keep, use_cache, paged):
-        if self.fails:
-            raise RuntimeError("out of memory")
-        k_cache, v_cache = paged.kv_cache[0]
-        k_cache.view(-1)[paged.slot_mapping] = input_ids[0].float()
-        v_cache.view(-1)[paged.slot_mapping] = position_ids[0].float()
-        rows = [torch.nn.functional.one_hot(torch.tensor(next_token(tokens)), VOCAB_SIZE).float()
-                for tokens in paged.attend(None, k_cache, v_cache)]
-        return SimpleNamespace(logits=torch.stack(rows)[None])
-
-
-def read_back(metadata):
-    """A path that gives the tokens of each sequence, as the pool has them."""
-    def attend(q, k_cache, v_cache):
-        sequences = []
-        for row, length in zip(metadata.block_table, metadata.seq_lens_kv.tolist(), strict=True):
-            blocks = row[: -(-length // k_cache.shape[1])]
-            tokens, positions = (cache[blocks].flatten()[:length].int().tolist() for cache in (k_cache, v_cache))
-            assert positions == list(range(length))
-            sequences.append(tokens)
-        return sequences
-    return attend
-
-
-def next_token(tokens: list[int]) -> int:
-    return (sum((index + 3) * token for index, token in enumerate(tokens)) * 31 + 7) % VOCAB_SIZE
-
-
-def continuation(prompt: list[int], params: SamplingParams) -> list[int]:
-    """What a request gives when nothing else runs."""
-    tokens = list(prompt)
-    while len(tokens) < len(prompt) + params.max_new_tokens:
-        tokens.append(next_token(tokens))
-        if tokens[-1] == END and not params.ignore_end:
-            break
-    return tokens[len(prompt):]
-
-
-def engine_with(**options) -> Engine:
-    return Engine(EchoModel(), path=read_back, **({"num_blocks": 12, "block_size": 4, "token_budget": 9, "max_num_seqs": 4}
-                                                  | options))
-
-
-def assert_nothing_is_lost(engine: Engine):
-    manager, num_blocks = engine.manager, engine.manager.kv_cache.shape[2]
-    assert not manager.sequences and not engine.requests and (manager.table.cpu == -1).all()
-    assert manager.block_manager.get_num_free_blocks() + len(engine.prefix_cache.blocks) == num_blocks
-    engine.prefix_cache.clear()
-    assert manager.block_manager.get_num_free_blocks() == num_blocks
-
 
 prompts = st.one_of(
     st.lists(st.integers(0, 2), max_size=20),
@@ -147,27 +78,6 @@ def test_a_full_pool_makes_the_last_one_wait_and_nothing_of_it_is_lost():
     assert [request.num_preempted for request in requests][0] == 0 < requests[1].num_preempted
     assert all(request.output == continuation(request.prompt, params) for request in requests)
     assert_nothing_is_lost(engine)
-
-
-def test_requests_share_the_blocks_of_a_common_prefix():
-    history = History()
-    engine = engine_with(num_blocks=30, token_budget=12, history=history)
-    engine.generate([[1, 2, 3, 4, 5, 6, 7, 8, last] for last in (1, 2, 3)], SamplingParams(max_new_tokens=3, ignore_end=True))
-    assert [[num_tokens for num_tokens, _ in record.scheduled.values()] for record in history][:2] == [[9, 3], [1, 6, 1]]
-    assert history[1].shared == 2
-
-
-def test_who_writes_into_a_shared_block_copies_it():
-    engine = engine_with()
-    prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
-    engine.generate([prompt], params)
-    second = engine.add("second", prompt, params)
-    engine.scheduler.start(second)  # all of it is in the cache; the last token is computed all the same
-    kept = [engine.prefix_cache.blocks[digest] for digest in second.hashes]
-    assert second.num_computed == 7 and engine.manager.blocks_of("second") == kept
-    engine.manager.append_tokens([("second", 1)])
-    first, last = engine.manager.blocks_of("second")
-    assert first == kept[0] and last != kept[1]
 
 
 def test_streams_of_two_requests_can_be_read_in_turns():
@@ -254,46 +164,15 @@ def test_what_is_no_integer_is_refused():
         SamplingParams(max_new_tokens=None)
 
 
-def test_a_step_that_fails_can_be_taken_again():
-    engine = engine_with()
-    params = SamplingParams(max_new_tokens=5, ignore_end=True)
-    requests = [engine.add(id, [1, 2, 3, 4, 5, id], params) for id in (1, 2, 3)]
-    engine.step()
-    engine.runner.model.fails = True
-    with pytest.raises(RuntimeError, match="out of memory"):
-        engine.step()
-    assert [request.id for request in engine.scheduler.waiting] == [1, 2, 3]
-    engine.runner.model.fails = False
-    engine.run()
-    assert all(request.output == continuation(request.prompt, params) for request in requests)
-    assert_nothing_is_lost(engine)
-
-
-def test_a_draw_that_fails_can_be_taken_again():
-    engine = engine_with(token_budget=30)
-    params = SamplingParams(max_new_tokens=5, ignore_end=True)
-    requests = [engine.add(id, [1, 2, 3, 4, id], replace(params, max_new_tokens=id)) for id in (1, 2, 3)]
-    greedy, calls = engine.sample, iter(range(10))
-
-    def fails_at_the_second(row, params, generator):
-        if next(calls) == 1:
-            raise RuntimeError("probabilities that are no numbers")
-        return greedy(row, params, generator)
-
-    engine.sample = fails_at_the_second
-    with pytest.raises(RuntimeError, match="no numbers"):
-        engine.step()
-    assert requests[0].reason == "length" and [request.id for request in engine.scheduler.waiting] == [2, 3]
-    engine.run()
-    assert all(request.output == continuation(request.prompt, request.params) for request in requests)
-    assert_nothing_is_lost(engine)
-
-
 def test_what_would_go_on_for_ever_is_an_error():
     engine, other = engine_with(), engine_with()
     request = engine.add("a", [1], SamplingParams(max_new_tokens=2))
     with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
         next(other.stream(request))
+    namesake = other.add("a", [1], SamplingParams(max_new_tokens=2))
+    with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
+        next(other.stream(request))
+    assert list(other.stream(namesake)) == namesake.output and list(engine.stream(namesake)) == namesake.output  # it has ended
     engine.scheduler.schedule = list
     with pytest.raises(RuntimeError, match="chose nobody"):
         engine.run()
@@ -317,25 +196,6 @@ def test_a_seed_gives_the_same_tokens_whoever_else_runs():
         return request.output
 
     assert drawn(0) == drawn(3) and len(Counter(drawn(0))) > 1
-
-
-def test_the_prefix_cache_gives_its_blocks_back_when_they_are_needed():
-    engine = engine_with(num_blocks=4, block_size=2)
-    params = SamplingParams(max_new_tokens=2, ignore_end=True)
-    for prompt in ([1, 2, 3, 4, 5], [6, 7, 8, 9, 1], [1, 2, 3, 4, 6]):
-        assert engine.generate([prompt], params)[0].output == continuation(prompt, params)
-    assert_nothing_is_lost(engine)
-
-
-def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():
-    engine = engine_with(num_blocks=5, block_size=2, token_budget=20)
-    engine.generate([[1, 2, 3, 4]], SamplingParams(max_new_tokens=1))  # the cache keeps two blocks
-    first = engine.add("first", [5, 6, 7], SamplingParams(max_new_tokens=2, ignore_end=True))
-    engine.add("second", [8] * 8, SamplingParams(max_new_tokens=2, ignore_end=True))
-    engine.step()
-    assert engine.scheduler.running == [first] and len(engine.prefix_cache.blocks) == 3
-    engine.run()
-    assert_nothing_is_lost(engine)
 
 
 @pytest.mark.parametrize(("ends", "tokens"), [(None, set()), (3, {3}), ([3, 5], {3, 5})])

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from grading import sandbox
 from lessons_lib.paths import ROOT
 
 pytestmark = pytest.mark.skipif(sandbox.missing() is not None, reason="there is no bubblewrap that works")
-START = 30.0  # seconds that starting a sandbox may take on a busy machine
 
 
 def earned(result) -> int:
@@ -68,9 +66,7 @@ def test_what_was_answered_before_and_after_the_harm_counts(tmp_path, harm, even
     """Lesson 0 has one exercise: a wrong answer before, the right one after, and what the cell between them destroys."""
     seconds = QUICK.cell_seconds if "stopped" in event else 20.0  # the others end by themselves, soon or on a busy machine
     limits = replace(QUICK, cell_seconds=seconds, disk=256 << 20)
-    started = time.monotonic()
     result = grade(hand_in(tmp_path, WRONG, harm, RIGHT), limits)
-    assert time.monotonic() - started < limits.notebook_seconds + START
     assert earned(result) == 1
     assert any(event in each for each in result.events), result.events
 

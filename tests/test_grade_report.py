@@ -190,4 +190,4 @@ def test_make_grade_asks_for_the_folder():
     run = subprocess.run(make, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode and "make grade SUBMISSIONS=folder" in run.stderr
     run = subprocess.run([*make, "SUBMISSIONS=my class", "ARGS=--seed 7"], cwd=ROOT, capture_output=True, text=True)
-    assert '-m lessons_lib.grade "my class" --seed 7' in run.stdout
+    assert '-m grading "my class" --seed 7' in run.stdout

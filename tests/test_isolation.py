@@ -1,14 +1,18 @@
 """A run in its own process ends in one of five ways, and none of them reaches the caller."""
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
 
 import cloudpickle
+import psutil
 import pytest
 
-from lessons_lib import run_isolated
+from lessons_lib import isolation, run_isolated
+from lessons_lib.paths import ROOT
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook travel
 
@@ -69,18 +73,100 @@ def test_the_time_limit_holds_and_children_end_with_the_run(tmp_path):
 
     def answer():
         if os.fork() == 0:
-            while True:
-                mark.write_text(str(time.time()))
-                time.sleep(0.02)
-        time.sleep(60)
+            mark.write_text(str(os.getpid()))
+        time.sleep(1e6)
 
-    started = time.monotonic()
     outcome = run_isolated(answer, time_limit=1.0)
-    assert outcome.ending == "timed out" and time.monotonic() - started < 20
-    time.sleep(0.2)
-    last = mark.read_text()
-    time.sleep(0.3)
-    assert mark.read_text() == last
+    assert (outcome.ending, outcome.detail) == ("timed out", "1 s")
+    wait_until_ended(int(mark.read_text()))
+
+
+def works_for_ever():
+    while True:
+        pass
+
+
+def sleeps_for_ever():
+    time.sleep(1e6)
+
+
+def waits_for_itself():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def leaves_the_work_to_a_child():
+    subprocess.run([sys.executable, "-c", "while True: pass"])
+
+
+@pytest.mark.parametrize("answer", [works_for_ever, sleeps_for_ever, waits_for_itself, leaves_the_work_to_a_child])
+def test_nothing_goes_on_for_ever(answer):
+    assert run_isolated(answer, time_limit=0.5).ending == "timed out"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux says which processor a process runs on")
+def test_a_busy_processor_takes_no_time_from_a_run():
+    """It shares one processor with five endless loops, and so it takes far more seconds by the clock than its limit has."""
+    processor = min(os.sched_getaffinity(0))
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(5)]
+
+    def answer(seconds):
+        os.sched_setaffinity(0, {processor})
+        started = time.monotonic()
+        while time.process_time() < seconds:
+            pass
+        return time.monotonic() - started
+
+    try:
+        for loop in loops:
+            os.sched_setaffinity(loop.pid, {processor})
+        outcome = run_isolated(answer, 0.8, time_limit=1.2)
+        assert outcome.ending == "returned" and outcome.value > 1.2
+        assert run_isolated(answer, 1e6, time_limit=1.2).ending == "timed out"
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def test_by_the_clock_too_there_is_a_limit(monkeypatch):
+    """For a run that neither works nor sleeps, as far as anybody can see."""
+    monkeypatch.setattr(isolation, "observe_session", lambda session: (0.0, True))
+    outcome = run_isolated(sleeps_for_ever, time_limit=0.1)
+    assert (outcome.ending, outcome.detail) == ("timed out", "0.1 s")
+
+
+def test_a_run_ends_by_itself_when_the_notebook_was_killed(tmp_path):
+    mark = tmp_path / "pid"
+
+    def answer():
+        mark.write_text(str(os.getpid()))
+        while True:
+            pass
+
+    program = f"import cloudpickle, lessons_lib\nlessons_lib.run_isolated(cloudpickle.loads({cloudpickle.dumps(answer)!r}), time_limit=0.5)"
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    while not (mark.exists() and mark.read_text()):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    wait_until_ended(int(mark.read_text()))
+
+
+def test_a_run_that_got_more_time_ends_by_itself_later():
+    def answer(report):
+        report("a moment, please")
+        return signal.getitimer(signal.ITIMER_REAL)[0]  # seconds until then
+
+    assert run_isolated(answer, time_limit=100.0, report=True, on_report=lambda value: 5_000.0).value > 5_000
+
+
+def wait_until_ended(pid: int):
+    """Waits for ever for a process that does not end."""
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.05)
 
 
 def test_a_flood_is_cut_and_does_not_block():
@@ -93,6 +179,7 @@ def test_what_stands_in_the_main_module_is_not_run_again():
     assert run_isolated(lambda: __import__("sys").modules["__main__"].__dict__.get("__file__")).value is None
 
 
+@pytest.mark.alone
 def test_a_warm_run_takes_milliseconds():
     run_isolated(os.getpid)
     times = []
@@ -146,19 +233,53 @@ def test_a_run_waits_until_its_report_was_received_and_may_get_more_time():
     def answer(report):
         for number in range(3):
             report(number)
-            time.sleep(0.6)
+            work(0.6)
         return "done"
-
-    received = []
 
     def receive(value):
         received.append(value)
-        time.sleep(0.5)  # does not count
         return 1.0
 
+    received = []
     outcome = run_isolated(answer, time_limit=1.0, report=True, on_report=receive)
     assert (outcome.ending, outcome.value, received) == ("returned", "done", [0, 1, 2])
-    assert run_isolated(answer, time_limit=20.0, report=True, on_report=lambda value: 0.1).ending == "timed out"
+
+
+def work(seconds):
+    """Works so long by itself, however busy the machine is."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_a_limit_that_a_report_shortens_or_leaves_alone():
+    def answer(report):
+        report("a moment, please")
+        work(1e6)
+
+    for seconds, detail in ((0.1, "0.1 s"), (None, "0.7 s")):
+        outcome = run_isolated(answer, time_limit=0.7, report=True, on_report=lambda value, seconds=seconds: seconds)
+        assert (outcome.ending, outcome.detail, outcome.last_report) == ("timed out", detail, "a moment, please")
+
+
+def test_a_limit_that_a_report_does_not_change_is_for_the_whole_run():
+    def answer(report):
+        for _ in range(1_000):
+            report("still here")
+            work(0.1)
+
+    assert run_isolated(answer, time_limit=1.0, report=True, on_report=lambda value: None).ending == "timed out"
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_the_receiver_of_a_report_takes_does_not_count(monkeypatch, seen):
+    if not seen:  # where the clock counts
+        monkeypatch.setattr(isolation, "observe_session", lambda session: None)
+
+    def answer(report):
+        report("a moment, please")
+
+    assert run_isolated(answer, time_limit=1.0, report=True, on_report=lambda value: time.sleep(2.0)).ending == "returned"
 
 
 def test_a_run_that_writes_too_much_is_ended():

@@ -6,10 +6,10 @@ import pytest
 import torch
 from test_paged_kernel import Batch
 
-from lessons_lib.bug_hunt import HuntCase, build_hunted
 from lessons_lib.cuda import KernelError, build_cuda
 from lessons_lib.inline import read_kernel
 from lessons_lib.paths import KERNELS, SOLUTIONS
+from paged_attention.bug_hunt import HuntCase, build_hunted
 from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
 

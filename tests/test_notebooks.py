@@ -18,7 +18,7 @@ NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
 def test_it_runs_to_the_first_stub(name, tmp_path):
     notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
     first_check = next((index for index, cell in enumerate(notebook.cells) if "check" in cell.metadata), None)
-    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3",
+    client = nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3",
                                      resources={"metadata": {"path": str(tmp_path)}})
     if first_check is None:
         assert name == "09_summary.ipynb"

@@ -42,7 +42,7 @@ def shown(outputs) -> list[tuple]:
 def test_each_cell_twice_and_all_of_it_again(path, shared_folders):
     notebook = nbformat.read(path, as_version=4)
     recorded = [shown(cell.get("outputs", [])) for cell in notebook.cells]
-    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3",
+    client = nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3",
                                      resources={"metadata": {"path": str(SOLUTIONS)}})
     different = []
 

@@ -31,7 +31,7 @@ def run_with_thread_sanitizer(compiler, folder, manager: str) -> subprocess.Comp
     assert built.returncode == 0, built.stderr
     # Without address randomisation, which older libraries cannot live with.
     command = ["setarch", "-R", str(program)] if shutil.which("setarch") else [str(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
 def test_the_manager_is_silent_under_thread_sanitizer(compiler, tmp_path):

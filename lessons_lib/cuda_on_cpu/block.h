@@ -66,7 +66,7 @@ public:
         stacks_.reserve(threads.size() + 1);
         turns_.resize(threads.size());
         for (size_t i = 0; i < turns_.size(); ++i) turns_[i] = i;
-        shared.begin_launch(launch.shared_bytes, launch.shared_limit);
+        shared.begin_launch(launch.shared_bytes, launch.shared_allowed);
     }
     void run(uint3 index, size_t number, unsigned long long seed);
     void call_kernel() { body_(arguments_); }

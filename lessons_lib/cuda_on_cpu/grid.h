@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "launches.h"
 #include "scheduler.h"
 #include "traps.h"
 #include "watch.h"
@@ -26,8 +27,11 @@ inline const char* refusal(const Launch& launch, cudaError_t& code) {
     if (grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535) return "more than 2147483647, 65535 or 65535 blocks in x, y or z";
     code = cudaErrorInvalidValue;
     if (launch.shared_bytes > shared_bytes_at_most) return "more than 227 KiB of dynamic shared memory";
-    if (launch.shared_bytes > launch.shared_limit)
-        return "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow first";
+    if (launch.shared_allowed == not_set && launch.shared_bytes > shared_bytes_by_default)
+        return "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow this kernel first";
+    if (launch.shared_allowed != not_set && launch.shared_bytes > size_t(launch.shared_allowed))
+        return "more dynamic shared memory than cudaFuncSetAttribute allowed this kernel";
+    if (launches.fails(code)) return "it was made to fail, to see what the launcher makes of it";
     return nullptr;
 }
 
@@ -68,18 +72,21 @@ inline void run_blocks(const Launch& launch, void (*body)(void*), void* argument
 }
 
 void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t bytes) {
-    if (outcome.error() != cudaSuccess) return;
+    if (outcome.fault() != cudaSuccess) return;
     if (self) {
         Report report("bad-launch");
         block->fail(report.place("", launch.file, launch.line).add("text", "a kernel cannot launch kernels here"));
     }
+    outcome.begin_launch();
+    launches.add(launch);
     cudaError_t code;
     if (const char* reason = refusal(launch, code)) {
         Report report("bad-launch");
         report.add("kernel", launch.kernel).place("", launch.file, launch.line).add("text", reason);
         report.add("grid", launch.grid.x, launch.grid.y, launch.grid.z).add("threads", launch.block.x, launch.block.y, launch.block.z);
-        report.add("shared_bytes", launch.shared_bytes).add("shared_limit", launch.shared_limit);
-        return outcome.record(report.text(), code, 0);
+        report.add("shared_bytes", launch.shared_bytes);
+        if (launch.shared_allowed != not_set) report.add("shared_limit", launch.shared_allowed);
+        return outcome.refuse_launch(report.text(), code);
     }
 #if CHECKED
     Dl_info library;
@@ -100,18 +107,31 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
     fflush(stdout);  // what kernels printed
 }
 
-// What cudaFuncSetAttribute does for a kernel's dynamic shared memory.
-cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line) {
-    if (bytes >= 0 && size_t(bytes) <= shared_bytes_at_most) {
-        limit = std::max(limit, size_t(bytes));
-        return cudaSuccess;
-    }
+inline cudaError_t refuse_attribute(int bytes, const char* why, const char* file, int line) {
     Report report("bad-launch");
-    report.place("", file, line).add("shared_bytes", bytes).add("shared_limit", shared_bytes_at_most);
-    report.add("text", "cudaFuncSetAttribute cannot allow more dynamic shared memory than a block can have, 227 KiB");
+    report.place("", file, line).add("shared_bytes", std::max(bytes, 0)).add("text", why);
     outcome.refuse(report.text(), cudaErrorInvalidValue);
     return cudaErrorInvalidValue;
 }
+
+// What cudaFuncSetAttribute does for a kernel's dynamic shared memory.
+cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const char* file, int line) {
+    if (bytes < 0) return refuse_attribute(bytes, "cudaFuncSetAttribute takes no negative number of bytes", file, line);
+    if (size_t(bytes) > shared_bytes_at_most)
+        return refuse_attribute(bytes, "cudaFuncSetAttribute cannot allow more dynamic shared memory than a block can have, 227 KiB",
+                                file, line);
+    launches.allow(kernel, bytes);
+    most_here = std::max(most_here, bytes);
+    return cudaSuccess;
+}
+
+// How a multiprocessor's memory is divided: nothing that a kernel could see here.
+cudaError_t prefer_shared(int percent, const char* file, int line) {
+    if (percent >= -1 && percent <= 100) return cudaSuccess;
+    return refuse_attribute(0, "a carveout is 0 to 100 percent, or -1 for the default", file, line);
+}
+
+int shared_allowed(const void* kernel, int most_here) { return kernel ? launches.allowed(kernel) : most_here; }
 
 void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
                       const unsigned char* padding) {

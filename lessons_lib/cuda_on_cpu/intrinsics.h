@@ -6,22 +6,39 @@
 
 #define CUDA_ON_CPU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-void __syncthreads(CUDA_ON_CPU_HERE);
-int __syncthreads_count(int predicate, CUDA_ON_CPU_HERE);
-inline int __syncthreads_or(int predicate, CUDA_ON_CPU_HERE) { return __syncthreads_count(predicate, file, line) != 0; }
-inline int __syncthreads_and(int predicate, CUDA_ON_CPU_HERE) { return __syncthreads_count(!predicate, file, line) == 0; }
-void __syncwarp(unsigned mask = 0xffffffffu, CUDA_ON_CPU_HERE);
-unsigned __ballot_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE);
-inline int __any_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) { return __ballot_sync(mask, predicate, file, line) != 0; }
-inline int __all_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) { return __ballot_sync(mask, !predicate, file, line) == 0; }
-unsigned __activemask();
-
+// `what`: how the learner calls it, for reports.
 namespace cuda_on_cpu {
+void block_barrier(const char* what, const char* file, int line);
+int block_count(int predicate, const char* what, const char* file, int line);
+void warp_barrier(unsigned mask, const char* what, const char* file, int line);
+unsigned ballot(unsigned mask, int predicate, const char* what, const char* file, int line);
 enum class Shuffle { index, up, down, exclusive_or };
 void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_t bytes, int distance, int width,
              const char* what, const char* file, int line);
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
 }  // namespace cuda_on_cpu
+
+inline void __syncthreads(CUDA_ON_CPU_HERE) { cuda_on_cpu::block_barrier("__syncthreads", file, line); }
+inline int __syncthreads_count(int predicate, CUDA_ON_CPU_HERE) {
+    return cuda_on_cpu::block_count(predicate, "__syncthreads_count", file, line);
+}
+inline int __syncthreads_or(int predicate, CUDA_ON_CPU_HERE) {
+    return cuda_on_cpu::block_count(predicate, "__syncthreads_or", file, line) != 0;
+}
+inline int __syncthreads_and(int predicate, CUDA_ON_CPU_HERE) {
+    return cuda_on_cpu::block_count(!predicate, "__syncthreads_and", file, line) == 0;
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu, CUDA_ON_CPU_HERE) { cuda_on_cpu::warp_barrier(mask, "__syncwarp", file, line); }
+inline unsigned __ballot_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
+    return cuda_on_cpu::ballot(mask, predicate, "__ballot_sync", file, line);
+}
+inline int __any_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
+    return cuda_on_cpu::ballot(mask, predicate, "__any_sync", file, line) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
+    return cuda_on_cpu::ballot(mask, !predicate, "__all_sync", file, line) == 0;
+}
+unsigned __activemask();
 
 #define CUDA_ON_CPU_SHUFFLE(name, kind)                                                                          \
     template <class T>                                                                                           \

@@ -3,6 +3,7 @@
 #pragma once
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "language.h"
 
@@ -12,21 +13,28 @@ enum cudaError_t {
     cudaErrorLaunchFailure = 719, cudaErrorNotSupported = 801, cudaErrorUnknown = 999
 };
 typedef cudaError_t cudaError;
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+const char* cudaGetErrorString(cudaError_t);
 
 namespace cuda_on_cpu {
 
 constexpr size_t shared_bytes_by_default = 48 * 1024;
 constexpr size_t shared_bytes_at_most = 227 * 1024;  // as an H100 has
+constexpr int not_set = -1;
 
 struct Launch {
     const char* kernel;
     dim3 grid, block;
     size_t shared_bytes;
-    size_t shared_limit;
+    cudaStream_t stream;
     const char* file;
     int line;
-    const void* library;  // an address in the library that holds the kernel
+    const void* library;              // an address in the library that holds the kernel
+    const void* function = nullptr;   // the kernel's own address, where its name means one function
+    int shared_allowed = not_set;     // what cudaFuncSetAttribute said last of the kernel's dynamic shared memory
 };
 
 // Runs `body(arguments)` once for each thread of the grid. Errors become cudaGetLastError(), never exceptions.
@@ -34,18 +42,31 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
 void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
                       const unsigned char* padding);
 void* dynamic_shared(const char* name, size_t element, const unsigned char* padding);
-cudaError_t allow_shared(int bytes, size_t& limit, const char* file, int line);
+// What cudaFuncSetAttribute allows, for each kernel; `most_here` becomes the most that any kernel of a library may have.
+cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const char* file, int line);
+cudaError_t prefer_shared(int percent, const char* file, int line);
+int shared_allowed(const void* kernel, int most_here);
+static int most_shared_here = not_set;
 
-// One for each library: what cudaFuncSetAttribute allowed.
-static size_t shared_limit = shared_bytes_by_default;
-
-inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t = nullptr,
+inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = nullptr,
                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {kernel, grid, block, shared_bytes, shared_limit, file, line, &shared_limit};
+    return {kernel, grid, block, shared_bytes, stream, file, line, &most_shared_here};
+}
+
+// The address of a kernel. Null where only the arguments decide which function is meant: of a template, or of overloads.
+struct Here {};
+template <class Kernel>
+const void* address(Here, Kernel* kernel) { return reinterpret_cast<const void*>(kernel); }
+template <class Ask>
+const void* address_if_any(Ask ask) {
+    if constexpr (std::is_invocable_v<Ask, Here>) return ask(Here{});
+    return nullptr;
 }
 
 template <class Body>
-auto launch(Launch launch, Body body) {
+auto launch(Launch launch, const void* function, Body body) {
+    launch.function = function;
+    launch.shared_allowed = shared_allowed(function, most_shared_here);
     return [=](auto... arguments) {
         auto call = std::make_tuple(body, arguments...);  // copied, as a GPU copies a kernel's arguments
         auto run = [](void* packed) {
@@ -53,6 +74,21 @@ auto launch(Launch launch, Body body) {
         };
         run_grid(launch, run, &call, sizeof call);
     };
+}
+
+template <class... Parameters, size_t... Number>
+cudaError_t launch_packed(const Launch& to, void (*kernel)(Parameters...), void** arguments, std::index_sequence<Number...>) {
+    launch(to, reinterpret_cast<const void*>(kernel), kernel)(*static_cast<std::decay_t<Parameters>*>(arguments[Number])...);
+    return cudaPeekAtLastError();
+}
+
+// cudaLaunchKernel(kernel, grid, block, arguments): each of the arguments is the address of a value.
+template <class... Parameters>
+cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                          size_t shared_bytes = 0, cudaStream_t stream = nullptr, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+    return launch_packed(configure(name, grid, block, shared_bytes, stream, file, line), kernel, arguments,
+                         std::index_sequence_for<Parameters...>());
 }
 
 #if !defined(__has_builtin)
@@ -81,6 +117,11 @@ template <class T> struct argument<void(T)> { using type = T; };
 
 }  // namespace cuda_on_cpu
 
+#define CUDA_KERNEL_ADDRESS(...)                                                                       \
+    cuda_on_cpu::address_if_any([=](auto here) -> decltype(cuda_on_cpu::address(here, __VA_ARGS__)) {  \
+        return cuda_on_cpu::address(here, __VA_ARGS__);                                                \
+    })
+
 // The first thread of a block that comes by makes the variable; all get the same address.
 #define CUDA_SHARED_ALIGNED(alignment, T, name, dimensions)                                                             \
     static char name##_identity;                                                                                        \
@@ -91,14 +132,14 @@ template <class T> struct argument<void(T)> { using type = T; };
 #define CUDA_DYNAMIC_SHARED(T, name) \
     T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, sizeof(T), cuda_on_cpu::padding<T>()))
 
-cudaError_t cudaGetLastError();
-cudaError_t cudaPeekAtLastError();
-const char* cudaGetErrorString(cudaError_t);
-inline cudaError_t cudaDeviceSynchronize() { return cudaPeekAtLastError(); }  // a launch has ended when it returns
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError(); }
+// A kernel has ended when its launch returns. These say how it went, and not whether a launch was possible: as on a GPU.
+cudaError_t cudaDeviceSynchronize();
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 
 template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int bytes, const char* file = __builtin_FILE(),
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value, const char* file = __builtin_FILE(),
                                  int line = __builtin_LINE()) {
-    return cuda_on_cpu::allow_shared(bytes, cuda_on_cpu::shared_limit, file, line);
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cuda_on_cpu::prefer_shared(value, file, line);
+    const void* address = cuda_on_cpu::address({}, kernel);
+    return cuda_on_cpu::allow_shared(address, value, cuda_on_cpu::most_shared_here, file, line);
 }

@@ -54,26 +54,36 @@ public:
         std::lock_guard<std::mutex> lock(mutex_);
         refusal_ = report, last_ = code;
     }
+    // A launch that a GPU would not take. It counts, unless the launcher asks for the error and then launches another way.
+    void refuse_launch(const std::string& report, cudaError_t code) {
+        refuse(report, code);
+        refused_ = code;
+    }
+    void begin_launch() {
+        if (last_ == cudaSuccess) refused_ = cudaSuccess;
+    }
     bool failed_before(size_t block) {
         std::lock_guard<std::mutex> lock(mutex_);
         return error_ != cudaSuccess && block_ <= block;
     }
     void clear() {
         std::lock_guard<std::mutex> lock(mutex_);
-        report_.clear(), refusal_.clear(), error_ = last_ = cudaSuccess, block_ = 0;
+        report_.clear(), refusal_.clear(), error_ = last_ = refused_ = cudaSuccess, block_ = 0;
     }
-    cudaError_t error() const { return error_; }
+    cudaError_t fault() const { return error_; }  // of a kernel
+    cudaError_t error() const { return error_ != cudaSuccess ? error_ : refused_; }
     // `returned`: by the launcher.
     const std::string& report(int returned) const {
-        return error_ == cudaSuccess && returned == cudaErrorInvalidValue ? refusal_ : report_;
+        bool refused = refused_ != cudaSuccess || returned == cudaErrorInvalidValue;
+        return error_ == cudaSuccess && refused ? refusal_ : report_;
     }
-    // As on a GPU, asking for the last error forgets it; the report stays.
-    cudaError_t last_error(bool forget) { return forget ? std::exchange(last_, cudaSuccess) : last_; }
+    // As on a GPU, asking for the last error forgets it, unless it is a kernel's; the report stays.
+    cudaError_t last_error(bool forget) { return forget && error_ == cudaSuccess ? std::exchange(last_, cudaSuccess) : last_; }
 
 private:
     std::mutex mutex_;
     std::string report_, refusal_;
-    cudaError_t error_ = cudaSuccess, last_ = cudaSuccess;
+    cudaError_t error_ = cudaSuccess, last_ = cudaSuccess, refused_ = cudaSuccess;
     size_t block_ = 0;
 };
 inline Outcome outcome;

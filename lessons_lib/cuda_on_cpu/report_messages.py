@@ -1,17 +1,36 @@
-"""The sentences of a KernelError, for each kind."""
+"""A report as the error to raise, with sentences for each kind."""
 
 import math
 import re
+from dataclasses import replace
 
 from lessons_lib.cuda_on_cpu.elements import inner_sizes, shared_element, tensor_element
-from lessons_lib.cuda_on_cpu.reports import Report, block_entry
+from lessons_lib.cuda_on_cpu.reports import KernelError, Report, block_entry, refine
+from lessons_lib.cuda_on_cpu.source_lines import look_up, source_line
 
 _PRESENT = {"read": "reads", "write": "writes", "atomic": "updates"}
 _OUTSIDE = ("out-of-bounds", "shared-out-of-bounds")
 _PAST = {"read": "read", "write": "wrote", "atomic": "updated atomically"}
 
 
-def message(report: Report, texts: dict[str, str], tensors: dict) -> str:
+def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError:
+    """The error to raise. `texts`: the learner's, by name. `tensors`: those of the call, by the parameter's name."""
+    report = refine(_with_lines(report, texts), tensors)
+    here = report.here
+    return KernelError(_message(report, texts, tensors), report.kind, report.kernel, here and here.source,
+                       here and here.number, report.block, report.thread, report.name)
+
+
+def _with_lines(report: Report, texts: dict[str, str]) -> Report:
+    lines = {"here": source_line(texts, report.file, report.line),
+             "there": source_line(texts, report.other_file, report.other_line)}
+    for key, pc in (("here", report.pc), ("there", report.other_pc)):
+        if pc:
+            (lines[key],) = look_up(pc[1], [pc[0]], texts)
+    return replace(report, **lines)
+
+
+def _message(report: Report, texts: dict[str, str], tensors: dict) -> str:
     """What happened; the lines; what to look at; the kernel, block and thread."""
     scene = _Scene(report, texts, tensors)
     what, advice = _SENTENCES.get(report.kind, _other)(scene)
@@ -113,15 +132,17 @@ def _counted(number: int, noun: str) -> str:
 
 def _divergent_barrier(scene):
     report = scene.report
+    barrier = f"{report.what or '__syncthreads'}()"
     if report.returned:
-        wait = f"{report.waiting} threads wait at __syncthreads(), {scene.thread} among them" if report.waiting != 1 \
-            else f"{scene.Thread} waits at __syncthreads()"
+        wait = f"{report.waiting} threads wait at {barrier}, {scene.thread} among them" if report.waiting != 1 \
+            else f"{scene.Thread} waits at {barrier}"
         gone = f"{report.returned} have returned from the kernel, {scene.other} among them" if report.returned != 1 \
             else f"{scene.other} has returned from the kernel"
         what = f"{wait}, and {gone}."
     else:
-        what = f"{scene.Thread} waits at one __syncthreads() and {scene.other} at another."
-    return what, ("Every thread of a block must come to the same __syncthreads(). Look at the conditions, loops and returns "
+        another = "another" if report.other_what == report.what else f"{report.other_what}()"
+        what = f"{scene.Thread} waits at one {barrier} and {scene.other} at {another}."
+    return what, (f"Every thread of a block must come to the same {barrier}. Look at the conditions, loops and returns "
                   "on the way to it.")
 
 

@@ -1,10 +1,10 @@
-"""What the runtime found wrong, in words: what happened, where, and what to look at. The answer stays the learner's."""
+"""What the runtime found wrong: which rule was broken, and where. report_messages.py puts it into words."""
 
 import re
 from dataclasses import dataclass, field, replace
 
 from lessons_lib.cuda_on_cpu.elements import tensor_element, tensor_index
-from lessons_lib.cuda_on_cpu.source_lines import SourceLine, look_up, source_line
+from lessons_lib.cuda_on_cpu.source_lines import SourceLine
 
 _NUMBERS = ("linear", "byte", "size", "bytes", "element", "other_linear", "line", "other_line", "waiting", "returned",
             "lane", "source", "missing", "launches", "steps", "shared_bytes", "shared_limit", "lanes_missing", "both_update")
@@ -66,25 +66,6 @@ def parse(text: str) -> Report:
         elif key:
             values[key] = value
     return Report(values.pop("kind", "unknown"), values, tuple(tables))
-
-
-def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError:
-    """The error to raise. `texts`: the learner's, by name. `tensors`: those of the call, by the parameter's name."""
-    from lessons_lib.cuda_on_cpu.report_messages import message
-
-    report = refine(_with_lines(report, texts), tensors)
-    here = report.here
-    return KernelError(message(report, texts, tensors), report.kind, report.kernel, here and here.source,
-                       here and here.number, report.block, report.thread, report.name)
-
-
-def _with_lines(report: Report, texts: dict[str, str]) -> Report:
-    lines = {"here": source_line(texts, report.file, report.line),
-             "there": source_line(texts, report.other_file, report.other_line)}
-    for key, pc in (("here", report.pc), ("there", report.other_pc)):
-        if pc:
-            (lines[key],) = look_up(pc[1], [pc[0]], texts)
-    return replace(report, **lines)
 
 
 def refine(report: Report, tensors: dict) -> Report:

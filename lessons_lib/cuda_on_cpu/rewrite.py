@@ -7,23 +7,31 @@ rewritten stays on its own line, so that errors and reports have the learner's l
 import re
 from dataclasses import dataclass
 
-from lessons_lib.cuda_on_cpu.code_text import CodeText, line_ends, one_line
+from lessons_lib.cuda_on_cpu.code_text import CodeText, line_ends, one_line, split_at_commas
 from lessons_lib.cuda_on_cpu.shared_declarations import shared_declarations
+from lessons_lib.cuda_on_cpu.unwatched import refuse_own_names
 
 _KERNEL_NAME = re.compile(r"(?:::\s*)?\b[A-Za-z_]\w*(?:\s*(?:::|\.|->)\s*[A-Za-z_]\w*)*\s*\Z")
+_CAST = re.compile(r"\A\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
+                   r"|(?:reinterpret|static)_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>)\s*&?\s*")
 
 
 def rewrite(text: str, source: str = "your code") -> str:
     """`text` as C++ with the same lines. Raises CompileError, at its line in `source`, for what cannot be read."""
     code = CodeText(text, source)
-    for start, end, replacement in sorted([*_launches(code), *shared_declarations(code)], reverse=True):
+    refuse_own_names(code)
+    replacements = [*_launches(code), *_launches_by_function(code), *shared_declarations(code)]
+    for start, end, replacement in sorted(replacements, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text
 
 
 def kernels_launched(text: str) -> list[str]:
     """The kernels that `text` launches, in order, as written: `copy<float, 4>`."""
-    return [launch.kernel for launch in _find_launches(CodeText(text, ""))]
+    code = CodeText(text, "")
+    launches = [(launch.start, launch.kernel) for launch in _find_launches(code)]
+    launches += [(start, one_line(kernel)) for start, _, _, kernel in _find_launches_by_function(code)]
+    return [kernel for _, kernel in sorted(launches)]
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,26 @@ def _launches(code: CodeText):
         configuration = code.plain[launch.opening + 3:launch.closing]
         yield launch.start, launch.closing + 3, (
             f'cuda_on_cpu::launch(cuda_on_cpu::configure({ends}"{name}", {configuration}), '
-            f"[=](auto... arguments) {{ {launch.kernel}(arguments...); }})")
+            f"CUDA_KERNEL_ADDRESS({launch.kernel}), [=](auto... arguments) {{ {launch.kernel}(arguments...); }})")
+
+
+def _launches_by_function(code: CodeText):
+    """Each `cudaLaunchKernel((void*)kernel, …)` as (start, end, replacement), up to the kernel. CUDA takes any address there;
+    here the kernel's own type is needed, which tells its parameters."""
+    for start, arguments, end, kernel in _find_launches_by_function(code):
+        name = one_line(kernel).replace("\\", r"\\").replace('"', r"\"")
+        ends = line_ends(code.text[start:arguments])
+        yield start, end, f'cuda_on_cpu::launch_kernel({ends}"{name}", {kernel}{line_ends(code.text[arguments:end])}'
+
+
+def _find_launches_by_function(code: CodeText):
+    """Where each begins, where its arguments and the end of the first of these are, and the kernel without a cast."""
+    for call in re.finditer(r"\bcudaLaunchKernel\s*\(", code.bare):
+        closing = code.find_outside_brackets(call.end(), lambda position: code.bare[position] == ")", stop=";")
+        if closing < 0:
+            raise code.error(call.start(), "cudaLaunchKernel has no closing parenthesis")
+        first = split_at_commas(code.plain[call.end():closing])[0]
+        yield call.start(), call.end(), call.end() + len(first), one_line(_CAST.sub("", first))
 
 
 def _find_launches(code: CodeText):

@@ -21,6 +21,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 cudaError_t cudaGetLastError() { return cuda_on_cpu::outcome.last_error(true); }
 cudaError_t cudaPeekAtLastError() { return cuda_on_cpu::outcome.last_error(false); }
+cudaError_t cudaDeviceSynchronize() { return cuda_on_cpu::outcome.fault(); }
 const char* cudaGetErrorString(cudaError_t error) {
     return error == cudaSuccess ? "no error" : error == cudaErrorInvalidValue ? "invalid argument"
          : error == cudaErrorInvalidConfiguration ? "invalid configuration argument" : "unspecified launch failure";
@@ -60,6 +62,12 @@ void cuda_on_cpu_options(int seed, int os_threads, long long step_limit) {
     cuda_on_cpu::seed = seed, cuda_on_cpu::os_threads = os_threads, cuda_on_cpu::step_limit = step_limit;
 }
 void cuda_on_cpu_clear() { cuda_on_cpu::outcome.clear(); }
+void cuda_on_cpu_begin_call(int failing_launch) { cuda_on_cpu::launches.begin_call(failing_launch); }
+size_t cuda_on_cpu_launches(RecordedLaunch* to, size_t count) {
+    auto& launches = cuda_on_cpu::launches.list;
+    std::copy_n(launches.begin(), std::min(count, launches.size()), to);
+    return launches.size();
+}
 int cuda_on_cpu_last_error() { return cuda_on_cpu::outcome.error(); }
 const char* cuda_on_cpu_report(int returned) { return cuda_on_cpu::outcome.report(returned).c_str(); }
 

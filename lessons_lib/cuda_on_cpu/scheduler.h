@@ -83,14 +83,15 @@ inline void Block::open_barrier() {
         bool same = thread.line == first->line && !strcmp(thread.file, first->file);
         if (same) continue;
         Report report("divergent-barrier");
-        report.place("", first->file, first->line).place("other_", thread.file, thread.line);
+        report.add("what", first->what).place("", first->file, first->line);
+        report.add("other_what", thread.what).place("other_", thread.file, thread.line);
         report.index("thread", first->index).add("linear", first->number);
         report.index("other_thread", thread.index).add("other_linear", thread.number);
         return fail_waiting(report);
     }
     if (unsigned returned = count(State::returned)) {
         Report report("divergent-barrier");
-        report.place("", first->file, first->line).add("returned", returned).add("waiting", threads.size() - returned);
+        report.add("what", first->what).place("", first->file, first->line).add("returned", returned).add("waiting", threads.size() - returned);
         report.index("thread", first->index).add("linear", first->number);
         Thread& gone = *std::find_if(threads.begin(), threads.end(), [](Thread& thread) { return thread.state == State::returned; });
         report.index("other_thread", gone.index).add("other_linear", gone.number);
@@ -132,22 +133,18 @@ inline void Block::conclude(const std::string& report) {
     for (Thread& thread : threads) thread.state = State::returned;
 }
 
-}  // namespace cuda_on_cpu
-
-void __syncthreads(const char* file, int line) {
-    using namespace cuda_on_cpu;
-    self->what = "__syncthreads", self->file = file, self->line = line;
+void block_barrier(const char* what, const char* file, int line) {
+    self->what = what, self->file = file, self->line = line;
     block->wait(State::at_barrier);
 }
 
-int __syncthreads_count(int predicate, const char* file, int line) {
-    int& votes = cuda_on_cpu::block->votes[cuda_on_cpu::block->vote_round];
+int block_count(int predicate, const char* what, const char* file, int line) {
+    int& votes = block->votes[block->vote_round];
     votes += predicate != 0;
-    __syncthreads(file, line);
+    block_barrier(what, file, line);
     return votes;
 }
 
-namespace cuda_on_cpu {
 void assertion_failed(const char* expression, const char* file, int line) {
     if (!self) fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, expression), abort();
     Report report("assertion");

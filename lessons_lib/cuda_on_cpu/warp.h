@@ -97,8 +97,10 @@ inline void meet(Meet kind, unsigned mask, const void* value, void* result, size
 }
 
 // The lane that a shuffle reads, as CUDA defines it for each kind; out of its group of `width` lanes it is the caller's own.
+// Of the distance, a GPU's instruction takes five bits.
 inline int source_lane(Shuffle kind, int lane, int distance, int width) {
     int first = lane & ~(width - 1);
+    distance &= 31;
     switch (kind) {
         case Shuffle::index: return first + (distance & (width - 1));
         case Shuffle::up: return lane - distance < first ? lane : lane - distance;
@@ -118,17 +120,17 @@ void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_
     meet(Meet::shuffle, mask, value, result, bytes, source, what, file, line);
 }
 
-}  // namespace cuda_on_cpu
-
-void __syncwarp(unsigned mask, const char* file, int line) {
-    cuda_on_cpu::meet(cuda_on_cpu::Meet::barrier, mask, nullptr, nullptr, 0, -1, "__syncwarp", file, line);
+void warp_barrier(unsigned mask, const char* what, const char* file, int line) {
+    meet(Meet::barrier, mask, nullptr, nullptr, 0, -1, what, file, line);
 }
 
-unsigned __ballot_sync(unsigned mask, int predicate, const char* file, int line) {
+unsigned ballot(unsigned mask, int predicate, const char* what, const char* file, int line) {
     unsigned votes = 0;
-    cuda_on_cpu::meet(cuda_on_cpu::Meet::ballot, mask, &predicate, &votes, sizeof votes, -1, "__ballot_sync", file, line);
+    meet(Meet::ballot, mask, &predicate, &votes, sizeof votes, -1, what, file, line);
     return votes;
 }
+
+}  // namespace cuda_on_cpu
 
 // Which lanes happen to run together is chance; CUDA promises no more than that the caller is one of them.
 unsigned __activemask() { return cuda_on_cpu::bit(cuda_on_cpu::self->lane); }

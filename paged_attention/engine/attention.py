@@ -1,7 +1,11 @@
 """The course's attention inside a model of transformers, through the public attention interface."""
 
+import copy
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock, RLock
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
@@ -32,11 +36,43 @@ def paged_attention_forward(module, query: Tensor, key: Tensor, value: Tensor, a
     # END SOLUTION
 
 
-def plug_in(model, forward) -> None:
-    """Makes `forward` the attention of every layer of a model of transformers. Other models keep theirs."""
+@contextmanager
+def plugged_in(model, forward):
+    """Inside of it, `forward` is the attention of every layer of a model of transformers; afterwards it is what it was.
+
+    Other models keep theirs, also where they share the model's config. Of several threads one at a time can be inside with
+    the same model; the others wait.
+    """
     from transformers import AttentionInterface  # it takes seconds to import, and the checks do without
 
-    name = f"course_paged_{id(forward)}"
-    if getattr(model.config, "_attn_implementation", None) != name:
-        AttentionInterface.register(name, forward)
-        model.set_attn_implementation(name)
+    name = f"course_paged_{id(forward)}"  # the registry keeps `forward`, so no other function gets its id
+    AttentionInterface.register(name, forward)
+    with lock_of(model):
+        config = own_config(model)
+        before = config._attn_implementation
+        try:
+            config._attn_implementation = name
+            yield
+        finally:
+            config._attn_implementation = before
+
+
+_own_configs = WeakKeyDictionary()  # model: its config
+_locks, _lock_of_locks = WeakKeyDictionary(), Lock()
+
+
+def lock_of(model):
+    """The model's own lock, for those who change what it does for a while."""
+    with _lock_of_locks:
+        return _locks.setdefault(model, RLock())
+
+
+def own_config(model):
+    """The model's config, which from now on no other model shares: a layer asks its config which function to call."""
+    shared = model.config
+    if _own_configs.get(model) is not shared:
+        _own_configs[model] = own = copy.copy(shared)
+        for module in model.modules():
+            if getattr(module, "config", None) is shared:
+                module.config = own
+    return model.config

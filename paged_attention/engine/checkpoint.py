@@ -12,18 +12,16 @@ with warnings.catch_warnings():
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
+from paged_attention.engine.served import UnsupportedModelError, check_architecture
+
 SMALL_MODEL = Path(__file__).resolve().parent.parent / "tiny_qwen3"
-ARCHITECTURES = ("Qwen3ForCausalLM", "LlamaForCausalLM")
-
-
-class UnsupportedCheckpointError(ValueError):
-    """A checkpoint that the engine cannot run."""
 
 
 def load_model(name: str | Path = SMALL_MODEL, dtype: torch.dtype = torch.float32, device: str = "cpu"):
     """A model of transformers, ready to generate. name: a folder, or a name on the Hugging Face hub, which needs internet.
 
-    Raises FileNotFoundError for a folder without its files, and UnsupportedCheckpointError for another architecture.
+    Raises FileNotFoundError for a folder without its files, and UnsupportedModelError for what is not served (see
+    `served.py`) or cannot be read.
     """
     if name == SMALL_MODEL:
         logging.disable_progress_bar()  # it is read in an instant
@@ -37,25 +35,14 @@ def load_model(name: str | Path = SMALL_MODEL, dtype: torch.dtype = torch.float3
         raise FileNotFoundError(f"{str(name)!r} is neither a folder here nor a checkpoint that could be fetched from the "
                                 f"hub: {str(error).splitlines()[0]}") from error
     except ValueError as error:
-        raise UnsupportedCheckpointError(f"transformers knows no model for {str(name)!r}: "
+        raise UnsupportedModelError(f"transformers knows no model for {str(name)!r}: "
                                          f"{str(error).splitlines()[0]}") from error
     check_architecture(config, str(name))
     try:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, config=config)
     except SafetensorError as error:
-        raise UnsupportedCheckpointError(f"the weights of {str(name)!r} could not be read: {error}") from error
+        raise UnsupportedModelError(f"the weights of {str(name)!r} could not be read: {error}") from error
     return model.to(device).eval()
-
-
-def check_architecture(config, name: str) -> None:
-    """Raises UnsupportedCheckpointError where the model's attention is not the course's."""
-    architectures = config.architectures or ["an unnamed one"]
-    if architectures[0] not in ARCHITECTURES:
-        raise UnsupportedCheckpointError(f"{name!r} has the architecture {architectures[0]}; the engine runs "
-                                         f"{' and '.join(ARCHITECTURES)}")
-    if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
-        raise UnsupportedCheckpointError(f"{name!r} has layers with a sliding window, and the course's attention sees all "
-                                         "keys")
 
 
 def _check_files(folder: Path) -> None:
@@ -64,6 +51,6 @@ def _check_files(folder: Path) -> None:
     try:
         json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UnsupportedCheckpointError(f"config.json in {str(folder)!r} is not JSON: {error}") from None
+        raise UnsupportedModelError(f"config.json in {str(folder)!r} is not JSON: {error}") from None
     if not any(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"{str(folder)!r} holds no weights (*.safetensors)")

@@ -120,19 +120,21 @@ def locate_divergence(engine_a, engine_b, prompt: list[int], num_tokens: int = 2
 
 
 def first_difference(calls_a: list[LayerCall], calls_b: list[LayerCall], tolerance: float) -> tuple | None:
-    """(row, layer, what, head, difference) of the first token of a step that differs, in the first layer where it does."""
-    found = []
+    """(row, layer, what, head, difference) of the first token of a step that differs, in the first layer where it does.
+
+    What comes after a NaN does not count: 0 times NaN is NaN, so in the layers above it reaches tokens that do not see it.
+    """
+    first = None
     for layer, pair in enumerate(zip(calls_a, calls_b, strict=True)):
-        for order, what in enumerate(("key", "value", "query", "output")):
+        for what in ("key", "value", "query", "output"):
             by_head = apart(*(getattr(call, what) for call in pair))  # (num_tokens, heads)
             rows, heads = (by_head > tolerance).nonzero(as_tuple=True)  # sorted by row, then by head
-            if len(rows):
+            if len(rows) and (first is None or rows[0] < first[0]):
                 row, head = int(rows[0]), int(heads[0])
-                found.append((row, layer, order, what, head, float(by_head[row, head])))
-    if not found:
-        return None
-    row, layer, _, what, head, difference = min(found)
-    return row, layer, what, head, difference
+                first = row, layer, what, head, float(by_head[row, head])
+            if by_head.isinf().any():
+                return first
+    return first
 
 
 def name_block(a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, layer, what, head, difference) -> Divergence:
@@ -147,7 +149,7 @@ def name_block(a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, laye
         for index in range(block + 1):
             ours, theirs = (recorder.share(calls[layer], index)[None, row, head, None]
                             for recorder, calls in ((a, calls_a), (b, calls_b)))  # (1, 1, head_size)
-            size = torch.maximum(ours.abs().amax(), theirs.abs().amax())
+            size = torch.maximum(ours.abs().amax(), theirs.abs().amax()).nan_to_num(0.0, 0.0)  # a NaN is no size
             changes.append(float(apart(ours, theirs) / (size + TINY)))
         block = changes.index(max(changes))
     return Divergence(position, layer, head, block, what, difference)

@@ -1,5 +1,6 @@
 """The engine: requests in, schedule, run, postprocess, tokens out."""
 
+from collections import deque
 from collections.abc import Hashable, Iterator
 
 import numpy as np
@@ -8,7 +9,7 @@ from tqdm import tqdm
 
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.attention import paged_attention_forward
-from paged_attention.engine.paths import PATHS
+from paged_attention.engine.paths import NEEDS, PATHS, choose_path
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import (
     DuplicateRequestError,
@@ -23,30 +24,40 @@ from paged_attention.engine.request import (
 from paged_attention.engine.runner import ModelRunner
 from paged_attention.engine.sampler import sample
 from paged_attention.engine.scheduler import Scheduler
+from paged_attention.engine.served import check_config, head_size_of
 from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
 
 
 class Engine:
     """Serves many requests from one model over one pool of blocks.
 
-    path: a name in PATHS, or a path of one's own. history: called with the engine and the step's requests after each step,
-    before any of them ends. forward: what plugs attention into the model. num_kv_heads: of this engine's part of the cache;
-    None takes all of the model's. Raises ValueError for sizes below 1 and for an unknown path.
+    path: a name in PATHS, or a path of one's own; None chooses by the device and the model's shapes. history: called with
+    the engine and the step's requests after each step, before any of them ends. forward: what plugs attention into the
+    model. num_kv_heads: of this engine's part of the cache; None takes all of the model's. Raises ValueError for sizes below
+    1 and for an unknown path, RuntimeError for a path that this machine cannot take, and UnsupportedModelError.
     """
 
     sample = staticmethod(sample)
 
     def __init__(self, model, num_blocks: int = 256, block_size: int = 16, token_budget: int = 256, max_num_seqs: int = 64,
-                 path="batched", prefix_sharing: bool = True, block_manager=PythonBlockManager, history=None,
+                 path=None, prefix_sharing: bool = True, block_manager=PythonBlockManager, history=None,
                  forward=paged_attention_forward, num_kv_heads: int | None = None):
         check_positive(num_blocks=num_blocks, block_size=block_size, token_budget=token_budget, max_num_seqs=max_num_seqs)
         if isinstance(path, str) and path not in PATHS:
             raise ValueError(f"path must be one of {', '.join(PATHS)}, not {path!r}")
+        if isinstance(path, str) and path in NEEDS and (needs := NEEDS[path]()):
+            raise RuntimeError(f"path {path!r} needs {needs}")
         config = model.config
+        check_config(config)
+        head_size = head_size_of(config)
+        if path is None:
+            group = config.num_attention_heads // config.num_key_value_heads
+            path = choose_path(Shape(model.dtype, head_size, group, block_size), model.device)
         max_blocks_per_seq = min(num_blocks, -(-config.max_position_embeddings // block_size))
         self.manager = PagedAttentionManager(
-            num_blocks, block_size, num_kv_heads or config.num_key_value_heads, config.head_dim, max_num_seqs,
+            num_blocks, block_size, num_kv_heads or config.num_key_value_heads, head_size, max_num_seqs,
             max_blocks_per_seq, config.num_hidden_layers, model.dtype, model.device, block_manager)
         self.prefix_cache = PrefixCache(self.manager, prefix_sharing)
         self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget, max_num_seqs)
@@ -80,22 +91,27 @@ class Engine:
     def step(self) -> list[tuple[Request, int]]:
         """One step over all requests. Returns those that have a new token, with it.
 
-        Raises what the model or the sampling raises; then the step's requests wait again, and nothing of them is lost.
+        A request whose logits are not finite ends without a token, and the others go on. A step happens as a whole or not at
+        all: where anything in it raises, or Ctrl-C ends it, all requests wait, with the tokens that they had before.
         """
-        scheduled = self.scheduler.schedule()
-        if not scheduled:
-            if self.scheduler.has_work():
-                raise RuntimeError("schedule() chose nobody, though there are requests; this would go on for ever")
-            return []
+        before = []
         try:
+            scheduled = self.scheduler.schedule()
+            if not scheduled:
+                if self.scheduler.has_work():
+                    raise RuntimeError("schedule() chose nobody, though there are requests; this would go on for ever")
+                return []
+            before = [(request, len(request.tokens), request.generator.get_state()) for request, _ in scheduled]
             logits = self.runner.run(scheduled)
-            for request, count in scheduled:
-                self.prefix_cache.insert(request, request.num_computed + count)
+            finite = logits.amax(-1).isfinite().tolist()  # not so for a NaN, for inf, and for -inf only
+            for (request, count), sound in zip(scheduled, finite, strict=True):
+                if sound:  # it has seen all keys and values before it, so they are sound as well
+                    self.prefix_cache.insert(request, request.num_computed + count)
             if self.history is not None:  # an empty list is false
                 self.history(self, scheduled)
-            return self.postprocess(scheduled, logits)
+            return self.postprocess(*self._end_not_finite(scheduled, logits, finite))
         except BaseException:
-            self._take_back(scheduled)
+            self._take_back(before)
             raise
 
     def postprocess(self, scheduled: list[tuple[Request, int]], logits: Tensor) -> list[tuple[Request, int]]:
@@ -138,7 +154,10 @@ class Engine:
 
     def generate(self, prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
                  progress: bool = False) -> list[Request | RequestError]:
-        """Serves all prompts, and gives each one's finished request, or the error for which it was refused."""
+        """Serves all prompts, and gives each one's finished request, or the error for which it was refused.
+
+        Where a step raises, or Ctrl-C ends it, those that have not ended are cancelled: nobody could ask for them again.
+        """
         each = params if isinstance(params, list) else [params] * len(prompts)
         results = []
         for prompt, own in list(zip(prompts, each, strict=True)):  # before any is added, lest some be left behind
@@ -146,10 +165,17 @@ class Engine:
                 results.append(self.add(object(), prompt, own))
             except (RequestError, TypeError) as error:
                 results.append(error)
-        with tqdm(total=len(prompts), disable=not progress, unit="request") as bar:
-            while self.scheduler.has_work():
-                self.step()
-                bar.update(sum(not isinstance(result, Request) or result.reason is not None for result in results) - bar.n)
+        requests = [result for result in results if isinstance(result, Request)]
+        try:
+            with tqdm(total=len(prompts), disable=not progress, unit="request") as bar:
+                while self.scheduler.has_work():
+                    self.step()
+                    bar.update(len(results) - sum(request.reason is None for request in requests) - bar.n)
+        except BaseException:
+            for request in requests:
+                if request.reason is None:
+                    self.cancel(request.id)
+            raise
         return results
 
     def _check(self, request: Request) -> None:
@@ -173,8 +199,36 @@ class Engine:
         request.reason = reason
         return request
 
-    def _take_back(self, scheduled: list[tuple[Request, int]]) -> None:
-        """After a step that failed: those of its requests that have not ended start again from what the cache has."""
-        for request, _ in reversed(scheduled):
-            if request in self.scheduler.running:
-                self.scheduler.preempt(request)
+    def _end_not_finite(self, scheduled: list[tuple[Request, int]], logits: Tensor, finite: list[bool]) -> tuple:
+        """Ends the requests whose next token would have to come from a row that is not finite. What is left of the step.
+
+        In the middle of a prompt no row counts: a token may overflow only in the last layer, where nothing comes of it.
+        """
+        left = []
+        for index, (request, num_tokens) in enumerate(scheduled):
+            if finite[index] or num_tokens < request.num_uncomputed:
+                left.append(index)
+            else:
+                self.prefix_cache.forget(request)  # the fault may lie in what it has found there
+                self._end(request, "not finite")
+        return [scheduled[index] for index in left], logits if len(left) == len(logits) else logits[left]
+
+    def _take_back(self, before: list[tuple[Request, int, Tensor]]) -> None:
+        """After a step that failed, as if it had not been. before: its requests, how many tokens each had, its generator's
+        state. The pool starts empty: the step may have ended in the middle of taking a block, so its books mean nothing."""
+        for request, num_tokens, state in before:
+            del request.tokens[num_tokens:]
+            request.generator.set_state(state)
+            request.reason = None
+        self.requests = {request.id: request for request, _, _ in before} | self.requests  # the earliest first, as ever
+        self.scheduler.running, self.scheduler.waiting = [], deque(self.requests.values())
+        for request in self.scheduler.waiting:
+            request.num_preempted += request.num_computed > 0
+            request.num_computed = request.num_inserted = 0
+        manager = self.manager
+        self.prefix_cache.blocks.clear()
+        manager.sequences.clear()
+        manager.table.free_rows.clear()
+        for row in reversed(range(len(manager.block_table))):
+            manager.table.clear(row)
+        manager.block_manager = type(manager.block_manager)(manager.kv_cache.shape[2])

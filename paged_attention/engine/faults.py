@@ -9,7 +9,7 @@ from torch import Tensor
 from paged_attention.engine.paths import each_query
 from paged_attention.engine.request import SamplingParams
 from paged_attention.metadata import BatchMetadata, attn_paged_torch
-from paged_attention.softmax_state import NO_KEY
+from paged_attention.softmax_state import NO_KEY, widen
 
 
 def fill_with_leftovers(engine, prompts: list[list[int]]) -> None:
@@ -96,6 +96,7 @@ def each_alone(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetad
     """Attention of all queries at once, block after block with an online softmax; with a fault if so asked."""
     block_table, context_lens = each_query(metadata)
     block_size, group = k_cache.shape[1], q.shape[1] // k_cache.shape[2]
+    dtype, q = q.dtype, widen(q)
     m = q.new_full(q.shape[:2], NO_KEY)
     l, o = torch.zeros_like(m), torch.zeros_like(q)
     for index in range(-(-int(context_lens.max()) // block_size)):
@@ -108,7 +109,9 @@ def each_alone(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetad
             end = torch.where(context_lens < metadata.seq_lens_kv.repeat_interleave(metadata.cu_seqlens_q.diff()),
                               context_lens, end)  # inside a chunk the causal mask still holds
         hidden = positions >= end[:, None]  # (num_tokens, block_size)
-        k, v = (cache[block_table[:, index].clamp(min=0)].repeat_interleave(group, dim=2) for cache in (k_cache, v_cache))
+        k, v = (widen(cache[block_table[:, index].clamp(min=0)]).repeat_interleave(group, dim=2)
+                for cache in (k_cache, v_cache))
+        v = v.masked_fill(hidden[..., None, None], 0.0)  # what is hidden may be NaN
         scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
         scores = scores.masked_fill(hidden[:, None], NO_KEY)
         larger = torch.maximum(m, scores.amax(-1))
@@ -116,7 +119,7 @@ def each_alone(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetad
         l = l * shrink + p.sum(-1)
         o = (o * shrink[..., None] if rescale else o) + torch.einsum("nht,nthd->nhd", p, v)
         m = larger
-    return o / l[..., None]
+    return (o / l[..., None]).to(dtype)
 
 
 def position_plus_one(engine) -> None:

@@ -11,9 +11,12 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.decode import block_attention, combine_segments, dispatch
-from paged_attention.ladder import PagedDecode
+from paged_attention.fused import FusedAttention, fused_needs
+from paged_attention.ladder import PagedDecode, Shape, check_card, check_shape
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, visible_keys
 from paged_attention.paged_kernel import attn_paged_cuda
+
+FAST_RUNG = 7  # of lesson 07's ladder: the last one for a cache in the numbers of the model
 
 
 def gather(metadata: BatchMetadata):
@@ -66,7 +69,7 @@ def blockwise(metadata: BatchMetadata, dispatch=dispatch, block_attention=block_
         num_valid = (context_lens[:, None] - index * block_size).clamp(max=block_size)[used]
         block_ids = block_table[used]
         parts = block_attention(dispatch(q, num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
-        return combine_segments(*parts, num_blocks)[0]
+        return combine_segments(*parts, num_blocks)[0].to(q.dtype)
     return attend
 
 
@@ -112,7 +115,11 @@ def split(metadata: BatchMetadata, plan_singles, group_of):
 
 
 class Padded:
-    """Single queries over contexts that are gathered and padded to the longest."""
+    """Single queries over contexts that are gathered and padded to the longest.
+
+    Padding is whatever lies in the pool there, and in the copy it becomes 0. A mask alone would let it through: it is added to
+    the scores, and NaN - inf is NaN; and a weight of 0 times an infinite value is NaN too.
+    """
 
     def __init__(self, metadata: BatchMetadata, singles: list[int]):
         self.kv_lens = metadata.seq_lens_kv[singles]
@@ -124,14 +131,20 @@ class Padded:
         _, block_size, num_kv_heads, _ = k_cache.shape
         if self.visible is None:  # the same in all layers
             num_blocks = -(-int(self.kv_lens.max()) // block_size)
-            # Where there is no block, any will do: it is masked.
+            # Where there is no block, any will do: its slots are hidden.
             self.block_ids = self.block_table[:, :num_blocks].clamp(min=0).flatten()
             self.visible = torch.arange(num_blocks * block_size, device=q.device) < self.kv_lens[:, None, None, None]
+            self.hidden = (~self.visible).flatten().nonzero().flatten()  # (num_hidden,): slots of the copy
         # Query heads that share a KV head are the queries of one small attention, as in lesson 07.
         q = q.reshape(num_seqs, num_kv_heads, num_q_heads // num_kv_heads, head_size)
-        k, v = (cache.index_select(0, self.block_ids).view(num_seqs, -1, num_kv_heads, head_size).transpose(1, 2)
-                for cache in (k_cache, v_cache))  # index_select copies several times as fast as cache[block_ids]
+        k, v = (self.gather(cache).view(num_seqs, -1, num_kv_heads, head_size).transpose(1, 2)
+                for cache in (k_cache, v_cache))
         return scaled_dot_product_attention(q, k, v, attn_mask=self.visible).reshape(num_seqs, num_q_heads, head_size)
+
+    def gather(self, cache: Tensor) -> Tensor:
+        """A copy of the blocks, slot after slot, with 0 in those that are hidden."""
+        slots = cache.index_select(0, self.block_ids).flatten(0, 1)  # several times as fast as cache[block_ids]
+        return slots.index_fill_(0, self.hidden, 0.0)
 
 
 class FastDecode:
@@ -144,10 +157,29 @@ class FastDecode:
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         if self.decode is None:
             _, block_size, num_kv_heads, head_size = k_cache.shape
-            self.decode = PagedDecode(7, self.context_lens, num_q_heads=q.shape[1], num_kv_heads=num_kv_heads,
+            self.decode = PagedDecode(FAST_RUNG, self.context_lens, num_q_heads=q.shape[1], num_kv_heads=num_kv_heads,
                                       head_size=head_size, block_size=block_size, dtype=q.dtype)
         return self.decode(q.contiguous(), k_cache, v_cache, self.block_table)
 
 
+def fused(metadata: BatchMetadata):
+    """The whole batch in one call of FlashInfer. For a GPU."""
+    return FusedAttention(metadata)
+
+
 PATHS = {"gather": gather, "paged_torch": paged_torch, "blockwise": blockwise, "kernel": kernel, "batched": batched,
-         "fast": fast}
+         "fast": fast, "fused": fused}
+NEEDS = {"fused": fused_needs}  # paths that not every machine can take: what this one lacks, or None
+
+
+def choose_path(shape: Shape, device: torch.device) -> str:
+    """The engine's own choice: "fast" on a GPU, where lesson 07's last kernel is made for the shape and the card and can be
+    compiled; else "batched"."""
+    if device.type != "cuda":
+        return "batched"
+    try:
+        check_shape(FAST_RUNG, shape)
+        check_card(FAST_RUNG, "gpu")
+    except (TypeError, ValueError, RuntimeError):
+        return "batched"
+    return "fast"

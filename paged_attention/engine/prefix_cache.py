@@ -70,6 +70,12 @@ class PrefixCache:
                 return True
         return False
 
+    def forget(self, request) -> None:
+        """Offers nobody the blocks of the request's tokens any more. Those who use them already go on using them."""
+        for digest in request.hashes:
+            if digest in self.blocks:
+                self.manager.block_manager.free(self.blocks.pop(digest))
+
     def clear(self) -> None:
         """Forgets every block; those that nobody else uses are free again."""
         for block_id in self.blocks.values():

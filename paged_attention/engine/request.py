@@ -68,7 +68,8 @@ class Request:
     """One prompt on its way through the engine.
 
     `tokens`: the prompt and what was generated. `num_computed`: how many of them have their keys and values in the cache.
-    `reason`: None until it has ended; then "end" (the end token), "length", or "cancelled".
+    `reason`: None until it has ended; then "end" (the end token), "length", "cancelled", or "not finite": the model's logits
+    were no numbers to choose a token by, because of an overflow or a NaN; `output` is what had been generated before.
     `hashes`: of its full blocks, as far as they were needed; the prefix cache knows the first `num_inserted` of them.
     `num_preempted`: how often it had to give its blocks back.
     """

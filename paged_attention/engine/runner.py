@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from paged_attention.engine.attention import PagedStep, paged_attention_forward, plug_in
+from paged_attention.engine.attention import PagedStep, paged_attention_forward, plugged_in
 from paged_attention.engine.request import Request
 from paged_attention.metadata import build_metadata
 
@@ -41,10 +41,10 @@ class ModelRunner:
     @torch.inference_mode()
     def run(self, scheduled: list[tuple[Request, int]]) -> Tensor:
         """The logits behind each request's last token of the step: (len(scheduled), vocab_size)."""
-        plug_in(self.model, self.forward)  # somebody else may have used the model in between
         metadata = self.build_metadata(self.manager, [(request.id, num_tokens) for request, num_tokens in scheduled])
         batch = self.flatten_batch(scheduled)
         tokens, positions, last = (torch.tensor(numbers, device=self.model.device) for numbers in batch)
         step = PagedStep(self.manager.kv_cache, metadata.slot_mapping, self.plan(metadata))
-        return self.model(input_ids=tokens[None], position_ids=positions[None], logits_to_keep=last, use_cache=False,
-                          paged=step).logits[0]
+        with plugged_in(self.model, self.forward):  # and nowhere else: others may use the model between two steps
+            return self.model(input_ids=tokens[None], position_ids=positions[None], logits_to_keep=last, use_cache=False,
+                              paged=step).logits[0]

@@ -1,17 +1,15 @@
-"""The same engine on several processes, each with a share of the KV heads: `python -m paged_attention.engine.shards`.
+"""The same engine on several processes, each with a share of the KV heads.
 
 Every rank has all weights and runs the same scheduler on the same requests, so the ranks agree on each step without a word.
 What is divided is the cache, and attention over it. Only the heads' outputs travel, once a layer.
 """
 
-import argparse
 import datetime
 import json
 import multiprocessing
 import operator
 import os
 import pickle
-import sys
 import tempfile
 import threading
 import time
@@ -61,7 +59,7 @@ def check_shares(num_kv_heads: int, world_size: int) -> None:
 
 
 def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
-                  world_size: int = 2, backend: str | None = None, load=load_model, time_limit: float = 120.0,
+                  world_size: int = 2, backend: str | None = None, load=load_model, time_limit: float = 300.0,
                   **engine_options) -> list[list[int]]:
     """Serves all prompts on world_size processes, and gives each one's new tokens.
 
@@ -75,15 +73,16 @@ def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[Sampli
 
 @dataclass(frozen=True)
 class ShardedRun:
-    """The answers, the seconds that the last turn took, and the bytes of one rank's cache."""
+    """The answers, the seconds that the last turn took, the bytes of one rank's cache, and why each request ended."""
 
     answers: list[list[int]]
     seconds: float
     cache_bytes: int
+    reasons: list[str] | None = None
 
 
 def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: str | None = None, load=load_model,
-                time_limit: float = 120.0, turns: int = 1, **engine_options) -> ShardedRun:
+                time_limit: float = 300.0, turns: int = 1, **engine_options) -> ShardedRun:
     """serve_sharded() with the time of the last of some turns, so that the others can warm up."""
     backend = choose_backend(world_size, backend)
     if load is load_model:
@@ -166,7 +165,7 @@ def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time
             start = time.perf_counter()
             results = engine.generate(prompts, params)
             seconds = time.perf_counter() - start
-        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes)
+        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes, [request.reason for request in results])
         dist.barrier()
     except Exception as error:
         message = error
@@ -185,52 +184,3 @@ def _outputs(results: list) -> list[list[int]]:
         if not isinstance(result, Request):
             raise result
     return [request.output for request in results]
-
-
-def main(words=None) -> int:
-    """Returns 0 where the sharded engine gives the tokens of the whole one (in float32), else 1."""
-    parser = argparse.ArgumentParser("python -m paged_attention.engine.shards", description=(
-        "Serves the same requests on one process and on several, each with a share of the KV heads."))
-    parser.add_argument("--world-size", type=int, default=2, metavar="N")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
-    arguments = parser.parse_args(words)
-    backend = {"cpu": "gloo", "cuda": "nccl"}[arguments.device]
-    try:
-        choose_backend(arguments.world_size, backend)
-        same = _compare("the small model, float32", arguments.world_size, backend, load_model, *_small_requests())
-    except ValueError as error:
-        parser.error(str(error))
-    if backend == "nccl":
-        from bench.servers import random_model, random_trace
-
-        trace = random_trace(151_936)
-        params = SamplingParams(max_new_tokens=trace.max_new_tokens)
-        _compare("shapes of Qwen3-0.6B, random weights, bfloat16", arguments.world_size, backend, random_model, trace.prompts,
-                 params, num_blocks=trace.num_blocks, token_budget=2048, path="fast", prefix_sharing=False, time_limit=240.0)
-    return 0 if same else 1
-
-
-def _small_requests():
-    from bench.servers import task_trace
-
-    trace = task_trace(32)
-    return trace.prompts, SamplingParams(max_new_tokens=trace.max_new_tokens)
-
-
-def _compare(title: str, world_size: int, backend: str, load, prompts, params, **options) -> bool:
-    print(f"{title}, {backend}, {len(prompts)} requests")
-    runs = {}
-    for ranks in (1, world_size):
-        run = runs[ranks] = run_sharded(prompts, params, ranks, backend, load, turns=3, **options)
-        tokens = sum(map(len, run.answers))
-        print(f"  {ranks} {'rank ' if ranks == 1 else 'ranks'}: {tokens:,} tokens, {tokens / run.seconds:,.0f} a second, "
-              f"{run.cache_bytes / 1e6:,.1f} MB of cache a rank", flush=True)
-    same = sum(a == b for a, b in zip(runs[1].answers, runs[world_size].answers, strict=True))
-    print(f"  the same tokens for {same} of {len(prompts)} requests")
-    return same == len(prompts)
-
-
-if __name__ == "__main__":
-    from paged_attention.engine import shards  # so that the ranks find what they are to do under its own name
-
-    sys.exit(shards.main())

@@ -59,6 +59,8 @@ _RACES = [
     Faulty("missing_syncwarp_refill", "missing-syncwarp", _pair(256, 64, rows=4), name="slices"),
     Faulty("missing_syncwarp_count", "missing-syncwarp", _counted(64, 64), name="counts"),
     Faulty("missing_syncwarp_volatile", "missing-syncwarp", _pair(32, 1), name="sums"),
+    Faulty("missing_tile_sync", "missing-syncwarp", _pair(64), name="slices"),
+    Faulty("missing_tile_sync_small", "missing-syncwarp", _pair(64), name="numbers"),
     Faulty("non_atomic_counter", "non-atomic-update", _counted(128), name="counter"),
     Faulty("non_atomic_histogram", "non-atomic-update",
            lambda: {"x": numbers(200, dtype=_INT), "out": blank(8, dtype=_INT), "n": 200}, name="bins"),
@@ -85,6 +87,8 @@ _BARRIERS_AND_LANES = [
     Faulty("divergent_loop", "divergent-barrier", _pair(100, 64, n=100)),
     Faulty("divergent_return", "divergent-barrier", _pair(100, n=100), block=(1, 0, 0)),
     Faulty("divergent_helper", "divergent-barrier", _pair(64)),
+    Faulty("divergent_block_sync", "divergent-barrier", _pair(64, n=50)),
+    Faulty("divergent_tile_block", "divergent-barrier", _pair(64, 1)),
     Faulty("absent_lane_branch", "absent-lane", _pair(32)),
     Faulty("absent_lane_source", "absent-lane", _pair(32), thread=(15, 0, 0)),
     Faulty("absent_lane_caller", "absent-lane", _pair(32)),
@@ -92,6 +96,8 @@ _BARRIERS_AND_LANES = [
     Faulty("absent_lane_partial", "absent-lane", _pair(48, threads=48)),
     Faulty("absent_lane_ballot", "absent-lane", _counted(32, 32)),
     Faulty("absent_lane_syncwarp", "absent-lane", _pair(32)),
+    Faulty("absent_lane_tile", "absent-lane", _pair(64, n=40)),
+    Faulty("absent_lane_reduce", "absent-lane", _pair(64)),
 ]
 
 _SHARED = [
@@ -166,6 +172,7 @@ _ENDS_AND_LAUNCHES = [
     Faulty("bad_launch_too_much", "bad-launch", _pair(64, n=64)),
     Faulty("bad_launch_attribute", "bad-launch", _pair(15000, n=15000)),
     Faulty("bad_launch_refused", "bad-launch", _pair(80000, n=80000)),
+    Faulty("bad_launch_function", "bad-launch", _pair(1025, n=1025)),
     Faulty("bad_launch_swallowed", "bad-launch", lambda: {"x": numbers(1025), "y": numbers(1025), "n": 1025}),
 ]
 

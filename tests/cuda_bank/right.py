@@ -1,5 +1,8 @@
 """The right kernels: how each is called, and what PyTorch makes of the same arguments."""
 
+import functools
+import operator
+
 import torch
 from cuda_bank import Right, blank, integers, numbers
 
@@ -158,6 +161,28 @@ def _atomics(given):
             "sum": torch.tensor([total / 2], dtype=torch.float64)}
 
 
+def _centred(given):
+    x = given["x"] - given["x"].mean(1, keepdim=True)
+    return {"out": x / x.abs().amax(1, keepdim=True)}
+
+
+def _tile_votes(given):
+    tiles = given["x"].view(-1, 16)
+    lanes = torch.arange(16)
+    ballot = ((tiles > 3).int() << lanes).sum(1)
+    signs = (tiles > 6).any(1).int() + 2 * (tiles > 0).all(1).int()
+    bits = [functools.reduce(operator.or_, tile) for tile in tiles.tolist()]
+    products = [functools.reduce(lambda a, b: a * b % 1009, tile) for tile in tiles.tolist()]
+    each = torch.stack([ballot, signs, torch.tensor(bits) + 100 * tiles.amin(1), torch.tensor(products)], 1)
+    moved = torch.stack([tiles[:, (lanes - 3).where(lanes >= 3, lanes)], tiles[:, lanes ^ 5], tiles[:, [2] * 16]], 2)
+    return {"out": each.repeat_interleave(16, 0).int().flatten(), "out_moved": moved.flatten()}
+
+
+def _aggregated(given):
+    count = int((given["x"] > 0).sum())
+    return {"count": integers(count), "taken": (torch.arange(96) < count).int()}
+
+
 RIGHT = [
     _grid_stride(500), _grid_stride(1), _grid_stride(0),
     Right("right_tree_sum", lambda: {"x": 3 + numbers(300), "out": blank(300), "n": 300},
@@ -215,6 +240,15 @@ RIGHT = [
     Right("right_stencil", _pair(150, n=150), _stencil),
     Right("right_atomics", lambda: {"x": numbers(96, dtype=_INT), "out": blank(7, dtype=_INT),
                                     "sum": torch.zeros(1, dtype=torch.float64)}, _atomics),
+    Right("right_tiles", _pair(10, 32, rows=10), _centred),
+    Right("right_tile_slices", _pair(3, 128, blocks=3),
+          lambda given: {"out": given["x"].view(-1, 8).flip(1).view(3, 128)}),
+    Right("right_group_sum", _pair(2, 64, out=(2,), out_fours=blank(2, 16), blocks=2, threads=64),
+          lambda given: {"out": given["x"].sum(1), "out_fours": given["x"].view(2, 16, 4).sum(2)}),
+    Right("right_tile_votes", _pair(128, out=(512,), dtype=_INT, out_moved=blank(384, dtype=_INT), blocks=2), _tile_votes),
+    Right("right_aggregated_append", lambda: {"x": numbers(96), "count": integers(0), "taken": torch.zeros(96, dtype=_INT)},
+          _aggregated),
+    Right("right_launch_function", _pair(50, n=50, factor=0.5), lambda given: {"out": -1.5 * given["x"].flip(0)}),
     Right("right_tickets", _pair(7, 100, next_row=integers(0), rows=7, columns=100),
           lambda given: {"next_row": integers(10), "out": -given["x"]}),
 ]

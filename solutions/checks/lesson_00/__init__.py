@@ -47,6 +47,7 @@ EXERCISES = (
         answer_name="blocks_needed",
         reference=blocks_needed,
         cases=lambda: CASES,
+        size=lambda case: case,
         hidden=hidden,
         observe=observe,
         describe=lambda case: f"blocks_needed(num_tokens={case[0]}, block_size={case[1]})",

@@ -82,7 +82,7 @@ extern "C" int is_napping() { return napping; }
 extern "C" int manager_stress(int num_threads, int rounds) {
   pid_t child = fork();
   if (child == 0) {
-    alarm(10);
+    alarm(20);  // seconds; it takes some hundredths of one
     freopen("/dev/null", "w", stderr);  // the words of a crash differ from run to run
     _exit(stress(num_threads, rounds) != 0);
   }

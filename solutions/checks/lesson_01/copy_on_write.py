@@ -357,6 +357,7 @@ EXERCISE = Exercise(
     answer_name="write",
     reference=write,
     cases=lambda: CASES,
+    size=lambda case: (case[0] * case[1], len(case[3]), case[4]),
     hidden=hidden,
     observe=observe,
     describe=describe,

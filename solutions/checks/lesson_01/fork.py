@@ -185,6 +185,7 @@ EXERCISE = Exercise(
     answer_name="fork",
     reference=fork,
     cases=lambda: CASES,
+    size=lambda case: (len(case[1]), case[2], case[0]),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -202,6 +202,7 @@ EXERCISE = Exercise(
     reference=FreeList,
     prepare=free_list_class,
     cases=cases,
+    size=lambda case: (len(case[1]), case[0]),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -19,9 +19,9 @@ ERRORS = (None, errors.PoolSizeError, errors.OutOfBlocksError, errors.BlockIndex
           errors.BlockNotAllocatedError, StandardOutOfRange, RuntimeError)
 METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
 LOCK, UNLOCK, TRY_LOCK = range(3)
-NAP = 50_000  # microseconds, in which to look whether the mutex is held
+NAP = 10_000_000  # microseconds, in which to look whether the mutex is held; a look ends it
 STRESS_ROUNDS = 200
-PATIENCE_ALONE = 1.0  # seconds after which a call with nobody in its way counts as stuck
+PATIENCE_ALONE = 0.3  # seconds of its own after which a call with nobody in its way counts as stuck
 
 
 def free_list_class(source: str) -> type:

@@ -365,6 +365,11 @@ def state(manager, num_blocks) -> str:
     return f"then reference counts {counts}, {manager.get_num_free_blocks()} free"
 
 
+def size(case):
+    num_blocks, calls = case
+    return len(calls), abs(num_blocks)
+
+
 def describe(case):
     num_blocks, calls = case
     shown = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in calls]
@@ -396,6 +401,7 @@ EXERCISE = Exercise(
     reference=PythonBlockManager,
     prepare=block_manager_class,
     cases=cases,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -6,7 +6,7 @@ from lessons_lib.checks import Crash
 from paged_attention.block_manager import BlockNotAllocatedError, DoubleFreeError, OutOfBlocksError, PythonBlockManager
 from solutions.checks.lesson_01.native import METHODS, PATIENCE_ALONE
 
-NO_PATIENCE = 0.05  # seconds after which a call counts as stuck, for models that do get stuck
+NO_PATIENCE = 0.05  # seconds of its own after which a call counts as stuck, for models that do get stuck
 
 
 class ThreadSafeBlockManager(PythonBlockManager):

@@ -2,22 +2,24 @@
 
 Races are rare, so the check does not wait for one. It holds the manager's own mutex and looks who waits for it: a method
 that comes back meanwhile took no lock. Two threads that wait at the door for the same last block then show whether the
-look and the act are under one lock.
+look and the act are under one lock. What waits is asleep: how long a call takes on a busy machine says nothing.
 """
 
+import functools
 import random
 import re
 import threading
-import time
 
-from lessons_lib.checks import Crash, Exercise, Mistake, Text
+from lessons_lib.checks import Crash, Exercise, Mistake, Stuck, Text
+from lessons_lib.own_time import Stopwatch, observe_thread
 from solutions.checks.lesson_01 import reference_counts
 from solutions.checks.lesson_01 import thread_models as models
 from solutions.checks.lesson_01.lock_scopes import works_after_release
 from solutions.checks.lesson_01.native import METHODS, block_manager_class
 from solutions.checks.words import counted
 
-PATIENCE = 0.1  # seconds that a call may take, while the mutex is held, before it counts as waiting
+PATIENCE = 0.1  # seconds of its own that a call may take, while the mutex is held, before it counts as waiting
+LOOK_EVERY = 0.01  # seconds
 
 
 def cases():
@@ -68,7 +70,7 @@ def _gives_back(manager_type, num_blocks):
         manager = manager_type(num_blocks)
         arguments = (manager.allocate(),) if name in ("free", "increase_ref_count") else (0,) if name == "get_ref_count" else ()
         if _in_thread(getattr(manager, name), *arguments).result(manager.patience) == STUCK:
-            return Text(f"{name}() never comes back")
+            return Stuck(f"{name}() never comes back")
         if manager.is_locked():
             return Text(f"{name}() has come back, and mutex_ is still locked")
     return Text("mutex_ is free after each method")
@@ -85,14 +87,15 @@ def _waits(manager_type, num_blocks):
     arguments = {"free": (freed,), "increase_ref_count": (increased,), "get_ref_count": (read,)}
     calls = {name: _in_thread(getattr(manager, name), *arguments.get(name, ())) for name in METHODS}
     calls["free of a shared block"] = _in_thread(manager.free, shared)
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        waiting = [name for name, call in calls.items() if not call.done(0.002)]
+    while True:
+        waiting = [name for name, call in calls.items() if not call.has_returned()]
         if manager.at_the_door >= len(waiting):  # only our models can tell, and need no patience
+            break
+        if all(calls[name].own_time() > PATIENCE for name in waiting):
             break
     manager.unlock()
     for call in calls.values():
-        call.done(manager.patience)
+        call.comes_back(manager.patience)
     ahead = [name for name in calls if name not in waiting]
     return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every call waited")
 
@@ -105,7 +108,7 @@ def _after_an_error(manager_type, num_blocks):
     for call in calls:
         result = _in_thread(reference_counts.perform, manager, call).result(manager.patience)
         if result == STUCK:
-            return Text(f"{call[0]}() never comes back after an earlier call raised its error")
+            return Stuck(f"{call[0]}() never comes back after an earlier call raised its error")
     return Text("the manager answers after each error")
 
 
@@ -131,9 +134,9 @@ def _free_and_share(manager_type, num_blocks):
         manager.at_the_door = 0
         held = manager.lock()
         free = _in_thread(reference_counts.perform, manager, ("free", block_id))
-        free.comes_back(manager, 1, time.monotonic() + PATIENCE / 4)
+        free.comes_to_the_door(manager, 1, PATIENCE / 4)
         share = _in_thread(reference_counts.perform, manager, ("increase_ref_count", block_id))
-        share.comes_back(manager, 2, time.monotonic() + PATIENCE / 4)
+        share.comes_to_the_door(manager, 2, PATIENCE / 4)
         if held:
             manager.unlock()
         free.result(manager.patience), share.result(manager.patience)
@@ -173,12 +176,13 @@ def _both_at_the_door(manager, call):
     held = manager.lock()
     calls = [_in_thread(reference_counts.perform, manager, call) for _ in range(2)]
     if held:
-        calls[0].comes_back(manager, 2, time.monotonic() + PATIENCE)
+        for call in calls:
+            call.comes_to_the_door(manager, 2, PATIENCE)
         manager.unlock()
     return " and ".join(sorted(str(call.result(manager.patience)) for call in calls))
 
 
-STUCK = Text("the call never comes back")
+STUCK = Stuck("the call never comes back")
 
 
 class _in_thread:
@@ -188,6 +192,7 @@ class _in_thread:
         self.value = STUCK
         self.thread = threading.Thread(target=self._run, args=(function, *arguments), daemon=True)
         self.thread.start()
+        self.begin_to_wait()
 
     def _run(self, function, *arguments):
         try:
@@ -197,19 +202,38 @@ class _in_thread:
         except Exception as error:
             self.value = Text(f"{type(error).__name__}: {error}")
 
-    def done(self, seconds) -> bool:
-        self.thread.join(max(0.0, seconds))
+    def begin_to_wait(self):
+        self.own_time = Stopwatch(functools.partial(observe_thread, self.thread.native_id), LOOK_EVERY).look
+
+    def has_returned(self) -> bool:
+        self.thread.join(LOOK_EVERY / 5)
         return not self.thread.is_alive()
 
-    def comes_back(self, manager, visitors, deadline) -> bool:
-        """Whether the call returns before `deadline`. Our models tell at once that `visitors` calls wait at the mutex."""
-        while not self.done(0.002):
-            if time.monotonic() > deadline or manager.at_the_door >= visitors:
+    def comes_back(self, patience) -> bool:
+        """Whether the call returns before it has taken `patience` seconds of its own from now on."""
+        self.begin_to_wait()
+        while not self.has_returned():
+            if self.own_time() > patience:
                 return False
         return True
 
-    def result(self, seconds):
-        return self.value if self.done(seconds) else STUCK
+    def comes_to_the_door(self, manager, visitors, patience):
+        """Waits until the call has returned or waits at the mutex. Our models tell when `visitors` calls do."""
+        while not (self.has_returned() or manager.at_the_door >= visitors or self.own_time() > patience):
+            pass
+
+    def result(self, patience):
+        return self.value if self.comes_back(patience) else STUCK
+
+
+def size(case):
+    """Threads, calls, blocks; "gives back" makes one call of each method, on a manager of its own each time."""
+    kind, detail = case
+    if kind == "alone":
+        return 1, *reference_counts.size(detail)
+    if kind == "gives back":
+        return 1, 1, 0
+    return 4 if kind == "stress" else 2, 2, detail[0] if kind == "two free" else detail or 0
 
 
 def describe(case):
@@ -260,6 +284,7 @@ EXERCISE = Exercise(
     reference=models.ThreadSafeBlockManager,
     prepare=block_manager_class,
     cases=cases,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

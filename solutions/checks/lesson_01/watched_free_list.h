@@ -1,5 +1,6 @@
 // The FreeList under the learner's BlockManager in the checks. It can stop in the middle of a change, and say so: then the
 // check looks whether the manager holds its mutex meanwhile.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
@@ -29,7 +30,8 @@ class FreeList {
  private:
   static void nap() {
     ++napping;
-    std::this_thread::sleep_for(std::chrono::microseconds(nap_microseconds.load()));
+    for (int slept = 0; slept < nap_microseconds; slept += 1000)  // a nap is cut short by setting a shorter one
+      std::this_thread::sleep_for(std::chrono::microseconds(std::min(1000, nap_microseconds.load())));
     --napping;
   }
   std::vector<int> block_ids_;

@@ -265,6 +265,7 @@ EXERCISE = Exercise(
     answer_name="add_sequence",
     reference=add_sequence,
     cases=lambda: CASES,
+    size=functools.partial(managers.size, "add_sequence"),
     hidden=functools.partial(managers.hidden, "add_sequence"),
     observe=functools.partial(managers.drive, "add_sequence"),
     describe=functools.partial(managers.describe, "add_sequence"),

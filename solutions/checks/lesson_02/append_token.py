@@ -345,6 +345,7 @@ EXERCISE = Exercise(
     answer_name="append_token",
     reference=PagedAttentionManager.append_token,
     cases=lambda: CASES,
+    size=functools.partial(managers.size, "append_token"),
     hidden=functools.partial(managers.hidden, "append_token"),
     observe=functools.partial(managers.drive, "append_token"),
     describe=functools.partial(managers.describe, "append_token"),

@@ -277,6 +277,7 @@ EXERCISE = Exercise(
     answer_name="fork_sequence",
     reference=fork_sequence,
     cases=lambda: CASES,
+    size=functools.partial(managers.size, "fork_sequence"),
     hidden=functools.partial(managers.hidden, "fork_sequence"),
     observe=functools.partial(managers.drive, "fork_sequence"),
     describe=functools.partial(managers.describe, "fork_sequence"),

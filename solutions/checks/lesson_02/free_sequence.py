@@ -171,6 +171,7 @@ EXERCISE = Exercise(
     answer_name="free_sequence",
     reference=PagedAttentionManager.free_sequence,
     cases=lambda: CASES,
+    size=functools.partial(managers.size, "free_sequence"),
     hidden=functools.partial(managers.hidden, "free_sequence"),
     observe=functools.partial(managers.drive, "free_sequence"),
     describe=functools.partial(managers.describe, "free_sequence"),

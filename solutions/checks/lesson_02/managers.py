@@ -158,6 +158,13 @@ def _ending(seen: dict) -> str:
     return f"the call {verb} {seen[verb]!r}"
 
 
+def size(name: str, case) -> tuple[int, ...]:
+    """Of a case: how many calls, the tokens with which sequences come, the slots of the pool."""
+    sizes, steps, calls = case
+    made = [*steps, *((name, *args) for args in calls)]
+    return len(made), sum(abs(step[2]) for step in made if step[0] == "add_sequence"), sizes["num_blocks"] * sizes["block_size"]
+
+
 def describe(name: str, case) -> str:
     """A case in the learner's words."""
     sizes, steps, calls = case

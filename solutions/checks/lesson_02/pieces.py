@@ -221,6 +221,7 @@ EXERCISE = Exercise(
     answer_name="count_pieces",
     reference=count_pieces,
     cases=lambda: CASES,
+    size=lambda case: (math.prod(case[0]), len(case[0])),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -106,6 +106,7 @@ EXERCISE = Exercise(
     answer_name="slot_mapping",
     reference=slot_mapping,
     cases=lambda: CASES,
+    size=lambda case: (len(case[2]), len(case[1]) + case[3], case[0], max(case[1])),
     hidden=hidden,
     observe=observe,
     describe=describe,

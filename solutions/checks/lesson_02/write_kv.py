@@ -1,5 +1,6 @@
 """Exercise 2.3: keys and values into their slots."""
 
+import math
 import random
 
 import torch
@@ -238,6 +239,7 @@ EXERCISE = Exercise(
     answer_name="write_kv",
     reference=write_kv,
     cases=lambda: CASES,
+    size=lambda case: (len(case[4]), math.prod(case[:4])),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -1,6 +1,7 @@
 """Exercise 3.5: several requests through one layer, their keys and values into the pool."""
 
 import copy
+import math
 import random
 
 import torch
@@ -488,6 +489,7 @@ EXERCISE = Exercise(
     answer_name="forward_prefill",
     reference=in_double,
     cases=lambda: CASES + BAD_INPUT,
+    size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[2:5])),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -1,6 +1,7 @@
 """Exercise 3.3: two states of the same rows become one."""
 
 import copy
+import math
 import random
 
 import torch
@@ -363,6 +364,7 @@ EXERCISE = Exercise(
     answer_name="merge",
     reference=merge_in_double,
     cases=lambda: CASES,
+    size=lambda case: (math.prod(case[0]) * sum(case[1:3]) * case[3], len(case)),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -337,6 +337,7 @@ EXERCISE = Exercise(
     answer_name="plain_attention",
     reference=requests.in_double(attention.plain_attention),
     cases=lambda: requests.CASES,
+    size=requests.size,
     hidden=requests.hidden,
     observe=requests.observe,
     describe=requests.describe,

@@ -96,6 +96,12 @@ def tells_little(case):
     return case[0] == 0 or math.isnan(case[-1])
 
 
+def size(case):
+    """How many numbers the three tensors have, and the tokens."""
+    length, block_size, num_q_heads, num_kv_heads, head_size, *_ = case
+    return -(-length // block_size) * block_size * (num_q_heads + 2 * num_kv_heads) * head_size, length
+
+
 def describe(case):
     length, block_size, num_q_heads, num_kv_heads, head_size, _, behind = case
     num_blocks = -(-length // block_size)

@@ -1,5 +1,6 @@
 """Exercise 3.2: the online softmax, part by part."""
 
+import math
 import random
 import re
 
@@ -538,6 +539,7 @@ EXERCISE = Exercise(
     answer_name="SoftmaxState",
     reference=InDouble,
     cases=lambda: CASES,
+    size=lambda case: (math.prod(case[0]) * sum(case[1]) * case[2], len(case[1]), len(case[5])),
     hidden=hidden,
     observe=observe,
     describe=describe,

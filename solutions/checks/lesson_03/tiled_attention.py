@@ -435,6 +435,7 @@ EXERCISE = Exercise(
     answer_name="tiled_attention",
     reference=requests.in_double(attention.tiled_attention),
     cases=lambda: [*requests.CASES, LONG],
+    size=requests.size,
     hidden=hidden,
     chancy=tells_little,
     observe=observe,

@@ -383,6 +383,12 @@ def holds_nan(case):
     return math.isnan(case[6])
 
 
+def size(case):
+    """How many numbers the three tensors have, and the tokens."""
+    counts, block_size, num_q_heads, num_kv_heads, head_size, *_ = case
+    return len(counts) * (num_q_heads + 2 * block_size * num_kv_heads) * head_size, sum(counts)
+
+
 def describe(case):
     counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, _ = case
     held = "NaN" if math.isnan(poison) else f"{poison:,.0f}"
@@ -398,6 +404,7 @@ EXERCISE = Exercise(
     answer_name="block_attention",
     reference=in_double(decode.block_attention),
     cases=lambda: CASES,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

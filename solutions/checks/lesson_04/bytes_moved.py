@@ -256,6 +256,7 @@ EXERCISE = Exercise(
     answer_name="bytes_moved",
     reference=bytes_moved,
     cases=lambda: CASES,
+    size=lambda case: (sum(case[0]), len(case[0]), math.prod(case[1:5])),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -1,5 +1,6 @@
 """Exercise 4.3: the parts of one attention put together."""
 
+import math
 import random
 
 import torch
@@ -477,6 +478,7 @@ EXERCISE = Exercise(
     answer_name="combine_result",
     reference=in_double(decode.combine_result),
     cases=lambda: CASES,
+    size=lambda case: (math.prod(case[0]) * case[1], len(case[4])),
     hidden=hidden,
     observe=observe,
     describe=describe,

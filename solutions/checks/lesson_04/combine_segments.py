@@ -414,6 +414,7 @@ EXERCISE = Exercise(
     answer_name="combine_segments",
     reference=in_double(decode.combine_segments),
     cases=lambda: CASES,
+    size=lambda case: (sum(case[0]) * case[1] * case[2], len(case[0]), len(case[5])),
     hidden=hidden,
     observe=observe,
     describe=describe,

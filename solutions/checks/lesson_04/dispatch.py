@@ -147,6 +147,7 @@ EXERCISE = Exercise(
     answer_name="dispatch",
     reference=decode.dispatch,
     cases=lambda: CASES,
+    size=lambda case: (len(case[0]) * case[1] * case[2], sum(case[0])),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -485,6 +485,7 @@ EXERCISE = Exercise(
     answer_name="forward_decoding_loop",
     reference=in_double,
     cases=lambda: CASES,
+    size=lambda case: (sum(case[0]) + len(case[0]), len(case[0]), math.prod(case[2:6])),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -474,6 +474,13 @@ def _state(manager):
     return f"{'; '.join(parts)}; {counted(manager.block_manager.get_num_free_blocks(), 'block')} free"
 
 
+def size(case):
+    """Sequences, tokens, slots of the pool."""
+    num_blocks, block_size, _, past, scheduled = case
+    tokens = [count for _, count in (*past, *scheduled) if isinstance(count, int)]
+    return len(past) + len(scheduled), sum(tokens), num_blocks * block_size
+
+
 def describe(case):
     num_blocks, block_size, row, past, scheduled = case
     steps = [f"{second} forked from {name}" if isinstance(second, str) else f"{name} with {counted(second, 'token')}"
@@ -488,6 +495,7 @@ EXERCISE = Exercise(
     answer_name="append_tokens",
     reference=append_tokens,
     cases=lambda: CASES + BAD_INPUT,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

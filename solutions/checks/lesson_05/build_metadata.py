@@ -318,6 +318,7 @@ EXERCISE = Exercise(
     answer_name="build_metadata",
     reference=build_metadata,
     cases=lambda: [*CASES, ON_A_DEVICE, *BAD_INPUT],
+    size=lambda case: (sum(case[1].values()), len(case[1]), sum(num_new for _, num_new in case[3])),
     hidden=hidden,
     observe=observe,
     describe=describe,

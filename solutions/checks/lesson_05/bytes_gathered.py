@@ -1,5 +1,6 @@
 """Exercise 5.6: what a gather moves."""
 
+import math
 import random
 
 from lessons_lib.checks import Exercise, Mistake, Text
@@ -130,6 +131,7 @@ EXERCISE = Exercise(
     answer_name="bytes_gathered",
     reference=bytes_gathered,
     cases=lambda: CASES,
+    size=lambda case: (case[0], math.prod(case[1:])),
     hidden=hidden,
     observe=observe,
     describe=lambda case: "bytes_gathered(context_len={}, num_layers={}, num_kv_heads={}, head_size={}, "

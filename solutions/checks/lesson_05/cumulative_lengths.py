@@ -127,6 +127,7 @@ EXERCISE = Exercise(
     answer_name="cumulative_lengths",
     reference=cumulative_lengths,
     cases=lambda: CASES,
+    size=lambda case: (len(case), sum(case)),
     hidden=hidden,
     observe=observe,
     describe=lambda case: f"cumulative_lengths({list(case)})",

@@ -1,5 +1,6 @@
 """Exercise 5.7: where two traces part."""
 
+import math
 import random
 from numbers import Integral
 
@@ -365,6 +366,7 @@ EXERCISE = Exercise(
     answer_name="first_divergence",
     reference=first_divergence,
     cases=lambda: [*CASES, ZEROS, KINDS],
+    size=lambda case: (math.prod(case[:3]), len(case[4])),
     hidden=hidden,
     observe=observe,
     describe=describe,

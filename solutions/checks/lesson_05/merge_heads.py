@@ -1,5 +1,6 @@
 """Exercise 5.8: the heads of a token, side by side."""
 
+import math
 import random
 
 import torch
@@ -138,6 +139,7 @@ EXERCISE = Exercise(
     answer_name="merge_heads",
     reference=merge_heads,
     cases=lambda: CASES,
+    size=lambda case: math.prod(case[1:4]),
     hidden=hidden,
     observe=observe,
     describe=describe,

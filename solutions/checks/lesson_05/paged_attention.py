@@ -352,6 +352,13 @@ KINDS = {USUAL: "", NAN: "; NaN in the slots that hold none of their tokens", LA
          "are in the tens of thousands", INT64: "; block_table is int64", DOUBLE: "; all in float64"}
 
 
+def size(case):
+    """How many numbers q and the sequences' keys have, and the tokens."""
+    _, _, num_q_heads, num_kv_heads, head_size, lengths, _ = case
+    return sum(q_len * num_q_heads + kv_len * num_kv_heads for q_len, kv_len in lengths) * head_size, \
+        sum(kv_len for _, kv_len in lengths)
+
+
 def describe(case):
     seed, block_size, num_q_heads, num_kv_heads, head_size, lengths, kind = case
     table = make_batch(case)[3].block_table.tolist()
@@ -366,6 +373,7 @@ EXERCISE = Exercise(
     answer_name="attn_paged_torch",
     reference=in_double,
     cases=lambda: CASES,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

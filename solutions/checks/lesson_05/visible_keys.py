@@ -1,5 +1,6 @@
 """Exercise 5.4: which query sees which key."""
 
+import math
 import random
 
 import torch
@@ -124,6 +125,7 @@ EXERCISE = Exercise(
     answer_name="visible_keys",
     reference=visible_keys,
     cases=lambda: CASES,
+    size=lambda case: math.prod(case),
     hidden=hidden,
     observe=lambda answer, case: tensors.values(answer(*case)),
     describe=lambda case: f"visible_keys(q_len={case[0]}, kv_len={case[1]})",

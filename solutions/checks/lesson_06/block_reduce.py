@@ -1,5 +1,6 @@
 """Exercise 6.3: the maximum and the sum over a block of threads."""
 
+import math
 import random
 import re
 
@@ -322,6 +323,7 @@ EXERCISE = Exercise(
     reference=reduce,
     prepare=prepare,
     cases=cases,
+    size=lambda case: math.prod(case[:3]),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -1,6 +1,6 @@
 """Exercise 6.8: a kernel with eight faults, to be found one at a time.
 
-Each fault has a case of its own in `lessons_lib.bug_hunt.CASES`, which shows it whether or not the faults of later cases
+Each fault has a case of its own in `paged_attention.bug_hunt.CASES`, which shows it whether or not the faults of later cases
 are still there. So the first case that fails names the first fault that is left.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_lib.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.code_text import mask
+from paged_attention.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from paged_attention.paged_kernel import attn_paged_cuda
 from solutions.checks import tensors
 from solutions.checks.lesson_06 import launcher
@@ -72,6 +72,12 @@ def hidden(seed):
 def observe(attend, case):
     """The output, or what checked mode reports in its place."""
     return result_of(lambda: attend(**case.tensors()), names=("context_lens",))
+
+
+def size(case):
+    """Tokens, and how many numbers there are in q and in their keys."""
+    tokens = sum(case.context_lens)
+    return tokens, (len(case.context_lens) * case.num_q_heads + tokens * case.num_kv_heads) * case.head_size
 
 
 def describe(case):
@@ -211,6 +217,7 @@ EXERCISE = Exercise(
     reference=expected_output,
     prepare=hunted_attention,
     cases=lambda: CHECKED,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

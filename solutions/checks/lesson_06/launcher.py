@@ -23,6 +23,7 @@ from solutions.checks.lesson_06.native import (
     result_of,
     same,
     show,
+    size,
 )
 from solutions.checks.lesson_06.values import attention, native
 
@@ -292,6 +293,7 @@ EXERCISE = Exercise(
     reference=right,
     prepare=prepare,
     cases=cases,
+    size=lambda case: (size(case), getattr(case, "entries", 0)),
     hidden=hidden,
     observe=observe,
     describe=describe_case,

@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lessons_lib.bug_hunt import STEP_LIMIT
 from lessons_lib.checks import Raised, Text
 from lessons_lib.cuda import build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
 from paged_attention.block_table import NO_BLOCK
+from paged_attention.bug_hunt import STEP_LIMIT
 from solutions.checks import tensors
 from solutions.checks.words import counted, listed
 
@@ -268,6 +268,13 @@ def numbers_at(numbers: Tensor, first: Tensor, count: int, name: str) -> Tensor:
     if len(first) and (int(first.min()) < 0 or int(first.max()) + count > len(numbers)):
         raise Found("out-of-bounds", name)
     return numbers[first[:, None] + torch.arange(count)]
+
+
+def size(case: Case) -> tuple[int, int]:
+    """The tokens, those that max_context_len adds among them, and how many numbers there are in q and in their keys."""
+    tokens = sum(case.context_lens)
+    numbers = len(case.context_lens) * case.num_q_heads + tokens * case.num_kv_heads
+    return tokens + case.spare_context, numbers * case.head_size
 
 
 def describe(case: Case) -> str:

@@ -213,6 +213,7 @@ EXERCISE = Exercise(
     reference=offsets(),
     prepare=prepare,
     cases=cases,
+    size=lambda case: (case[0].num_seqs * case[0].max_blocks_per_seq, case[0].num_blocks),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -22,6 +22,7 @@ from solutions.checks.lesson_06.native import (
     result_of,
     rows_at,
     show,
+    size,
     slots_of,
     with_misplaced_barriers,
 )
@@ -440,6 +441,7 @@ EXERCISE = Exercise(
     reference=scores(),
     prepare=prepare,
     cases=cases,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=lambda case: f"{describe(case)}; the scores for each (sequence, head, token)",

@@ -396,6 +396,7 @@ EXERCISE = Exercise(
     answer_name="check_block_table",
     reference=check_block_table,
     cases=lambda: GOOD + BAD,
+    size=lambda case: (sum(map(len, case.table)), sum(map(abs, case.context_lens))),
     hidden=hidden,
     observe=observe,
     describe=describe,

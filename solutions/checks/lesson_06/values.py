@@ -24,6 +24,7 @@ from solutions.checks.lesson_06.native import (
     rows_at,
     same,
     show,
+    size,
     slots_of,
 )
 from solutions.checks.lesson_06.scores import crosses_warps, right_head
@@ -464,6 +465,7 @@ EXERCISE = Exercise(
     reference=attention(),
     prepare=prepare,
     cases=cases,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe_case,

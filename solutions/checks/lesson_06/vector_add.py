@@ -169,6 +169,7 @@ EXERCISE = Exercise(
     reference=add,
     prepare=prepare,
     cases=cases,
+    size=lambda case: case[0],
     hidden=hidden,
     observe=observe,
     chancy=lambda case: case[0] > TRACED,  # the longest is for one mistake; others look different there

@@ -120,6 +120,7 @@ EXERCISE = Exercise(
     answer_name="kv_bytes",
     reference=kv_bytes(),
     cases=cases,
+    size=lambda case: (sum(case.context_lens), case.num_kv_heads * case.head_size * case.bytes_per_number),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lessons_lib.bug_hunt import STEP_LIMIT
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda import build_cuda
 from lessons_lib.inline import read_kernel
+from paged_attention.bug_hunt import STEP_LIMIT
 from paged_attention.ladder import Shape, shape_text
 from solutions.checks.lesson_06.native import DTYPES, Found, result_of, same, show
 from solutions.checks.words import counted, listed
@@ -399,6 +399,7 @@ EXERCISE = Exercise(
     reference=combined(dtype=torch.float64),
     prepare=prepare,
     cases=cases,
+    size=lambda case: (case.num_splits * case.num_seqs * case.num_q_heads, len(case.empty)),
     hidden=hidden,
     observe=observe,
     describe=describe,

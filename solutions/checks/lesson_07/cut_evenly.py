@@ -381,6 +381,7 @@ EXERCISE = Exercise(
     answer_name="cut_evenly",
     reference=splits.cut_evenly,
     cases=lambda: CASES,
+    size=lambda case: (sum(case[0]), len(case[0]), case[1]),
     hidden=hidden,
     observe=observe,
     describe=lambda case: f"num_tiles = {case[0]}, num_blocks = {case[1]}",

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import torch
 
-from lessons_lib.bug_hunt import STEP_LIMIT
 from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.inline import read_kernel
+from paged_attention.bug_hunt import STEP_LIMIT
 from paged_attention.ladder import Shape, shape_text
 
 # What a group of lanes is depends on the shape: 16 lanes with a load each, 8 lanes, 32 lanes with two loads

@@ -171,6 +171,7 @@ EXERCISE = Exercise(
     answer_name="choose_num_splits",
     reference=splits.choose_num_splits,
     cases=lambda: CASES,
+    size=lambda case: (case[0] * case[1], case[2]),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -410,6 +410,7 @@ EXERCISE = Exercise(
     reference=states(),
     prepare=prepare,
     cases=cases,
+    size=lambda case: (len(case.there), sum(case.there), SHAPES[case.shape].head_size),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lessons_lib.bug_hunt import STEP_LIMIT
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda import build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import read_kernel
+from paged_attention.bug_hunt import STEP_LIMIT
 from solutions.checks import tensors
 from solutions.checks.lesson_06.native import Found, kind_of, result_of, show
 from solutions.checks.words import counted
@@ -314,6 +314,7 @@ EXERCISE = Exercise(
     reference=staged(),
     prepare=prepare,
     cases=cases,
+    size=lambda case: (len(case[0]), sum(case[0])),
     hidden=hidden,
     observe=observe,
     describe=describe,

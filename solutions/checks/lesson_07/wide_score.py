@@ -319,6 +319,7 @@ EXERCISE = Exercise(
     reference=scores(),
     prepare=prepare,
     cases=cases,
+    size=lambda case: (case.num_keys, SHAPES[case.shape].head_size),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -259,6 +259,12 @@ def observe(answer, case):
     return *outputs, tensors.Values(step.kv_cache, "kv_cache")
 
 
+def size(case):
+    """Tokens, sequences, and how many numbers a token has in all layers."""
+    _, num_kv_heads, num_each, head_size, num_layers, chunks, _ = case
+    return sum(map(sum, chunks)), len(chunks), num_kv_heads * num_each * head_size * num_layers
+
+
 def describe(case):
     block_size, num_kv_heads, num_each, head_size, num_layers, chunks, _ = case
     those = "; ".join(f"{counted(new, 'token')} behind {past}" for past, new in chunks[::-1])
@@ -272,6 +278,7 @@ EXERCISE = Exercise(
     answer_name="paged_attention_forward",
     reference=paged_attention_forward,
     cases=lambda: CASES,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -418,6 +418,7 @@ EXERCISE = Exercise(
     answer_name="block_hashes",
     reference=block_hashes,
     cases=lambda: CASES,
+    size=lambda case: (len(case[1]), sum(len(call.tokens) for call in case[1])),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -392,6 +392,7 @@ EXERCISE = Exercise(
     answer_name="flatten_batch",
     reference=flatten_batch,
     cases=lambda: CASES,
+    size=lambda case: (sum(num_tokens for *_, num_tokens in case), len(case), sum(map(sum, case))),
     hidden=hidden,
     observe=observe,
     describe=describe,

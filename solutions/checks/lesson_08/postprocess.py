@@ -668,6 +668,7 @@ EXERCISE = Exercise(
     answer_name="postprocess",
     reference=Engine.postprocess,
     cases=lambda: CASES,
+    size=lambda case: (sum(map(len, case.steps)), sum(case.prompts) + sum(case.generated)),
     hidden=hidden,
     observe=observe,
     describe=describe,

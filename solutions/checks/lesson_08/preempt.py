@@ -277,6 +277,7 @@ EXERCISE = Exercise(
     answer_name="preempt",
     reference=Scheduler.preempt,
     cases=lambda: CASES,
+    size=scheduling.size,
     hidden=scheduling.hidden,
     observe=lambda answer, scenario: scheduling.run(scenario, preempt=answer),
     describe=scheduling.describe,

@@ -200,6 +200,7 @@ EXERCISE = Exercise(
     answer_name="sample",
     reference=exact,
     cases=lambda: CASES,
+    size=lambda case: len(case.logits),
     hidden=hidden,
     observe=observe,
     describe=describe,

@@ -119,6 +119,7 @@ EXERCISE = Exercise(
     answer_name="schedule",
     reference=Scheduler.schedule,
     cases=lambda: CASES,
+    size=scheduling.size,
     hidden=scheduling.hidden,
     observe=lambda answer, scenario: scheduling.run(scenario, schedule=answer),
     describe=scheduling.describe,

@@ -221,6 +221,12 @@ def show(expected, actual) -> tuple[str, str]:
     return tuple(_briefly(step, names[:3]) for step in (ours, theirs))
 
 
+def size(scenario: Scenario) -> tuple[int, int, int]:
+    """Requests, tokens, and what else happens."""
+    tokens = sum((prompt if isinstance(prompt, int) else len(prompt)) + num_new for _, prompt, num_new, _ in scenario.requests)
+    return len(scenario.requests), tokens, len(scenario.given_way) + len(scenario.budgets)
+
+
 def describe(scenario: Scenario) -> str:
     """A scenario in a learner's words."""
     those = [f"{name} (prompt {_prompt(prompt)}, {num_new} new{f', comes in step {step}' if step else ''})"

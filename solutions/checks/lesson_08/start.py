@@ -492,6 +492,12 @@ def _numbers(manager: PagedAttentionManager, request: Request):
     return [manager.kv_cache[0, 0, row[index], offset, 0, 0].item() if row[index] >= 0 else None for index, offset in places]
 
 
+def size(case):
+    """Requests, and letters."""
+    texts = (case.prompt, *case.running, *case.ended)
+    return len(texts), len("".join(texts)) + len(case.generated)
+
+
 def describe(case):
     others = [*(f"{text!r} is running" for text in case.running), *(f"{text!r} has ended" for text in case.ended)]
     sharing = "" if case.sharing else ", no prefix sharing"
@@ -516,6 +522,7 @@ EXERCISE = Exercise(
     answer_name="start",
     reference=Scheduler.start,
     cases=lambda: CASES,
+    size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,

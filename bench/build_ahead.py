@@ -1,0 +1,21 @@
+"""Compiles kernels before they are timed or tested, several at once, each in a process of its own."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+
+JOBS_OF_EACH = "4"  # nvcc at once in one build: FlashInfer's have up to ten files, and each takes some GB of memory
+
+
+def build_ahead(build: Callable, jobs: Sequence[tuple]) -> None:
+    """Calls build(*job) for each job, those that take longest first. What fails will fail again, and then it is reported."""
+    if not jobs:
+        return
+    os.environ.setdefault("MAX_JOBS", JOBS_OF_EACH)  # FlashInfer and ninja read it; the processes inherit it
+    workers = min(len(jobs), os.cpu_count() or 1)
+    with suppress(BrokenProcessPool), ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        for result in [pool.submit(build, *job) for job in jobs]:
+            result.exception()

@@ -1,0 +1,37 @@
+"""What a launcher asks for: `with library.launches() as launches:` keeps each launch (targets "fast" and "checked")."""
+
+import ctypes
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One `kernel<<<grid, block, shared_bytes, stream>>>(…)`, whether it was possible or not.
+
+    `kernel` is its name as written, `function` an address that tells kernels of one template apart (0 where the arguments
+    alone decide which function is meant). `stream` is 0 for the default stream.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    stream: int
+    function: int
+
+
+class Launches(list):
+    """Each Launch of the calls within `with library.launches(...)`, in order. `returned`: what the last function returned."""
+
+    returned: int | None = None
+
+
+class RecordedLaunch(ctypes.Structure):
+    """A launch as the runtime writes it down (cuda_on_cpu/launches.h)."""
+
+    _fields_ = [("kernel", ctypes.c_char * 128), ("function", ctypes.c_void_p), ("stream", ctypes.c_void_p),
+                ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_size_t)]
+
+    def as_launch(self) -> Launch:
+        return Launch(self.kernel.decode(errors="replace"), tuple(self.grid), tuple(self.block), self.shared_bytes,
+                      self.stream or 0, self.function or 0)

@@ -1,0 +1,45 @@
+"""Which models the engine serves, and what is wrong with the others."""
+
+ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM", "llama": "LlamaForCausalLM"}  # by model_type
+# Rotary embeddings that turn a token by its own position. Others look at the longest sequence of the step, and keys that are
+# in the pool already would have been turned in another way.
+ROTATIONS = ("default", "linear", "llama3", "yarn")
+
+
+class UnsupportedModelError(ValueError):
+    """A model that the engine cannot run."""
+
+
+def head_size_of(config) -> int:
+    """Of a model's config. Where it names none, the hidden size is dealt out to the query heads."""
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def check_config(config, name: str = "the model") -> None:
+    """Raises UnsupportedModelError where a model of this config would run, with another attention than it was trained for.
+
+    config: of transformers. One without a model_type is somebody's own, and is taken as it is.
+    """
+    model_type = getattr(config, "model_type", None)
+    if model_type not in (None, *ARCHITECTURES):
+        raise UnsupportedModelError(f"{name} is of the type {model_type}; the engine runs {', '.join(ARCHITECTURES)}")
+    layer_types = getattr(config, "layer_types", None)
+    if layer_types is None and getattr(config, "sliding_window", None) is not None:
+        layer_types = ["sliding_attention"]
+    if layer_types is not None and set(layer_types) != {"full_attention"}:
+        raise UnsupportedModelError(f"{name} has layers with a sliding window, and the course's attention sees all keys")
+    rotation = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rotation not in ROTATIONS:
+        raise UnsupportedModelError(f"{name} has rotary embeddings of the type {rotation}; the engine runs "
+                                    f"{', '.join(ROTATIONS)}, which turn a token by nothing but its own position")
+
+
+def check_architecture(config, name: str) -> None:
+    """Raises UnsupportedModelError where a checkpoint of this config cannot be served."""
+    architectures = config.architectures or ["an unnamed one"]
+    if architectures[0] not in ARCHITECTURES.values():
+        raise UnsupportedModelError(f"{name!r} has the architecture {architectures[0]}; the engine runs "
+                                    f"{', '.join(ARCHITECTURES.values())}")
+    if getattr(config, "quantization_config", None) is not None:
+        raise UnsupportedModelError(f"{name!r} has quantized weights; the engine runs float32, float16 and bfloat16")
+    check_config(config, repr(name))

@@ -1,0 +1,78 @@
+"""A model that stands in for a real one in the engine's tests.
+
+It stores each token in the pool and answers from what it reads back there through the block table. So a token that lands in a
+wrong slot, or that somebody overwrites, changes an output.
+"""
+
+from types import SimpleNamespace
+
+import torch
+
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.request import SamplingParams
+
+VOCAB_SIZE, END = 11, 0
+
+
+class EchoModel:
+    """Writes tokens as keys and positions as values; the next token depends on all that the pool gives back."""
+
+    config = SimpleNamespace(max_position_embeddings=40, num_key_value_heads=1, head_dim=1, num_hidden_layers=1,
+                             vocab_size=VOCAB_SIZE, eos_token_id=END, _attn_implementation="eager")
+    dtype, device = torch.float32, torch.device("cpu")
+    fails = False
+
+    def modules(self):
+        return []
+
+    def __call__(self, input_ids, position_ids, logits_to_keep, use_cache, paged):
+        if self.fails:
+            raise RuntimeError("out of memory")
+        k_cache, v_cache = paged.kv_cache[0]
+        k_cache.view(-1)[paged.slot_mapping] = input_ids[0].float()
+        v_cache.view(-1)[paged.slot_mapping] = position_ids[0].float()
+        rows = [self.logits_after(tokens) for tokens in paged.attend(None, k_cache, v_cache)]
+        return SimpleNamespace(logits=torch.stack(rows)[None])
+
+    def logits_after(self, tokens: list[int]) -> torch.Tensor:
+        return torch.nn.functional.one_hot(torch.tensor(next_token(tokens)), VOCAB_SIZE).float()
+
+
+def read_back(metadata):
+    """A path that gives the tokens of each sequence, as the pool has them."""
+    def attend(q, k_cache, v_cache):
+        sequences = []
+        for row, length in zip(metadata.block_table, metadata.seq_lens_kv.tolist(), strict=True):
+            blocks = row[: -(-length // k_cache.shape[1])]
+            tokens, positions = (cache[blocks].flatten()[:length].int().tolist() for cache in (k_cache, v_cache))
+            assert positions == list(range(length))
+            sequences.append(tokens)
+        return sequences
+    return attend
+
+
+def next_token(tokens: list[int]) -> int:
+    return (sum((index + 3) * token for index, token in enumerate(tokens)) * 31 + 7) % VOCAB_SIZE
+
+
+def continuation(prompt: list[int], params: SamplingParams) -> list[int]:
+    """What a request gives when nothing else runs."""
+    tokens = list(prompt)
+    while len(tokens) < len(prompt) + params.max_new_tokens:
+        tokens.append(next_token(tokens))
+        if tokens[-1] == END and not params.ignore_end:
+            break
+    return tokens[len(prompt):]
+
+
+def engine_with(model=None, **options) -> Engine:
+    sizes = {"num_blocks": 12, "block_size": 4, "token_budget": 9, "max_num_seqs": 4}
+    return Engine(model or EchoModel(), path=read_back, **sizes | options)
+
+
+def assert_nothing_is_lost(engine: Engine):
+    manager, num_blocks = engine.manager, engine.manager.kv_cache.shape[2]
+    assert not manager.sequences and not engine.requests and (manager.table.cpu == -1).all()
+    assert manager.block_manager.get_num_free_blocks() + len(engine.prefix_cache.blocks) == num_blocks
+    engine.prefix_cache.clear()
+    assert manager.block_manager.get_num_free_blocks() == num_blocks

@@ -1,0 +1,108 @@
+"""Which package may import which, and that no two modules need each other: read from the sources, imports in functions too."""
+
+import ast
+from collections.abc import Container, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from lessons_lib.paths import ROOT
+
+# A package and those that it may import. What a lesson imports is the lesson's business, so its own file is not listed.
+ARROWS = {
+    "lessons_lib": set(),
+    "paged_attention": {"lessons_lib"},
+    "solutions": {"lessons_lib", "paged_attention"},  # checks, and what builds the notebooks
+    "bench": {"lessons_lib", "paged_attention", "draw"},
+    "draw": {"paged_attention", "bench"},  # what was measured is drawn
+    "grading": {"lessons_lib"},
+}
+# Modules that are looked up by a name when the program runs, where they are there: by whom, and which.
+BY_NAME = {
+    ("lessons_lib.checks", "solutions.checks.lesson_"),  # the exercises of a lesson
+    ("lessons_lib.isolation", "paged_attention.ladder"),  # imported ahead of the runs, to save time
+    ("grading.results", "solutions.checks."),  # the exercises' own kinds of results
+}
+
+
+def modules(folder: Path = ROOT) -> dict[str, Path]:
+    """Dotted name to file, for each module of the packages but the lessons' own sources, which are no modules."""
+    files = [path for package in ARROWS for path in (folder / package).rglob("*.py") if not path.stem[0].isdigit()]
+    return {".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+
+
+def imported(name: str, path: Path, known: Container[str]) -> Iterator[str]:
+    """What a module imports, wherever it does: `a.b.c` for `from a.b import c` where that is a module, else `a.b`."""
+    package = name if path.stem == "__init__" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            base = ".".join(part for part in (above, node.module) if part)
+            names = (f"{base}.{alias.name}" for alias in node.names)
+            yield from (each if each in known else base for each in names)
+
+
+def graph(folder: Path = ROOT) -> dict[str, set[str]]:
+    """Each module to those of ours that it imports."""
+    known = modules(folder)
+    return {name: {other for other in imported(name, path, known) if other in known} for name, path in known.items()}
+
+
+def forbidden(needs: dict[str, set[str]]) -> list[str]:
+    def package(name):
+        return name.partition(".")[0]
+
+    return [f"{name} imports {other}" for name, others in needs.items() for other in sorted(others)
+            if package(other) not in ARROWS[package(name)] | {package(name)}]
+
+
+def circle(needs: dict[str, set[str]]) -> list[str]:
+    """Modules that need each other in turn. That each module needs its package's __init__ first is left out."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_imports_run_one_way():
+    assert forbidden(graph()) == []
+
+
+def test_no_two_modules_need_each_other():
+    assert circle(graph()) == []
+
+
+def test_what_is_looked_up_by_name_is_listed():
+    found = set()
+    for name, path in modules().items():
+        package = name.partition(".")[0]
+        above = tuple(f"{other}." for other in ARROWS if other not in ARROWS[package] | {package})
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(above) \
+                    and " " not in node.value and "/" not in node.value:
+                found.add((name, node.value))
+    assert found == BY_NAME
+
+
+@pytest.mark.parametrize("text, found", [
+    ("import paged_attention.slots", "lessons_lib.new imports paged_attention.slots"),
+    ("def later():\n    from paged_attention import slots", "lessons_lib.new imports paged_attention.slots"),
+    ("if True:\n    from paged_attention.slots import slot_mapping", "lessons_lib.new imports paged_attention.slots"),
+])
+def test_an_arrow_that_runs_up_is_found_wherever_it_is(tmp_path, text, found):
+    for name, content in {"lessons_lib/new.py": text, "paged_attention/slots.py": ""}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(content)
+    assert found in forbidden(graph(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["from draw import b", "def late():\n    import draw.b", "from .b import c", "from . import b"])
+def test_a_circle_is_found_wherever_it_is(tmp_path, text):
+    (tmp_path / "draw").mkdir()
+    (tmp_path / "draw" / "a.py").write_text(text)
+    (tmp_path / "draw" / "b.py").write_text("from draw.a import c")
+    assert set(circle(graph(tmp_path))) == {"draw.a", "draw.b"}

@@ -1,0 +1,252 @@
+"""Threads of a block and of several: counting barriers, what shared memory holds at first, ends of tensors, and locks."""
+
+import functools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lessons_lib import KernelError, build_cuda
+
+TARGETS = ("fast", "checked")
+TEXT = """#include <cooperative_groups.h>
+
+__global__ void count_kernel(const int* predicates, int rounds, int* out) {
+  for (int round = 0; round < rounds; ++round) {
+    int at = (blockIdx.x * rounds + round) * blockDim.x + threadIdx.x;
+    out[3 * at] = __syncthreads_count(predicates[at]);
+    out[3 * at + 1] = __syncthreads_or(predicates[at]);
+    out[3 * at + 2] = __syncthreads_and(predicates[at]);
+  }
+}
+extern "C" int count_threads(const int* predicates, int blocks, int threads, int rounds, int* out, cudaStream_t stream) {
+  count_kernel<<<blocks, threads, 0, stream>>>(predicates, rounds, out);
+  return cudaGetLastError();
+}
+
+__global__ void order_kernel(int which, const int* x, int* out) {
+  __shared__ int numbers[64];
+  numbers[threadIdx.x] = x[threadIdx.x];
+  if (which == 0) __syncthreads_count(1);
+  if (which == 1) __syncthreads_or(1);
+  if (which == 2) __syncthreads_and(1);
+  if (which == 3) cooperative_groups::this_thread_block().sync();
+  out[threadIdx.x] = numbers[63 - threadIdx.x];
+}
+extern "C" int order(int which, const int* x, int* out, cudaStream_t stream) {
+  order_kernel<<<1, 64, 0, stream>>>(which, x, out);
+  return cudaGetLastError();
+}
+
+__global__ void apart_kernel(int which, int* out) {
+  if (threadIdx.x < 10) {
+    if (which == 0) __syncthreads_count(1);
+    if (which == 1) __syncthreads_or(1);
+    if (which == 2) __syncthreads_and(1);
+    if (which == 3) cooperative_groups::this_thread_block().sync();
+  } else if (which < 9) __syncthreads();
+  out[threadIdx.x] = 1;
+}
+extern "C" int apart(int which, int* out, cudaStream_t stream) {
+  apart_kernel<<<1, 64, 0, stream>>>(which, out);
+  return cudaGetLastError();
+}
+
+// The first block writes, the next ones read: what do they find?
+__global__ void left_over_kernel(float* found, int dynamic) {
+  __shared__ float fixed[32];
+  extern __shared__ float given[];
+  float* memory = dynamic ? given : fixed;
+  if (blockIdx.x == 0) memory[threadIdx.x] = 5.0f;
+  __syncthreads();
+  found[blockIdx.x * 32 + threadIdx.x] = memory[threadIdx.x];  // line 57
+}
+extern "C" int left_over(float* found, int dynamic, int blocks, cudaStream_t stream) {
+  left_over_kernel<<<blocks, 32, 32 * sizeof(float), stream>>>(found, dynamic);
+  return cudaGetLastError();
+}
+
+template <typename T>
+__global__ void touch_kernel(T* x, int64_t at, int write) {
+  if (write) x[at] = T(1);  // line 66
+  else if (x[at] == T(77)) x[0] = T(2);  // line 67
+}
+#define TOUCH(name, T)                                                                          \\
+  extern "C" int touch_##name(T* x, int64_t at, int write, cudaStream_t stream) {               \\
+    touch_kernel<T><<<1, 1, 0, stream>>>(x, at, write);                                         \\
+    return cudaGetLastError();                                                                  \\
+  }
+TOUCH(uint8, uint8_t)
+TOUCH(bool, bool)
+TOUCH(int16, int16_t)
+TOUCH(int32, int)
+TOUCH(int64, int64_t)
+
+// Each thread adds by a compare-and-swap loop; one may look at the sum meanwhile, or before.
+__global__ void swap_kernel(float* sum, const float* x, float* out, int look) {
+  if (look == 1 && threadIdx.x == blockDim.x - 1) {
+    out[0] = sum[0];  // line 83
+    return;
+  }
+  if (look == 2 && threadIdx.x == 3) out[0] = sum[0];  // line 86
+  __syncwarp();
+  unsigned* bits = reinterpret_cast<unsigned*>(sum);
+  unsigned old = *bits, expected;
+  do {
+    expected = old;
+    old = atomicCAS(bits, expected, __float_as_uint(__uint_as_float(expected) + x[threadIdx.x]));  // line 92
+  } while (old != expected);
+  if (look == 3) {
+    __syncthreads();
+    if (threadIdx.x == 0) out[0] = sum[0];
+  }
+}
+extern "C" int swap(float* sum, const float* x, float* out_seen, int look, int threads, cudaStream_t stream) {
+  swap_kernel<<<1, threads, 0, stream>>>(sum, x, out_seen, look);
+  return cudaGetLastError();
+}
+
+__global__ void store_kernel(int* out, int value) { out[threadIdx.x + blockDim.x * blockIdx.x] = value; }
+extern "C" int choose(int* out, int a, int b, cudaStream_t stream) {
+  if (a < 0)
+    store_kernel<<<2, 16, 0, stream>>>(out, -1);
+  else store_kernel<<<a < b ? 1 : 2, a<b ? 32 : 16, 0, stream>>>(out, a);
+  return cudaGetLastError();
+}
+"""
+
+
+@functools.cache
+def library(target: str):
+    return build_cuda(TEXT, target=target, name="blocks")
+
+
+def line(words: str) -> int:
+    (found,) = [number for number, text in enumerate(TEXT.split("\n"), 1) if words in text]
+    return found
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@given(st.integers(1, 2), st.sampled_from([1, 31, 32, 33, 70]), st.integers(1, 3), st.integers(0, 2**32), st.integers(0, 3),
+       st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]))
+@settings(max_examples=40, deadline=None)
+def test_a_barrier_counts_the_threads_of_its_block(target, blocks, threads, rounds, chance, seed, share):
+    generator = torch.Generator().manual_seed(chance)
+    shape = (blocks, rounds, threads)
+    values = torch.tensor([1, 2, -1, 256, -(2**31)], dtype=torch.int32)[torch.randint(5, shape, generator=generator)]
+    predicates = torch.where(torch.rand(shape, generator=generator) < share, values, 0).int()
+    out = torch.full((*shape, 3), -5, dtype=torch.int32)
+    library(target).options(seed=seed)
+    library(target).count_threads(predicates, blocks, threads, rounds, out)
+    library(target).options()
+    yes = predicates != 0
+    expected = torch.stack([yes.sum(2), yes.any(2).int(), yes.all(2).int()], 2).int()
+    assert torch.equal(out, expected[:, :, None].expand_as(out))
+
+
+BARRIERS = ["__syncthreads_count", "__syncthreads_or", "__syncthreads_and", "block.sync"]
+
+
+@pytest.mark.parametrize("which, name", list(enumerate(BARRIERS)))
+def test_each_of_them_is_a_barrier(which, name):
+    x, checked = torch.arange(64, dtype=torch.int32), library("checked")
+    for seed in range(4):
+        checked.options(seed=seed)
+        out = torch.zeros(64, dtype=torch.int32)
+        checked.order(which, x, out)
+        assert torch.equal(out, x.flip(0))
+        with pytest.raises(KernelError, match="no __syncthreads"):
+            checked.order(9, x, out)
+    checked.options()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("which, name", list(enumerate(BARRIERS)))
+def test_who_waits_at_another_barrier_is_told_which(target, which, name):
+    with pytest.raises(KernelError) as caught:
+        library(target).apart(which, torch.zeros(64, dtype=torch.int32))
+    assert caught.value.kind == "divergent-barrier"
+    assert str(caught.value).startswith(f"Thread 0 waits at one {name}() and thread 10 at __syncthreads().")
+    assert f"come to the same {name}()." in str(caught.value)
+
+
+@pytest.mark.parametrize("dynamic", [0, 1])
+def test_a_block_never_sees_what_the_one_before_left_in_shared_memory(dynamic):
+    """On a GPU it may, by chance. In fast mode it reads numbers that are none; checked mode says who read too early."""
+    for threads in (1, 2):
+        library("fast").options(os_threads=threads)
+        for _ in range(2):  # nor what the launch before left
+            found = torch.zeros(3, 32)
+            library("fast").left_over(found, dynamic, 3)
+            assert found[0].eq(5).all() and found[1:].isnan().all()
+    library("fast").options()
+    with pytest.raises(KernelError) as caught:
+        library("checked").left_over(torch.zeros(3, 32), dynamic, 3)
+    assert caught.value.kind == "shared-uninitialised" and caught.value.block == (1, 0, 0)
+    assert caught.value.line == line("// line 57") and caught.value.name == ("given" if dynamic else "fixed")
+
+
+DTYPES = {"uint8": torch.uint8, "bool": torch.bool, "int16": torch.int16, "int32": torch.int32, "int64": torch.int64}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@given(st.integers(1, 70), st.integers(0, 70), st.sampled_from(["first", "last", "past", "far past", "before"]), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(name, length, offset, where, write):
+    """Wherever it lies in memory."""
+    whole = torch.zeros(200, dtype=DTYPES[name])
+    x = whole[offset:offset + length]
+    at = {"first": 0, "last": length - 1, "past": length, "far past": 8 * length + 9, "before": -1}[where]
+    touch = getattr(library("checked"), f"touch_{name}")
+    if 0 <= at < length:
+        touch(x, at, write)
+        assert whole.nonzero().tolist() == ([[offset + at]] if write else [])
+        return
+    with pytest.raises(KernelError) as caught:
+        touch(x, at, write)
+    assert caught.value.kind == "out-of-bounds" and caught.value.line == line("// line 66" if write else "// line 67")
+    assert str(caught.value).startswith(f"Thread 0 {'writes' if write else 'reads'} x[{at}], outside of the tensor: x has the "
+                                        f"shape ({length},).")
+    assert not whole.any()
+
+
+def swap(look: int, threads: int = 64, seed: int = 0, target: str = "checked"):
+    x, total, seen = torch.arange(threads, dtype=torch.float32), torch.zeros(1), torch.full((1,), -5.0)
+    library(target).options(seed=seed)
+    try:
+        library(target).swap(total, x, seen, look, threads)
+    finally:
+        library(target).options()
+    return total.item(), seen.item()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_loop_over_compare_and_swap_may_look_before_it_swaps(seed):
+    """The look is no atomic operation, but a wrong one only costs another round."""
+    for target in TARGETS:
+        assert swap(3, seed=seed, target=target) == (63 * 32, 63 * 32)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_read_beside_such_a_loop_is_a_race(seed):
+    """Of a thread that does not swap, and of one that looks for another reason first."""
+    with pytest.raises(KernelError) as caught:
+        swap(1, seed=seed)
+    assert caught.value.kind in ("race", "missing-syncwarp") and caught.value.name == "sum"
+    assert {line("// line 83"), line("// line 92")} & {caught.value.line}
+    assert "line 83" in str(caught.value) and "updated atomically" in str(caught.value) or "line 92" in str(caught.value)
+    with pytest.raises(KernelError) as caught:
+        swap(2, seed=seed)
+    assert caught.value.kind in ("race", "missing-syncwarp") and caught.value.name == "sum"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("a, b", [(-1, 5), (3, 5), (5, 3)])
+def test_a_launch_may_follow_else_and_compare(target, a, b):
+    out = torch.full((32,), -9, dtype=torch.int32)
+    with library(target).launches() as launches:
+        library(target).choose(out, a, b)
+    assert out.tolist() == [a] * 32
+    assert [(launch.kernel, launch.grid[0], launch.block[0]) for launch in launches] == [
+        ("store_kernel", 1 if 0 <= a < b else 2, 32 if 0 <= a < b else 16)]

@@ -1,0 +1,272 @@
+"""Lanes of a warp: shuffles against what CUDA's documents say, votes, and barriers of some lanes."""
+
+import functools
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lessons_lib import KernelError, build_cuda
+
+TARGETS = ("fast", "checked")
+on_gpu = pytest.param("gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
+INDEX, UP, DOWN, XOR = range(4)
+ALL = 0xFFFFFFFF
+
+TEXT = """#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+
+__global__ void shuffle_kernel(int kind, unsigned mask, int distance, int width, int* moved) {
+  int lane = threadIdx.x, result = -1;
+  if (!(mask >> lane & 1)) return;
+  if (kind == 0) result = __shfl_sync(mask, 100 + lane, distance, width);  // line 7
+  if (kind == 1) result = __shfl_up_sync(mask, 100 + lane, distance, width);
+  if (kind == 2) result = __shfl_down_sync(mask, 100 + lane, distance, width);
+  if (kind == 3) result = __shfl_xor_sync(mask, 100 + lane, distance, width);
+  moved[lane] = result;
+}
+extern "C" int shuffle(int kind, unsigned mask, int distance, int width, int threads, int* moved, cudaStream_t stream) {
+  shuffle_kernel<<<1, threads, 0, stream>>>(kind, mask, distance, width, moved);
+  return cudaGetLastError();
+}
+
+template <unsigned size>
+__global__ void tile_shuffle_kernel(int kind, int distance, int* moved) {
+  auto tile = cg::tiled_partition<size>(cg::this_thread_block());
+  int lane = threadIdx.x, result = -1;
+  if (kind == 0) result = tile.shfl(100 + lane, distance);
+  if (kind == 1) result = tile.shfl_up(100 + lane, distance);
+  if (kind == 2) result = tile.shfl_down(100 + lane, distance);
+  if (kind == 3) result = tile.shfl_xor(100 + lane, distance);
+  moved[lane] = result;
+}
+extern "C" int tile_shuffle(int size, int kind, int distance, int* moved, cudaStream_t stream) {
+  if (size == 1) tile_shuffle_kernel<1><<<1, 32, 0, stream>>>(kind, distance, moved);
+  else if (size == 2) tile_shuffle_kernel<2><<<1, 32, 0, stream>>>(kind, distance, moved);
+  else if (size == 4) tile_shuffle_kernel<4><<<1, 32, 0, stream>>>(kind, distance, moved);
+  else if (size == 8) tile_shuffle_kernel<8><<<1, 32, 0, stream>>>(kind, distance, moved);
+  else if (size == 16) tile_shuffle_kernel<16><<<1, 32, 0, stream>>>(kind, distance, moved);
+  else tile_shuffle_kernel<32><<<1, 32, 0, stream>>>(kind, distance, moved);
+  return cudaGetLastError();
+}
+
+__global__ void two_lines_kernel(unsigned lower, unsigned upper, int* moved) {
+  int lane = threadIdx.x, result;
+  if (lane < 16)
+    result = __shfl_xor_sync(lower, lane, 1);  // line 43
+  else
+    result = __shfl_xor_sync(upper, lane, 1);  // line 45
+  moved[lane] = result;
+}
+extern "C" int two_lines(unsigned lower, unsigned upper, int* moved, cudaStream_t stream) {
+  two_lines_kernel<<<1, 32, 0, stream>>>(lower, upper, moved);
+  return cudaGetLastError();
+}
+
+__global__ void leave_kernel(int first, int left, int* out) {
+  __shared__ int numbers[64];
+  int lane = threadIdx.x % 32;
+  if (lane >= first && lane < first + left) return;
+  numbers[threadIdx.x] = lane;
+  __syncwarp();
+  int other = (lane + 1) % 32;
+  while (other >= first && other < first + left) other = (other + 1) % 32;
+  out[threadIdx.x] = numbers[threadIdx.x / 32 * 32 + other];
+}
+extern "C" int leave(int first, int left, int* out, cudaStream_t stream) {
+  leave_kernel<<<1, 64, 0, stream>>>(first, left, out);
+  return cudaGetLastError();
+}
+
+// Each lane meets others up to three times. Then it reads what the lane `from` wrote.
+__global__ void meet_kernel(const unsigned* masks, const int* from, int rounds, int* out) {
+  __shared__ int numbers[32];
+  int lane = threadIdx.x;
+  numbers[lane] = 7 * lane;
+  for (int round = 0; round < rounds; ++round)
+    if (masks[round * 32 + lane]) __syncwarp(masks[round * 32 + lane]);
+  if (from[lane] >= 0) out[lane] = numbers[from[lane]];
+}
+extern "C" int meet(const unsigned* masks, const int* from, int rounds, int* out, cudaStream_t stream) {
+  meet_kernel<<<1, 32, 0, stream>>>(masks, from, rounds, out);
+  return cudaGetLastError();
+}
+
+__global__ void vote_kernel(const int* predicates, unsigned mask, int* votes) {
+  int lane = threadIdx.x;
+  if (!(mask >> lane & 1)) return;
+  votes[3 * lane] = __ballot_sync(mask, predicates[lane]);
+  votes[3 * lane + 1] = __any_sync(mask, predicates[lane]);
+  votes[3 * lane + 2] = __all_sync(mask, predicates[lane]);
+}
+extern "C" int vote(const int* predicates, unsigned mask, int* votes, cudaStream_t stream) {
+  vote_kernel<<<1, 32, 0, stream>>>(predicates, mask, votes);
+  return cudaGetLastError();
+}
+"""
+
+
+@functools.cache
+def library(target: str):
+    return build_cuda(TEXT, target=target, name="warps")
+
+
+def zeros(target: str) -> torch.Tensor:
+    return torch.zeros(32, dtype=torch.int32, device="cuda" if target == "gpu" else "cpu")
+
+
+def source_lane(kind: int, lane: int, distance: int, width: int) -> int:
+    """The lane that a shuffle reads, as the PTX manual has it: of the distance five bits count, and a lane that would read
+    outside of its group of `width` lanes reads itself. (xor may read from a group before its own.)"""
+    first, last, distance = lane & -width, lane | (width - 1), distance & 31
+    if kind == INDEX:
+        return first | (distance & (width - 1))
+    source = lane - distance if kind == UP else lane + distance if kind == DOWN else lane ^ distance
+    inside = source >= first if kind == UP else source <= last
+    return source if inside else lane
+
+
+def shuffled(kind: int, distance: int, width: int) -> list[int]:
+    return [100 + source_lane(kind, lane, distance, width) for lane in range(32)]
+
+
+kinds = st.sampled_from([INDEX, UP, DOWN, XOR])
+widths = st.sampled_from([1, 2, 4, 8, 16, 32])
+distances = st.integers(-40, 70)
+masks = st.integers(1, ALL) | st.sampled_from([ALL, 0xFFFF, 0xFFFF0000, 0x0F0F0F0F, 0x80000001])
+
+
+@pytest.mark.parametrize("target", [*TARGETS, on_gpu])
+@pytest.mark.parametrize("kind", [INDEX, UP, DOWN, XOR])
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32])
+def test_a_shuffle_of_all_lanes_reads_where_cuda_says(target, kind, width):
+    for distance in (*range(-3, 36), 47, 63, 64, 65):
+        moved = zeros(target)
+        library(target).shuffle(kind, ALL, distance, width, 32, moved)
+        assert moved.tolist() == shuffled(kind, distance, width), (distance, width)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@given(kinds, masks, distances, widths, st.integers(1, 32))
+@example(UP, 0xFFFF, 1, 16, 32)
+@example(XOR, 0xFFFF0000, 16, 16, 32)
+@example(DOWN, ALL, 1, 32, 31)
+@settings(max_examples=60, deadline=None)
+def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(target, kind, mask, distance, width, threads):
+    """`threads`: of the block. A lane of the mask that does not exist is waited for by nobody, but cannot be read."""
+    here = [lane for lane in range(threads) if mask >> lane & 1]
+    wanted = {lane: source_lane(kind, lane, distance, width) for lane in here}
+    moved = torch.full((32,), -5, dtype=torch.int32)
+    missing = {lane: source for lane, source in wanted.items() if source not in here}
+    if not missing:
+        library(target).shuffle(kind, mask, distance, width, threads, moved)
+        assert moved.tolist() == [100 + wanted[lane] if lane in here else -5 for lane in range(32)]
+        return
+    with pytest.raises(KernelError) as caught:
+        library(target).shuffle(kind, mask, distance, width, threads, moved)
+    lane = caught.value.thread[0]
+    assert caught.value.kind == "absent-lane" and caught.value.line == 7 + kind and lane in missing
+    assert f"asks for the value of lane {missing[lane]}, which does not take part" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", [*TARGETS, on_gpu])
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32])
+def test_a_tile_shuffles_as_a_warp_does_with_its_size_for_width(target, size):
+    for kind in range(4):
+        for distance in range(size + 3):
+            moved = zeros(target)
+            library(target).tile_shuffle(size, kind, distance, moved)
+            assert moved.tolist() == shuffled(kind, distance, size), (kind, distance)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_same_shuffle_on_two_lines_is_two_meetings(target):
+    """GPUs since Volta let lanes meet from two lines; who relies on it is told (README.md)."""
+    moved = torch.zeros(32, dtype=torch.int32)
+    library(target).two_lines(0xFFFF, 0xFFFF0000, moved)
+    assert moved.tolist() == [lane ^ 1 for lane in range(32)]
+    for seed in range(4):
+        library(target).options(seed=seed)
+        with pytest.raises(KernelError, match="with the mask 0xffffffff, and waits for lanes 16 to 31") as caught:
+            library(target).two_lines(ALL, ALL, moved)
+        assert (caught.value.kind, caught.value.line, caught.value.thread) == ("absent-lane", 43, (0, 0, 0))
+        assert "line 45" in str(caught.value) and "waits at __shfl_xor_sync instead" in str(caught.value)
+    library(target).options()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("first, left", [(0, 1), (31, 1), (20, 12), (0, 31), (5, 20), (3, 0)])
+def test_lanes_that_have_returned_are_not_waited_for(target, first, left):
+    gone = range(first, first + left)
+    lanes = [lane for lane in range(32) if lane not in gone]
+    after = {lane: lanes[(number + 1) % len(lanes)] for number, lane in enumerate(lanes)}
+    for seed in range(5):
+        library(target).options(seed=seed)
+        out = torch.full((64,), -5, dtype=torch.int32)
+        library(target).leave(first, left, out)
+        assert out.tolist() == [after.get(lane, -5) for lane in range(32)] * 2
+    library(target).options()
+
+
+def met(rounds: list[dict[int, int]]) -> list[set[int]]:
+    """For each lane, the lanes whose writes lie before its read: what they knew when they met goes to all who met."""
+    known = [{lane} for lane in range(32)]
+    for masks in rounds:
+        for mask in set(masks.values()):
+            together = set().union(*(known[lane] for lane in range(32) if mask >> lane & 1))
+            for lane in range(32):
+                if mask >> lane & 1:
+                    known[lane] = set(together)
+    return known
+
+
+@st.composite
+def meetings(draw):
+    """Up to three rounds; in each, the lanes meet in groups, some of them in none."""
+    rounds = []
+    for _ in range(draw(st.integers(0, 3))):
+        group_of = draw(st.lists(st.integers(0, 3), min_size=32, max_size=32))
+        groups = [sum(1 << lane for lane in range(32) if group_of[lane] == group) for group in range(4)]
+        rounds.append({lane: groups[group_of[lane]] for lane in range(32) if group_of[lane]})
+    return rounds
+
+
+@given(meetings(), st.integers(0, 31), st.integers(0, 31), st.integers(0, 3))
+@example([{lane: 0xFFFF for lane in range(16)}], 3, 9, 0)
+@example([{lane: 0xFFFF for lane in range(16)}], 3, 20, 0)
+@example([{lane: 0xFFFF for lane in range(16)}, {lane: 0x00FFFF00 for lane in range(8, 24)}], 20, 0, 1)
+@example([{lane: 0x00FFFF00 for lane in range(8, 24)}, {lane: 0xFFFF for lane in range(16)}], 20, 0, 1)
+@settings(max_examples=150, deadline=None)
+def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(rounds, reader, writer, seed):
+    """One lane reads what another wrote. That is silent exactly if a chain of meetings leads from one to the other."""
+    table = torch.zeros(3, 32, dtype=torch.int64)
+    for number, masks in enumerate(rounds):
+        for lane, mask in masks.items():
+            table[number, lane] = mask
+    from_lane = torch.full((32,), -1, dtype=torch.int32)
+    from_lane[reader] = writer
+    out = torch.full((32,), -5, dtype=torch.int32)
+    checked = library("checked")
+    checked.options(seed=seed)
+    arguments = (table.to(torch.uint32), from_lane, len(rounds), out)
+    if writer in met(rounds)[reader]:
+        checked.meet(*arguments)
+        assert out[reader] == 7 * writer
+    else:
+        with pytest.raises(KernelError) as caught:
+            checked.meet(*arguments)
+        assert caught.value.kind in ("missing-syncwarp", "shared-uninitialised"), caught.value
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@given(masks, st.lists(st.sampled_from([0, 0, 1, 2, -1, 256, -(2**31)]), min_size=32, max_size=32))
+@settings(max_examples=40, deadline=None)
+def test_votes_count_the_lanes_of_the_mask(target, mask, predicates):
+    votes = torch.full((32, 3), -5, dtype=torch.int32)
+    library(target).vote(torch.tensor(predicates, dtype=torch.int32), mask, votes)
+    ballot = sum(1 << lane for lane in range(32) if mask >> lane & 1 and predicates[lane])
+    signed = ballot - (1 << 32) * (ballot >> 31)
+    here = torch.tensor([mask >> lane & 1 for lane in range(32)], dtype=torch.bool)
+    expected = torch.tensor([signed, int(ballot != 0), int(ballot == mask)], dtype=torch.int32)
+    assert torch.equal(votes, torch.where(here[:, None], expected, -5).int())

@@ -1,0 +1,110 @@
+"""Where two engines part: which of several differences comes first, and what a NaN is."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.divergence import LayerCall, apart, first_difference, locate_divergence
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.paths import PATHS
+from paged_attention.engine.request import SamplingParams
+from paged_attention.tiny_qwen3.tasks import encode
+
+PROMPT = encode("Ka17..q42......z93c21......k45..m60....t88..?mqa>")  # 49 tokens: three blocks of 16, and one
+KINDS = ("key", "value", "query", "output")
+
+
+@pytest.fixture(scope="module")
+def model():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield load_model()
+    torch.set_num_threads(threads)
+
+
+def calls(num_layers=3, num_tokens=4, changes=()):
+    """What two engines' layers did, all zeros; changes: (layer, kind, token, head, number) of the second one."""
+    def of_layer(layer):
+        numbers = {kind: torch.zeros(num_tokens, 2, 3) for kind in KINDS}
+        for place, kind, token, head, number in changes:
+            if place == layer:
+                numbers[kind][token, head, 1] = number
+        return LayerCall(**numbers, attend=None, k_cache=None, v_cache=None)
+    return [of_layer(layer) for layer in range(num_layers)]
+
+
+changes = st.tuples(st.integers(0, 2), st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 1),
+                    st.sampled_from([0.5, -2.0, math.nan, math.inf, -math.inf]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(found=st.lists(changes, max_size=5, unique_by=lambda change: change[:4]))
+def test_the_token_comes_before_the_layer_and_that_before_what_and_head(found):
+    first = first_difference(calls(), calls(changes=found), tolerance=1e-3)
+    assert first_difference(calls(changes=found), calls(), tolerance=1e-3) == first
+    if not found:
+        assert first is None
+        return
+    where_nans_begin = min((change[0], KINDS.index(change[1])) for change in found + [(9, "key", 0, 0, math.nan)]
+                           if not math.isfinite(change[4]))
+    found = [change for change in found if (change[0], KINDS.index(change[1])) <= where_nans_begin]
+    layer, kind, token, head, number = min(found, key=lambda each: (each[2], each[0], KINDS.index(each[1]), each[3]))
+    assert first == (token, layer, kind, head, abs(number) if math.isfinite(number) else math.inf)
+
+
+def test_a_difference_up_to_the_tolerance_is_rounding():
+    changed = calls(changes=[(1, "key", 2, 0, 0.25)])
+    assert first_difference(calls(), changed, tolerance=0.25) is None
+    assert first_difference(calls(), changed, tolerance=0.2) == (2, 1, "key", 0, 0.25)
+
+
+def test_how_far_apart():
+    a, b = torch.zeros(1, 4, 2), torch.tensor([[[0.0, 3.0], [math.nan, 0.0], [0.0, -math.inf], [-5.0, 2.0]]])
+    assert apart(a, b).tolist() == [[3.0, math.inf, math.inf, 5.0]] == apart(b, a).tolist()
+    half = torch.full((1, 1, 2), 60_000.0, dtype=torch.float16)
+    assert apart(half, -half).tolist() == [[120_000.0]]  # which float16 cannot hold
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("block", [0, 1, 2])
+def test_numbers_that_are_none_are_found_in_their_block(model, number, block):
+    """Whoever sees the fourth key of a block gets no number, as long as the block's values are not all zeros."""
+    def path(metadata):
+        attend = PATHS["gather"](metadata)
+
+        def attend_spoiled(q, k_cache, v_cache):
+            o = attend(q, k_cache, v_cache)
+            if v_cache[metadata.block_table[0, block]].any():
+                o[16 * block + 3:] = number
+            return o
+        return attend_spoiled
+
+    engines = Engine(model, path="gather"), Engine(model, path=path)
+    for pair in (engines, engines[::-1]):
+        pair[0].prefix_cache.clear(), pair[1].prefix_cache.clear()
+        found = locate_divergence(*pair, PROMPT, num_tokens=2)
+        assert (found.token, found.layer, found.head, found.block, found.what) == (16 * block + 3, 0, 0, block, "output")
+        assert found.difference == math.inf and not pair[0].requests and not pair[1].requests
+
+
+def test_unequal_starts_are_refused(model):
+    """As many tokens in the step, but not the same ones: one engine has the first block from the prefix cache."""
+    engines = [Engine(model, path="gather", token_budget=16) for _ in range(2)]
+    engines[1].generate([PROMPT[:16]], SamplingParams(max_new_tokens=1))
+    with pytest.raises(ValueError, match="the same token_budget and no prefix"):
+        locate_divergence(*engines, PROMPT)
+    engines[1].prefix_cache.clear()
+    engines[0].prefix_cache.clear()
+    assert locate_divergence(*engines, PROMPT, num_tokens=2) is None
+
+
+def test_the_second_goes_on_with_the_tokens_of_the_first(model):
+    """The second one's logits are upside down, and what its attention sees is the same all the same."""
+    engines = [Engine(model, path="gather") for _ in range(2)]
+    run = engines[1].runner.run
+    engines[1].runner.run = lambda scheduled: -run(scheduled)
+    assert locate_divergence(*engines, PROMPT, num_tokens=3) is None

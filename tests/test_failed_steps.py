@@ -1,0 +1,155 @@
+"""A step that fails has not happened: whatever ends it, and wherever, no token and no block is lost, and all can go on."""
+
+import sys
+from contextlib import contextmanager
+
+import pytest
+from echo import EchoModel, assert_nothing_is_lost, continuation, engine_with
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paged_attention.engine.history import History
+from paged_attention.engine.request import SamplingParams
+
+ENDLESS = SamplingParams(max_new_tokens=5, ignore_end=True)
+
+
+class CtrlC:
+    """Counts what Python executes in the engine and in its model, and raises KeyboardInterrupt before instruction `at`."""
+
+    def __init__(self, at: int | None = None):
+        self.at, self.count = at, 0
+
+    def __call__(self, frame, event, argument):
+        file = frame.f_code.co_filename
+        if "paged_attention" not in file and not file.endswith("echo.py"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            if self.count == self.at:
+                raise KeyboardInterrupt
+            self.count += 1
+        return self
+
+    @contextmanager
+    def watching(self):
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def busy_engine(steps: int):
+    """An engine with too small a pool, after some steps: greedy and drawing requests, a shared prefix, an end by length."""
+    engine = engine_with(num_blocks=7, token_budget=8, history=History())
+    for number, prompt in enumerate(([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 7], [3] * 9, [5], [1, 2, 3, 4, 5, 6])):
+        engine.add(number, prompt, SamplingParams(max_new_tokens=2 + 2 * number, temperature=number % 2, seed=number,
+                                                  ignore_end=number > 2))
+    requests = list(engine.requests.values())
+    for _ in range(steps):
+        engine.step()
+    return engine, requests
+
+
+def outputs_of(requests):
+    return [(request.output, request.reason) for request in requests]
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps=st.integers(0, 9), place=st.floats(0, 1, exclude_max=True))
+def test_ctrl_c_anywhere_in_a_step_loses_nothing(steps, place):
+    undisturbed, expected = busy_engine(steps)
+    clock = CtrlC()
+    with clock.watching():
+        undisturbed.step()
+    undisturbed.run()
+    engine, requests = busy_engine(steps)
+    with pytest.raises(KeyboardInterrupt), CtrlC(int(place * clock.count)).watching():
+        engine.step()
+    assert [*engine.scheduler.running, *engine.scheduler.waiting] == [each for each in requests if each.reason is None]
+    engine.run()
+    assert outputs_of(requests) == outputs_of(expected)
+    assert EchoModel.config._attn_implementation == "eager"
+    assert_nothing_is_lost(engine)
+
+
+@settings(max_examples=30, deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True))
+def test_ctrl_c_in_generate_leaves_no_request_behind(place):
+    prompts, clock = [[1, 2, 3, 4, 5], [6, 7], [1, 2, 3, 4, 6]], CtrlC()
+    with clock.watching():
+        engine_with().generate(prompts, ENDLESS)
+    engine = engine_with()
+    other = engine.add("other", [3, 4], ENDLESS)
+    try:
+        with CtrlC(int(place * clock.count)).watching():
+            engine.generate(prompts, ENDLESS)
+    except KeyboardInterrupt:
+        pass
+    assert set(engine.requests) <= {"other"}
+    engine.run()
+    assert other.output == continuation([3, 4], ENDLESS)
+    assert_nothing_is_lost(engine)
+
+
+def test_the_model_may_fail_and_the_step_is_taken_again():
+    engine = engine_with()
+    requests = [engine.add(id, [1, 2, 3, 4, 5, id], ENDLESS) for id in (1, 2, 3)]
+    engine.step()
+    engine.runner.model.fails = True
+    for num_preempted in (1, 1):  # who waits already does not give way again
+        with pytest.raises(RuntimeError, match="out of memory"):
+            engine.step()
+        assert list(engine.scheduler.waiting) == requests and not engine.scheduler.running
+        assert requests[0].num_preempted == num_preempted
+    engine.runner.model.fails = False
+    engine.run()
+    assert all(request.output == continuation(request.prompt, ENDLESS) for request in requests)
+    assert_nothing_is_lost(engine)
+
+
+def test_a_draw_that_fails_takes_back_those_before_it():
+    """Their tokens, the random numbers that were used for them, and an end that one of them had come to."""
+    def drawn(fails_at):
+        engine, requests = engine_with(token_budget=30), []
+        draw, calls = engine.sample, iter(range(100))
+
+        def sample(row, params, generator):
+            token = draw(row, params, generator)
+            if next(calls) == fails_at:
+                raise RuntimeError("no memory")
+            return token
+
+        engine.sample = sample
+        for id in (1, 2, 3):
+            params = SamplingParams(max_new_tokens=id, temperature=3.0, seed=id, ignore_end=True)
+            requests.append(engine.add(id, [1, 2, 3, 4, id], params))
+        if fails_at is not None:
+            with pytest.raises(RuntimeError, match="no memory"):
+                engine.step()
+            assert outputs_of(requests) == [([], None)] * 3 and list(engine.requests) == [1, 2, 3]
+            assert list(engine.scheduler.waiting) == requests
+        reported = []
+        while engine.scheduler.has_work():
+            reported += [(request.id, token) for request, token in engine.step()]
+        assert_nothing_is_lost(engine)
+        return [request.output for request in requests], reported
+
+    assert drawn(1) == drawn(None) and drawn(2) == drawn(None)
+
+
+def test_a_history_that_raises_harms_nobody():
+    def history(engine, scheduled):
+        raise OSError("the disk is full")
+
+    engine = engine_with(history=history)
+    request = engine.add("a", [1, 2, 3, 4, 5], ENDLESS)
+    with pytest.raises(OSError, match="disk"):
+        engine.step()
+    assert request.output == [] and list(engine.scheduler.waiting) == [request]
+    engine.history = None
+    engine.run()
+    assert request.output == continuation([1, 2, 3, 4, 5], ENDLESS)
+    assert_nothing_is_lost(engine)

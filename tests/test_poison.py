@@ -1,0 +1,313 @@
+"""What nobody owns reaches no result: on no path of the engine, whoever comes, goes, waits or shares a prefix.
+
+Free blocks, slots past a sequence's last token, blocks of others and block 0 hold NaN, infinities and 3e38 here.
+"""
+
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+import torch
+from hypothesis import event, example, given, settings
+from hypothesis import strategies as st
+from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from paged_attention.engine import paths
+from paged_attention.engine.checkpoint import load_model
+from paged_attention.engine.divergence import locate_divergence
+from paged_attention.engine.engine import Engine
+from paged_attention.engine.faults import each_alone
+from paged_attention.engine.paths import PATHS
+from paged_attention.engine.request import RequestError, SamplingParams
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.metadata import build_metadata
+from paged_attention.tiny_qwen3.tasks import decode, encode
+
+HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
+FOR_16_BITS = ("fast", "fused")  # paths whose kernels take no float32
+NEEDS = getattr(paths, "NEEDS", {})
+CLOSE = {FLOAT: {"rtol": 1e-3, "atol": 1e-3}, BFLOAT: {"rtol": 0.1, "atol": 0.2}}
+
+on_each_path = pytest.mark.parametrize("path", PATHS)
+by_poison = pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """The tensors are small: threads would mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def skip_where_missing(path, device):
+    if path in NEEDS and (device == "cpu" or NEEDS[path]()):
+        pytest.skip(f"path {path} cannot be taken here")
+
+
+# Paths
+
+
+SEQUENCES = {"prompt": (0, 5), "single": (20, 1), "full block": (15, 1), "first of a block": (16, 1), "chunk": (13, 7),
+             "one token": (0, 1), "longest": (30, 1), "bystander": (11, 3)}  # tokens before, and new ones
+BATCH = [(name, new) for name, (_, new) in SEQUENCES.items() if name != "bystander"]
+BLOCK_SIZE = 8
+
+
+def scene(device, dtype):
+    """A manager with a pool that is full but for a few blocks, 0 among them; queries and metadata of the batch."""
+    generator = torch.Generator().manual_seed(5)
+    manager = PagedAttentionManager(23, BLOCK_SIZE, 2, 64, 8, 5, dtype=dtype, device=device)
+    free = [manager.block_manager.allocate() for _ in range(23)]
+    for block_id in [0, *(1 + torch.randperm(22, generator=generator)).tolist()]:  # what is freed first is taken last
+        manager.block_manager.free(free[block_id])
+    for name, (past, new) in SEQUENCES.items():
+        manager.add_sequence(name, past + new)
+    assert not owned_slots(manager)[0].any()
+    manager.kv_cache.copy_(torch.randn(manager.kv_cache.shape, generator=generator))
+    metadata = build_metadata(manager, BATCH)
+    q = torch.randn(len(metadata.slot_mapping), 4, 64, generator=generator).to(device, dtype)
+    return manager, q, metadata
+
+
+def past_the_last_token(manager):
+    owned = owned_slots(manager)
+    return owned.any(1, keepdim=True) & ~owned
+
+
+def block_0(manager):
+    where = torch.zeros_like(owned_slots(manager))
+    where[0] = True
+    return where
+
+
+def blocks_of_the_bystander(manager):
+    where = torch.zeros_like(owned_slots(manager))
+    where[manager.blocks_of("bystander")] = True
+    return where
+
+
+PLACES = {"past the last token": past_the_last_token, "free blocks": lambda manager: ~owned_slots(manager).any(1, keepdim=True),
+          "block 0": block_0, "a bystander's blocks": blocks_of_the_bystander,
+          "all of it": lambda manager: ~owned_slots(manager) | blocks_of_the_bystander(manager)}
+
+
+@on_each_device
+@on_each_path
+@pytest.mark.parametrize("dtype", [FLOAT, HALF, BFLOAT], ids=str)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_path_reads_what_its_sequences_own_and_nothing_else(path, device, dtype, place):
+    if path in FOR_16_BITS and dtype == FLOAT:
+        pytest.skip(f"path {path} takes 16-bit numbers")
+    skip_where_missing(path, device)
+    manager, q, metadata = scene(device, dtype)
+    caches, where = manager.kv_cache[0], PLACES[place](manager)
+    expected = PATHS[path](metadata)(q, *caches)
+    assert expected.isfinite().all()
+    padding = metadata.block_table < 0
+    for poison in POISONS.values():
+        fill_where(caches, where.expand(caches.shape[1:3]), poison)
+        for entry in (-1, 0, manager.blocks_of("bystander")[0]):
+            table = metadata.block_table.masked_fill(padding, entry)
+            o = PATHS[path](replace(metadata, block_table=table))(q, *caches)
+            torch.testing.assert_close(o, expected, rtol=1e-5, atol=1e-6)
+
+
+@on_each_device
+@on_each_path
+@by_poison
+def test_the_others_do_not_notice_what_one_of_the_batch_has_in_its_own_blocks(path, device, poison):
+    skip_where_missing(path, device)
+    manager, q, metadata = scene(device, BFLOAT if path in FOR_16_BITS else FLOAT)
+    caches = manager.kv_cache[0]
+    expected, q_lens = PATHS[path](metadata)(q, *caches), [new for _, new in BATCH]
+    for index, (name, q_len) in enumerate(BATCH):
+        poisoned, where = caches.clone(), torch.zeros(caches.shape[1:3], dtype=torch.bool)
+        where[manager.blocks_of(name)] = True
+        fill_where(poisoned, where, poison)
+        o = PATHS[path](metadata)(q, *poisoned)
+        end = list(accumulate(q_lens))[index]
+        others = torch.ones(len(q), dtype=torch.bool)
+        others[end - q_len : end] = False
+        torch.testing.assert_close(o[others], expected[others], rtol=1e-5, atol=1e-6)
+
+
+@on_each_device
+@by_poison
+@pytest.mark.parametrize("rescale", [True, False])
+def test_a_planted_fault_is_no_other_fault(device, poison, rescale):
+    """Lesson 08's attention that forgets to rescale does so with its own keys and values only."""
+    manager, q, metadata = scene(device, FLOAT)
+    caches = manager.kv_cache[0]
+    expected = each_alone(q, *caches, metadata, rescale=rescale)
+    fill_where(caches, PLACES["all of it"](manager), poison)
+    torch.testing.assert_close(each_alone(q, *caches, metadata, rescale=rescale), expected)
+
+
+# The engine
+
+
+VOCAB_SIZE = 29
+
+
+def random_model(dtype, device):
+    """Two layers of random numbers, in shapes that every path takes."""
+    config = Qwen3Config(vocab_size=VOCAB_SIZE, hidden_size=32, intermediate_size=32, num_hidden_layers=2, head_dim=64,
+                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.3,
+                         eos_token_id=None, bos_token_id=None, pad_token_id=None)
+    torch.manual_seed(0)
+    return Qwen3ForCausalLM(config).to(device, dtype).eval()
+
+
+@pytest.fixture(scope="module")
+def models():
+    """models(path, device): the engine's model, and the same once more, which attends as transformers does."""
+    made = {}
+
+    def get(path, device):
+        key = BFLOAT if path in FOR_16_BITS else FLOAT, device
+        if key not in made:
+            made[key] = random_model(*key), random_model(*key)
+        return made[key]
+    return get
+
+
+def poison_the_rest(engine, poison):
+    """All slots that hold no token of a running request and none that the prefix cache keeps."""
+    fill_where(engine.manager.kv_cache, ~owned_slots(engine.manager, engine.prefix_cache.blocks.values()), poison)
+
+
+def serve(model, path, trace, sizes, poison=None):
+    """The requests of a trace, and of each the logits that its tokens were chosen from."""
+    engine, requests, logits = Engine(model, path=path, block_size=4, **sizes), [], {}
+    choose = engine.sample
+
+    def choose_and_keep(row, params, generator):
+        logits.setdefault(generator, []).append(row.clone())
+        return choose(row, params, generator)
+
+    engine.sample = choose_and_keep
+
+    def step():
+        engine.step()
+        if poison is not None:
+            poison_the_rest(engine, poison)
+
+    if poison is not None:
+        poison_the_rest(engine, poison)
+    for number, (action, *details) in enumerate(trace):
+        if action == "add":
+            try:
+                requests.append(engine.add(number, details[0], SamplingParams(max_new_tokens=details[1])))
+            except RequestError:
+                pass  # too long for this pool
+        elif action == "step":
+            for _ in range(details[0]):
+                step()
+        elif details[0] < len(requests) and requests[details[0]].reason is None:
+            engine.cancel(requests[details[0]].id)
+            if poison is not None:
+                poison_the_rest(engine, poison)
+    while engine.scheduler.has_work():
+        step()
+    return requests, [logits.get(request.generator, []) for request in requests]
+
+
+text = list(range(1, 25))
+prompts = st.one_of(st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=9),
+                    st.integers(1, 20).map(lambda length: text[:length]),
+                    st.tuples(st.integers(4, 16), st.integers(0, 9)).map(lambda pair: [*text[: pair[0]], pair[1]]))
+add = st.tuples(st.just("add"), prompts, st.integers(3, 9))
+actions = st.one_of(add, add, st.tuples(st.just("step"), st.integers(1, 4)), st.tuples(st.just("cancel"), st.integers(0, 4)))
+all_sizes = st.fixed_dictionaries({"num_blocks": st.integers(5, 9), "token_budget": st.integers(6, 24),
+                                   "max_num_seqs": st.integers(2, 5), "prefix_sharing": st.sampled_from([True, True, False])})
+# Two that share a prefix, one that is cancelled, and a pool that is too small for those who are left.
+EXAMPLE = {"trace": [("add", text[:9], 8), ("step", 2), ("add", [*text[:8], 3, 4], 8), ("add", [7, 8, 9], 9), ("step", 3),
+                     ("add", [2] * 9, 8), ("cancel", 2)],
+           "sizes": {"num_blocks": 6, "token_budget": 12, "max_num_seqs": 4, "prefix_sharing": True}}
+
+
+@on_each_device
+@on_each_path
+@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@given(trace=st.lists(actions, min_size=3, max_size=12), sizes=all_sizes, poison=poisons)
+@example(**EXAMPLE, poison=POISONS["inf"])
+@example(**EXAMPLE, poison=POISONS["3e38"])
+def test_any_trace_gives_the_same_in_a_poisoned_pool(models, path, device, trace, sizes, poison):
+    skip_where_missing(path, device)
+    model, dense = models(path, device)
+    requests, logits = serve(model, path, trace, sizes, poison)
+    expected, expected_logits = serve(model, path, trace, sizes)
+    event(f"preempted: {any(request.num_preempted for request in requests)}")
+    if trace is EXAMPLE["trace"]:
+        assert {request.reason for request in requests} == {"length", "cancelled"}
+        assert any(request.num_preempted for request in requests)
+    for request, clean, rows, clean_rows in zip(requests, expected, logits, expected_logits, strict=True):
+        assert (request.tokens, request.reason) == (clean.tokens, clean.reason)
+        if rows:
+            torch.testing.assert_close(torch.stack(rows), torch.stack(clean_rows), rtol=1e-4, atol=1e-4)
+            alone = dense(input_ids=torch.tensor([request.tokens[:-1]], device=device)).logits[0, -len(rows):]
+            torch.testing.assert_close(torch.stack(rows), alone, **CLOSE[model.dtype])
+
+
+@pytest.fixture(scope="module")
+def small_models():
+    return {device: load_model(device=device) for device in ("cpu", "cuda") if device == "cpu" or torch.cuda.is_available()}
+
+
+@on_each_device
+@pytest.mark.parametrize("path", [path for path in PATHS if path not in FOR_16_BITS])
+@by_poison
+def test_the_next_request_in_the_same_blocks_answers_as_if_alone(small_models, path, device, poison):
+    engine = Engine(small_models[device], path=path, num_blocks=6)
+    first = engine.add("first", encode("Ka17..q42...z93?zq>"), SamplingParams(max_new_tokens=20))
+    for _ in range(3):
+        engine.step()
+    blocks = engine.manager.blocks_of("first")
+    engine.manager.kv_cache[:, 1, blocks] = poison
+    engine.cancel("first")
+    engine.prefix_cache.clear()
+    others = [engine.add(prompt, encode(prompt), SamplingParams(max_new_tokens=8)) for prompt in ("Cq7b>", "Vabc1>", "Sxqb>")]
+    engine.step()
+    assert first.reason == "cancelled"
+    assert set(blocks) & {block_id for other in others for block_id in engine.manager.blocks_of(other.id)}
+    engine.run()
+    assert [decode(other.output) for other in others] == ["q7b$", "1cba$", "bqx$"]
+
+
+@on_each_device
+@on_each_path
+@by_poison
+def test_a_request_with_infinite_numbers_leaves_none_in_a_prefix_that_others_share(models, path, device, poison):
+    """The last token of the first prompt has a poisoned embedding. Its layers multiply it by 0 for the tokens before it, which
+    are computed in the same step; their blocks are full, and the second prompt begins with them."""
+    skip_where_missing(path, device)
+    model, dense = models(path, device)
+    bad, prompt = VOCAB_SIZE - 1, text[:16]
+    embedding = model.get_input_embeddings().weight
+    good = embedding[bad].clone()
+    with torch.no_grad():
+        embedding[bad] = poison
+    try:
+        engine = Engine(model, path=path, block_size=4, num_blocks=20)
+        engine.add("first", [*prompt, bad], SamplingParams(max_new_tokens=2))
+        engine.run()
+        rows, choose = [], engine.sample
+        engine.sample = lambda row, *others: rows.append(row.clone()) or choose(row, *others)
+        second = engine.add("second", [*prompt, 3], SamplingParams(max_new_tokens=3))
+        engine.run()
+    finally:
+        with torch.no_grad():
+            embedding[bad] = good
+    alone = dense(input_ids=torch.tensor([second.tokens[:-1]], device=device)).logits[0, -3:]
+    torch.testing.assert_close(torch.stack(rows)[:, :bad], alone[:, :bad], **CLOSE[model.dtype])
+
+
+@by_poison
+@pytest.mark.parametrize("path", ["gather", "paged_torch", "blockwise", "batched"])
+def test_poison_is_no_divergence(small_models, path, poison):
+    engines = [Engine(small_models["cpu"], path=name, num_blocks=8) for name in ("gather", path)]
+    poison_the_rest(engines[1], poison)
+    assert locate_divergence(*engines, encode("Ka17..q42...z93?zq>"), num_tokens=3) is None

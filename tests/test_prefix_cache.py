@@ -1,0 +1,203 @@
+"""Which blocks requests share, and which ones the prefix cache gives away first."""
+
+from collections import OrderedDict
+
+import pytest
+from echo import assert_nothing_is_lost, continuation, engine_with
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from paged_attention.engine.history import History
+from paged_attention.engine.prefix_cache import PrefixCache, block_hashes
+from paged_attention.engine.request import Request, SamplingParams
+from paged_attention.engine.scheduler import Scheduler
+from paged_attention.kv_cache import PagedAttentionManager
+
+BLOCK_SIZE = 2
+
+
+class CacheAsALedger(RuleBasedStateMachine):
+    """The specification, in tuples of tokens: what is known, in the order of its last use, and who uses what.
+
+    A sequence is used from its end to its beginning, so of its blocks the first is the one that was used last. What somebody
+    uses is never evicted; of the rest, the block whose last use is the longest ago.
+    """
+
+    @initialize(num_blocks=st.integers(4, 12))
+    def begin(self, num_blocks):
+        self.manager = PagedAttentionManager(num_blocks, BLOCK_SIZE, 1, 1, max_num_seqs=30, max_blocks_per_seq=num_blocks)
+        self.cache = PrefixCache(self.manager)
+        self.scheduler = Scheduler(self.manager, self.cache, token_budget=99, max_num_seqs=30)
+        self.known = OrderedDict()  # the tokens up to the end of a block: the block. The least recently used first
+        self.users = {}  # a request: how many of its tokens have been computed
+        self.inserted = {}  # a request: how many of its blocks have been made known; what is forgotten then stays forgotten
+
+    def use(self, tokens, num_full):
+        for end in reversed(range(1, num_full + 1)):
+            if (key := tuple(tokens[: end * BLOCK_SIZE])) in self.known:
+                self.known.move_to_end(key)
+
+    def in_use(self):
+        return {block_id for request in self.users for block_id in self.manager.blocks_of(request.id)}
+
+    @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=8))
+    def start(self, tokens):
+        request, found = Request(object(), tokens), 0
+        while tuple(tokens[: (found + 1) * BLOCK_SIZE]) in self.known and (found + 1) * BLOCK_SIZE <= len(tokens):
+            found += 1
+        expected = [self.known[tuple(tokens[: end * BLOCK_SIZE])] for end in range(1, found + 1)]
+        self.scheduler.start(request)
+        self.use(tokens, found)
+        num_computed = min(found * BLOCK_SIZE, len(tokens) - 1)
+        assert request.num_computed == num_computed
+        assert self.manager.blocks_of(request.id) == expected[: -(-num_computed // BLOCK_SIZE)]
+        self.users[request], self.inserted[request] = num_computed, 0
+
+    @precondition(lambda self: self.users)
+    @rule(data=st.data())
+    def compute(self, data):
+        request = data.draw(st.sampled_from(list(self.users)))
+        if (most := len(request.tokens) - self.users[request]) == 0:
+            return
+        count = data.draw(st.integers(1, most))
+        evictable = [block_id for block_id in self.known.values() if block_id not in self.in_use()]
+        free = self.manager.block_manager.get_num_free_blocks()
+        assert self.cache.num_evictable() == len(evictable)
+        before = list(self.known.items())
+        if self.scheduler.make_room(request, count):
+            num_evicted = len(before) - len(self.cache.blocks)
+            gone = evictable[:num_evicted]  # the least recently used of those that nobody uses
+            self.known = OrderedDict((key, block_id) for key, block_id in before if block_id not in gone)
+            self.users[request] = request.num_computed = self.users[request] + count
+            self.cache.insert(request, request.num_computed)
+            num_full = request.num_computed // BLOCK_SIZE
+            if num_full > self.inserted[request]:
+                for index in range(self.inserted[request], num_full):
+                    key = tuple(request.tokens[: (index + 1) * BLOCK_SIZE])
+                    self.known.setdefault(key, self.manager.blocks_of(request.id)[index])
+                self.use(request.tokens, num_full)
+                self.inserted[request] = num_full
+        else:
+            assert free + len(evictable) <= self.manager.blocks_for(self.users[request] + count)
+
+    @precondition(lambda self: self.users)
+    @rule(data=st.data())
+    def stop(self, data):
+        request = data.draw(st.sampled_from(list(self.users)))
+        self.scheduler.stop(request)
+        del self.users[request]
+
+    @precondition(lambda self: self.users)
+    @rule(data=st.data())
+    def forget(self, data):
+        request = data.draw(st.sampled_from(list(self.users)))
+        self.cache.forget(request)
+        self.scheduler.stop(request)
+        del self.users[request]
+        for end in range(1, len(request.tokens) // BLOCK_SIZE + 1):
+            self.known.pop(tuple(request.tokens[: end * BLOCK_SIZE]), None)
+
+    @rule()
+    def evict(self):
+        key = next((key for key, block_id in self.known.items() if block_id not in self.in_use()), None)
+        assert self.cache.evict() == (key is not None)
+        self.known.pop(key, None)
+
+    @rule()
+    def clear(self):
+        self.cache.clear()
+        self.known.clear()
+
+    @invariant()
+    def the_cache_agrees_and_every_block_is_accounted_for(self):
+        if not hasattr(self, "cache"):
+            return
+        assert list(self.cache.blocks.items()) == [
+            (block_hashes(list(key), BLOCK_SIZE)[-1], block_id) for key, block_id in self.known.items()]
+        users = [block_id for request in self.users for block_id in self.manager.blocks_of(request.id)]
+        for block_id in range(self.manager.kv_cache.shape[2]):
+            count = users.count(block_id) + (block_id in self.known.values())
+            assert self.manager.block_manager.get_ref_count(block_id) == count
+
+
+CacheAsALedger.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestCacheAsALedger = CacheAsALedger.TestCase
+
+
+def test_requests_share_the_blocks_of_a_common_prefix():
+    history = History()
+    engine = engine_with(num_blocks=30, token_budget=12, history=history)
+    engine.generate([[1, 2, 3, 4, 5, 6, 7, 8, last] for last in (1, 2, 3)], SamplingParams(max_new_tokens=3, ignore_end=True))
+    assert [[num_tokens for num_tokens, _ in record.scheduled.values()] for record in history][:2] == [[9, 3], [1, 6, 1]]
+    assert history[1].shared == 2
+
+
+def test_who_writes_into_a_shared_block_copies_it():
+    engine = engine_with()
+    prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
+    engine.generate([prompt], params)
+    second = engine.add("second", prompt, params)
+    engine.scheduler.start(second)  # all of it is in the cache; the last token is computed all the same
+    kept = [engine.prefix_cache.blocks[digest] for digest in second.hashes]
+    assert second.num_computed == 7 and engine.manager.blocks_of("second") == kept
+    engine.manager.append_tokens([("second", 1)])
+    first, last = engine.manager.blocks_of("second")
+    assert first == kept[0] and last != kept[1]
+
+
+def test_the_prefix_cache_gives_its_blocks_back_when_they_are_needed():
+    engine = engine_with(num_blocks=4, block_size=2)
+    params = SamplingParams(max_new_tokens=2, ignore_end=True)
+    for prompt in ([1, 2, 3, 4, 5], [6, 7, 8, 9, 1], [1, 2, 3, 4, 6]):
+        assert engine.generate([prompt], params)[0].output == continuation(prompt, params)
+    assert_nothing_is_lost(engine)
+
+
+def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():
+    engine = engine_with(num_blocks=5, block_size=2, token_budget=20)
+    engine.generate([[1, 2, 3, 4]], SamplingParams(max_new_tokens=1))  # the cache keeps two blocks
+    first = engine.add("first", [5, 6, 7], SamplingParams(max_new_tokens=2, ignore_end=True))
+    engine.add("second", [8] * 8, SamplingParams(max_new_tokens=2, ignore_end=True))
+    engine.step()
+    assert engine.scheduler.running == [first] and len(engine.prefix_cache.blocks) == 3
+    engine.run()
+    assert_nothing_is_lost(engine)
+
+
+def test_a_preempted_request_finds_its_own_blocks_again():
+    history = History()
+    engine, params = engine_with(history=history), SamplingParams(max_new_tokens=8, ignore_end=True)
+    request = engine.add("a", [1, 2, 3, 4, 5, 6], params)
+    for _ in range(4):
+        engine.step()
+    before = engine.manager.blocks_of("a")
+    engine.scheduler.preempt(request)
+    engine.step()
+    assert history[-1].scheduled["a"][0] == len(request.tokens) - 1 - 8  # two full blocks of 4 were in the cache
+    assert engine.manager.blocks_of("a")[:2] == before[:2]
+    engine.run()
+    assert request.output == continuation(request.prompt, params)
+    assert_nothing_is_lost(engine)
+
+
+def test_what_a_preempted_request_computes_again_is_shared_again():
+    """Its blocks were evicted while it waited. When it has computed them anew, others find them."""
+    engine, params = engine_with(), SamplingParams(max_new_tokens=8, ignore_end=True)
+    first = engine.add("first", [1, 2, 3, 4, 5, 6, 7, 8, 9], params)
+    engine.step()
+    engine.scheduler.preempt(first)
+    engine.prefix_cache.clear()
+    engine.step()
+    second = engine.add("second", [1, 2, 3, 4, 5, 6, 7, 8, 1], params)
+    engine.step()
+    assert engine.manager.blocks_of("second")[:2] == engine.manager.blocks_of("first")[:2]
+    engine.run()
+    assert [each.output for each in (first, second)] == [continuation(each.prompt, params) for each in (first, second)]
+    assert_nothing_is_lost(engine)
+
+
+def test_without_sharing_nothing_is_kept():
+    engine = engine_with(prefix_sharing=False)
+    engine.generate([[1, 2, 3, 4, 5, 6, 7, 8]], SamplingParams(max_new_tokens=2))
+    assert not engine.prefix_cache.blocks and engine.manager.block_manager.get_num_free_blocks() == 12
