@@ -1,12 +1,12 @@
 """Private copies of the course, in which files are changed."""
 
+import re
 import shutil
 import subprocess
 from importlib.util import cache_from_source
 from pathlib import Path
 
-SEEN_BY_KERNELS = {"intrinsics.h", "launch.h", "language.h", "numbers.h"}
-_HEADERS = "lessons_lib/cuda_on_cpu/"
+_STAND_IN = "lessons_lib/cuda_on_cpu"
 # With its text left out of what builds depend on, kernels stay built when the runtime changes.
 _ONE_TEXT = '\n_own_text = lambda: "the same"\n'
 
@@ -67,6 +67,18 @@ class Tree:
             Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
-def keeps_kernels(path: str) -> bool:
-    """Whether the file is a part of the runtime that no kernel includes."""
-    return path.startswith(_HEADERS) and path.endswith((".h", ".cpp")) and Path(path).name not in SEEN_BY_KERNELS
+def keeps_kernels(root: Path, path: str) -> bool:
+    """Whether the file is a part of the stand-in's runtime that no kernel includes."""
+    if not path.startswith(f"{_STAND_IN}/") or path.endswith(".py"):
+        return False
+    return (root / path).resolve() not in _included([*(root / _STAND_IN / "include").rglob("*")], set())
+
+
+def _included(files: list[Path], found: set[Path]) -> set[Path]:
+    """`files`, and all that they include, of what is not in `found` yet; added to it."""
+    for file in files:
+        if file.is_file() and file.resolve() not in found:
+            found.add(file.resolve())
+            names = re.findall(r'^#include "(.+)"', file.read_text(encoding="utf-8"), re.MULTILINE)
+            _included([file.parent / name for name in names], found)
+    return found
