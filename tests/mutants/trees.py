@@ -1,5 +1,6 @@
 """Private copies of the course, in which files are changed."""
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -7,8 +8,6 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 _STAND_IN = "lessons_lib/cuda_on_cpu"
-# With its text left out of what builds depend on, kernels stay built when the runtime changes.
-_ONE_TEXT = '\n_own_text = lambda: "the same"\n'
 
 
 class Tree:
@@ -49,8 +48,10 @@ class Tree:
         self.forget_runtime()
         builds = "lessons_lib/cuda_builds.py"
         self.restore(builds)
-        if kept:
-            self.write(builds, (self.folder / builds).read_text(encoding="utf-8") + _ONE_TEXT)
+        if kept:  # then what builds depend on is the text of the headers that kernels see
+            headers = "".join(path.read_text(encoding="utf-8") for path in sorted(_seen_by_kernels(self.folder)))
+            mark = hashlib.sha256(headers.encode()).hexdigest()
+            self.write(builds, (self.folder / builds).read_text(encoding="utf-8") + f'\n_own_text = lambda: "{mark}"\n')
 
     def forget_runtime(self):
         """The runtime is built in place, so that kernels find it: a changed one must not stay there."""
@@ -71,7 +72,11 @@ def keeps_kernels(root: Path, path: str) -> bool:
     """Whether the file is a part of the stand-in's runtime that no kernel includes."""
     if not path.startswith(f"{_STAND_IN}/") or path.endswith(".py"):
         return False
-    return (root / path).resolve() not in _included([*(root / _STAND_IN / "include").rglob("*")], set())
+    return (root / path).resolve() not in _seen_by_kernels(root)
+
+
+def _seen_by_kernels(root: Path) -> set[Path]:
+    return _included([*(root / _STAND_IN / "include").rglob("*")], set())
 
 
 def _included(files: list[Path], found: set[Path]) -> set[Path]:
