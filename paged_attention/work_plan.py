@@ -1,4 +1,4 @@
-"""Which block of a launch takes which tiles: every block the same number, whoever's they are (rungs 7 and 8)."""
+"""Which block of a launch takes which tiles: every block the same number of them (rungs 7 and 8)."""
 
 from dataclasses import dataclass
 
@@ -85,18 +85,18 @@ def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: i
     row, block = np.searchsorted(ends, starts, "right"), np.searchsorted(cuts, starts, "right")
     begin = (starts - (ends - rows)[row]) * TILE_SIZE
     end = np.minimum(begin + (bounds - starts) * TILE_SIZE, lens[row // groups])
-    pieces_of_row, first_of_row = np.bincount(row, minlength=len(rows)), np.searchsorted(row, np.arange(len(rows)))
+    pieces_of_row, first_of_row = np.bincount(row), np.searchsorted(row, np.arange(len(rows)))
     is_part = pieces_of_row[row] > 1
     part = np.cumsum(is_part) - 1
     items = np.stack([row // groups, row % groups * heads_at_once, begin, end, np.where(is_part, part, -1),
-                      np.where(is_part, part[first_of_row[row]], -1), pieces_of_row[row], np.full_like(row, -1)], axis=1)
+                      np.where(is_part, part[first_of_row[row]], -1), pieces_of_row[row], np.empty_like(row)], axis=1)
 
     # A block does its parts first: others may wait for them. Its first item goes to the block's own place.
     order = np.lexsort((~is_part, block))
     items, block = items[order], block[order]
     is_first, is_last = np.diff(block, prepend=-1) > 0, np.diff(block, append=num_blocks) > 0
     place = np.where(is_first, block, num_blocks + np.cumsum(~is_first) - 1)
-    items[:, 7] = np.where(is_last, -1, np.append(place[1:], -1))
+    items[:, 7] = np.where(is_last, -1, np.roll(place, -1))
     placed = np.empty(items.shape, dtype=np.int32)
     placed[place] = items
     parts_of_block = np.bincount(block[is_part[order]], minlength=1)

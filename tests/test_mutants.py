@@ -235,6 +235,15 @@ def test_the_table_names_every_file_and_only_what_is_there():
     assert [file for file in files if not _has_tests(concerns, file)] == []
 
 
+def test_kernels_see_what_their_headers_include():
+    from mutants.trees import keeps_kernels
+
+    folder = "lessons_lib/cuda_on_cpu"
+    seen = {path.name for path in (ROOT / folder).rglob("*.h") if not keeps_kernels(ROOT, str(path.relative_to(ROOT)))}
+    assert {"cuda_runtime.h", "intrinsics.h", "launch.h", "language.h", "numbers.h"} <= seen
+    assert not {"warp.h", "watch.h", "scheduler.h"} & seen and not keeps_kernels(ROOT, f"{folder}/rewrite.py")
+
+
 def _has_tests(concerns, file) -> bool:
     try:
         return all(os.path.exists(ROOT / test) for test in concerns.tests(file)) and concerns.wanted(file) >= 0.9

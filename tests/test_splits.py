@@ -46,7 +46,7 @@ def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
 def sound(plan, lengths, heads):
     """Asserts that each tile has one block, and each part its place. Returns the tiles of each block."""
     heads_at_once, groups = heads
-    assert plan.items.dtype == np.int32 and plan.items.flags.c_contiguous
+    assert plan.items.dtype == np.int32 and plan.items.flags.c_contiguous and plan.items[:, 7].min() == -1
     blocks = [list(items_of(plan, block)) for block in range(plan.num_blocks)]
     assert sum(map(len, blocks)) == len(plan.items)  # each item belongs to one block
     shares = [sum(max(1, -(-(end - begin) // TILE_SIZE)) for _, _, begin, end, *_ in items) for items in blocks]
@@ -118,6 +118,7 @@ SHORT, LONG = 64 * TILE_SIZE, 64 * TILE_SIZE + 1  # the longest row that is not 
 @pytest.mark.parametrize("lengths, num_kv_heads, num_warps, multiprocessors, expected", [
     ([SHORT] * 5, 8, 8, 132, 1),             # 40 rows find room at once, and none is worth cutting
     ([LONG] + [1] * 4, 8, 8, 132, 2),        # one is: pairs leave 20 rows, more than an eighth of 132
+    ([LONG] + [1] * 3, 8, 8, 132, 1),        # 16 rows are less
     ([SHORT] * 33, 4, 8, 132, 1),            # 132 rows, as many as there are multiprocessors
     ([SHORT] * 34, 4, 8, 132, 2),
     ([1] * 6, 8, 8, 4, 8),                   # 6 rows of all heads: 1.5 for each of 4 multiprocessors
@@ -211,6 +212,7 @@ def test_a_split_costs_as_much_as_four_tiles():
 def test_a_tile_is_the_kernels():
     assert f"constexpr int tile_size = {TILE_SIZE};" in read_kernel("ladder/tile.cuh")
     assert tiles_of([0, 1, 16, 17]).tolist() == [1, 1, 1, 2]
+    assert tiles_of(np.array([200], dtype=np.uint8)).tolist() == [13]  # whatever numbers the lengths are
 
 
 def test_one_long_sequence_and_a_full_card():

@@ -74,7 +74,7 @@ def _run(root, mutants, concerns, results, jobs):
     _import_what_takes_long(concerns.imports)
     batches = defaultdict(list)
     for mutant in mutants:
-        batches[(*concerns.tests(mutant.path), keeps_kernels(mutant.path))].append(mutant)
+        batches[(*concerns.tests(mutant.path), keeps_kernels(root, mutant.path))].append(mutant)
     runner, done = Runner(root, root / ".build/mutants", min(jobs, len(mutants)), concerns.patience), 0
     try:
         for (*tests, kept), batch in batches.items():

@@ -7,21 +7,21 @@ import sys
 import time
 from pathlib import Path
 
-_PLAIN = ("-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-p", "_hypothesis_pytestplugin", "--hypothesis-profile=mutants", "--tb=short",
-          "-m", "not (slow or alone or platforms or nbgrader or browser)")
+_PLAIN = ("-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-p", "_hypothesis_pytestplugin",
+          "--hypothesis-profile=mutants", "-m", "not (slow or alone or platforms or nbgrader or browser)")
 _MEMORY = 8 << 30
 
 
 def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] | None = None,
               limits: dict[str, float] | None = None, first_failure: bool = True, trace: list[str] = ()) -> None:
-    """Runs `tests` of `tree`, then writes `result` (JSON): `code` of pytest, `failed` tests, `seconds` of each test,
-    `cpu` seconds in all, `lines` for each file in `trace`: line to the tests that ran it.
+    """Runs `tests` of `tree`, then writes `result` (JSON): `code` of pytest, `failed` tests, processor `seconds` of each test
+    and in all (`cpu`), `lines` for each file in `trace`: line to the tests that ran it.
 
     `order`: the tests that are wanted, each with its rank. `limits`: the processor seconds that each known test may take,
     and "" for one that is not known, which is wanted too; then the system ends the process. `first_failure`: whether to
     stop there.
     """
-    start = time.process_time()
+    start = _used()
     if limits:
         resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY,) * 2)
         _limit_seconds(limits[""])
@@ -38,7 +38,7 @@ def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] 
         coverage.stop()
         lines = {path: coverage.get_data().contexts_by_lineno(str(tree / path)) for path in trace}
     result.write_text(json.dumps({"code": int(code), "failed": watch.failed, "seconds": watch.seconds, "lines": lines,
-                                  "cpu": sum(os.times()[:4]) - start}))
+                                  "cpu": _used() - start}))
 
 
 def _enter(tree: Path):
@@ -48,6 +48,11 @@ def _enter(tree: Path):
     sys.path[:] = [str(tree), *(path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix)))]
     os.environ |= {"PYTHONPATH": str(tree), "LESSONS_BUILD_DIR": str(tree.with_name(f"{tree.name}-build")),
                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+def _used() -> float:
+    """Processor seconds of this process and of those that it has waited for; how busy the machine is makes no difference."""
+    return sum(os.times()[:4])
 
 
 def _limit_seconds(more: float):
@@ -79,17 +84,18 @@ class _Watch:
             items.sort(key=lambda item: self.order.get(item.nodeid, 0))
 
     def pytest_runtest_logstart(self, nodeid):
+        self.seconds[nodeid] = -_used()
         if self.limits:
             _limit_seconds(self.limits.get(nodeid, self.limits[""]))
         if self.coverage:
             self.coverage.switch_context(nodeid)
 
     def pytest_runtest_logfinish(self, nodeid):
+        self.seconds[nodeid] += _used()
         if self.coverage:
             self.coverage.switch_context("")
 
     def pytest_runtest_logreport(self, report):
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed:
             self.failed.append(report.nodeid)
 

@@ -83,8 +83,12 @@ class Runner:
         for tree in self.trees:
             tree.keep_kernels(kept)
         jobs = [_Job(self, tree, None, dict(tests=tests, first_failure=False, trace=trace), limit=7200) for tree in self.trees]
-        for job in jobs:
-            job.wait()
+        try:
+            for job in jobs:
+                job.wait()
+        finally:
+            for job in jobs:
+                job.end()
         for job in jobs:
             if job.result.get("code") != 0:
                 raise BrokenBaseline(f"{tests} must pass first: {job.result.get('failed') or job.ending}\n{job.log()[-3000:]}")
@@ -172,8 +176,10 @@ class _Job:
             time.sleep(0.05)
 
     def end(self):
-        _kill_group(self.process)
-        self._finish(os.waitpid(self.process, 0)[1])
+        """Ends it where it has not ended."""
+        if not self.seconds:
+            _kill_group(self.process)
+            self._finish(os.waitpid(self.process, 0)[1])
 
     def _finish(self, status: int):
         _kill_group(self.process)

@@ -1,21 +1,20 @@
 """Private copies of the course, in which files are changed."""
 
+import hashlib
+import re
 import shutil
 import subprocess
 from importlib.util import cache_from_source
 from pathlib import Path
 
-SEEN_BY_KERNELS = {"intrinsics.h", "launch.h", "language.h", "numbers.h"}
-_HEADERS = "lessons_lib/cuda_on_cpu/"
-# With its text left out of what builds depend on, kernels stay built when the runtime changes.
-_ONE_TEXT = '\n_own_text = lambda: "the same"\n'
+_STAND_IN = "lessons_lib/cuda_on_cpu"
 
 
 class Tree:
     """A copy of `root` in `folder`, without what git ignores, brought up to date."""
 
     def __init__(self, root: Path, folder: Path):
-        self.root, self.folder = root, folder
+        self.folder, self._originals = folder, {}
         self.build = folder.with_name(f"{folder.name}-build")
         self.build.mkdir(parents=True, exist_ok=True)
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
@@ -35,18 +34,24 @@ class Tree:
         self.forget_runtime()
 
     def write(self, name: str, text: str):
-        (self.folder / name).write_text(text, encoding="utf-8")
-        self._forget(self.folder / name)
+        path = self.folder / name
+        self._originals.setdefault(name, path.read_text(encoding="utf-8"))
+        path.write_text(text, encoding="utf-8")
+        self._forget(path)
 
     def restore(self, name: str):
-        self.write(name, (self.root / name).read_text(encoding="utf-8"))
+        if name in self._originals:
+            self.write(name, self._originals[name])
 
     def keep_kernels(self, kept: bool):
         """Whether kernels stay built when a header changes, as they may if they do not see it."""
         self.forget_runtime()
         builds = "lessons_lib/cuda_builds.py"
-        if (self.root / builds).exists():
-            self.write(builds, (self.root / builds).read_text() + (_ONE_TEXT if kept else ""))
+        self.restore(builds)
+        if kept:  # then what builds depend on is the text of the headers that kernels see
+            headers = "".join(path.read_text(encoding="utf-8") for path in sorted(_seen_by_kernels(self.folder)))
+            mark = hashlib.sha256(headers.encode()).hexdigest()
+            self.write(builds, (self.folder / builds).read_text(encoding="utf-8") + f'\n_own_text = lambda: "{mark}"\n')
 
     def forget_runtime(self):
         """The runtime is built in place, so that kernels find it: a changed one must not stay there."""
@@ -63,6 +68,22 @@ class Tree:
             Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
-def keeps_kernels(path: str) -> bool:
-    """Whether the file is a part of the runtime that no kernel includes."""
-    return path.startswith(_HEADERS) and path.endswith((".h", ".cpp")) and Path(path).name not in SEEN_BY_KERNELS
+def keeps_kernels(root: Path, path: str) -> bool:
+    """Whether the file is a part of the stand-in's runtime that no kernel includes."""
+    if not path.startswith(f"{_STAND_IN}/") or path.endswith(".py"):
+        return False
+    return (root / path).resolve() not in _seen_by_kernels(root)
+
+
+def _seen_by_kernels(root: Path) -> set[Path]:
+    return _included([*(root / _STAND_IN / "include").rglob("*")], set())
+
+
+def _included(files: list[Path], found: set[Path]) -> set[Path]:
+    """`files`, and all that they include, of what is not in `found` yet; added to it."""
+    for file in files:
+        if file.is_file() and file.resolve() not in found:
+            found.add(file.resolve())
+            names = re.findall(r'^#include "(.+)"', file.read_text(encoding="utf-8"), re.MULTILINE)
+            _included([file.parent / name for name in names], found)
+    return found
