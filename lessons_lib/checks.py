@@ -20,6 +20,7 @@ from lessons_lib.compiler_errors import CompileError
 BUILD_TIME_LIMIT = 60.0  # seconds; a build takes 1 to 10
 NARROWING_TIME = 1.0  # seconds spent on telling apart the mistakes that fit a wrong answer
 NOT_ATTEMPTED = "not-attempted"
+SMALLEST = "Smallest case that shows it: "
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Mistake:
     """A known wrong answer.
 
     `wrong` has the form that `Exercise.observe` takes, so that its results can be compared with the learner's; None
-    for a mistake that `Exercise.recognise` sees in the text.
+    for a mistake that `Exercise.recognise` or `Exercise.name_from_text` sees in the text.
     `edits`: for a C++ answer, the (old, new) replacements that turn our solution's text into this mistake.
     `also`: further forms of the same mistake, where it can give different results.
     """
@@ -57,8 +58,11 @@ class Exercise:
     show: Callable[[object, object], tuple[str, str]] = lambda expected, actual: (repr(expected), repr(actual))
     # Cases that a race decides: they find a mistake, and do not help to tell one from another.
     chancy: Callable[[object], bool] = lambda case: False
-    # The slug of a mistake that the text of an answer shows by itself, or None.
+    # The slug of a mistake that the text of an answer shows by itself, or None. It refuses the answer, so it is for what no
+    # run can be trusted to show: code whose behaviour C++ leaves open.
     recognise: Callable[[object], str | None] = lambda answer: None
+    # The slug of the mistake that the text shows, for an answer that running has found wrong; it refuses nothing.
+    name_from_text: Callable[[object], str | None] = lambda answer: None
     # Whether a text is still the one that the learner was given, for an exercise that gives a whole text to repair.
     is_given: Callable[[str], bool] = lambda answer: False
     language: str = "python"
@@ -152,8 +156,8 @@ def run(exercise_id: str, answer: object) -> CheckResult:
     except TypeError as error:
         return _not_sendable(exercise, error)
     if outcome.ending != "returned":
-        return _from_broken_run(exercise, outcome)
-    return _with_printed(outcome.value, outcome.printed)
+        return _named_from_text(exercise, answer, _from_broken_run(exercise, outcome))
+    return _named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
 
 
 def _refuse(exercise: Exercise, answer) -> CheckResult | None:
@@ -180,6 +184,16 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
     if slug := exercise.recognise(answer):
         return result(slug, next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug))
     return None
+
+
+def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckResult:
+    """The result of an answer that failed on a case, with the name that its text gives to the failure, if it gives one."""
+    before, shows, case = result.message.partition(SMALLEST)
+    slug = exercise.name_from_text(answer) if shows and not result.passed else None
+    if slug is None:
+        return result
+    message = next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug)
+    return replace(result, mistake=slug, message=f"{message}\n{shows}{case}")
 
 
 def _not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
@@ -269,7 +283,7 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
     if failure is None:
         return CheckResult(exercise.id, True, None, "")
     case = _case(exercise, failure.case)
-    smallest = f"Smallest case that shows it: {exercise.describe(case)}\n" \
+    smallest = f"{SMALLEST}{exercise.describe(case)}\n" \
                f"  expected: {failure.expected}\n  got:      {failure.actual}"
     if failure.suspects:
         mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == failure.suspects[0])

@@ -37,6 +37,7 @@ public:
     }
 
     void allow(const void* kernel, size_t bytes) { allowed_[kernel] = std::max(allowed(kernel), bytes); }
+    void forget(const void* kernel) { allowed_.erase(kernel); }
     size_t allowed(const void* kernel) const {
         auto found = allowed_.find(kernel);
         return found == allowed_.end() ? shared_bytes_by_default : found->second;
