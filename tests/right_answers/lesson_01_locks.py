@@ -46,13 +46,10 @@ COUNTED_ATOMICALLY = changed(
     ("#include <mutex>", "#include <atomic>\n#include <mutex>"), (", counts(num_blocks, 0) {}", ", counts(num_blocks, 0), left_(num_blocks) {}"),
     ("    counts[id] = 1;", "    counts[id] = 1;\n    --left_;"), ("{ free_list_.push(id); }", "{ free_list_.push(id); ++left_; }"),
     (f"const {{\n    {GUARD}\n    return free_list_.size();", "const {\n    return left_.load();"))
-PREPARED_ONCE = changed(
-    MANAGER.replace("MEMBER", "mutable std::mutex mutex_;\n  std::once_flag filled_;\n  int size_;").replace("LOCK", GUARD),
-    (", counts(num_blocks, 0) {}", ", size_(num_blocks) {}"), ("counts.size())", "size_)"), ("int(counts.size())", "size_"),
-    (f"int allocate() {{\n    {GUARD}", f"int allocate() {{\n    std::call_once(filled_, [&] {{ counts.assign(size_, 0); }});\n    {GUARD}"),
-    ("if (!counts[id]) { throw BlockNot", "if (counts.empty() || !counts[id]) { throw BlockNot"),
-    ("if (!counts[id]) { throw Double", "if (counts.empty() || !counts[id]) { throw Double"),
-    ("return counts.at(id);", "return counts.empty() ? 0 : counts.at(id);"))
+PREPARED_ONCE = locked_by(
+    f"std::call_once(filled_, [this] {{ counts.assign(size_, 0); }});\n    {GUARD}",
+    (", counts(num_blocks, 0) {}", ", size_(num_blocks) {}"), ("  std::vector<int> counts;", "  mutable std::vector<int> counts;"),
+    member="mutable std::mutex mutex_;\n  mutable std::once_flag filled_;\n  int size_;")
 
 RIGHT_ANSWERS = {"1.3": [
     _safe("std::mutex", "auto guard = std::lock_guard(mutex_);"),
@@ -66,8 +63,7 @@ RIGHT_ANSWERS = {"1.3": [
 LOOK = "if (!counts[id]) { throw DoubleFreeError(id); }"
 WRONG_ANSWERS = {"1.3": {
     "guard-dies-at-once": [
-        locked_by("std::lock_guard<std::mutex>{mutex_};"), locked_by("std::scoped_lock (mutex_);".replace(" (", "(std::adopt_lock, ").replace(
-            "std::scoped_lock", "mutex_.lock(); (void)std::scoped_lock")),
+        locked_by("std::lock_guard<std::mutex>{mutex_};"), locked_by("std::scoped_lock (mutex_);".replace(" (", "<std::mutex>(")),
         locked_by("hold();", (" private:\n  void check_index", HELPER)),
         # The look under one lock, the act under another.
         safe((f"    {LOOK}\n", f"    {LOOK}\n    guard.unlock();\n    guard.lock();\n")),

@@ -7,6 +7,7 @@ method gives the lock back in between, the check lets another call in. See watch
 
 import itertools
 import random
+import re
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks.lesson_01 import reference_counts
@@ -143,6 +144,15 @@ def describe(case):
     return f"BlockManager({detail}): {words}"
 
 
+NAMELESS = re.compile(r"[;{}]\s*(?:std\s*::\s*)?(?:lock_guard|unique_lock|scoped_lock|shared_lock)\s*(?:<[^;>]*>)?\s*[({]")
+
+
+def name_from_text(source: str) -> str | None:
+    """A guard without a name. In round brackets it is a new variable called mutex_, and running shows no lock at all."""
+    nameless = NAMELESS.search(reference_counts.without_comments(source))
+    return "guard-dies-at-once" if nameless else reference_counts.name_from_text(source)
+
+
 LOCK = "std::lock_guard<std::mutex> lock(mutex_);"
 MEMBER = "mutable std::mutex mutex_;"
 LOCK_IN = {method: f"{signature} {{\n    // BEGIN SOLUTION 1.3\n    {LOCK}" for method, signature in {
@@ -167,7 +177,7 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe,
     chancy=lambda case: case[0] == "meet",  # what finds a mistake in one thread leaves many meetings strange
-    name_from_text=reference_counts.name_from_text,
+    name_from_text=name_from_text,
     points=2,
     time_limit=30.0,
     mistakes=(
