@@ -30,7 +30,7 @@ CALLED_WITH_THE_LOCK = changed(
                                            "  int look(int id) const {"),
     ("  int get_num_free_blocks() const {", "  int get_num_free_blocks() const { return locked([&] { return left(); }); }\n"
                                            "  int left() const {"),
-    (" private:\n", " private:\n  template <class Body> auto locked(Body body) const { std::scoped_lock hold(mutex_); return body(); }\n"))
+    (" public:\n", "  template <class Body> auto locked(Body body) const { std::scoped_lock hold(mutex_); return body(); }\n public:\n"))
 DEFERRED = locked_by("std::unique_lock<std::mutex> hold(mutex_, std::defer_lock); hold.lock();")
 ADOPTED = locked_by("mutex_.lock(); std::lock_guard<std::mutex> hold(mutex_, std::adopt_lock);")
 TRIED_UNTIL_IT_OPENS = locked_by("std::unique_lock hold(mutex_, std::try_to_lock); while (!hold) hold.try_lock();")
@@ -63,7 +63,7 @@ RIGHT_ANSWERS = {"1.3": [
 LOOK = "if (!counts[id]) { throw DoubleFreeError(id); }"
 WRONG_ANSWERS = {"1.3": {
     "guard-dies-at-once": [
-        locked_by("std::lock_guard<std::mutex>{mutex_};"), locked_by("std::scoped_lock (mutex_);".replace(" (", "<std::mutex>(")),
+        locked_by("std::lock_guard<std::mutex>{mutex_};"), locked_by("std::unique_lock<std::mutex>{mutex_};"),
         locked_by("hold();", (" private:\n  void check_index", HELPER)),
         # The look under one lock, the act under another.
         safe((f"    {LOOK}\n", f"    {LOOK}\n    guard.unlock();\n    guard.lock();\n")),

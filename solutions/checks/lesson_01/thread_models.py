@@ -10,6 +10,9 @@ from solutions.checks.lesson_01.reference_counts import perform
 (COVERED, SHARED, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, ANOTHER, WITHOUT) = USES
 
 
+TAKES_ID = {"allocate": 0, "increase_ref_count": 1, "free": 1, "get_ref_count": 1, "get_num_free_blocks": 0}
+
+
 class Lock:
     """A lock of one thread, which waits for ever where it takes it twice."""
 
@@ -117,6 +120,11 @@ def never_unlocks(*methods):
     return type("NeverUnlocks", (ThreadSafeBlockManager,), {name: by_hand(name) for name in methods})
 
 
+def lets_go_or_keeps_it(method):
+    """Locks by hand, looks at the id, unlocks, and only then works; after an error the lock stays taken."""
+    return type("LetsGoOrKeepsIt", (keeps_lock_after_error(method),), {"misused": {method: AFTER}})
+
+
 class LocksTwice(ThreadSafeBlockManager):
     def allocate(self):
         with self.enter():
@@ -155,7 +163,7 @@ class InTwoSteps(ThreadSafeBlockManager):
             self.look(first[1])
         except Exception:
             return None
-        between = perform(self, second)
+        between = perform(self, second[:1 + TAKES_ID[second[0]]])
         return self.act(first[1]), between
 
 

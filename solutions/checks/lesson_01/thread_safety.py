@@ -117,7 +117,7 @@ def _manager(manager_type, detail):
 
 def _in_turn(manager_type, detail, *calls):
     manager = _manager(manager_type, detail)
-    return (*(reference_counts.perform(manager, call[:1 + TAKES_ID[call[0]]]) for call in calls), _state(manager, detail))
+    return (*(reference_counts.perform(manager, call[:1 + models.TAKES_ID[call[0]]]) for call in calls), _state(manager, detail))
 
 
 def _state(manager, detail):
@@ -126,7 +126,6 @@ def _state(manager, detail):
 
 NEVER = "NeverComesBack"
 ALL_COVERED = "each method holds one lock while it touches what others change"
-TAKES_ID = {"allocate": 0, "increase_ref_count": 1, "free": 1, "get_ref_count": 1, "get_num_free_blocks": 0}
 CALLS = [(name, 0) for name in METHODS]
 
 
@@ -295,6 +294,7 @@ EXERCISE = Exercise(
                 tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
                       for name in METHODS),
                 also=(*(models.misusing(models.AFTER, *methods) for methods in models.subsets(1, 2, 3, 4)), models.FreesInTwoSteps,
+                      *map(models.lets_go_or_keeps_it, ("increase_ref_count", "free", "get_ref_count")),
                       models.SharesInTwoSteps, models.AllocatesInTwoSteps)),
         Mistake("changes-under-a-shared-lock",
                 "A method changes data under a shared lock. Several threads hold that at once: it is for those that only read. "

@@ -5,20 +5,14 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <cstdlib>
-#include <functional>
-#include <future>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <set>
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -64,7 +58,7 @@ struct Watch {
   std::map<const char*, Block> heap;
   std::map<std::pair<long, long>, std::set<Touch>> touches;  // of each byte: its block, and where in it
   std::map<int, int> taken_in;                               // locks that a call took, by its number
-  std::function<void()> visitor;
+  void (*visitor)() = nullptr;
   int gaps = 0, visit_at = -1;
 };
 static bool busy = true;  // inside of the watch itself, or before it is there
@@ -161,10 +155,11 @@ using watched_once_flag = check::WatchedOnceFlag;
 // What is done once is done before all other calls go on: it counts as a part of the constructor.
 template <class Body, class... Arguments>
 void watched_call_once(watched_once_flag& flag, Body&& body, Arguments&&... arguments) {
-  if (std::exchange(flag.done, true)) return;
-  ++check::watch.once;
-  std::invoke(std::forward<Body>(body), std::forward<Arguments>(arguments)...);
-  --check::watch.once;
+  struct Unwatched {
+    Unwatched() { ++check::watch.once; }
+    ~Unwatched() { --check::watch.once; }
+  } here;
+  if (!std::exchange(flag.done, true)) std::apply(std::forward<Body>(body), std::forward_as_tuple(std::forward<Arguments>(arguments)...));
 }
 }  // namespace std
 #define mutex watched_mutex
@@ -175,7 +170,6 @@ void watched_call_once(watched_once_flag& flag, Body&& body, Arguments&&... argu
 #define recursive_timed_mutex watched_recursive_mutex
 #define once_flag watched_once_flag
 #define call_once watched_call_once
-#define condition_variable condition_variable_any
 
 namespace check {
 

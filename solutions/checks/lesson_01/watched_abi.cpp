@@ -36,17 +36,26 @@ struct Outcome {
   char message[256];
 };
 
+static struct {
+  void* manager;
+  const int *methods, *block_ids;
+  Outcome* outcomes;
+  bool came;
+} meeting;
+
+static void make(int i) {
+  Outcome& outcome = meeting.outcomes[i];
+  outcome.code = watched_call(meeting.manager, meeting.methods[i], meeting.block_ids[i], &outcome.result, outcome.message);
+}
+
 // Makes the first call, and the second one in gap number `gap` of it. Returns 0 where the first has no such gap.
 extern "C" int meet(void* manager, int gap, const int* methods, const int* block_ids, Outcome* outcomes) {
-  auto make = [=](int i) {
-    outcomes[i].code = watched_call(manager, methods[i], block_ids[i], &outcomes[i].result, outcomes[i].message);
-  };
-  bool came = false;
-  check::watch.visitor = [&] { came = true, make(1); };
+  meeting = {manager, methods, block_ids, outcomes, false};
+  check::watch.visitor = [] { meeting.came = true, make(1); };
   check::watch.gaps = 0, check::watch.visit_at = gap;
   make(0);
   check::watch.visit_at = -1, check::watch.visitor = nullptr;
-  return came;
+  return meeting.came;
 }
 
 // Whether the class has a member `mutex_`; built with -fno-access-control, which opens private members.

@@ -288,6 +288,7 @@ EXERCISE = Exercise(
     show=show,
     is_given=is_given,
     points=3,
+    time_limit=30.0,  # the long context takes a second, and more on a busy machine
     mistakes=(
         Mistake("no-dynamic-smem",
                 "The kernel uses more dynamic shared memory than its launch asks for. How many numbers do the arrays "

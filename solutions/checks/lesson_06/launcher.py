@@ -347,6 +347,7 @@ EXERCISE = Exercise(
     same=same,
     show=show,
     points=2,
+    time_limit=30.0,  # long contexts take a second or two, and more on a busy machine
     mistakes=(
         Mistake("no-dynamic-smem",
                 "The kernel finds less shared memory than its scores take. How much an `extern __shared__` array has is "
@@ -372,7 +373,8 @@ EXERCISE = Exercise(
                 "count as well, and for both together there is not enough: on a GPU the call fails. Ask for the bytes of "
                 "this launch.",
                 shown("all-memory-asked-for"), ((ASKS, ASKS.replace("shared_bytes", "227 * 1024")),),
-                also=(shown("all-memory-asked-for", lambda batch: needed(batch) > LARGEST),)),
+                also=(shown("all-memory-asked-for", lambda batch: needed(batch) > LARGEST),
+                      shown("all-memory-asked-for", lambda batch: needed(batch) > 44_000))),
         Mistake("asked-for-another-kernel",
                 "cudaFuncSetAttribute() allows more memory for one kernel, and another is launched. For CUDA, "
                 "paged_attention_kernel<float> and paged_attention_kernel<__half> are two kernels.",
