@@ -177,7 +177,8 @@ namespace check {
 // constructor asked for, or a static variable. A negative number: none of these.
 UNWATCHED static std::pair<long, long> place_of(const char* address) {
   if (address >= watch.object && address < watch.object + watch.object_bytes) return {0, address - watch.object};
-  if (on_stack(address)) return {-1, 0};
+  const char* own = memory_of_the_watch;
+  if (on_stack(address) || (address >= own && address < own + sizeof(Watch))) return {-1, 0};
   auto after = watch.heap.upper_bound(address);
   if (after != watch.heap.begin()) {
     auto& [base, block] = *std::prev(after);
