@@ -223,9 +223,10 @@ safe_block_manager = r"""
 check("1.3", safe_block_manager)
 
 # %% [markdown]
-# Waiting for a race is a poor test: it may not come. The check does something surer. It holds your mutex itself, calls
-# each method from another thread, and sees which of them wait. Then it lets two threads wait at the door for the same last
-# block, and opens. Only at the end does it try the stress test, as you can:
+# Waiting for a race is a poor test: it may not come. The check does something surer, and needs no second thread. It looks
+# which data each method reads and writes, and which lock it holds at that moment. Two methods that touch the same data, one
+# of them to change it, must hold the same lock. If they do not, two threads can meet there, whether they ever do or not. And
+# where a method gives its lock back in between, the check lets another call in. The stress test you can still try yourself:
 
 # %%
 survives = holds(safe_block_manager)

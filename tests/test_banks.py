@@ -90,8 +90,8 @@ def test_a_different_right_answer_passes(exercise, number):
 @pytest.mark.alone
 @by_id("exercise", EXERCISES)
 def test_a_check_answers_within_a_second_once_it_is_built(exercise):
-    """The best of three. (1.3 lets threads wait for each other, which takes 0.6 to 1.2 s: it gets two.)"""
-    answer, times, limit = our_answer(exercise), [], 2.0 if exercise.id == "1.3" else 1.0
+    """The best of three."""
+    answer, times, limit = our_answer(exercise), [], 1.0
     checks.run(exercise.id, answer)
     while len(times) < 3 and min(times, default=9) > limit:
         started = time.monotonic()

@@ -65,10 +65,20 @@ def test_what_a_known_mistake_prints_is_not_shown_as_the_learners():
 
 @pytest.mark.parametrize("guard", ["std::lock_guard<std::mutex>{mutex_};", "std::unique_lock<std::mutex>(mutex_);",
                                    "std::scoped_lock (mutex_);"])
-def test_a_guard_without_a_name_is_seen_in_the_text(guard):
+def test_a_guard_without_a_name_is_seen_and_named(guard):
     answer = read_kernel("block_manager.h").replace("std::lock_guard<std::mutex> lock(mutex_);", guard, 1)
     assert checks.run("1.3", answer).mistake == "guard-dies-at-once"
-    assert checks.find("1.3").recognise(f"// {guard}\nstd::lock_guard<std::mutex> lock(mutex_);") is None
+
+
+def test_the_text_of_an_answer_names_a_failure_and_makes_none():
+    exercise = checks.find("6.3")
+    assert exercise.name_from_text("float part[32];\n") == "array-not-shared"
+    failed = checks.CheckResult("6.3", False, "wrong", f"The result is not right.\nSmallest case that shows it: 32 threads")
+    named = checks._named_from_text(exercise, "float part[32];\n", failed)
+    assert named.mistake == "array-not-shared" and named.message.endswith(f"\nSmallest case that shows it: 32 threads")
+    for other in (checks.CheckResult("6.3", True, None, ""), checks.CheckResult("6.3", False, "does-not-compile", "no")):
+        assert checks._named_from_text(exercise, "float part[32];\n", other) == other
+    assert checks._named_from_text(exercise, "__shared__ float part[32];\n", failed) == failed
 
 
 def endless(num_tokens, block_size):
