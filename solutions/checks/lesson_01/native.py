@@ -102,8 +102,8 @@ def watched_block_manager_class(source: str) -> type:
             """Two calls, each (method, block id), the second one in a gap of the first, where that holds no lock. Their
             results, or None where there is no such gap."""
             outcomes = (_Outcome * 2)(_Outcome(0, NO_RESULT), _Outcome(0, NO_RESULT))
-            methods, ids = ((ctypes.c_int * 2)(*numbers) for numbers in zip(*((METHODS.index(call[0]), call[1]) for call in calls),
-                                                                           strict=True))
+            methods = (ctypes.c_int * 2)(*(METHODS.index(name) for name, _ in calls))
+            ids = (ctypes.c_int * 2)(*(block_id for _, block_id in calls))
             came = library.meet(self.pointer, gap, methods, ids, outcomes)
             return tuple(outcome.words() for outcome in outcomes) if came else None
 

@@ -117,7 +117,8 @@ def _manager(manager_type, detail):
 
 def _in_turn(manager_type, detail, *calls):
     manager = _manager(manager_type, detail)
-    return (*(reference_counts.perform(manager, call[:1 + models.TAKES_ID[call[0]]]) for call in calls), _state(manager, detail))
+    results = [reference_counts.perform(manager, call[:1 + models.TAKES_ID[call[0]]]) for call in calls]
+    return (*results, _state(manager, detail))
 
 
 def _state(manager, detail):
@@ -310,9 +311,10 @@ EXERCISE = Exercise(
                 "A method changes data under a shared lock. Several threads hold that at once: it is for those that only read. "
                 "Who changes something takes the lock for itself.",
                 models.misusing(models.SHARED, "free"),
-                ((MEMBER, MEMBER.replace("std::mutex", "std::shared_mutex")), ("#include <mutex>", "#include <mutex>\n#include <shared_mutex>"),
-                 *((LOCK_IN[name], LOCK_IN[name].replace(LOCK, ("std::shared_lock" if name == "free" else "std::unique_lock") + " lock(mutex_);"))
-                   for name in METHODS)),
+                ((MEMBER, MEMBER.replace("std::mutex", "std::shared_mutex")),
+                 ("#include <mutex>", "#include <mutex>\n#include <shared_mutex>"),
+                 *((lines, lines.replace(LOCK, f"std::{'shared' if name == 'free' else 'unique'}_lock lock(mutex_);"))
+                   for name, lines in LOCK_IN.items())),
                 also=tuple(models.misusing(models.SHARED, *methods) for size in (1, 2, 3)
                            for methods in itertools.combinations(METHODS[:3], size))),
     ),

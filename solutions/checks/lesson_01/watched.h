@@ -17,7 +17,11 @@
 #include <utility>
 #include <vector>
 
+#if defined(__clang__) && __has_attribute(disable_sanitizer_instrumentation)
+#define UNWATCHED __attribute__((disable_sanitizer_instrumentation))
+#else
 #define UNWATCHED __attribute__((no_sanitize("thread")))
+#endif
 
 namespace check {
 
