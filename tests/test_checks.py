@@ -270,7 +270,7 @@ def narrowing(answer, monkeypatch, seconds: float = 0.0, mistakes=(), chancy=lam
         return f(x)
 
     monkeypatch.setattr(checks.time, "process_time", lambda: work[0])
-    exercise = Exercise(id="9.9", title="t", answer_name="f", reference=lambda x: x, cases=lambda: range(100), chancy=chancy,
+    exercise = Exercise(id="9.9", title="t", answer_name="f", reference=lambda x: x, cases=lambda: range(100), size=lambda x: x, chancy=chancy,
                         observe=observe, mistakes=tuple(mistakes), hints=("a", "b"))
     return checks.compare(exercise, lambda number, case: case, lambda number, case: observe(answer, case), lambda _: None), tried
 
