@@ -182,7 +182,8 @@ namespace check {
 UNWATCHED static std::pair<long, long> place_of(const char* address) {
   if (address >= watch.object && address < watch.object + watch.object_bytes) return {0, address - watch.object};
   const char* own = memory_of_the_watch;
-  if (on_stack(address) || (address >= own && address < own + sizeof(Watch))) return {-1, 0};
+  bool ours_alone = (address >= own && address < own + sizeof(Watch)) || address == reinterpret_cast<const char*>(&busy);
+  if (on_stack(address) || ours_alone) return {-1, 0};
   auto after = watch.heap.upper_bound(address);
   if (after != watch.heap.begin()) {
     auto& [base, block] = *std::prev(after);
