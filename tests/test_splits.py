@@ -25,9 +25,12 @@ def by_row(length, heads_at_once, groups):
 def items_of(plan, block):
     """A block's items in the order in which it comes to them."""
     item = block
-    while item >= 0:
+    for _ in plan.items:
         yield plan.items[item].tolist()
         item = plan.items[item, 7]
+        if item < 0:
+            return
+    pytest.fail(f"the items of block {block} have no end")
 
 
 @few
