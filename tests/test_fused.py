@@ -270,7 +270,7 @@ def with_metadata(change):
      "block_table, row 0, holds -1"),
     ("flashinfer", with_metadata(lambda metadata: dict(seq_lens_kv=metadata.seq_lens_kv.clone().fill_(1))), ValueError,
      "fewer than its 100 queries"),
-], ids=str)
+], ids=lambda value: str(value) if isinstance(value, str | type) else None)
 def test_what_a_way_cannot_do_is_refused_by_name(stand_ins, way, change, error, words):
     given = tensors(batch_for(way))
     with pytest.raises(error, match=re.escape(words)):
