@@ -4,8 +4,8 @@
 
 #include <cstdio>
 #include <mutex>
-#include <sstream>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "launch.h"
@@ -18,9 +18,9 @@ public:
 
     template <class... Values>
     Report& add(const char* key, const Values&... values) {
-        text_ << key;
-        ((text_ << ' ' << values), ...);
-        text_ << '\n';
+        text_ += key;
+        ((text_ += ' ', append(values)), ...);
+        text_ += '\n';
         return *this;
     }
     Report& index(const char* key, uint3 v) { return add(key, v.x, v.y, v.z); }
@@ -35,10 +35,22 @@ public:
         snprintf(offset, sizeof offset, "%#zx", size_t(static_cast<const char*>(pc) - static_cast<const char*>(found.dli_fbase)));
         return add(key, offset, found.dli_fname);
     }
-    std::string text() const { return text_.str(); }
+    const std::string& text() const { return text_; }
 
 private:
-    std::ostringstream text_;
+    // By hand, and not by a stream: streams need a locale, and PyTorch may have brought another C++ library's.
+    void append(const char* value) { text_ += value; }
+    void append(const std::string& value) { text_ += value; }
+    void append(bool value) { text_ += value ? '1' : '0'; }
+    void append(const void* value) {
+        char address[32];
+        snprintf(address, sizeof address, "%p", value);
+        text_ += address;
+    }
+    template <class Number>
+    std::enable_if_t<std::is_arithmetic_v<Number>> append(Number value) { text_ += std::to_string(value); }
+
+    std::string text_;
 };
 
 // The first thing that went wrong since the last `clear`. Of blocks that ran at the same time, the lowest counts.
