@@ -248,6 +248,28 @@ def test_of_two_who_write_into_one_shared_block_only_one_copies():
     assert manager.blocks_of(0) == [1] and manager.blocks_of(1) == [0]
 
 
+def test_of_several_shared_blocks_the_last_is_copied_and_only_once():
+    manager = PagedAttentionManager(5, 3, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
+    manager.add_sequence(0, 4)
+    first, last = manager.blocks_of(0)
+    manager.kv_cache[:, :, last] = 7.0
+    manager.fork_sequence(0, 1)
+    slot = manager.append_token(1)
+    copied = slot // 3
+    assert manager.blocks_of(1) == [first, copied] and copied not in (first, last)
+    assert (manager.kv_cache[:, :, copied] == 7.0).all() and not manager.kv_cache[:, :, first].any()
+    assert [manager.block_manager.get_ref_count(block_id) for block_id in (first, last, copied)] == [2, 1, 1]
+    assert manager.append_token(1) == slot + 1 and manager.blocks_of(1) == [first, copied]
+
+
+def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwise():
+    pool = PagedAttentionManager(2, 3, 4, 5, 1, 2).kv_cache
+    assert (pool.shape, pool.dtype, pool.device.type) == ((1, 2, 2, 3, 4, 5), torch.float32, "cpu") and not pool.any()
+    manager = PagedAttentionManager(2, 3, 4, 5, 1, 2, num_layers=3, dtype=torch.bfloat16, device="meta")
+    assert (len(manager.kv_cache), manager.kv_cache.dtype) == (3, torch.bfloat16)
+    assert manager.kv_cache.is_meta and manager.block_table.is_meta
+
+
 def test_the_cpp_block_manager_fits_in():
     from paged_attention.block_manager import build_block_manager
 
