@@ -44,7 +44,8 @@ class PathBRun:
     """What one call of `python -m bench.path_b` found.
 
     lead: by how much the likeliest token led at the closest choice, in float32. margin: at each choice it led by so many times
-    the most that computing in `dtype` changed a logit there; above 2, rounding cannot have chosen.
+    the most that computing in `dtype` changed a logit there, and above 2, rounding cannot have chosen; None if it was not
+    looked at.
     """
 
     card: str
@@ -59,7 +60,7 @@ class PathBRun:
     dtype: str
     num_tokens: int
     lead: float
-    margin: float
+    margin: float | None
     expected: tuple[str, ...]
     batches: tuple[BatchRow, ...]
     paths: tuple[PathRow, ...]
@@ -71,7 +72,8 @@ class PathBRun:
                                                 (row.error, LARGEST_ERROR, "float64")) if not distance <= limits[row.dtype]]
         found += [f"{row.name} in {row.dtype}: unused slots reach the result" for row in self.batches
                   if not row.same_when_poisoned]
-        found += [f"a choice leads by {self.margin:.1f} times its rounding only"] * (not self.margin > 2)
+        if self.margin is not None and not self.margin > 2:
+            found.append(f"a choice leads by {self.margin:.1f} times its rounding only")
         found += [f"path {row.path}, {way}: other tokens" for row in self.paths for way, same in row.same.items() if not same]
         return found
 

@@ -55,6 +55,7 @@ class _Exam:
     exercise: Exercise
     num_visible: int
     expected: tuple
+    by_chance: frozenset[int]  # the numbers of cases that chance decides
 
 
 @functools.lru_cache(maxsize=100)
@@ -69,7 +70,8 @@ def _exam(exercise_id: str, seed: int) -> _Exam:
 
     same = functools.partial(_same, exercise.same)
     exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # the order stays as it is
-    return _Exam(exam, len(visible), expected)
+    by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
+    return _Exam(exam, len(visible), expected, by_chance)
 
 
 def _same(same, expected, actual) -> bool:
@@ -243,8 +245,12 @@ def _compare(exam: _Exam, run: Run, ended: dict) -> tuple[CheckResult, isolation
         outcome = replace(run.outcome, last_report=last)
         crash = outcome if checks.crashed_first(outcome) else None
     number, failure = last
-    if not verdict.passed and (failure.case if failure else number) >= exam.num_visible:
-        verdict = replace(verdict, message=f"{NEW_CASE}\n{verdict.message}")
+    shown = failure.case if failure else number
+    if not verdict.passed and shown >= exam.num_visible:
+        message = verdict.message
+        if shown not in exam.by_chance:  # hidden cases go by size too
+            message = message.replace("First case that shows it: ", "Smallest case that shows it: ", 1)
+        verdict = replace(verdict, message=f"{NEW_CASE}\n{message}")
     return verdict, crash
 
 

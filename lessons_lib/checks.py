@@ -21,8 +21,9 @@ BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # What is spent on telling apart the mistakes that fit a wrong answer; not by the clock, so that a busy machine gives the
 # same name: seconds of this process's work, and results for which somebody waited in vain.
 NARROWING_WORK = 1.0
-NARROWING_WAITS = 3
+NARROWING_WAITS = 2
 NOT_ATTEMPTED = "not-attempted"
+SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Mistake:
     """A known wrong answer.
 
     `wrong` has the form that `Exercise.observe` takes, so that its results can be compared with the learner's; None
-    for a mistake that `Exercise.recognise` sees in the text.
+    for a mistake that `Exercise.recognise` or `Exercise.name_from_text` sees in the text.
     `edits`: for a C++ answer, the (old, new) replacements that turn our solution's text into this mistake.
     `also`: further forms of the same mistake, where it can give different results.
     """
@@ -52,7 +53,8 @@ class Exercise:
     reference: object
     cases: Callable[[], Iterable]
     observe: Callable[[object, object], object]
-    # How much a learner has to follow in a case, as a number, or as several of which the first counts most.
+    # How much a learner has to follow in a case, as a number, or as several of which the first counts most. Not asked of
+    # cases that chance decides.
     size: Callable[[object], int | tuple[int, ...]]
     mistakes: tuple[Mistake, ...]
     hints: tuple[str, ...]
@@ -62,8 +64,11 @@ class Exercise:
     show: Callable[[object, object], tuple[str, str]] = lambda expected, actual: (repr(expected), repr(actual))
     # Cases that a race decides: they find a mistake, and do not help to tell one from another.
     chancy: Callable[[object], bool] = lambda case: False
-    # The slug of a mistake that the text of an answer shows by itself, or None.
+    # The slug of a mistake that the text of an answer shows by itself, or None. It refuses the answer, so it is for what no
+    # run can be trusted to show: code whose behaviour C++ leaves open.
     recognise: Callable[[object], str | None] = lambda answer: None
+    # The slug of the mistake that the text shows, for an answer that running has found wrong; it refuses nothing.
+    name_from_text: Callable[[object], str | None] = lambda answer: None
     # Whether a text is still the one that the learner was given, for an exercise that gives a whole text to repair.
     is_given: Callable[[str], bool] = lambda answer: False
     language: str = "python"
@@ -75,8 +80,8 @@ class Exercise:
 
     def in_order(self, cases: Iterable) -> list:
         """These cases as an answer is tried on them: the smallest first, so that the first that shows a mistake is the
-        smallest that does. Those that are alike in size stay as they are; those that chance decides come last."""
-        return sorted(cases, key=lambda case: (bool(self.chancy(case)), self.size(case)))
+        smallest that does. Those that chance decides come last, as they are."""
+        return sorted(cases, key=lambda case: (True,) if self.chancy(case) else (False, self.size(case)))
 
 
 @dataclass(frozen=True)
@@ -165,13 +170,13 @@ def run(exercise_id: str, answer: object) -> CheckResult:
                 return _from_broken_run(exercise, built)
         outcome = isolation.run_isolated(_examine, exercise_id, answer, {}, time_limit=exercise.time_limit, report=True)
         if not crashed_first(outcome):
-            return _verdict_on(exercise, outcome)
+            return _verdict_on(exercise, answer, outcome)
         # Once more, past that case: a crash by itself tells few mistakes apart, and what the larger cases give does.
         ended = {outcome.last_report[0]: CRASH}
         again = isolation.run_isolated(_examine, exercise_id, answer, ended, time_limit=exercise.time_limit, report=True)
     except TypeError as error:
         return _not_sendable(exercise, error)
-    return in_general(_verdict_on(exercise, again), outcome)
+    return in_general(_verdict_on(exercise, answer, again), outcome)
 
 
 def crashed_first(outcome: isolation.Outcome) -> bool:
@@ -179,10 +184,10 @@ def crashed_first(outcome: isolation.Outcome) -> bool:
     return outcome.ending == "crashed" and outcome.last_report is not None and outcome.last_report[1] is None
 
 
-def _verdict_on(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
+def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> CheckResult:
     if outcome.ending != "returned":
-        return _from_broken_run(exercise, outcome)
-    return _with_printed(outcome.value, outcome.printed)
+        return _named_from_text(exercise, answer, _from_broken_run(exercise, outcome))
+    return _named_from_text(exercise, answer, _with_printed(outcome.value, outcome.printed))
 
 
 def _refuse(exercise: Exercise, answer) -> CheckResult | None:
@@ -209,6 +214,16 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
     if slug := exercise.recognise(answer):
         return result(slug, next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug))
     return None
+
+
+def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckResult:
+    """The result of an answer that failed on a case, with the name that its text gives to the failure, if it gives one."""
+    shown = SHOWN.search(result.message)
+    slug = exercise.name_from_text(answer) if shown and not result.passed else None
+    if slug is None:
+        return result
+    message = next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug)
+    return replace(result, mistake=slug, message=f"{message}\n{result.message[shown.start():]}")
 
 
 def _not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
@@ -306,13 +321,14 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
     if failure is None:
         return CheckResult(exercise.id, True, None, "")
     case = _case(exercise, failure.case)
-    smallest = f"Smallest case that shows it: {exercise.describe(case)}\n" \
-               f"  expected: {failure.expected}\n  got:      {failure.actual}"
+    which = "First" if exercise.chancy(case) else "Smallest"
+    shown = f"{which} case that shows it: {exercise.describe(case)}\n" \
+            f"  expected: {failure.expected}\n  got:      {failure.actual}"
     if failure.suspects:
         slug, _ = failure.suspects[0]
         mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == slug)
-        return CheckResult(exercise.id, False, mistake.slug, f"{mistake.message}\n{smallest}")
-    return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{smallest}")
+        return CheckResult(exercise.id, False, mistake.slug, f"{mistake.message}\n{shown}")
+    return CheckResult(exercise.id, False, "wrong", f"The result is not right.\n{shown}")
 
 
 def _case(exercise: Exercise, number: int):

@@ -59,12 +59,12 @@ def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson",
 
 
 def build_library(*sources: str, names: tuple[str, ...] = (), name: str = "library",
-                  flags: tuple[str, ...] = QUICK) -> ctypes.CDLL:
+                  flags: tuple[str, ...] = QUICK, link: tuple[str, ...] = ()) -> ctypes.CDLL:
     """Compiles C++ with `extern "C"` functions, to be called through ctypes: no pybind11, so a second and not ten.
 
-    `sources`: as for `build_cpp`. `names`: what errors call them. `flags`: for the compiler.
+    `sources`: as for `build_cpp`. `names`: what errors call them. `flags`: for the compiler; `link`: for the linker.
     """
-    return _load(_compile(_check_sources(sources, names), name, Recipe(tuple(flags))), ctypes.CDLL)
+    return _load(_compile(_check_sources(sources, names), name, Recipe(tuple(flags), link=tuple(link))), ctypes.CDLL)
 
 
 def read_kernel(file_name: str) -> str:

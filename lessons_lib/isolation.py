@@ -27,7 +27,7 @@ from lessons_lib.own_time import Stopwatch, observe_session
 LOOK_EVERY = 0.1  # seconds between two looks at how long a run has taken
 START_LIMIT = 180.0  # seconds for the process to start; the first one waits until PyTorch is imported
 BUSY = 10  # by the clock a run may take so many times its limit, where others keep the processors busy
-START_ATTEMPTS = 5
+START_ATTEMPTS = 20
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take beside PyTorch itself
 _PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen"]  # so that no run imports them
@@ -237,7 +237,7 @@ class _TimeOfRun:
 
 
 def _how_it_died(process) -> tuple:
-    process.join(1.0)
+    process.join(START_LIMIT)  # the forkserver tells at once how it ended
     code = process.exitcode
     if code is not None and code < 0:
         return "crashed", None, None, signal.strsignal(-code) or f"signal {-code}"

@@ -31,7 +31,7 @@ def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
     _, block_size, num_kv_heads, head_size = k_cache.shape
     num_blocks = (metadata.seq_lens_kv + block_size - 1) // block_size  # (num_seqs,)
     used = torch.arange(metadata.block_table.shape[1], device=q.device) < num_blocks[:, None]
-    # A plan of its own has a workspace of its own: PyTorch keeps what the last step freed.
+    # Each plan has a workspace of its own. PyTorch keeps what is freed for the next one.
     workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=q.device)
     wrapper = BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")  # as our blocks: tokens, heads, size
     wrapper.plan(

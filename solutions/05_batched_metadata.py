@@ -470,8 +470,8 @@ else:
 assert needs is None or "GPU" in needs or "flashinfer" in needs
 
 # %% [markdown]
-# A run on a GPU is kept with the course: the same prompts, new tokens and mixes by both, and beside them float64. A number in
-# 16 bits is rounded, so both are a little off, and by about as much:
+# A run on a GPU is kept with the course: prompts, new tokens and mixes by both, and beside them by the loop in float64. A row
+# says by how much numbers differ at most: one call from the loop, one call from float64, and the loop from float64:
 
 # %%
 import bench.path_b_runs
@@ -482,8 +482,9 @@ print(bench.path_b_runs.batches_table(run))
 assert not run.problems()
 
 # %% [markdown]
-# In all of these batches, slots that hold no token were also filled with NaN, with infinity and with the largest number, and
-# not one bit of a result changed.
+# Both round their results to 16 bits. The loop also rounds its scores and weights on the way, so it is often further away than
+# the one call. In all of these batches, slots that hold no token were also filled with NaN, with infinity and with the largest
+# number, and not one bit of a result changed.
 #
 # There are more libraries with such a call. `flash_attn` and PyTorch's own `varlen_attn` read your block table as it is, but
 # only blocks of 256 slots or a multiple. `attn_paged_fused(…, way="flash_attn")` and `way="varlen_attn"` call them. These two
@@ -491,7 +492,7 @@ assert not run.problems()
 # `num_splits=1`, because of [a bug](https://github.com/pytorch/pytorch/issues/194167) that leaves rows unwritten when long
 # sequences are cut up and the cache is paged.)
 #
-# Why keep both? The loop is the specification, the call is an implementation of it. If your metadata is wrong, both go
+# Why keep the loop, and the call? The loop is the specification, the call is an implementation of it. If your metadata is wrong, both go
 # wrong. In the loop you can print every step. Inside the call you can print nothing. So first the loop, until it is right,
 # then the call in its place.
 #

@@ -504,6 +504,9 @@ check("6.5", paged_values)
 # ```
 #
 # It comes before the launch, and returns `cudaSuccess`, which is 0, or the error.
+#
+# The check gives your launcher a stream, and looks on which stream it launches. It also makes a launch fail, and looks what
+# your launcher returns then.
 
 # %% exercise="6.6" language="cuda"
 paged_attention = r"""

@@ -6,7 +6,11 @@ import shutil
 import tempfile
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# How fast the machine is decides nothing: neither one example's time nor that of making them.
+settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # each core has a worker already

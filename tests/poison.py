@@ -13,12 +13,15 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 
 
+def poison_of(poison: float, dtype: torch.dtype) -> float:
+    """The poison, or the largest number of dtype where it is finite and too large for that."""
+    return min(poison, torch.finfo(dtype).max) if math.isfinite(poison) else poison
+
+
 def fill_where(caches: Tensor, where: Tensor, poison: float) -> None:
     """Poisons slots, in place. caches: (..., num_blocks, block_size, num_kv_heads, head_size). where: bool (num_blocks,
-    block_size). A poison that is too large for the caches' dtype becomes its largest number."""
-    largest = torch.finfo(caches.dtype).max
-    finite = min(poison, largest) if math.isfinite(poison) else poison
-    caches[..., where.to(caches.device), :, :] = finite
+    block_size)."""
+    caches[..., where.to(caches.device), :, :] = poison_of(poison, caches.dtype)
 
 
 def owned_slots(manager, kept=()) -> Tensor:

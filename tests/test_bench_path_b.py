@@ -138,8 +138,10 @@ def test_what_is_recorded_is_whole_and_right():
         assert run.problems() == [] and run.num_tokens >= 20 and all(len(text) == run.num_tokens for text in run.expected)
         assert {row.path for row in run.paths} == set(PATHS) and all(set(row.same) == set(SET_UPS) for row in run.paths)
         assert all(row.texts == run.expected for row in run.paths)
-        for dtype, head_size in SHAPES:
-            rows = [row for row in run.batches if (row.dtype, row.head_size) == (str(dtype).removeprefix("torch."), head_size)]
+        shapes = {(row.dtype, row.head_size) for row in run.batches}
+        assert len(shapes) >= 3 and shapes <= {(str(dtype).removeprefix("torch."), head_size) for dtype, head_size in SHAPES}
+        for shape in shapes:
+            rows = [row for row in run.batches if (row.dtype, row.head_size) == shape]
             assert {row.name: row.sequences for row in rows if row.num_batches == 1} == SCENARIOS
             assert any(row.num_batches == path_b.NUM_RANDOM for row in rows)
         assert path_b_runs.file_of(run.card).exists()

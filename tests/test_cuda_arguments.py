@@ -99,6 +99,27 @@ def test_columns_of_one_tensor_may_interlace():
     assert same(a=whole[:, :2], c=whole[:, 1]) == {}  # they do meet, which nobody can tell from spans: each is a copy
 
 
+def test_what_lies_in_a_gap_is_apart():
+    whole = torch.zeros(3, 4)
+    assert same(a=whole[0, 1:], c=whole[:, 0]) == {} and same(a=whole[:, 0], c=whole[0, 1:]) == {}
+
+
+def test_tensors_with_gaps_are_the_same_memory_where_their_strides_are_the_same():
+    whole = torch.zeros(16)
+    every_fourth, every_other = whole[0:5:4], whole[0:5:2]  # from the same byte to the same byte
+    assert same(a=every_fourth, c=every_other) == {}
+    assert same(a=whole[0:5:4], c=every_fourth) == {"a": "c"}
+
+
+def test_elements_that_share_memory_may_be_read_and_not_written():
+    expanded = torch.zeros(1, 5).expand(3, 5)
+    one = torch.zeros(5).as_strided((1, 5), (0, 1))  # of one row it does not matter how far away the next would be
+    values = {"a": expanded, "b": one, "c": one, "d": None}
+    assert check(F, values, "cpu") == torch.device("cpu")
+    with pytest.raises(ValueError, match=r"f: d may be written, but some of its elements share memory \(strides \(0, 1\)\)"):
+        check(F, values | {"d": expanded}, "cpu")
+
+
 slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 

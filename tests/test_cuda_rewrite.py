@@ -36,11 +36,23 @@ def launched(name: str, configuration: str, called: str = "") -> str:
     ("copy<<<blocks<A<B<int>>>(), 1>>>(a);", launched("copy", "blocks<A<B<int>>>(), 1") + "(a);"),
     ("copy<<<n<4 ? 1 : 2, n > 4>>>(a);", launched("copy", "n<4 ? 1 : 2, n > 4") + "(a);"),
     ("copy<<<n >> 2, 1 << 5>>>(a);", launched("copy", "n >> 2, 1 << 5") + "(a);"),
+    ("copy<<<a < b ? 1 : 2, 32>>>(a);", launched("copy", "a < b ? 1 : 2, 32") + "(a);"),
+    ("copy<<<a<b ? 1 : 2, b>a>>>(a);", launched("copy", "a<b ? 1 : 2, b>a") + "(a);"),
     ("copy <<< 1, 1 >>> (a);", launched("copy", " 1, 1 ") + " (a);"),
     ("kernels[i]<<<1, 1>>>(a);", launched("kernels[i]", "1, 1") + "(a);"),
     ("(wide ? copy4 : copy1)<<<1, 1>>>(a);", launched("(wide ? copy4 : copy1)", "1, 1") + "(a);"),
     ("if (n) copy<<<1, 1>>>(a); else copy<<<2, 1>>>(b);",
      f"if (n) {launched('copy', '1, 1')}(a); else {launched('copy', '2, 1')}(b);"),
+    ("else copy<<<1, 1>>>(a);", f"else {launched('copy', '1, 1')}(a);"),
+    ("do copy<float><<<1, 1>>>(a); while (n);", f"do {launched('copy<float>', '1, 1')}(a); while (n);"),
+    ("elsewhere<<<1, 1>>>(a);", launched("elsewhere", "1, 1") + "(a);"),
+    ("cudaLaunchKernel((void*)copy, grid, block, arguments);",
+     'cuda_on_cpu::launch_kernel("copy", copy, grid, block, arguments);'),
+    ("x = cudaLaunchKernel( (const void *) &copy<float, 4>, 1, 32, (void**)all, 0, stream);",
+     'x = cuda_on_cpu::launch_kernel("copy<float, 4>", copy<float, 4>, 1, 32, (void**)all, 0, stream);'),
+    ("cudaLaunchKernel(reinterpret_cast<const void*>(copy), 1, 1, all);",
+     'cuda_on_cpu::launch_kernel("(copy)", (copy), 1, 1, all);'),
+    ("cudaLaunchKernel(ns::copy, 1, 1, all);", 'cuda_on_cpu::launch_kernel("ns::copy", ns::copy, 1, 1, all);'),
     ("copy<'a'><<<1, 1>>>(a);", launched("copy<'a'>", "1, 1") + "(a);"),
 ])
 def test_a_launch_becomes_a_call(launch, expected):
@@ -118,6 +130,8 @@ def test_a_declaration_in_a_macro_is_no_namespace_scope():
     ("copy<<<1, 2>>>;", "after >>> come the kernel's arguments in parentheses"),
     ("<<<1, 2>>>(a);", "before <<< stands the name of the kernel"),
     ("return <<<1, 2>>>(a);", "before <<< stands the name of the kernel"),
+    ("if (a) b(); else <<<1, 2>>>(a);", "before <<< stands the name of the kernel"),
+    ("cudaLaunchKernel((void*)copy, 1, 1;", "cudaLaunchKernel has no closing parenthesis"),
     ("int> <<<1, 2>>>(a);", "the template arguments before <<< cannot be read"),
     ("__shared__ float x = 0;", "has no initial value"),
     ("__shared__ float x[2] = {1, 2};", "has no initial value"),
@@ -147,6 +161,7 @@ def test_shared_variables_stand_in_functions(before):
 
 def test_the_kernels_that_are_launched_have_names():
     assert kernels_launched("// no<<<1, 1>>>();\nf<int,\n  3><<<1, 1>>>(); g<<<2, 2>>>(1);") == ["f<int, 3>", "g"]
+    assert kernels_launched("cudaLaunchKernel((void*)\n f<int,\n 3>, 1, 1, all); g<<<2, 2>>>(1);") == ["f<int, 3>", "g"]
 
 
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*.cu*")), ids=lambda path: path.name)

@@ -53,6 +53,8 @@ def read(parameters: str, before: str = ""):
     ("float a", "float", False, False),
     ("bool a", "bool", False, False),
     ("cudaStream_t a", "cudaStream_t", False, False),
+    ("CUstream_st* a", "cudaStream_t", False, False),
+    ("struct CUstream_st *a", "cudaStream_t", False, False),
 ])
 def test_types(parameter, type, pointer, const):
     (found,) = read(parameter).parameters

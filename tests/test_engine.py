@@ -167,11 +167,13 @@ def test_what_is_no_integer_is_refused():
 def test_what_would_go_on_for_ever_is_an_error():
     engine, other = engine_with(), engine_with()
     request = engine.add("a", [1], SamplingParams(max_new_tokens=2))
+    other.step = lambda: pytest.fail("it would go on for ever")
     with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
         next(other.stream(request))
     namesake = other.add("a", [1], SamplingParams(max_new_tokens=2))
     with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
         next(other.stream(request))
+    del other.step
     assert list(other.stream(namesake)) == namesake.output and list(engine.stream(namesake)) == namesake.output  # it has ended
     engine.scheduler.schedule = list
     with pytest.raises(RuntimeError, match="chose nobody"):

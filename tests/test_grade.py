@@ -196,7 +196,7 @@ def test_without_bubblewrap_the_reason_says_what_to_install(monkeypatch):
 def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "_words_of_bubblewrap", lambda: [])
     # Two files, of which each is small enough.
-    fill = "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\ntime.sleep(9)"
+    fill = "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\ntime.sleep(60)"
     result = grade(hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20))
     assert passed(result) == {"0.1": True} and "it wrote more than 0.2 GB of files" in result.events[0]
 

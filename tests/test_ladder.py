@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_paged_kernel import Batch, dense_attention, needs_gpu, on_each_target, one_thread  # noqa: F401
+from poison import POISONS, needs_gpu, poisons
+from test_paged_kernel import Batch, dense_attention, on_each_target, one_thread  # noqa: F401
 
 from lessons_lib.cuda import KernelError
 from paged_attention.ladder import FP8, RUNGS, PagedDecode, Shape, attn_paged_fast, rung_library, rung_texts, shape_text
@@ -14,6 +15,7 @@ from paged_attention.ladder import FP8, RUNGS, PagedDecode, Shape, attn_paged_fa
 few = settings(max_examples=15, deadline=None, derandomize=True)
 HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
 FAR = 2**31 - 1  # a block that no pool has
+POISONED = 10_000  # the caches' own numbers are smaller
 # From rung 4 on the weights are rounded to the format of q too. Errors add up as the values do: they are compared with the
 # size of the row that they are in.
 ROUNDING = {FLOAT: 1e-5, HALF: 2**-11, BFLOAT: 2**-8}
@@ -59,7 +61,7 @@ def fp8(tensors):
     caches, exact = {}, {}
     for name in ("k", "v"):
         cache = tensors[f"{name}_cache"].float()
-        scales = cache.nan_to_num().abs().amax((0, 1, 3)).clamp(min=1e-3) / torch.finfo(FP8).max
+        scales = cache.where(cache.abs() < POISONED, 0.0).abs().amax((0, 1, 3)).clamp(min=1e-3) / torch.finfo(FP8).max
         caches[f"{name}_cache"] = (cache / scales[:, None]).to(FP8)
         exact[f"{name}_cache"] = caches[f"{name}_cache"].double() * scales[:, None]
         caches[f"{name}_scales"] = scales
@@ -118,9 +120,9 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 47, 64, 100, 1
 @pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
 @few
 @given(lengths=LENGTHS, num_kv_heads=st.sampled_from([1, 2, 3, 8]), seed=st.integers(0, 10**6),
-       garbage=st.sampled_from([-1, FAR]), gap=st.sampled_from([0, 8]), data=st.data())
-def test_any_batch_is_dense_attention(number, target, lengths, num_kv_heads, seed, garbage, gap, data):
-    batch = Batch(tuple(lengths), 4 * num_kv_heads, num_kv_heads, 128, 16, HALF, gap, garbage, seed)
+       garbage=st.sampled_from([-1, 0, FAR]), gap=st.sampled_from([0, 8]), poison=poisons, data=st.data())
+def test_any_batch_is_dense_attention(number, target, lengths, num_kv_heads, seed, garbage, gap, poison, data):
+    batch = Batch(tuple(lengths), 4 * num_kv_heads, num_kv_heads, 128, 16, HALF, gap, garbage, seed, poison)
     how = {}
     if number == 6:
         how["num_splits"] = data.draw(st.integers(1, 5))
@@ -138,6 +140,21 @@ def shape_of(number, batch):
 
 
 ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
+
+
+@on_each_target
+@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+def test_what_no_sequence_owns_changes_no_bit(number, target, poison):
+    batch = replace(ONE_SHAPE, gap=8, poison=0.0)
+    clean = outcome(number, batch, target)
+    for garbage in (-1, 0, 1, 2, FAR):  # the first three blocks of the pool, whoever's they are
+        assert torch.equal(outcome(number, replace(batch, poison=poison, garbage=garbage), target), clean)
+
+
+def outcome(number, batch, target):
+    decode, arguments, _ = prepared(number, batch, target)
+    return decode(**arguments)
 
 
 @on_each_target

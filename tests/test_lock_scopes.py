@@ -1,42 +1,93 @@
-"""Exercise 1.3's look at the text: a lock that ends before the work is told from locks that are merely unusual."""
+"""Exercise 1.3's watch: which lock is held at each touch of shared data, and what becomes of a call that comes in between."""
 
 import pytest
 
-from solutions.checks.lesson_01.lock_scopes import works_after_release
+from solutions.checks.lesson_01.native import USES, NeverComesBack, watched_block_manager_class
+from solutions.checks.lesson_01.thread_safety import ALL_COVERED, observe
 
-CLASS = """class Manager {{
+_, _, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, ANOTHER, WITHOUT = USES
+GUARD = "std::lock_guard<std::mutex> guard(mutex_);"
+CLASS = """
+#include <mutex>
+class BlockManager {
  public:
-  {method}
+  explicit BlockManager(int num_blocks) : list(num_blocks), counts(num_blocks, 0) {}
+  int allocate() { GUARD if (list.size() == 0) throw OutOfBlocksError(0); int b = list.pop(); counts[b] = 1; return b; }
+  void increase_ref_count(int b) { GUARD check(b); if (counts[b] == 0) throw BlockNotAllocatedError(b); ++counts[b]; }
+  void free(int b) { GUARD check(b); if (counts[b] == 0) throw DoubleFreeError(b); if (--counts[b] == 0) list.push(b); }
+  int get_ref_count(int b) const { GUARD check(b); return counts[b]; }
+  int get_num_free_blocks() const { GUARD return list.size(); }
  private:
-  FreeList free_list_;
+  void check(int b) const { if (b < 0 || b >= int(counts.size())) throw BlockIndexError(b); }
+  FreeList list;
   std::vector<int> counts;
   mutable std::mutex mutex_;
-}};"""
-GUARD = "std::lock_guard<std::mutex> guard(mutex_);"
-forms = pytest.mark.parametrize("form", ["{}", "namespace cache {{\n{}\n}}"], ids=["alone", "in a namespace"])
+};
+"""
 
 
-@forms
-@pytest.mark.parametrize("method", [
-    f"void share(int b) {{ {{ {GUARD} check(b); }} ++counts[b]; }}",
-    f"int free_blocks() const {{ {{ {GUARD} }} return free_list_.size(); }}",
-    "int count(int b) const { mutex_.lock(); mutex_.unlock(); return counts[b]; }",
-    "int count(int b) const { std::unique_lock<std::mutex> hold(mutex_); check(b); hold.unlock(); return counts.at(b); }",
+def manager_with(**methods):
+    """The class above with these lines in place of its own; `name` stands before the first brace of each."""
+    lines = CLASS.splitlines()
+    for name, body in methods.items():
+        (number,) = (number for number, line in enumerate(lines) if f" {name}(" in line and "GUARD" in line)
+        lines[number] = f"{lines[number].partition(' { ')[0]} {{ {body} }}"
+    return watched_block_manager_class("\n".join(lines).replace("GUARD", GUARD))
+
+
+def uses(**methods):
+    """How the methods use the lock, those that use it right left out."""
+    said = observe(manager_with(**methods), ("data", 3))
+    return "" if said == ALL_COVERED else str(said)
+
+
+@pytest.mark.parametrize("method, body, use", [
+    ("increase_ref_count", "{ GUARD check(b); if (!counts[b]) throw BlockNotAllocatedError(b); } ++counts[b];", AFTER),
+    ("get_num_free_blocks", "{ GUARD } return list.size();", AFTER),
+    ("get_ref_count", "check(b); mutex_.lock(); mutex_.unlock(); return counts[b];", AFTER),
+    ("get_ref_count", "std::unique_lock<std::mutex> hold(mutex_); check(b); hold.unlock(); return counts.at(b);", AFTER),
+    ("get_ref_count", "std::lock_guard<std::mutex>{mutex_}; check(b); return counts[b];", AFTER),
+    ("free", "check(b); if (!counts[b]) throw DoubleFreeError(b); GUARD if (--counts[b] == 0) list.push(b);", LOOKS_BEFORE),
+    ("free", "check(b); if (!counts[b]) throw DoubleFreeError(b); if (--counts[b]) return; GUARD list.push(b);", CHANGES_BEFORE),
+    ("get_num_free_blocks", "return list.size();", WITHOUT),
+    ("get_num_free_blocks", "std::mutex own; std::lock_guard<std::mutex> hold(own); return list.size();", ANOTHER),
+    ("get_num_free_blocks", "static std::mutex own; std::lock_guard<std::mutex> hold(own); return list.size();", ANOTHER),
 ])
-def test_work_after_the_lock_is_found(form, method):
-    assert works_after_release(form.format(CLASS.format(method=method)))
+def test_data_that_is_touched_without_the_lock_is_seen(method, body, use):
+    assert uses(**{method: body}) == f"{method}() {use}"
 
 
-@forms
-@pytest.mark.parametrize("method", [
-    f"void share(int b) {{ {{ {GUARD} check(b); }} {{ {GUARD} ++counts[b]; }} }}",
-    f"void change(int b) {{ if (b) {{ {GUARD} ++counts[b]; }} else {{ {GUARD} --counts[b]; }} }}",
-    f"int count(int b) const {{ std::vector<int> copy; {{ {GUARD} copy = counts; }} return copy[b]; }}",
-    f"bool known(int b) const {{ {{ {GUARD} }} return b < counts.size(); }}",
-    f"int count(int b) const {{ int n; {{ {GUARD} n = counts[b]; }} return n; }} int look(int b) {{ return counts[b]; }}",
-    "int count(int b) const { mutex_.lock(); if (b < 0) { mutex_.unlock(); throw 1; } int n = counts[b]; mutex_.unlock(); return n; }",
-    "int count(int b) const { mutex_.lock(); check(b); mutex_.unlock(); mutex_.lock(); int n = counts[b]; mutex_.unlock(); return n; }",
-    "int count(int b) const { std::unique_lock<std::mutex> hold(mutex_, std::defer_lock); hold.lock(); return counts[b]; }",
+@pytest.mark.parametrize("methods", [
+    {"free": "{ GUARD check(b); } { GUARD if (!counts[b]) throw DoubleFreeError(b); if (--counts[b] == 0) list.push(b); }"},
+    {"get_ref_count": "check(b); std::vector<int> copy; { GUARD copy = counts; } return copy[b];"},
+    {"get_ref_count": "check(b); int n; { GUARD n = counts[b]; } return n;"},
+    {"get_ref_count": "mutex_.lock(); if (b < 0 || b >= int(counts.size())) { mutex_.unlock(); throw BlockIndexError(b); } "
+                      "int n = counts[b]; mutex_.unlock(); return n;"},
+    {"get_ref_count": "mutex_.lock(); mutex_.unlock(); mutex_.lock(); int n = counts.at(b); mutex_.unlock(); return n;"},
+    {"get_ref_count": "std::unique_lock<std::mutex> hold(mutex_, std::defer_lock); hold.lock(); check(b); return counts[b];"},
 ])
-def test_an_unusual_right_lock_is_left_alone(form, method):
-    assert not works_after_release(form.format(CLASS.format(method=method)))
+def test_an_unusual_right_lock_is_left_alone(methods):
+    manager_type = manager_with(**methods)
+    assert observe(manager_type, ("data", 3)) == ALL_COVERED
+    assert observe(manager_type, ("meet", (2, 1))) == "as if one had come after the other"
+
+
+def test_two_locks_where_one_is_needed_are_seen_though_all_data_is_covered():
+    manager_type = manager_with(free="{ GUARD check(b); if (!counts[b]) throw DoubleFreeError(b); } "
+                                     "{ GUARD if (--counts[b] == 0) list.push(b); }")
+    assert observe(manager_type, ("data", 3)) == ALL_COVERED
+    assert observe(manager_type, ("meet", (2, 1))) == (
+        "free(): no error; free() in between: no error; then reference counts [-1, 0], 2 free")
+    assert observe(manager_type, ("meet", (2, 2))) == "as if one had come after the other"
+
+
+def test_a_lock_that_is_taken_twice_or_kept_is_no_endless_wait():
+    manager = manager_with(free="GUARD if (get_ref_count(b) == 0) return;", allocate="mutex_.lock(); return list.pop();")(2)
+    with pytest.raises(NeverComesBack):
+        manager.free(0)
+    assert not manager.is_locked()
+    manager.allocate()
+    assert manager.is_locked()
+    with pytest.raises(NeverComesBack):
+        manager.get_num_free_blocks()
+

@@ -61,10 +61,11 @@ def dense_attention(q, k, v):
 
 @few
 @given(batch=BATCHES, block_size=st.sampled_from([1, 2, 3, 7, 16, 32]), ratio=st.sampled_from([1, 3, 4, 7]),
-       num_kv_heads=st.integers(1, 2), head_size=st.sampled_from([16, 24, 64, 128]), seed=st.integers(0, 10**6))
-def test_any_batch_is_dense_attention(batch, block_size, ratio, num_kv_heads, head_size, seed):
+       num_kv_heads=st.integers(1, 2), head_size=st.sampled_from([16, 24, 64, 128]), seed=st.integers(0, 10**6),
+       poison=poisons)
+def test_any_batch_is_dense_attention(batch, block_size, ratio, num_kv_heads, head_size, seed, poison):
     lengths = [past + new for past, new in batch]
-    manager = make_manager(block_size, num_kv_heads, head_size, lengths, seed)
+    manager = make_manager(block_size, num_kv_heads, head_size, lengths, seed, poison=poison)
     generator = torch.Generator().manual_seed(seed)
     tokens = [(torch.randn(length, ratio * num_kv_heads, head_size, generator=generator),
                *torch.randn(2, length, num_kv_heads, head_size, generator=generator)) for length in lengths]

@@ -1,12 +1,13 @@
 """The paged kernel against dense attention in float64, on the CPU and on a GPU; bad input refused by name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poison import POISONS, needs_gpu, poison_of, poisons
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -17,7 +18,6 @@ from paged_attention.metadata import BatchMetadata, attn_paged_torch, build_meta
 from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES, attn_paged_cuda, paged_attention_library
 from paged_attention.slots import slot_mapping, write_kv
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 TARGETS = ["fast", "checked", pytest.param("gpu", marks=needs_gpu)]
 on_each_target = pytest.mark.parametrize("target", TARGETS)
 few = settings(max_examples=50, deadline=None, derandomize=True)
@@ -39,7 +39,7 @@ def one_thread():
 @dataclass(frozen=True)
 class Batch:
     """The sizes of a batch of decodes. gap: numbers between the query rows of two sequences. garbage: what stands in the
-    table behind the blocks of a context."""
+    table after the blocks of a context. poison: in every slot that holds no token, and in the gaps."""
 
     context_lens: tuple[int, ...]
     num_q_heads: int = 2
@@ -50,13 +50,15 @@ class Batch:
     gap: int = 0
     garbage: int = -1
     seed: int = 0
+    poison: float = NAN
 
     def tensors(self, target: str = "fast") -> dict[str, Tensor]:
-        """The arguments of attn_paged_cuda: blocks in any order, NaN in every slot that holds no token."""
+        """The arguments of attn_paged_cuda: blocks in any order, and poison."""
         generator = torch.Generator().manual_seed(self.seed)
         num_needed = [-(-context_len // self.block_size) for context_len in self.context_lens]
         num_blocks = sum(num_needed) + 2
-        caches = torch.full((2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), NAN)
+        poison = poison_of(self.poison, self.dtype)
+        caches = torch.full((2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), poison)
         table = torch.full((len(num_needed), max(num_needed) + 1), self.garbage, dtype=torch.int32)
         ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
         ends = list(accumulate(num_needed))
@@ -67,6 +69,7 @@ class Batch:
                 write_kv(*caches, slots, *torch.randn(2, length, *caches.shape[3:], generator=generator))
         row_length = self.num_q_heads * self.head_size
         q = torch.randn(len(num_needed), row_length + self.gap, generator=generator).to(self.dtype)
+        q[:, row_length:] = poison
         q = q.to(device_of(target))[:, :row_length].unflatten(1, (self.num_q_heads, self.head_size))
         k_cache, v_cache = caches.to(self.dtype)
         others = {"k_cache": k_cache, "v_cache": v_cache, "block_table": table,
@@ -102,15 +105,26 @@ LENGTHS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1, 0, 1])), mi
 @few
 @given(lengths=LENGTHS, block_size=st.sampled_from([1, 8, 16, 17]), ratio=st.sampled_from([1, 2, 3, 7]),
        num_kv_heads=st.integers(1, 2), head_size=st.sampled_from([1, 64, 80, 128, 256]), dtype=st.sampled_from(list(CLOSE)),
-       gap=st.sampled_from([0, 5]), garbage=st.sampled_from([-1, 12_345]), seed=st.integers(0, 10**6))
+       gap=st.sampled_from([0, 5]), garbage=st.sampled_from([-1, 0, 12_345]), seed=st.integers(0, 10**6), poison=poisons)
 def test_any_batch_is_dense_attention(target, lengths, block_size, ratio, num_kv_heads, head_size, dtype, gap, garbage,
-                                      seed):
+                                      seed, poison):
     contexts = tuple(max(0, blocks * block_size + past) for blocks, past in lengths)
-    batch = Batch(contexts, ratio * num_kv_heads, num_kv_heads, head_size, block_size, dtype, gap, garbage, seed)
+    batch = Batch(contexts, ratio * num_kv_heads, num_kv_heads, head_size, block_size, dtype, gap, garbage, seed, poison)
     tensors, library = batch.tensors(target), paged_attention_library(target)
     if target != "gpu":
         library.options(seed=seed % 4)
     assert_right(attn_paged_cuda(**tensors, library=library), tensors)
+
+
+@on_each_target
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("poison", POISONS.values(), ids=POISONS)
+def test_what_no_sequence_owns_changes_no_bit(target, dtype, poison):
+    batch = Batch((40, 0, 129, 16), 6, 2, 80, dtype=dtype, gap=5, poison=0.0)
+    clean = attn_paged_cuda(**batch.tensors(target), library=paged_attention_library(target))
+    for garbage in (-1, 0, 1, 2, 12_345):  # the first three blocks of the pool, whoever's they are
+        tensors = replace(batch, poison=poison, garbage=garbage).tensors(target)
+        assert torch.equal(attn_paged_cuda(**tensors, library=paged_attention_library(target)), clean)
 
 
 @on_each_target

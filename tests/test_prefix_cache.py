@@ -43,6 +43,17 @@ class CacheAsALedger(RuleBasedStateMachine):
 
     @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=8))
     def start(self, tokens):
+        self.begin_with(tokens)
+
+    @rule(tokens=st.lists(st.integers(0, 1), min_size=2, max_size=8))
+    def come_and_go(self, tokens):
+        """What it leaves in the cache is nobody else's, so it may be evicted."""
+        request = self.begin_with(tokens)
+        self.compute_some(request, len(tokens) - request.num_computed)
+        self.scheduler.stop(request)
+        del self.users[request]
+
+    def begin_with(self, tokens):
         request, found = Request(object(), tokens), 0
         while tuple(tokens[: (found + 1) * BLOCK_SIZE]) in self.known and (found + 1) * BLOCK_SIZE <= len(tokens):
             found += 1
@@ -53,14 +64,16 @@ class CacheAsALedger(RuleBasedStateMachine):
         assert request.num_computed == num_computed
         assert self.manager.blocks_of(request.id) == expected[: -(-num_computed // BLOCK_SIZE)]
         self.users[request], self.inserted[request] = num_computed, 0
+        return request
 
     @precondition(lambda self: self.users)
     @rule(data=st.data())
     def compute(self, data):
         request = data.draw(st.sampled_from(list(self.users)))
-        if (most := len(request.tokens) - self.users[request]) == 0:
-            return
-        count = data.draw(st.integers(1, most))
+        if most := len(request.tokens) - self.users[request]:
+            self.compute_some(request, data.draw(st.integers(1, most)))
+
+    def compute_some(self, request, count):
         evictable = [block_id for block_id in self.known.values() if block_id not in self.in_use()]
         free = self.manager.block_manager.get_num_free_blocks()
         assert self.cache.num_evictable() == len(evictable)
@@ -121,7 +134,7 @@ class CacheAsALedger(RuleBasedStateMachine):
             assert self.manager.block_manager.get_ref_count(block_id) == count
 
 
-CacheAsALedger.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+CacheAsALedger.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
 TestCacheAsALedger = CacheAsALedger.TestCase
 
 

@@ -104,6 +104,7 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
         while (helpers.size() + 1 < std::min({size_t(os_threads), blocks, most_stacks / threads})) helpers.emplace_back(work);
     work();
     for (std::thread& helper : helpers) helper.join();
+    if (outcome.fault() != cudaSuccess) launches.forget(launch.function);  // on a GPU everything ends here
     fflush(stdout);  // what kernels printed
 }
 

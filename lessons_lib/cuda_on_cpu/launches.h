@@ -38,6 +38,7 @@ public:
 
     // The last word counts, also where it allows less than the one before, or than a kernel has without it.
     void allow(const void* kernel, int bytes) { allowed_[kernel] = bytes; }
+    void forget(const void* kernel) { allowed_.erase(kernel); }
     int allowed(const void* kernel) const {
         auto found = allowed_.find(kernel);
         return found == allowed_.end() ? not_set : found->second;

@@ -156,25 +156,26 @@ class Engine:
                  progress: bool = False) -> list[Request | RequestError]:
         """Serves all prompts, and gives each one's finished request, or the error for which it was refused.
 
-        Where a step raises, or Ctrl-C ends it, those that have not ended are cancelled: nobody could ask for them again.
+        Where a step raises, or Ctrl-C ends it all, those that have not ended are cancelled: nobody could ask for them again.
         """
         each = params if isinstance(params, list) else [params] * len(prompts)
+        those = [(object(), prompt, own) for prompt, own in zip(prompts, each, strict=True)]
         results = []
-        for prompt, own in list(zip(prompts, each, strict=True)):  # before any is added, lest some be left behind
-            try:
-                results.append(self.add(object(), prompt, own))
-            except (RequestError, TypeError) as error:
-                results.append(error)
-        requests = [result for result in results if isinstance(result, Request)]
         try:
+            for id, prompt, own in those:
+                try:
+                    results.append(self.add(id, prompt, own))
+                except (RequestError, TypeError) as error:
+                    results.append(error)
+            requests = [result for result in results if isinstance(result, Request)]
             with tqdm(total=len(prompts), disable=not progress, unit="request") as bar:
                 while self.scheduler.has_work():
                     self.step()
                     bar.update(len(results) - sum(request.reason is None for request in requests) - bar.n)
         except BaseException:
-            for request in requests:
-                if request.reason is None:
-                    self.cancel(request.id)
+            for id, _, _ in those:
+                if id in self.requests:
+                    self.cancel(id)
             raise
         return results
 

@@ -165,7 +165,8 @@ def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time
             start = time.perf_counter()
             results = engine.generate(prompts, params)
             seconds = time.perf_counter() - start
-        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes, [request.reason for request in results])
+        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes,
+                             [request.reason for request in results])
         dist.barrier()
     except Exception as error:
         message = error

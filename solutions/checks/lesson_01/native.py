@@ -1,11 +1,15 @@
 """The learner's C++ classes as Python objects, for the checks: built as a plain library and called through ctypes."""
 
 import ctypes
-import threading
+import sys
 from pathlib import Path
 
 from lessons_lib.inline import QUICK, build_library, read_kernel
 from paged_attention import block_manager as errors
+
+
+class NeverComesBack(Exception):
+    """A call that waits for a lock that its own thread holds, or that nobody will give back."""
 
 
 class StandardOutOfRange(Exception):
@@ -16,12 +20,16 @@ class StandardOutOfRange(Exception):
 CHECKED = (*QUICK, "-D_GLIBCXX_ASSERTIONS", "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST")
 # By the numbers of block_manager_abi.cpp.
 ERRORS = (None, errors.PoolSizeError, errors.OutOfBlocksError, errors.BlockIndexError, errors.DoubleFreeError,
-          errors.BlockNotAllocatedError, StandardOutOfRange, RuntimeError)
+          errors.BlockNotAllocatedError, StandardOutOfRange, RuntimeError, NeverComesBack)
 METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
-LOCK, UNLOCK, TRY_LOCK = range(3)
-NAP = 10_000_000  # microseconds, in which to look whether the mutex is held; a look ends it
-STRESS_ROUNDS = 200
-PATIENCE_ALONE = 0.3  # seconds of its own after which a call with nobody in its way counts as stuck
+NAMES = ("block_errors.h", "FreeList", "your code", "the check")
+# For watched.h: its hooks are called, and its operator new.
+WATCHED = (*CHECKED, "-fsanitize=thread", "-fno-access-control", "-Wno-attributes")
+LINK = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic-functions", "-ldl")
+# How a method used the lock, by the numbers of watched.h.
+USES = ("", "changes the data under a shared lock", "looks at the data before it takes the lock",
+        "changes the data before it takes the lock", "touches the data after it has given the lock back",
+        "locks another mutex than the others do", "touches the data without the lock")
 
 
 def free_list_class(source: str) -> type:
@@ -59,63 +67,84 @@ def free_list_class(source: str) -> type:
 
 
 def block_manager_class(source: str) -> type:
-    """A Python class over the C++ class `BlockManager` in `source`; our errors and a FreeList that naps stand before it."""
-    library = build_library(
-        read_kernel("block_errors.h"), _read("watched_free_list.h"), source, read_kernel("block_manager_stress.cpp"),
-        _read("block_manager_abi.cpp"), name="check", flags=(*CHECKED, "-fno-access-control", "-pthread"),
-        names=("block_errors.h", "FreeList", "your code", "the stress test", "the check"))
-    library.manager_new.restype = ctypes.c_void_p
+    """A Python class over the C++ class `BlockManager` in `source`; our errors and a FreeList stand before it."""
+    library = build_library(*_manager_texts(source), names=NAMES, name="check", flags=CHECKED)
+    return _class_over(library, library.manager_new, library.manager_call)
+
+
+def watched_block_manager_class(source: str) -> type:
+    """The same, and it can tell what its methods do with locks and data: see watched.h. One thread is enough for that."""
+    library = build_library(_read("watched.h"), *_manager_texts(source), _read("watched_abi.cpp"), name="check",
+                            names=("the watch", *NAMES, "the watch's calls"), flags=WATCHED, link=LINK)
+
+    class WatchedBlockManager(_class_over(library, library.watched_new, library.watched_manager_call)):
+        def __init__(self, num_blocks):
+            super().__init__(num_blocks)
+            self.has_mutex = library.has_mutex(self.pointer) == 1
+
+        @staticmethod
+        def is_locked() -> bool:
+            """Whether a lock is held, between two calls."""
+            return library.is_locked() == 1
+
+        @staticmethod
+        def record():
+            library.record()
+
+        @staticmethod
+        def uses() -> dict[str, str]:
+            """For each method, in the calls since record(): how it used the lock, one of USES; "" where all is well."""
+            numbers = (ctypes.c_int * len(METHODS))()
+            library.uses_of_locks(numbers)
+            return {name: USES[number] for name, number in zip(METHODS, numbers, strict=True)}
+
+        def meet(self, gap, *calls):
+            """Two calls, each (method, block id), the second one in a gap of the first, where that holds no lock. Their
+            results, or None where there is no such gap."""
+            outcomes = (_Outcome * 2)(_Outcome(0, NO_RESULT), _Outcome(0, NO_RESULT))
+            methods = (ctypes.c_int * 2)(*(METHODS.index(name) for name, _ in calls))
+            ids = (ctypes.c_int * 2)(*(block_id for _, block_id in calls))
+            came = library.meet(self.pointer, gap, methods, ids, outcomes)
+            return tuple(outcome.words() for outcome in outcomes) if came else None
+
+    return WatchedBlockManager
+
+
+def _manager_texts(source):
+    return read_kernel("block_errors.h"), _read("free_list.h"), source, _read("block_manager_abi.cpp")
+
+
+def _class_over(library, new, call) -> type:
+    new.restype = ctypes.c_void_p
     library.manager_delete.argtypes = [ctypes.c_void_p]
 
     class NativeBlockManager:
-        at_the_door = 0  # only the models of thread_safety.py can tell
-        patience = PATIENCE_ALONE
-
         def __init__(self, num_blocks):
             code, message = ctypes.c_int(), ctypes.create_string_buffer(256)
-            self.pointer = ctypes.c_void_p(library.manager_new(num_blocks, ctypes.byref(code), message))
+            self.pointer = ctypes.c_void_p(new(num_blocks, ctypes.byref(code), message))
             _raise(code.value, message)
 
         def __del__(self):
             library.manager_delete(self.pointer)
 
-        def lock(self):
-            """Takes the learner's mutex; False where there is none."""
-            return library.manager_mutex(self.pointer, LOCK) == 1
-
-        def unlock(self):
-            library.manager_mutex(self.pointer, UNLOCK)
-
-        def is_locked(self):
-            """Whether somebody holds the learner's mutex."""
-            return library.manager_mutex(self.pointer, TRY_LOCK) == 0
-
-        def keeps_lock_during(self, method, *arguments):
-            """Whether the mutex is held while the method is in the middle of changing the free list."""
-            library.set_nap(NAP)
-            thread = threading.Thread(target=getattr(self, method), args=arguments, daemon=True)
-            thread.start()
-            while thread.is_alive() and not library.is_napping():
-                pass
-            held = not (library.is_napping() and library.manager_mutex(self.pointer, TRY_LOCK) == 1)
-            library.set_nap(1)
-            thread.join()
-            return held
-
-        @staticmethod
-        def stress():
-            """Whether four threads that allocate and free at the same time break the manager."""
-            return "breaks" if library.manager_stress(4, STRESS_ROUNDS) else "holds"
-
     for number, name in enumerate(METHODS):
-        setattr(NativeBlockManager, name, _method(library, number))
+        setattr(NativeBlockManager, name, _method(call, number))
     return NativeBlockManager
 
 
-def _method(library, number):
+class _Outcome(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("result", ctypes.c_int), ("message", ctypes.c_char * 256)]
+
+    def words(self) -> str:
+        if self.code:
+            return f"{ERRORS[self.code].__name__}: {self.message.decode(errors='replace')}"
+        return "no error" if self.result == NO_RESULT else f"returns {self.result}"
+
+
+def _method(function, number):
     def call(self, block_id=0):
         result, message = ctypes.c_int(NO_RESULT), ctypes.create_string_buffer(256)
-        _raise(library.manager_call(self.pointer, number, block_id, ctypes.byref(result), message), message)
+        _raise(function(self.pointer, number, block_id, ctypes.byref(result), message), message)
         return None if result.value == NO_RESULT else result.value
     return call
 
@@ -124,6 +153,8 @@ NO_RESULT = -(2**31)  # what a method without a result leaves
 
 
 def _raise(code: int, message):
+    if code == ERRORS.index(NeverComesBack):
+        raise NeverComesBack("it waits for ever")
     if code:
         raise ERRORS[code](message.value.decode(errors="replace"))
 

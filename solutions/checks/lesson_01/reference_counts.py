@@ -383,8 +383,8 @@ def without_comments(source: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
 
 
-def recognise(source: str) -> str | None:
-    """What is wrong in any program: an error thrown as a pointer, and one that is made and dropped."""
+def name_from_text(source: str) -> str | None:
+    """An error thrown as a pointer, and one that is made and dropped."""
     text = without_comments(source)
     if re.search(r"\bthrow\s+new\b", text):
         return "throws-a-pointer"
@@ -405,7 +405,7 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe,
-    recognise=recognise,
+    name_from_text=name_from_text,
     points=2,
     mistakes=(
         Mistake("free-ignores-refcount",

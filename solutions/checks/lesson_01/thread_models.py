@@ -1,47 +1,70 @@
 """What a right and each wrong answer to exercise 1.3 does, as Python classes."""
 
-import threading
+import itertools
 
 from lessons_lib.checks import Crash
 from paged_attention.block_manager import BlockNotAllocatedError, DoubleFreeError, OutOfBlocksError, PythonBlockManager
-from solutions.checks.lesson_01.native import METHODS, PATIENCE_ALONE
+from solutions.checks.lesson_01.native import METHODS, USES, NeverComesBack
+from solutions.checks.lesson_01.reference_counts import perform
 
-NO_PATIENCE = 0.05  # seconds of its own after which a call counts as stuck, for models that do get stuck
+(COVERED, SHARED, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, ANOTHER, WITHOUT) = USES
+
+
+TAKES_ID = {"allocate": 0, "increase_ref_count": 1, "free": 1, "get_ref_count": 1, "get_num_free_blocks": 0}
+
+
+class Lock:
+    """A lock of one thread, which waits for ever where it takes it twice."""
+
+    held = False
+
+    def acquire(self):
+        if self.held:
+            raise NeverComesBack("it waits for ever")
+        self.held = True
+
+    def release(self):
+        self.held = False
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
 
 
 class ThreadSafeBlockManager(PythonBlockManager):
-    """The model of a right answer; the mistakes below override what they get wrong."""
+    """The model of a right answer; the mistakes below override what they get wrong.
 
-    unlocked: tuple[str, ...] = ()
-    stress = staticmethod(lambda: "holds")
-    patience = PATIENCE_ALONE
+    misused: how a method uses the lock, where that is wrong.
+    """
+
+    misused: dict[str, str] = {}
+    has_mutex = True
 
     def __init__(self, num_blocks):
         super().__init__(num_blocks)
-        self.mutex = threading.Lock()
-        self.at_the_door = 0  # how many calls have come as far as the mutex
-
-    def lock(self):
-        return self.mutex.acquire()
-
-    def unlock(self):
-        self.mutex.release()
+        self.mutex = Lock()
 
     def is_locked(self):
-        return self.mutex.locked()
+        return self.mutex.held
 
-    def keeps_lock_during(self, method, *arguments):
-        return method not in self.unlocked
+    def record(self):
+        pass
+
+    def uses(self):
+        return dict.fromkeys(METHODS, COVERED) | self.misused
+
+    def meet(self, gap, first, second):
+        return None  # there is no gap
 
     def enter(self):
-        """The mutex, for a `with` statement, after saying that one more call has come to it."""
-        self.at_the_door += 1
         return self.mutex
 
 
 def _locked(name):
     def call(self, *arguments):
-        if name in self.unlocked:
+        if self.misused.get(name) in (WITHOUT, LOOKS_BEFORE, CHANGES_BEFORE):
             return getattr(PythonBlockManager, name)(self, *arguments)
         with self.enter():
             return getattr(PythonBlockManager, name)(self, *arguments)
@@ -52,106 +75,20 @@ for _name in METHODS:
     setattr(ThreadSafeBlockManager, _name, _locked(_name))
 
 
-class NeverLocked(ThreadSafeBlockManager):
-    unlocked = METHODS
-    stress = staticmethod(lambda: "breaks")
+def misusing(use, *methods):
+    """A manager in which `methods` use the lock in this way, one of USES."""
+    return type("MisusesTheLock", (ThreadSafeBlockManager,), {"misused": dict.fromkeys(methods, use)})
 
 
-class NoMutex(NeverLocked):
-    def lock(self):
-        return False
-
-    def keeps_lock_during(self, method, *arguments):
-        return True  # there is none to look at
+class NoMutex(misusing(WITHOUT, *METHODS)):
+    has_mutex = False
 
 
-class ReadsWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("get_ref_count", "get_num_free_blocks")
-
-
-class NumFreeWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("get_num_free_blocks",)
-
-
-class IncreaseWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("increase_ref_count",)
-
-
-class FreeWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("free",)
-
-
-class AllocateWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("allocate",)
-
-
-class CountWithoutLock(ThreadSafeBlockManager):
-    unlocked = ("get_ref_count",)
-
-
-class OnlyAllocateLocks(ThreadSafeBlockManager):
-    unlocked = ("increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
-
-
-class OnlyFreeListLocked(ThreadSafeBlockManager):
-    unlocked = ("increase_ref_count", "get_ref_count", "get_num_free_blocks")
-
-
-class CountsAndReadsUnlocked(ThreadSafeBlockManager):
-    unlocked = ("increase_ref_count", "get_ref_count")
-
-
-class FreeLocksPushOnly(ThreadSafeBlockManager):
-    """Looks at the count and lowers it without the lock, and takes it for the free list alone."""
-
-    def free(self, block_id):
-        self.check_index(block_id)
-        if self.ref_counts[block_id] == 0:
-            raise DoubleFreeError(f"block {block_id} is already free")
-        self.ref_counts[block_id] -= 1
-        if self.ref_counts[block_id] == 0:
-            with self.enter():
-                self.free_blocks.append(block_id)
-
-
-class FreeCountsOutside(ThreadSafeBlockManager):
-    """Lowers the count, then waits for the lock and looks at the count again."""
-
-    def free(self, block_id):
-        self.check_index(block_id)
-        if self.ref_counts[block_id] == 0:
-            raise DoubleFreeError(f"block {block_id} is already free")
-        self.ref_counts[block_id] -= 1
-        with self.enter():
-            if self.ref_counts[block_id] == 0:
-                self.free_blocks.append(block_id)
-
-
-class FreeChecksOutside(ThreadSafeBlockManager):
-    def free(self, block_id):
-        self.check_index(block_id)
-        if self.ref_counts[block_id] == 0:
-            raise DoubleFreeError(f"block {block_id} is already free")
-        with self.enter():
-            self.ref_counts[block_id] -= 1
-            if self.ref_counts[block_id] == 0:
-                self.free_blocks.append(block_id)
-
-
-class AllocateChecksOutside(ThreadSafeBlockManager):
-    def allocate(self):
-        if not self.free_blocks:
-            raise OutOfBlocksError(f"no block is free: {len(self.ref_counts)} of {len(self.ref_counts)} are in use")
-        with self.enter():
-            if not self.free_blocks:
-                self.crashed = True
-                raise Crash
-            return PythonBlockManager.allocate(self)
+def subsets(*sizes):
+    return [methods for size in sizes for methods in itertools.combinations(METHODS, size)]
 
 
 class KeepsLockAfterError(ThreadSafeBlockManager):
-    patience = NO_PATIENCE
-
     def free(self, block_id):
         self.enter().acquire()
         PythonBlockManager.free(self, block_id)
@@ -169,7 +106,7 @@ def keeps_lock_after_error(*methods):
         return call
 
     changes = {name: by_hand(name) for name in methods}
-    return type("KeepsLockAfterErrors", (ThreadSafeBlockManager,), {"patience": NO_PATIENCE, **changes})
+    return type("KeepsLockAfterErrors", (ThreadSafeBlockManager,), changes)
 
 
 def never_unlocks(*methods):
@@ -180,20 +117,21 @@ def never_unlocks(*methods):
             return getattr(PythonBlockManager, name)(self, *arguments)
         return call
 
-    return type("NeverUnlocks", (ThreadSafeBlockManager,), {"patience": NO_PATIENCE} | {name: by_hand(name) for name in methods})
+    return type("NeverUnlocks", (ThreadSafeBlockManager,), {name: by_hand(name) for name in methods})
+
+
+def lets_go_or_keeps_it(method):
+    """Locks by hand, looks at the id, unlocks, and only then works; after an error the lock stays taken."""
+    return type("LetsGoOrKeepsIt", (keeps_lock_after_error(method),), {"misused": {method: AFTER}})
 
 
 class LocksTwice(ThreadSafeBlockManager):
-    patience = NO_PATIENCE
-
     def allocate(self):
         with self.enter():
             return PythonBlockManager.allocate(self) if self.get_num_free_blocks() else None
 
 
 class FreeLocksTwice(ThreadSafeBlockManager):
-    patience = NO_PATIENCE
-
     def free(self, block_id):
         with self.enter():
             self.get_ref_count(block_id)
@@ -201,8 +139,6 @@ class FreeLocksTwice(ThreadSafeBlockManager):
 
 
 class FreeLocksTwiceAtItsEnd(ThreadSafeBlockManager):
-    patience = NO_PATIENCE
-
     def free(self, block_id):
         with self.enter():
             PythonBlockManager.free(self, block_id)
@@ -210,36 +146,61 @@ class FreeLocksTwiceAtItsEnd(ThreadSafeBlockManager):
 
 
 class CheckIndexLocksToo(ThreadSafeBlockManager):
-    patience = NO_PATIENCE
-
     def check_index(self, block_id):
         with self.enter():
             return PythonBlockManager.check_index(self, block_id)
 
 
-class IncreaseChecksOutside(ThreadSafeBlockManager):
-    """Looks at the count before it waits, so that a block may have been freed meanwhile."""
+class InTwoSteps(ThreadSafeBlockManager):
+    """Gives the lock back between the look and the act of `method`, and takes it again."""
 
-    def increase_ref_count(self, block_id):
-        self.check_index(block_id)
+    method = ""
+
+    def meet(self, gap, first, second):
+        if gap or first[0] != self.method:
+            return None
+        try:
+            self.look(first[1])
+        except Exception:
+            return None
+        between = perform(self, second[:1 + TAKES_ID[second[0]]])
+        return self.act(first[1]), between
+
+
+class AllocatesInTwoSteps(InTwoSteps):
+    method = "allocate"
+
+    def look(self, _):
+        if not self.free_blocks:
+            raise OutOfBlocksError
+
+    def act(self, _):
+        if not self.free_blocks:
+            raise Crash
+        return perform(self, ("allocate",))
+
+
+class SharesInTwoSteps(InTwoSteps):
+    method = "increase_ref_count"
+
+    def look(self, block_id):
         if self.ref_counts[block_id] == 0:
-            raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared")
-        with self.enter():
-            self.ref_counts[block_id] += 1
+            raise BlockNotAllocatedError
+
+    def act(self, block_id):
+        self.ref_counts[block_id] += 1
+        return "no error"
 
 
-class GuardDiesInAllocate(ThreadSafeBlockManager):
-    def keeps_lock_during(self, method, *arguments):
-        return method != "allocate"
+class FreesInTwoSteps(InTwoSteps):
+    method = "free"
 
+    def look(self, block_id):
+        if self.ref_counts[block_id] == 0:
+            raise DoubleFreeError
 
-class GuardDiesInFree(ThreadSafeBlockManager):
-    def keeps_lock_during(self, method, *arguments):
-        return method != "free"
-
-
-class GuardDiesAtOnce(ThreadSafeBlockManager):
-    """Waits for the lock and lets go of it at once."""
-
-    def keeps_lock_during(self, method, *arguments):
-        return False
+    def act(self, block_id):
+        self.ref_counts[block_id] -= 1
+        if self.ref_counts[block_id] == 0:
+            self.free_blocks.append(block_id)
+        return "no error"

@@ -1,67 +1,51 @@
 """Exercise 1.3: the block manager that several threads may use.
 
-Races are rare, so the check does not wait for one. It holds the manager's own mutex and looks who waits for it: a method
-that comes back meanwhile took no lock. Two threads that wait at the door for the same last block then show whether the
-look and the act are under one lock. What waits is asleep: how long a call takes on a busy machine says nothing.
+Races are rare, so the check does not wait for one, and needs no second thread. It looks which data each method touches, and
+which lock it holds then; two methods that touch the same data, one of them to change it, must hold the same lock. Where a
+method gives the lock back in between, the check lets another call in. See watched.h.
 """
 
-import functools
+import itertools
 import random
 import re
-import threading
 
-from lessons_lib.checks import Crash, Exercise, Mistake, Stuck, Text
-from lessons_lib.own_time import Stopwatch, observe_thread
+from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks.lesson_01 import reference_counts
 from solutions.checks.lesson_01 import thread_models as models
-from solutions.checks.lesson_01.lock_scopes import works_after_release
-from solutions.checks.lesson_01.native import METHODS, block_manager_class
+from solutions.checks.lesson_01.native import METHODS, watched_block_manager_class
 from solutions.checks.words import counted
-
-PATIENCE = 0.1  # seconds of its own that a call may take, while the mutex is held, before it counts as waiting
-LOOK_EVERY = 0.01  # seconds
 
 
 def cases():
     yield "alone", (1, ())
-    yield "gives back", 2  # early, since a call that never comes back costs each later case its patience
+    yield "gives back", 2
     for calls in ((("allocate",),), (("allocate",), ("increase_ref_count", 0)), (("allocate",), ("free", 0))):
         yield "alone", (1, calls)
     for case in reference_counts.cases():
         if len(case[1]) <= 2 or len(case[1]) == 400:
             yield "alone", case
-    yield "waits", 8
     yield "after an error", 1
-    yield "keeps allocate", 4
-    yield "keeps free", 4
-    yield "free and share", 2
-    yield "two free", (3, 1)
-    yield "two free", (3, 2)
-    yield "two allocate", 1
-    yield "stress", None
+    yield "data", 3
+    for users in (1, 2):
+        for num_blocks in (1, 2, 3):
+            yield "meet", (num_blocks, users)
 
 
 def hidden(seed):
-    """Half of what exercise 1.2 has, by one thread; then the meetings of threads on pools of other sizes."""
+    """Half of what exercise 1.2 has, and then the data and the meetings, on pools of other sizes."""
     chance = random.Random(seed)
     yield from (("alone", case) for case in list(reference_counts.hidden(seed))[::2])
-    for kind in ("gives back", "waits", "after an error", "keeps allocate", "keeps free", "free and share", "two allocate"):
-        yield kind, chance.randint(9, 40)
+    for kind in ("gives back", "after an error", "data"):
+        yield kind, chance.randint(5, 40)
     for users in (1, 2, 3):
-        yield "two free", (chance.randint(4, 40), users)
+        yield "meet", (chance.randint(4, 40), users)
 
 
 def observe(manager_type, case):
-    """A case: its kind, and the size of the pool; for "two free" also how many users the block has."""
+    """A case: its kind, and the size of the pool; for "meet" also how many users block 0 has."""
     kind, detail = case
-    return {"alone": _alone, "gives back": _gives_back, "waits": _waits, "after an error": _after_an_error, "keeps allocate": _keeps_allocate,
-            "keeps free": _keeps_free, "free and share": _free_and_share, "two free": _two_free,
-            "two allocate": _two_allocate, "stress": _stress}[kind](manager_type, detail)
-
-
-def _alone(manager_type, case):
-    """One thread only: what exercise 1.2 asked for, and every call comes back."""
-    return _in_thread(reference_counts.observe, manager_type, case).result(manager_type.patience)
+    return {"alone": reference_counts.observe, "gives back": _gives_back, "after an error": _after_an_error, "data": _data,
+            "meet": _meet}[kind](manager_type, detail)
 
 
 def _gives_back(manager_type, num_blocks):
@@ -69,35 +53,12 @@ def _gives_back(manager_type, num_blocks):
     for name in METHODS:
         manager = manager_type(num_blocks)
         arguments = (manager.allocate(),) if name in ("free", "increase_ref_count") else (0,) if name == "get_ref_count" else ()
-        if _in_thread(getattr(manager, name), *arguments).result(manager.patience) == STUCK:
-            return Stuck(f"{name}() never comes back")
+        result = reference_counts.perform(manager, (name, *arguments))
+        if result.startswith(NEVER):
+            return Text(f"{name}() never comes back")
         if manager.is_locked():
             return Text(f"{name}() has come back, and mutex_ is still locked")
     return Text("mutex_ is free after each method")
-
-
-def _waits(manager_type, num_blocks):
-    """Which calls wait while somebody else holds the mutex; all are made at once."""
-    manager = manager_type(num_blocks)
-    freed, increased, read, shared = (manager.allocate() for _ in range(4))
-    manager.increase_ref_count(shared)
-    manager.at_the_door = 0
-    if not manager.lock():
-        return Text("there is no member mutex_")
-    arguments = {"free": (freed,), "increase_ref_count": (increased,), "get_ref_count": (read,)}
-    calls = {name: _in_thread(getattr(manager, name), *arguments.get(name, ())) for name in METHODS}
-    calls["free of a shared block"] = _in_thread(manager.free, shared)
-    while True:
-        waiting = [name for name, call in calls.items() if not call.has_returned()]
-        if manager.at_the_door >= len(waiting):  # only our models can tell, and need no patience
-            break
-        if all(calls[name].own_time() > PATIENCE for name in waiting):
-            break
-    manager.unlock()
-    for call in calls.values():
-        call.comes_back(manager.patience)
-    ahead = [name for name in calls if name not in waiting]
-    return Text(f"without waiting: {', '.join(ahead)}" if ahead else "every call waited")
 
 
 def _after_an_error(manager_type, num_blocks):
@@ -106,162 +67,99 @@ def _after_an_error(manager_type, num_blocks):
     calls = [("free", none), ("free", 0), ("increase_ref_count", none), ("increase_ref_count", 0), ("get_ref_count", none),
              *[("allocate",)] * (num_blocks + 1)]
     for call in calls:
-        result = _in_thread(reference_counts.perform, manager, call).result(manager.patience)
-        if result == STUCK:
-            return Stuck(f"{call[0]}() never comes back after an earlier call raised its error")
-    return Text("the manager answers after each error")
+        if reference_counts.perform(manager, call).startswith(NEVER):
+            return Text(f"{call[0]}() never comes back after an earlier call raised its error")
+    return Text("the manager answers after each error" if not manager.is_locked() else "mutex_ is still locked after an error")
 
 
-def _keeps_allocate(manager_type, num_blocks):
-    """Whether the method holds the mutex to its end."""
-    return _kept("allocate", manager_type(num_blocks).keeps_lock_during("allocate"))
+def _data(manager_type, num_blocks):
+    """Which lock each method holds while it touches what another one changes, on every way through it."""
+    manager, none = manager_type(num_blocks), num_blocks + 4
+    manager.record()
+    for call in 2 * (*[("allocate",)] * (num_blocks + 1), ("increase_ref_count", 0), ("free", 0), ("get_ref_count", 0),
+                     ("get_ref_count", none), ("get_num_free_blocks",), ("free", 0), ("free", 0), ("get_ref_count", 0),
+                     ("increase_ref_count", 0), ("increase_ref_count", none), ("free", none), ("get_num_free_blocks",),
+                     *(("free", block_id) for block_id in range(1, num_blocks))):
+        reference_counts.perform(manager, call)
+    wrong = [f"{name}() {use}" for name, use in manager.uses().items() if use]
+    if len(wrong) == len(METHODS) and not manager.has_mutex:
+        wrong.insert(0, "there is no member mutex_")
+    return Text("; ".join(wrong) or ALL_COVERED)
 
 
-def _keeps_free(manager_type, num_blocks):
-    manager = manager_type(num_blocks)
-    return _kept("free", manager.keeps_lock_during("free", manager.allocate()))
+def _meet(manager_type, detail):
+    """Every two methods; the second one comes in wherever the first holds no lock."""
+    for first, second in itertools.product(CALLS, repeat=2):
+        one_by_one = _in_turn(manager_type, detail, first, second)
+        other_way = _in_turn(manager_type, detail, second, first)
+        in_turn = (one_by_one, (*other_way[1::-1], other_way[2]))
+        for gap in itertools.count():
+            manager = _manager(manager_type, detail)
+            results = manager.meet(gap, first, second)
+            if results is None:
+                break
+            outcome = (*results, _state(manager, detail))
+            if outcome not in in_turn:
+                return Text(f"{first[0]}(): {outcome[0]}; {second[0]}() in between: {outcome[1]}; {outcome[2]}")
+    return Text("as if one had come after the other")
 
 
-def _kept(method, kept):
-    return Text(f"{method}() {'holds the mutex' if kept else 'has let go of the mutex'}")
-
-
-def _free_and_share(manager_type, num_blocks):
-    """One thread frees a block's last use while another wants to share it; several times, since either may be first."""
-    for _ in range(4):
-        manager = manager_type(num_blocks)
-        block_id = manager.allocate()
-        manager.at_the_door = 0
-        held = manager.lock()
-        free = _in_thread(reference_counts.perform, manager, ("free", block_id))
-        free.comes_to_the_door(manager, 1, PATIENCE / 4)
-        share = _in_thread(reference_counts.perform, manager, ("increase_ref_count", block_id))
-        share.comes_to_the_door(manager, 2, PATIENCE / 4)
-        if held:
-            manager.unlock()
-        free.result(manager.patience), share.result(manager.patience)
-        if (manager.get_ref_count(block_id) > 0) == (manager.get_num_free_blocks() == num_blocks):
-            return Text("the block is in the free list and in use")
-    return Text("the block is free or in use")
-
-
-def _two_free(manager_type, detail):
+def _manager(manager_type, detail):
+    """One block of the pool has so many users, and all others but one are in use too."""
     num_blocks, users = detail
     manager = manager_type(num_blocks)
-    block_id = manager.allocate()
-    for _ in range(users - 1):
-        manager.increase_ref_count(block_id)
-    manager.at_the_door = 0
-    results = _both_at_the_door(manager, ("free", block_id))
-    return Text(f"{results}; {reference_counts.state(manager, num_blocks)}")
-
-
-def _two_allocate(manager_type, num_blocks):
-    manager = manager_type(num_blocks)
-    for _ in range(num_blocks - 1):
+    for _ in range(max(1, num_blocks - 1)):
         manager.allocate()
-    manager.at_the_door = 0
-    results = _both_at_the_door(manager, ("allocate",))
-    if getattr(manager, "crashed", False):
-        raise Crash
-    return Text(f"{results}; {reference_counts.state(manager, num_blocks)}")
+    for _ in range(users - 1):
+        manager.increase_ref_count(0)
+    return manager
 
 
-def _stress(manager_type, _):
-    return Text(f"the manager {manager_type.stress()}")
+def _in_turn(manager_type, detail, *calls):
+    manager = _manager(manager_type, detail)
+    results = [reference_counts.perform(manager, call[:1 + models.TAKES_ID[call[0]]]) for call in calls]
+    return (*results, _state(manager, detail))
 
 
-def _both_at_the_door(manager, call):
-    """Two threads make the call and come as far as the mutex lets them; then the door opens."""
-    held = manager.lock()
-    calls = [_in_thread(reference_counts.perform, manager, call) for _ in range(2)]
-    if held:
-        for call in calls:
-            call.comes_to_the_door(manager, 2, PATIENCE)
-        manager.unlock()
-    return " and ".join(sorted(str(call.result(manager.patience)) for call in calls))
+def _state(manager, detail):
+    return reference_counts.state(manager, detail[0])
 
 
-STUCK = Stuck("the call never comes back")
+NEVER = "NeverComesBack"
+ALL_COVERED = "each method holds one lock while it touches what others change"
+CALLS = [(name, 0) for name in METHODS]
 
 
-class _in_thread:
-    """Runs a function in a thread that nobody has to wait for."""
-
-    def __init__(self, function, *arguments):
-        self.value = STUCK
-        self.thread = threading.Thread(target=self._run, args=(function, *arguments), daemon=True)
-        self.thread.start()
-        self.begin_to_wait()
-
-    def _run(self, function, *arguments):
-        try:
-            self.value = function(*arguments)
-        except Crash:
-            pass  # the caller reads it off the manager
-        except Exception as error:
-            self.value = Text(f"{type(error).__name__}: {error}")
-
-    def begin_to_wait(self):
-        self.own_time = Stopwatch(functools.partial(observe_thread, self.thread.native_id), LOOK_EVERY).look
-
-    def has_returned(self) -> bool:
-        self.thread.join(LOOK_EVERY / 5)
-        return not self.thread.is_alive()
-
-    def comes_back(self, patience) -> bool:
-        """Whether the call returns before it has taken `patience` seconds of its own from now on."""
-        self.begin_to_wait()
-        while not self.has_returned():
-            if self.own_time() > patience:
-                return False
-        return True
-
-    def comes_to_the_door(self, manager, visitors, patience):
-        """Waits until the call has returned or waits at the mutex. Our models tell when `visitors` calls do."""
-        while not (self.has_returned() or manager.at_the_door >= visitors or self.own_time() > patience):
-            pass
-
-    def result(self, patience):
-        return self.value if self.comes_back(patience) else STUCK
+CALLS_OF = {"gives back": 0, "after an error": 7, "data": 36}  # one after the other; in "gives back" none is after another
 
 
 def size(case):
-    """Threads, calls, blocks; "gives back" makes one call of each method, on a manager of its own each time."""
+    """Calls one after the other, and blocks."""
     kind, detail = case
-    if kind == "alone":
-        return 1, *reference_counts.size(detail)
-    if kind == "gives back":
-        return 1, 1, 0
-    return 4 if kind == "stress" else 2, 2, detail[0] if kind == "two free" else detail or 0
+    return reference_counts.size(detail) if kind == "alone" else (CALLS_OF[kind], detail)
 
 
 def describe(case):
     kind, detail = case
     if kind == "alone":
         return reference_counts.describe(detail)
-    if kind == "two free":
-        return f"BlockManager({detail[0]}): two threads free the same block, which has {counted(detail[1], 'user')}"
+    if kind == "meet":
+        return f"BlockManager({detail[0]}), block 0 has {counted(detail[1], 'user')}: two threads, each with one call"
     words = {
         "gives back": "each method is called, and then a look at mutex_",
-        "waits": "one thread holds mutex_, others call each method, and free() for a shared block too",
-        "free and share": "one thread frees the last use of a block, another shares it",
         "after an error": "one call after another that raises",
-        "keeps allocate": "a look at mutex_ while allocate() changes the free list",
-        "keeps free": "a look at mutex_ while free() changes the free list",
-        "two allocate": "two threads allocate, and one block is left",
-        "stress": "four threads allocate and free as fast as they can",
+        "data": "all methods, and which lock they hold while they touch what others change",
     }[kind]
-    return f"BlockManager({detail}): {words}" if detail else words
+    return f"BlockManager({detail}): {words}"
 
 
-def recognise(source: str) -> str | None:
-    """A guard without a name, or one that ends too early, is wrong in any program, and tests would seldom see it."""
-    guard = r"\b(lock_guard|unique_lock|scoped_lock|shared_lock)\s*(<[^;>]*>)?\s*[({]"
-    text = reference_counts.without_comments(source)
-    if re.search(guard, text) or works_after_release(text):
-        return "guard-dies-at-once"
-    return reference_counts.recognise(source)
+NAMELESS = re.compile(r"[;{}]\s*(?:std\s*::\s*)?(?:lock_guard|unique_lock|scoped_lock|shared_lock)\s*(?:<[^;>]*>)?\s*[({]")
+
+
+def name_from_text(source: str) -> str | None:
+    """A guard without a name. In round brackets it is a new variable called mutex_, and running shows no lock at all."""
+    nameless = NAMELESS.search(reference_counts.without_comments(source))
+    return "guard-dies-at-once" if nameless else reference_counts.name_from_text(source)
 
 
 LOCK = "std::lock_guard<std::mutex> lock(mutex_);"
@@ -282,67 +180,69 @@ EXERCISE = Exercise(
     answer_name="safe_block_manager",
     language="c++",
     reference=models.ThreadSafeBlockManager,
-    prepare=block_manager_class,
+    prepare=watched_block_manager_class,
     cases=cases,
     size=size,
     hidden=hidden,
     observe=observe,
     describe=describe,
-    chancy=lambda case: case[0] in ("free and share", "two free", "two allocate", "stress"),
-    recognise=recognise,
+    chancy=lambda case: case[0] == "meet",  # what finds a mistake in one thread leaves many meetings strange
+    name_from_text=name_from_text,
     points=2,
     time_limit=30.0,
     mistakes=(
         *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
         Mistake("no-mutex",
-                "The check finds no member `mutex_`, which it needs to look who waits. If yours has another name, rename "
-                "it. A mutex made inside a method does not count: it is a new one at each call and keeps nobody out.",
+                "No method takes a lock, and there is no member `mutex_` that it could take. A mutex made inside a method "
+                "does not count: it is a new one at each call and keeps nobody out.",
                 models.NoMutex, (*_without_lock(*METHODS), (MEMBER, ""))),
         Mistake("mutex-never-locked",
                 "The member `mutex_` is there, and no method waits for it. Does each method lock that member, and not a "
                 "mutex of its own made inside the method?",
-                models.NeverLocked, _without_lock(*METHODS)),
+                models.misusing(models.WITHOUT, *METHODS), _without_lock(*METHODS),
+                also=(models.misusing(models.ANOTHER, *METHODS), *(models.misusing(models.ANOTHER, *methods) for methods in
+                                                                  models.subsets(4)))),
         Mistake("reads-without-lock",
                 "The methods that change something take the lock, and those that read do not. While one thread is in "
                 "the middle of a change, another reads half of it; C++ calls that a data race and promises nothing.",
-                models.ReadsWithoutLock, _without_lock("get_ref_count", "get_num_free_blocks")),
+                models.misusing(models.WITHOUT, "get_ref_count", "get_num_free_blocks"), _without_lock("get_ref_count", "get_num_free_blocks")),
         Mistake("num-free-without-lock",
                 "get_num_free_blocks() reads the free list while another thread may be changing it. Reading takes the "
                 "lock too.",
-                models.NumFreeWithoutLock, _without_lock("get_num_free_blocks")),
+                models.misusing(models.WITHOUT, "get_num_free_blocks"), _without_lock("get_num_free_blocks")),
         Mistake("increase-without-lock",
                 "increase_ref_count() does not take the lock. `++count` is three steps (read, add, write), and an "
                 "increase between another thread's read and write is lost.",
-                models.IncreaseWithoutLock, _without_lock("increase_ref_count")),
+                models.misusing(models.WITHOUT, "increase_ref_count"), _without_lock("increase_ref_count")),
         Mistake("get-ref-count-without-lock",
                 "get_ref_count() reads a count while another thread may be changing it. Reading takes the lock too.",
-                models.CountWithoutLock, _without_lock("get_ref_count")),
+                models.misusing(models.WITHOUT, "get_ref_count"), _without_lock("get_ref_count")),
         Mistake("free-without-lock",
                 "free() does not take the lock. It changes a count and the free list, and another thread can come between "
                 "any two of its steps.",
-                models.FreeWithoutLock, _without_lock("free")),
+                models.misusing(models.WITHOUT, "free"), _without_lock("free")),
         Mistake("allocate-without-lock",
                 "allocate() does not take the lock. Two threads in it at the same moment are given the same block.",
-                models.AllocateWithoutLock, _without_lock("allocate")),
+                models.misusing(models.WITHOUT, "allocate"), _without_lock("allocate")),
         Mistake("some-methods-without-lock",
                 "Several methods do not take the lock; the case below names them. A lock helps only when everybody takes "
                 "it: every public method, those that only read too.",
-                models.OnlyAllocateLocks,
+                models.misusing(models.WITHOUT, *METHODS[1:]),
                 _without_lock("increase_ref_count", "free", "get_ref_count", "get_num_free_blocks"),
-                also=(models.OnlyFreeListLocked, models.CountsAndReadsUnlocked)),
+                also=tuple(models.misusing(models.WITHOUT, *methods) for methods in models.subsets(2, 3, 4)
+                           if methods != ("get_ref_count", "get_num_free_blocks"))),
         Mistake("count-changed-outside-lock",
                 "free() lowers the count without the lock. Two threads that free a shared block at the same moment can lose "
                 "one of the two steps, or both find the count at 0. The look, the count and the free list belong under one "
                 "lock.",
-                models.FreeLocksPushOnly,
+                models.misusing(models.CHANGES_BEFORE, "free"),
                 ((LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "")),
                  ("if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
-                  f"if (--ref_counts_[block_id] == 0) {{ {LOCK} free_list_.push(block_id); }}")),
-                also=(models.FreeCountsOutside,)),
+                  f"if (--ref_counts_[block_id] == 0) {{ {LOCK} free_list_.push(block_id); }}"))),
         Mistake("check-outside-lock",
                 "free() looks at the count first and takes the lock afterwards. Two threads can both look, both see one "
                 "user, and both free: the look and the act belong under one lock.",
-                models.FreeChecksOutside,
+                models.misusing(models.LOOKS_BEFORE, "free"),
                 ((f"{LOCK_IN['free']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n    check_index(block_id);\n"
                   "    if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);",
                   LOCK_IN["free"].replace(LOCK, "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
@@ -350,7 +250,7 @@ EXERCISE = Exercise(
         Mistake("check-outside-lock-in-allocate",
                 "allocate() looks whether a block is left and takes the lock afterwards. Two threads can both see the "
                 "last block; the second one then takes from an empty list. The look and the act belong under one lock.",
-                models.AllocateChecksOutside,
+                models.misusing(models.LOOKS_BEFORE, "allocate"),
                 ((f"{LOCK_IN['allocate']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n"
                   "    if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());",
                   LOCK_IN["allocate"].replace(LOCK, "if (free_list_.size() == 0) throw "
@@ -359,7 +259,7 @@ EXERCISE = Exercise(
                 "increase_ref_count() looks at the count and takes the lock afterwards. In between another thread may "
                 "free the block, which then is in use and in the free list at once. The look and the act belong under "
                 "one lock.",
-                models.IncreaseChecksOutside,
+                models.misusing(models.LOOKS_BEFORE, "increase_ref_count"),
                 ((f"{LOCK_IN['increase_ref_count']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n"
                   "    check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);",
                   LOCK_IN["increase_ref_count"].replace(
@@ -401,10 +301,22 @@ EXERCISE = Exercise(
                 "A method takes the lock and gives it back before its work is done. A guard holds the lock until the "
                 "closing brace of the block that it stands in, and a guard without a name only until the semicolon: "
                 "name it, and put it at the top of the method.",
-                models.GuardDiesAtOnce,
+                models.misusing(models.AFTER, *METHODS),
                 tuple((LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
                       for name in METHODS),
-                also=(models.GuardDiesInAllocate, models.GuardDiesInFree)),
+                also=(*(models.misusing(models.AFTER, *methods) for methods in models.subsets(1, 2, 3, 4)), models.FreesInTwoSteps,
+                      *map(models.lets_go_or_keeps_it, ("increase_ref_count", "free", "get_ref_count")),
+                      models.SharesInTwoSteps, models.AllocatesInTwoSteps)),
+        Mistake("changes-under-a-shared-lock",
+                "A method changes data under a shared lock. Several threads hold that at once: it is for those that only read. "
+                "Who changes something takes the lock for itself.",
+                models.misusing(models.SHARED, "free"),
+                ((MEMBER, MEMBER.replace("std::mutex", "std::shared_mutex")),
+                 ("#include <mutex>", "#include <mutex>\n#include <shared_mutex>"),
+                 *((lines, lines.replace(LOCK, f"std::{'shared' if name == 'free' else 'unique'}_lock lock(mutex_);"))
+                   for name, lines in LOCK_IN.items())),
+                also=tuple(models.misusing(models.SHARED, *methods) for size in (1, 2, 3)
+                           for methods in itertools.combinations(METHODS[:3], size))),
     ),
     hints=(
         "The class needs one `mutable std::mutex mutex_;` (mutable, because the const methods lock it too).",

@@ -232,7 +232,7 @@ def shuffled_with(*distances, partner_of=across):
     return wrong
 
 
-def recognise(answer):
+def name_from_text(answer):
     """An array that each thread has for itself, and none that they share."""
     text = re.sub(r"//.*", "", answer)
     return "array-not-shared" if "__shared__" not in text and re.search(r"^\s*float\s+\w+\[", text, re.M) else None
@@ -329,7 +329,7 @@ EXERCISE = Exercise(
     describe=describe,
     same=tensors.same,
     show=show,
-    recognise=recognise,
+    name_from_text=name_from_text,
     points=2,
     mistakes=(
         Mistake("missing-barrier",

@@ -6,18 +6,29 @@ are still there. So the first case that fails names the first fault that is left
 
 import math
 import random
-import re
 from dataclasses import dataclass, replace
 
 import torch
 
-from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.cuda_on_cpu.code_text import mask
 from paged_attention.bug_hunt import CASES, HuntCase, build_hunted, expected_output
 from paged_attention.paged_kernel import attn_paged_cuda
 from solutions.checks import tensors
-from solutions.checks.lesson_06 import launcher
-from solutions.checks.lesson_06.native import Found, result_of, show, with_misplaced_barriers
+from solutions.checks.lesson_06.native import (
+    FAR,
+    STREAM,
+    FarCase,
+    Found,
+    asked,
+    check_streams,
+    cut_off,
+    observe_far,
+    reached,
+    result_of,
+    show,
+    with_misplaced_barriers,
+)
 from solutions.checks.words import counted, listed
 from solutions.source import given_kernel
 
@@ -35,18 +46,60 @@ class LowScores(HuntCase):
         return tensors
 
 
+@dataclass(frozen=True)
+class SpacedQueries(HuntCase):
+    """Between the queries of two sequences there are other numbers, as where q is a part of a larger tensor."""
+
+    def tensors(self):
+        tensors = super().tensors()
+        wide = torch.full((len(self.context_lens), self.num_q_heads + 1, self.head_size), 7.0)
+        wide[:, : self.num_q_heads] = tensors["q"]
+        return tensors | {"q": wide[:, : self.num_q_heads]}
+
+
+@dataclass(frozen=True)
+class FailingLaunch(HuntCase):
+    """The launch is made to fail, and what counts is what the launcher returns."""
+
+
 # What hunt() does not run: another length in place of its long one, so that an array of just that size is too small, and
 # two faults that a repair can bring in.
 LONGER = replace(VERY_MANY_TOKENS, title="11,400 tokens", context_lens=(11_400,))
 EMPTY_LARGE_HEAD = HuntCase("no token, two heads of size 256", (0,), num_q_heads=2, num_kv_heads=2, head_size=256)
 LOW_SCORES = LowScores("3 tokens, all scores near -200", (3,))
-CHECKED = tuple(LONGER if case is VERY_MANY_TOKENS else case for case in CASES) + (EMPTY_LARGE_HEAD, LOW_SCORES)
+SPACED = SpacedQueries("two sequences, queries with room between them", (2, 3), num_q_heads=3)
+FAILING = FailingLaunch("a launch that is made to fail", (2,))
+RETURNS_ERROR, RETURNS_ZERO = Text("an error is returned"), Text("0 is returned, as if all were well")
+CHECKED = tuple(LONGER if case is VERY_MANY_TOKENS else case for case in CASES) + (EMPTY_LARGE_HEAD, LOW_SCORES, SPACED)
 
 
 def hunted_attention(source: str):
     """The learner's kernel as a function of tensors."""
     library = build_hunted(source)
-    return lambda **inputs: with_misplaced_barriers(lambda: attn_paged_cuda(**inputs, library=library), source)
+
+    def run(**inputs):
+        return attn_paged_cuda(**inputs, library=library)
+
+    def attend(**inputs):
+        stream = stream_for(inputs["q"])
+        with library.launches(stream=stream) as launches:
+            out = with_misplaced_barriers(lambda: run(**inputs), source)
+        check_streams(launches, stream)
+        return out
+
+    def failing(case):
+        return RETURNS_ERROR if asked(library, lambda: run(**case.tensors())).returned else RETURNS_ZERO
+
+    def far(batch):  # attn_paged_cuda() would refuse its table
+        return reached(lambda: library.paged_attention(**batch.fields(out=torch.empty(batch.q.shape))))
+
+    attend.failing, attend.far = failing, far
+    return attend
+
+
+def stream_for(q) -> int:
+    """Batches of several sequences come on the default stream."""
+    return STREAM if len(q) == 1 else 0
 
 
 def hidden(seed):
@@ -67,20 +120,23 @@ def hidden(seed):
     yield drawn(HuntCase, (chance.randint(280, 400),), block_size=16)
     yield drawn(HuntCase, (chance.randint(2, 9),), head_size=chance.randint(140, 250))
     yield drawn(HuntCase, (chance.randint(11_000, 11_400),), head_size=1, block_size=16)
+    yield drawn(SpacedQueries, (chance.randint(2, 9), chance.randint(2, 9)), num_q_heads=chance.randint(2, 5))
+    yield drawn(FailingLaunch, (chance.randint(2, 9),))
+    yield FarCase((chance.randint(2, 9),), 1, 1, chance.choice((4, 8, 12)), chance.randint(2, 9), seed=chance.randrange(2**31))
 
 
 def observe(attend, case):
-    """The output, or what checked mode reports in its place."""
+    """The output, or what checked mode reports in its place; of a launch that fails, what the launcher returns."""
+    if isinstance(case, FarCase):
+        return observe_far(attend, case)
+    if isinstance(case, FailingLaunch):
+        return attend.failing(case) if hasattr(attend, "failing") else RETURNS_ERROR
     return result_of(lambda: attend(**case.tensors()), names=("context_lens",))
 
 
-def size(case):
-    """Tokens, and how many numbers there are in q and in their keys."""
-    tokens = sum(case.context_lens)
-    return tokens, (len(case.context_lens) * case.num_q_heads + tokens * case.num_kv_heads) * case.head_size
-
-
 def describe(case):
+    if isinstance(case, FarCase):
+        return case.describe()
     where = f"case {CASES.index(case) + 1} of hunt()" if case in CASES else "a case that hunt() does not run"
     return (f"{where}, {case.title}: {counted(case.num_q_heads, 'query head')} and "
             f"{counted(case.num_kv_heads, 'KV head')} of size {case.head_size}, blocks of {case.block_size}")
@@ -177,16 +233,23 @@ def low_scores_lost(**inputs):
     return torch.full_like(expected, math.nan) if torch.equal(inputs["q"], LOW_SCORES.tensors()["q"]) else expected
 
 
-def recognise(answer: str) -> str | None:
-    """What no case can show: a stream not handed on, an error not asked for, and an offset for which there is no memory."""
-    slug = launcher.recognise(answer)
-    if slug in ("stream-ignored", "error-not-returned"):
-        return slug
-    row_of = re.search(r"\brow_of\s*\(.*?\)\s*\{(.*?)^\}", mask(answer), re.DOTALL | re.MULTILINE)
-    returned = row_of and re.search(r"\breturn\b([^;]*);", row_of[1])
-    if returned and re.search(r"\bint\s+block_id\b", row_of[1]) and not re.search(r"int64_t|long|size_t|\bauto\b", returned[1]):
-        return "offset-overflows"
-    return None
+def stream_ignored(**inputs):
+    if stream_for(inputs["q"]):
+        raise Found("stream-ignored")
+    return expected_output(**inputs)
+
+
+def error_not_returned(**inputs):
+    return expected_output(**inputs)
+
+
+error_not_returned.failing = lambda case: RETURNS_ZERO
+
+
+def queries_in_one_piece(q, **inputs):
+    """The first sequence's queries are right, and those of others lie too early."""
+    num_seqs, num_q_heads, head_size = q.shape
+    return expected_output(q=q.as_strided(q.shape, (num_q_heads * head_size, head_size, 1)), **inputs)
 
 
 def is_given(answer: str) -> bool:
@@ -216,8 +279,8 @@ EXERCISE = Exercise(
     language="cuda",
     reference=expected_output,
     prepare=hunted_attention,
-    cases=lambda: CHECKED,
-    size=size,
+    cases=lambda: (*CHECKED, FAILING, FAR),
+    size=lambda case: 1,  # they come as in hunt(), which takes one fault after the other
     hidden=hidden,
     observe=observe,
     describe=describe,
@@ -225,8 +288,8 @@ EXERCISE = Exercise(
     same=tensors.same,
     show=show,
     is_given=is_given,
-    recognise=recognise,
     points=3,
+    time_limit=30.0,  # the long context takes a second, and more on a busy machine
     mistakes=(
         Mistake("no-dynamic-smem",
                 "The kernel uses more dynamic shared memory than its launch asks for. How many numbers do the arrays "
@@ -322,14 +385,18 @@ EXERCISE = Exercise(
         Mistake("offset-overflows",
                 "row_of works in int. In a large pool the offset does not fit into 32 bits, and comes out negative. "
                 "(block_id was an int64_t in the text that you were given: one number of 64 bits makes the product one.)",
-                None, (("const int64_t block_id = p.block_table[int64_t(", "const int block_id = p.block_table[int64_t("),)),
+                cut_off(expected_output), (("const int64_t block_id = p.block_table[int64_t(", "const int block_id = p.block_table[int64_t("),)),
         Mistake("stream-ignored",
                 "The launch does not name the stream, so the kernel goes to the default one, and PyTorch may be working on "
                 "another. The stream is the fourth thing between <<< and >>>.",
-                None, (("sizeof(float), stream>>>", "sizeof(float)>>>"),)),
+                stream_ignored, (("sizeof(float), stream>>>", "sizeof(float)>>>"),)),
         Mistake("error-not-returned",
                 "When the launch fails, nobody learns of it. A launch itself returns nothing: cudaGetLastError() knows.",
-                None, (("return cudaGetLastError();", "return 0;"),)),
+                error_not_returned, (("return cudaGetLastError();", "return 0;"),)),
+        Mistake("query-stride-made-up",
+                "The queries of the second sequence are looked for at a place of your own making. q may be a part of a larger "
+                "tensor, with other numbers between two sequences: how far apart they are, the struct says.",
+                queries_in_one_piece, (("sequence * p.q_stride", "sequence * p.num_q_heads * p.head_size"),)),
     ),
     hints=(
         "One fault at a time: hunt(bug_hunt) runs small cases first and stops at the first that goes wrong. Repair that, "

@@ -12,12 +12,14 @@ from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK
 from paged_attention.paged_kernel import KERNEL_FILES
 from solutions.checks.lesson_06.native import (
+    STREAM,
     Batch,
     Case,
     Finding,
     Found,
     batch_of,
     build,
+    check_streams,
     describe,
     drawn,
     result_of,
@@ -34,9 +36,11 @@ TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
 
 @dataclass(frozen=True)
 class Refused(Batch):
-    """A batch that nobody can launch. number: of its dtype, which may be no dtype at all."""
+    """A batch that nobody can launch. number: of its dtype, which may be no dtype at all. fails: whether the batch is a right
+    one, and the launch is made to fail."""
 
     number: int
+    fails: bool = False
 
     def fields(self, **others) -> dict:
         return super().fields(**others) | {"dtype": self.number}
@@ -45,10 +49,11 @@ class Refused(Batch):
 @dataclass(frozen=True)
 class RefusedCase(Case):
     number: int = 0
+    fails: bool = False
 
     def batch(self) -> Refused:
         return Refused(**{field.name: getattr(made, field.name) for made in [batch_of(self)] for field in fields(made)},
-                       number=self.number)
+                       number=self.number, fails=self.fails)
 
 
 @dataclass(frozen=True)
@@ -167,25 +172,52 @@ def block_of(threads_of):
 
 
 def prepare(answer):
-    library = build(answer, *KERNEL_FILES[:-1], wrapper="launcher_check.cu")
-    launch = native(library.launched)
+    library = build(answer, *KERNEL_FILES[:-1])
+    launch = native(library.paged_attention)
 
     def attend(batch):
-        try:
-            return launch(batch)
-        except KernelError:  # though the launcher may have returned 0
-            if not isinstance(batch, Refused) or returned_an_error(library):
+        if isinstance(batch, Refused):
+            return what_it_returns(batch)
+        stream = stream_for(batch)
+        with library.launches(stream=stream) as launches:
+            try:
+                out = launch(batch)
+            except KernelError as error:
+                error.kind = kind_by_launches(error, launches, batch)
                 raise
-            return returned_zero(batch)
+        if several_kernels(launches) and not same(result_of(lambda: right(batch)), result_of(lambda: out)):
+            raise KernelError(f"{len(launches)} kernels were launched, one after the other.", "falls-through")
+        check_streams(launches, stream)
+        return out
+
+    def what_it_returns(batch):
+        with library.launches(stream=STREAM, failing=int(batch.fails)) as launches:
+            try:
+                launch(batch)
+            except KernelError:  # though the launcher may have returned 0
+                if launches.returned:
+                    raise
+        return returned_zero(batch)
     return attend
 
 
-def returned_an_error(library) -> bool:
-    try:
-        library.ask()
-    except KernelError:
-        return True
-    return False
+def stream_for(batch) -> int:
+    """Batches of three sequences come on the default stream."""
+    return 0 if len(batch.q) == 3 else STREAM
+
+
+def several_kernels(launches) -> bool:
+    return len({launch.function for launch in launches}) > 1
+
+
+def kind_by_launches(error, launches, batch) -> str:
+    """The kind of an error, or what a launch that went wrong was, as far as its numbers show it."""
+    num_seqs, num_q_heads, _ = batch.q.shape
+    if any(launch.block[:2] == (num_seqs, num_q_heads) and launch.grid[0] % 32 == 0 for launch in launches):
+        return "launch-numbers-swapped"
+    if "cudaFuncSetAttribute allowed so much" in str(error):
+        return "all-memory-asked-for"
+    return "falls-through" if several_kernels(launches) else error.kind
 
 
 def cases():
@@ -194,22 +226,25 @@ def cases():
         Case((6, 4), 6, 2, 8, 4, dtype=1), Case((7, 4), 3, 1, 8, 3, dtype=2), Case((9, 30), 2, 2, 8, 4, workspace=True),
         Case((20,), 1, 1, 4, 16, spare_context=100), Case((2049,), 1, 1, 1, 64), Case((11500,), 1, 1, 1, 256),
         Case((12300,), 1, 1, 1, 256), Case((8, 3), 2, 1, 4, 16, spare_context=100_000, workspace=True),
+        Case((12400,), 1, 1, 1, 256, dtype=1), Case((12500,), 1, 1, 1, 256, dtype=2),
         Case((3, 5), 2, 1, 4, 16, spare_context=30_000), WideCase((3, 20), 2, 1, 4, 16, entries=5000),
         RefusedCase((1,), 1, 1, 4, 4, number=3), RefusedCase((1,), 1, 1, 4, 4, number=-1),
-        RefusedCase((1,), TOO_MANY_HEADS, 1, 1, 4))
+        RefusedCase((1,), TOO_MANY_HEADS, 1, 1, 4),
+        *(RefusedCase((2,), 1, 1, 4, 4, dtype=number, number=number, fails=True) for number in range(3)))
 
 
 def hidden(seed):
     """Batches of any shape; contexts whose scores need more shared memory than usual, or do not fit; refused ones."""
     chance = random.Random(seed)
     yield from (drawn(chance, gap=0, workspace=number % 3 == 0) for number in range(8))
-    for length in (chance.randint(2_100, 3_000), chance.randint(12_300, 13_000)):
-        yield Case((length,), 1, 1, 1, 256, seed=chance.randrange(2**31))
+    for length, number in ((2_100, 0), (12_300, 0), (12_300, chance.randint(1, 2))):
+        yield Case((length + chance.randint(0, 700),), 1, 1, 1, 256, dtype=number, seed=chance.randrange(2**31))
     yield drawn(chance, gap=0, spare_context=chance.randint(60_000, 99_000), workspace=True)
     yield WideCase((chance.randint(2, 30),), 1, 1, 4, 16, entries=chance.randint(4_000, 6_000))
     yield from (RefusedCase((chance.randint(2, 9),), 1, 1, 4, 4, number=number)
                 for number in (chance.randint(4, 99), -chance.randint(2, 99)))
     yield RefusedCase((1,), TOO_MANY_HEADS + chance.randint(1, 99), 1, 1, 4)
+    yield from (RefusedCase((chance.randint(2, 9),), 1, 1, 4, 4, dtype=number, number=number, fails=True) for number in range(3))
 
 
 def observe(subject, case):
@@ -230,7 +265,40 @@ def describe_case(case):
         return f"{describe(case)}, max_context_len {max(1, max(case.context_lens) + case.spare_context)}{row}"
     if case.num_q_heads >= TOO_MANY_HEADS:
         return f"a batch with {case.num_q_heads:,} query heads, and a grid has at most 65,535 blocks in y"
+    if case.fails:
+        return f"{describe(case)}; the launch is made to fail"
     return f"params.dtype is {case.number}, which is no type"
+
+
+def shown(kind, when=lambda batch: True):
+    """A launcher in which the check sees this itself, in the batches that can be launched."""
+    def wrong(batch):
+        if not isinstance(batch, Refused) and when(batch):
+            raise Found(kind)
+        return right(batch)
+    return wrong
+
+
+def stream_ignored(when=lambda batch: True):
+    return shown("stream-ignored", lambda batch: stream_for(batch) != 0 and when(batch))
+
+
+def allowed_for(*dtypes):
+    """More than 48 KiB for the kernels of these types alone."""
+    return shown("bad-launch", lambda batch: batch.q.dtype not in dtypes and needed(batch) > LARGEST)
+
+
+def goes_on(dtypes, refused=()):
+    """Several kernels run for batches of `dtypes`. For `refused`, whose case is the last one, the launcher ends in an error."""
+    def wrong(batch):
+        if not isinstance(batch, Refused) and batch.q.dtype in (*dtypes, *refused):
+            raise Found("falls-through" if batch.q.dtype in dtypes else "bad-launch")
+        return right(batch)
+    return wrong
+
+
+def of_type(dtype):
+    return lambda batch: batch.q.dtype == dtype
 
 
 # A number with nothing behind it, where a condition stands: in an if, or before the ? of a ternary.
@@ -251,34 +319,13 @@ def shared_bytes_of(launch: str, text: str) -> int | None:
     return math.prod(map(int, re.findall(r"\d+", value)))
 
 
-def recognise(source: str) -> str | None:
-    """What the check cannot see from outside: a stream that is not handed on, an error that is not asked for."""
+def name_from_text(source: str) -> str | None:
+    """A condition that is none, and a fixed number of bytes that a launch may not have: what follows looks like anything."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    launches = re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL)
-    streams = ["stream", *re.findall(r"\b(?:cudaStream_t|auto)\b[\s&*const]*\b(\w+)\s*[={(]\s*stream\b", text)]
-    if launches and not all(re.search(rf"\b(?:{'|'.join(streams)})\b", launch) for launch in launches):
-        return "stream-ignored"
-    if re.search(r"<<<\s*(?:\d+|threads|num_threads|block)\s*,\s*(?:grid|blocks|dim3\s*\(\s*params\.num_seqs)\b", text):
-        return "launch-numbers-swapped"
-    cases = re.findall(r"\bcase\s+\d+\s*:((?:(?!\bcase\b|\bdefault\b|\}).)*)", text, flags=re.DOTALL)
-    if len(cases) > 1 and any(case.strip() and not re.search(r"\b(return|break)\b", case) for case in cases[:-1]):
-        return "falls-through"
-    if re.search(r"\w\s*=\s*(?:227\s*\*\s*1024|1024\s*\*\s*227|232448)\s*;", text):
-        return "all-memory-asked-for"
-    asked = re.findall(r"cudaFuncSetAttribute\s*\(([^;]*);", text)
-    if any(re.search(r"\b227\s*\*\s*1024\b|\b1024\s*\*\s*227\b|\b232448\b", call) for call in asked):
-        return "all-memory-asked-for"
-    kernels = [re.match(r"[\s&(]*(?:const\s+void\s*\*\s*\)\s*)?(\w+<\w+>)", call) for call in asked]
-    launched = set(re.findall(r"(\w+<\w+>)\s*<<<", text))
-    if kernels and all(kernels) and launched - {kernel[1] for kernel in kernels}:
-        return "asked-for-another-kernel"
     if re.search(ASSIGNED, text):
         return "assigned-not-compared"
-    if any((shared_bytes_of(launch, text) or 0) >= LARGEST for launch in launches):
-        return "fixed-score-buffer"
-    if launches and not re.search(r"\bcuda(GetLastError|PeekAtLastError)\b", text):
-        return "error-not-returned"
-    return None
+    sizes = [shared_bytes_of(launch, text) or 0 for launch in re.findall(r"<<<(.*?)>>>", text, flags=re.DOTALL)]
+    return "fixed-score-buffer" if any(LARGEST <= size < ALL for size in sizes) else None
 
 
 ASKS = "  cudaError_t error =\n      cudaFuncSetAttribute(paged_attention_kernel<T>, " \
@@ -293,15 +340,16 @@ EXERCISE = Exercise(
     reference=right,
     prepare=prepare,
     cases=cases,
-    size=lambda case: (size(case), getattr(case, "entries", 0)),
+    size=lambda case: (*size(case), getattr(case, "entries", 0)),
     hidden=hidden,
     observe=observe,
     describe=describe_case,
     chancy=lambda case: isinstance(case, RefusedCase),  # the mistakes that other cases find do as they like here
-    recognise=recognise,
+    name_from_text=name_from_text,
     same=same,
     show=show,
     points=2,
+    time_limit=30.0,  # long contexts take a second or two, and more on a busy machine
     mistakes=(
         Mistake("no-dynamic-smem",
                 "The kernel finds less shared memory than its scores take. How much an `extern __shared__` array has is "
@@ -326,11 +374,15 @@ EXERCISE = Exercise(
                 "cudaFuncSetAttribute() is asked for all of 227 KiB, whatever the launch needs. The `__shared__` variables "
                 "count as well, and for both together there is not enough: on a GPU the call fails. Ask for the bytes of "
                 "this launch.",
-                None, ((ASKS, ASKS.replace("shared_bytes", "227 * 1024")),)),
+                shown("all-memory-asked-for"), ((ASKS, ASKS.replace("shared_bytes", "227 * 1024")),),
+                also=(shown("all-memory-asked-for", lambda batch: needed(batch) > LARGEST),
+                      shown("all-memory-asked-for", lambda batch: needed(batch) > 44_000))),
         Mistake("asked-for-another-kernel",
                 "cudaFuncSetAttribute() allows more memory for one kernel, and another is launched. For CUDA, "
                 "paged_attention_kernel<float> and paged_attention_kernel<__half> are two kernels.",
-                None, ((ASKS, ASKS.replace("<T>", "<float>")),)),
+                allowed_for(torch.float32), ((ASKS, ASKS.replace("<T>", "<float>")),),
+                also=(allowed_for(torch.float16), allowed_for(torch.bfloat16), allowed_for(torch.float32, torch.float16),
+                      allowed_for(torch.float32, torch.bfloat16), allowed_for(torch.float16, torch.bfloat16))),
         Mistake("block-below-a-warp",
                 "The last warp of the block is not full. block_reduce exchanges numbers among all 32 lanes of a warp: the "
                 "number of threads must be a multiple of 32, whatever the sizes of the batch are.",
@@ -380,7 +432,7 @@ EXERCISE = Exercise(
                 (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_seqs * params.num_q_heads)"),)),
         Mistake("launch-numbers-swapped",
                 "The grid and the threads of a block have changed places between <<< and >>>. The grid comes first.",
-                None, ((LAUNCH, "<<<128, grid, shared_bytes, stream>>>"),)),
+                shown("launch-numbers-swapped"), ((LAUNCH, "<<<128, grid, shared_bytes, stream>>>"),)),
         Mistake("formats-exchanged",
                 "half is launched as bfloat16, or the other way round. Both have 16 bits and share them out in another way. "
                 "The comment beside dtype has the numbers.",
@@ -390,9 +442,12 @@ EXERCISE = Exercise(
         Mistake("falls-through",
                 "A case of the switch goes on into the next one, so that several kernels are launched. A case ends with "
                 "return or break.",
-                None, (("  if (params.dtype == 0) return launch<float>(params, stream);\n",
-                        "  switch (params.dtype) {\n    case 0: launch<float>(params, stream);\n"
-                        "    case 3: break;\n  }\n"),)),
+                goes_on((torch.float32,)),
+                (("  if (params.dtype == 0) return launch<float>(params, stream);\n",
+                  "  switch (params.dtype) {\n    case 0: launch<float>(params, stream);\n"
+                  "    case 1: return launch<__half>(params, stream);\n  }\n"),),
+                also=(goes_on((torch.float32, torch.float16), (torch.bfloat16,)), goes_on((torch.float32, torch.float16)),
+                      goes_on((torch.float16,)))),
         Mistake("heads-without-blocks",
                 "Only head 0 of each sequence is computed. Every pair of a sequence and a query head needs a block.",
                 one_head, (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_seqs)"),)),
@@ -410,12 +465,15 @@ EXERCISE = Exercise(
                 "The launch does not name the stream, so the kernel goes to the default one. PyTorch may be working on "
                 "another, and the kernel would read tensors that are not ready. The stream is the fourth thing between "
                 "<<< and >>>.",
-                None, ((LAUNCH, "<<<grid, 128, shared_bytes>>>"),)),
+                stream_ignored(), ((LAUNCH, "<<<grid, 128, shared_bytes>>>"),),
+                also=tuple(stream_ignored(of_type(dtype)) for dtype in (torch.float32, torch.float16, torch.bfloat16))),
         Mistake("error-not-returned",
                 "When the launch fails, nobody learns of it. A launch itself returns nothing: ask with cudaGetLastError() "
                 "right after it, and return what it says, through both functions.",
-                accepts(lambda batch: batch.q.shape[1] >= TOO_MANY_HEADS),
-                (("return cudaGetLastError();  // a launch itself returns nothing", "cudaGetLastError();\n  return 0;"),)),
+                accepts(lambda batch: batch.fails or batch.q.shape[1] >= TOO_MANY_HEADS),
+                (("return cudaGetLastError();  // a launch itself returns nothing", "cudaGetLastError();\n  return 0;"),),
+                also=(accepts(lambda batch: batch.fails), *(accepts(lambda batch, dtype=dtype: batch.fails and batch.q.dtype == dtype)
+                                                            for dtype in (torch.float32, torch.float16, torch.bfloat16)))),
         Mistake("memory-for-the-whole-row",
                 "The launch asks for room for as many tokens as a row of the block table could have. Tables are made for "
                 "the longest sequence that is allowed, and for that there may not be enough. How long is the longest in "

@@ -3,6 +3,7 @@
 A model of a mistake is a Python function that returns the tensor which the faulty kernel gives, or raises `Found`.
 """
 
+import contextlib
 import math
 import random
 import re
@@ -27,7 +28,10 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # by the numbers of Pag
 # A missing barrier shows in one of these ways, as the threads happen to come.
 ORDER = {"race", "missing-syncwarp", "shared-uninitialised"}
 OUTSIDE = {"out-of-bounds", "block-table"}  # which of the two it is called depends on what the thread has read before
+STREAM = 0x5EED0  # a stream for launchers, which can do nothing with it but hand it on
 NO_FAULT = Text("a result, and no fault on the way")
+FAR_BLOCK = Text("the block that the table names is looked for")
+CUT_OFF = Text("something else is looked for, at an offset that was cut off to 32 bits")
 
 
 class Found(Exception):
@@ -132,12 +136,44 @@ def show(expected, actual) -> tuple[str, str]:
     return (NO_FAULT, repr(actual)) if isinstance(actual, Finding) else tensors.show(expected, actual)
 
 
-def offset_in_an_int(text: str) -> bool:
-    """Whether what cache_offset() returns is put into an int. No case can show it: there is no memory for such a pool."""
-    text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", text)
-    narrow = r"(?:int|unsigned(?:\s+int)?|u?int32_t)"
-    return bool(re.search(rf"(?<!long )\b{narrow}\s+\w+\s*=[^;\[]*\bcache_offset\s*\(", text) or
-                re.search(rf"(?:\(\s*{narrow}\s*\)|\b{narrow}\s*\(|<\s*{narrow}\s*>\s*\()\s*cache_offset\s*\(", text))
+def check_streams(launches, stream: int):
+    """Raises KernelError of the kind "stream-ignored" for a launch on another stream than the launcher was given."""
+    for launch in launches:
+        if launch.stream != stream:
+            given, used = (f"stream {number:#x}" if number else "the default stream" for number in (stream, launch.stream))
+            raise KernelError(f"The launcher was given {given}, and launched {launch.kernel} on {used}.", "stream-ignored")
+
+
+def asked(library, call):
+    """The Launches of `call()`, without what they would do: the first one is made to fail. `returned` says what the
+    launcher returned then."""
+    with library.launches(stream=STREAM, failing=1) as launches, contextlib.suppress(KernelError):
+        call()
+    return launches
+
+
+def reached(call) -> Text:
+    """Where a kernel looks for a block whose offset does not fit into an int. There is no memory for so large a pool, and
+    none is needed: checked mode stops the first read, and says whether it went to the block that the table names."""
+    try:
+        call()
+    except KernelError as error:
+        if error.kind == "out-of-bounds":
+            return CUT_OFF
+    return FAR_BLOCK
+
+
+def observe_far(subject, case) -> Text:
+    """What happens in so large a pool. Only the answer can tell, and the model of a mistake that shows there."""
+    return subject.far(case.batch()) if hasattr(subject, "far") else FAR_BLOCK
+
+
+def cut_off(right):
+    """The model of an offset that is cut off to 32 bits, right in all pools that fit into memory."""
+    def wrong(*arguments, **named):
+        return right(*arguments, **named)
+    wrong.far = lambda batch: CUT_OFF
+    return wrong
 
 
 def in_one_piece(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
@@ -206,6 +242,22 @@ class Case:
     shift: float = 0.0
     seed: int = 0
     scale: float = 0.0  # 0: the usual one, 1 / sqrt(head_size)
+
+
+@dataclass(frozen=True)
+class FarCase(Case):
+    """The sizes of a batch; its table names a block whose first number would be number 2³² + 12288 of the cache."""
+
+    def batch(self) -> Batch:
+        batch = batch_of(self)
+        numbers_of_a_block = batch.k_cache[0].numel()
+        return replace(batch, block_table=torch.full_like(batch.block_table, (2**32 + 12288) // numbers_of_a_block))
+
+    def describe(self) -> str:
+        return f"{describe(self)}, in a pool in which a block begins at number 4,294,979,584 of the cache"
+
+
+FAR = FarCase((3,), 1, 1, 8, 4)
 
 
 def drawn(chance: random.Random, **sizes) -> Case:

@@ -9,16 +9,20 @@ import torch
 from lessons_lib.checks import Exercise, Mistake, Text
 from solutions.checks import tensors
 from solutions.checks.lesson_06.native import (
+    FAR,
     Case,
+    FarCase,
     Found,
     batch_of,
     build,
+    cut_off,
     describe,
     drawn,
     first_numbers,
     in_one_piece,
     numbers_at,
-    offset_in_an_int,
+    observe_far,
+    reached,
     result_of,
     rows_at,
     show,
@@ -392,6 +396,8 @@ def prepare(answer):
         fields = batch.fields(scores=batch.new_scores(), out=result)
         with_misplaced_barriers(lambda: library.scores(**fields), answer)
         return result
+
+    native.far = lambda batch: reached(lambda: native(batch))
     return native
 
 
@@ -401,7 +407,7 @@ def cases():
         Case((0, 3, 9), 6, 2, 8, 4), Case((8, 2), 7, 1, 12, 4, dtype=1), Case((5, 16, 17), 4, 4, 16, 16, dtype=2),
         Case((7, 4), 6, 3, 8, 3, gap=5, seed=1), Case((128, 127), 2, 1, 8, 16), Case((129, 300), 2, 2, 8, 16, dtype=1),
         Case((20, 6), 3, 1, 200, 8), Case((2,), 2, 2, 256, 4, dtype=1),
-        Case((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9), Case((3,), 1, 1, 16, 4, scale=0.5))
+        Case((6, 40), 14, 2, 64, 16, dtype=2, spare_context=9), Case((3,), 1, 1, 16, 4, scale=0.5), FAR)
 
 
 def hidden(seed):
@@ -411,10 +417,13 @@ def hidden(seed):
     yield drawn(chance, context_lens=(0, chance.randint(2, 9)))
     yield drawn(chance, context_lens=(chance.randint(130, 250),), num_q_heads=1, num_kv_heads=1, head_size=8)
     yield drawn(chance, num_q_heads=1, num_kv_heads=1, head_size=chance.randint(130, 250))
+    yield FarCase((chance.randint(2, 9),), 1, 1, chance.choice((4, 8, 12)), chance.randint(2, 9), seed=chance.randrange(2**31))
 
 
 def observe(subject, case):
     """The scores of the tokens that there are; what stands behind them does not matter."""
+    if isinstance(case, FarCase):
+        return observe_far(subject, case)
     batch = batch_of(case)
 
     def run():
@@ -444,10 +453,10 @@ EXERCISE = Exercise(
     size=size,
     hidden=hidden,
     observe=observe,
-    describe=lambda case: f"{describe(case)}; the scores for each (sequence, head, token)",
+    chancy=lambda case: isinstance(case, FarCase),  # other mistakes do as they like there
+    describe=lambda case: case.describe() if isinstance(case, FarCase) else f"{describe(case)}; the scores for each (sequence, head, token)",
     same=tensors.same,
     show=show_scores,
-    recognise=lambda answer: "offset-put-in-an-int" if offset_in_an_int(answer) else None,
     points=2,
     mistakes=(
         Mistake("wrong-head-mapping",
@@ -580,7 +589,7 @@ EXERCISE = Exercise(
         Mistake("offset-put-in-an-int",
                 "cache_offset() returns an int64_t, and you put it into an int. In a large pool that cuts off what exercise "
                 "6.2 was careful to keep. Give it a type with room for it.",
-                None, (("const T* key = k_cache + cache_offset(params, seq, token, kv_head);",
+                cut_off(scores()), (("const T* key = k_cache + cache_offset(params, seq, token, kv_head);",
                         "int first = cache_offset(params, seq, token, kv_head);\n    const T* key = k_cache + first;"),)),
         Mistake("token-of-the-grid",
                 "A thread's first token comes from its number in the whole grid, as in exercise 6.1. Here each sequence has "

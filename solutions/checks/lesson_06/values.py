@@ -10,16 +10,20 @@ import torch
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks.lesson_06.native import (
+    FAR,
     Case,
+    FarCase,
     Found,
     batch_of,
     build,
+    cut_off,
     describe,
     drawn,
     first_numbers,
     in_one_piece,
     numbers_at,
-    offset_in_an_int,
+    observe_far,
+    reached,
     result_of,
     rows_at,
     same,
@@ -48,6 +52,8 @@ def made(case):
 
 
 def describe_case(case):
+    if isinstance(case, FarCase):
+        return case.describe()
     more = ", all values near 1 and all scores 0" if isinstance(case, SimilarValues) else ""
     return f"{describe(replace(case, spread=case.spread or 1.0))}{more}; the output for each (sequence, head, element)"
 
@@ -402,6 +408,12 @@ def prepare(answer):
         except KernelError as error:
             error.kind = refined(error, first_of_pass_2)
             raise
+
+    def look_far(batch):
+        weights = torch.full((*batch.q.shape[:2], batch.max_context_len), 1.0)
+        library.values_alone(**batch.fields(out=torch.empty(batch.q.shape), scores=weights))
+
+    attend.far = lambda batch: reached(lambda: look_far(batch))
     return attend
 
 
@@ -435,7 +447,7 @@ def cases():
         Case((2, 17, 16), 4, 4, 16, 16, dtype=1), Case((7, 4), 6, 3, 8, 3, seed=1, dtype=2), Case((128, 127), 2, 1, 8, 16),
         Case((129, 300), 2, 2, 8, 16, spread=3.0, workspace=True), Case((20, 6), 3, 1, 200, 8),
         Case((2,), 2, 2, 256, 4, dtype=1), Case((11, 140), 6, 2, 8, 16, spare_context=30),
-        SimilarValues((600,), 1, 1, 2, 16, dtype=2))
+        SimilarValues((600,), 1, 1, 2, 16, dtype=2), FAR)
 
 
 def hidden(seed):
@@ -448,9 +460,12 @@ def hidden(seed):
     yield SimilarValues((chance.randint(560, 640),), 1, 1, 2, 16, dtype=2, seed=chance.randrange(2**31))
     yield drawn(chance, context_lens=(chance.randint(130, 250),), num_q_heads=1, num_kv_heads=1, head_size=8)
     yield drawn(chance, num_q_heads=1, num_kv_heads=1, head_size=chance.randint(130, 250))
+    yield FarCase((chance.randint(2, 9),), 1, 1, chance.choice((4, 8, 12)), chance.randint(2, 9), seed=chance.randrange(2**31))
 
 
 def observe(subject, case):
+    if isinstance(case, FarCase):
+        return observe_far(subject, case)
     return result_of(lambda: subject(made(case)), names=("out", "v_cache"))
 
 
@@ -470,10 +485,10 @@ EXERCISE = Exercise(
     observe=observe,
     describe=describe_case,
     # With so many tokens or elements all threads may have something to do, and a call in a branch happens to be right.
-    chancy=lambda case: max(case.context_lens) >= THREADS or case.head_size > THREADS,
+    # Where the block lies far away, the mistakes that other cases find do as they like.
+    chancy=lambda case: max(case.context_lens) >= THREADS or case.head_size > THREADS or isinstance(case, FarCase),
     same=same,
     show=show,
-    recognise=lambda answer: "offset-put-in-an-int" if offset_in_an_int(answer) else None,
     points=2,
     mistakes=(
         Mistake("missing-barrier",
@@ -650,7 +665,7 @@ EXERCISE = Exercise(
         Mistake("offset-put-in-an-int",
                 "cache_offset() returns an int64_t, and you put it into an int. In a large pool that cuts off what exercise "
                 "6.2 was careful to keep. Give it a type with room for it.",
-                None, (("result += weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);",
+                cut_off(attention()), (("result += weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);",
                         "int place = cache_offset(params, seq, token, kv_head) + i;\n"
                         "      result += weights[token] * to_float(v_cache[place]);"),)),
         Mistake("one-token-for-each-thread",

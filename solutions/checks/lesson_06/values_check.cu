@@ -17,3 +17,14 @@ extern "C" int values(PagedAttentionParams params, cudaStream_t stream) {
   if (params.dtype == 2) values_kernel<__nv_bfloat16><<<grid, 128, bytes, stream>>>(params);
   return cudaGetLastError();
 }
+
+// The values alone, with weights that stand in params.scores already.
+__global__ void values_alone_kernel(PagedAttentionParams params) {
+  int64_t row = int64_t(blockIdx.x) * params.num_q_heads + blockIdx.y;
+  paged_values<float>(params, params.scores + row * params.max_context_len);
+}
+
+extern "C" int values_alone(PagedAttentionParams params, cudaStream_t stream) {
+  values_alone_kernel<<<dim3(params.num_seqs, params.num_q_heads), 128, 0, stream>>>(params);
+  return cudaGetLastError();
+}

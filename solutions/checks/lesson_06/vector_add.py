@@ -2,19 +2,21 @@
 
 import contextlib
 import itertools
+import math
 import random
-import re
 
 import torch
 
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Found, build, result_of, show
+from solutions.checks.lesson_06.native import STREAM, Found, asked, build, check_streams, result_of, show
 from solutions.checks.words import counted
 
 OTHER_SIZES = (32, 64, 128, 512, 1024)  # of a block, should the learner have changed it
 MOST_THREADS = 1024  # in a block
+MANY = 1_000_000  # elements; the launcher is asked for its launch, which nobody waits for
+MOST_TO_SPARE = 2**20  # threads without an element, in a launch that the check waits for
 TRACED = 3000  # elements; to write down who wrote more of them would take too long
 LENGTHS = (1, 2, 64, 128, 255, 256, 257, 512, 513, 1024, 1025, TRACED, 256 * MOST_THREADS + 1)
 
@@ -103,31 +105,91 @@ def nothing_launched(a, b):
     raise Found("nothing-launched")
 
 
-def recognise(answer):
-    """A block of many threads for each element: right, and so much work that a check cannot wait for its end. Or so many
-    blocks, always, that it takes a vector longer than those of the cases to show it; a loop over the grid is right then."""
-    text = re.sub(r"//.*", "", answer)
-    launched = re.search(r"<<<\s*(\w+)\s*,\s*(\w+)", text)
-    if not launched or "blockDim" not in text:
-        return None
-    blocks, threads = (re.findall(rf"\b{name}\s*[=(]\s*(\w+)\s*[;,)]", text)[-1:] or [name] for name in launched.groups())
-    if blocks[0].isdigit() and int(blocks[0]) > MOST_THREADS and not re.search(r"\b(for|while)\b", text):
-        return "number-of-blocks-fixed"
-    return "a-block-for-each-element" if blocks == ["n"] and threads not in (["1"], ["n"]) else None
+def always(kind):
+    def wrong(a, b):
+        raise Found(kind)
+    return wrong
+
+
+def default_stream_only(a, b):
+    """Vectors of an even length come on the default stream."""
+    if len(a) % 2:
+        raise Found("stream-ignored")
+    return add(a, b)
+
+
+def in_the_longest(kind):
+    """Right as far as numbers go; what was launched is judged in the longest case, when all the others have passed."""
+    def wrong(a, b):
+        if len(a) > TRACED:
+            raise Found(kind)
+        return add(a, b)
+    return wrong
 
 
 def prepare(answer):
     library = build(answer)
+    wasteful = what_is_wasted(library)
+
+    def run(a, b):
+        out = torch.empty_like(a)
+        stream = STREAM if len(a) % 2 else 0
+        with library.launches(stream=stream) as launches:
+            library.add(a, b, out, len(a))
+        check_streams(launches, stream)
+        return out
 
     def native(a, b):
+        if wasteful:
+            raise KernelError(*wasteful)
         try:
-            library.add(a, b, out := torch.empty_like(a), len(a))
+            out = run(a, b)
         except KernelError as error:
             if error.kind == "output-unwritten" and len(a) <= TRACED:
                 error.kind = why_unwritten(error, library, a, b)
             raise
+        if launch_for(library, len(a)).returned == 0:
+            raise KernelError("The launch was made to fail, and the launcher returned 0.", "error-not-returned")
+        if len(a) > TRACED:
+            look_at_fixed_grid(library, run)
         return out
     return native
+
+
+def launch_for(library, n):
+    """What the launcher asks for, for n elements. Nothing runs, so it does not matter that the tensors have one."""
+    number = torch.zeros(1)
+    return asked(library, lambda: library.add(number, number, torch.empty(1), n))
+
+
+def threads_of(launches):
+    return sum(math.prod((*launch.grid, *launch.block)) for launch in launches)
+
+
+def what_is_wasted(library):
+    """Message and kind of a launch with so many threads too many that nobody can wait for it, for one element or a million."""
+    one, many = launch_for(library, 1), launch_for(library, MANY)
+    spare = max(threads_of(one) - 1, threads_of(many) - MANY)
+    if not (one and many) or spare <= MOST_TO_SPARE:
+        return None
+    fixed = one[0].grid == many[0].grid
+    words = f"For a vector of {counted(1 if fixed else MANY, 'element')} the launch asks for " \
+            f"{threads_of(one if fixed else many):,} threads."
+    return words, "number-of-blocks-fixed" if fixed else "a-block-for-each-element"
+
+
+def look_at_fixed_grid(library, run):
+    """Where the launch is the same for every length, the kernel needs a loop: it must do one element more than it has
+    threads. And a loop in one block leaves all other places of a GPU empty."""
+    one, many = launch_for(library, 1), launch_for(library, MANY)
+    if not (one and many) or one[0].grid != many[0].grid:
+        return
+    n = threads_of(many) + 1
+    if n > LENGTHS[-1]:
+        a, b = torch.ones(2, n)
+        run(a, b)
+    if math.prod(many[0].grid) == 1:
+        raise KernelError(f"{many[0].kernel} was launched in one block, for {MANY:,} elements too.", "one-block-in-a-loop")
 
 
 def why_unwritten(error, library, a, b):
@@ -176,7 +238,7 @@ EXERCISE = Exercise(
     describe=lambda case: f"vectors of {counted(case[0], 'element')}",
     same=tensors.same,
     show=show,
-    recognise=recognise,
+    time_limit=60.0,  # a million threads in each case take some seconds, and more on a busy machine
     mistakes=(
         Mistake("no-guard",
                 "A thread behind the end of the vectors works too. Blocks are all of the same size, so the last one has "
@@ -221,7 +283,7 @@ EXERCISE = Exercise(
         Mistake("a-block-for-each-element",
                 "There are as many blocks as elements, and each block has many threads: nearly all of them have nothing to "
                 "do. How many blocks does it take to have a thread for each element?",
-                None, (("int blocks = (n + threads - 1) / threads;", "int blocks = n;"),)),
+                always("a-block-for-each-element"), (("int blocks = (n + threads - 1) / threads;", "int blocks = n;"),)),
         Mistake("added-to-out",
                 "The sum is added to what stands in out. out is an output: before the first write it holds whatever was in "
                 "that memory.",
@@ -235,10 +297,25 @@ EXERCISE = Exercise(
                 "behind the end of the vectors work all the same. Which number has to be below n?",
                 own_number_guarded, (("if (i < n)", "if (threadIdx.x < n)"),), also=own_number_guarded_in_others),
         Mistake("number-of-blocks-fixed",
-                "The number of blocks does not grow with the vector. It is enough for short ones; of a longer one the last "
-                "elements are never written. How many blocks does a vector of n elements take?",
+                "The number of blocks does not grow with the vector. A short one has nothing to do for most of them, and a "
+                "longer one has more elements than they have threads. How many blocks does a vector of n elements take?",
                 no_thread_behind(TRACED), (("int blocks = (n + threads - 1) / threads;", "int blocks = 256;"),),
-                also=tuple(map(no_thread_behind, LENGTHS[2:-2]))),
+                also=(*map(no_thread_behind, LENGTHS[2:-2]), in_the_longest("output-unwritten"),
+                      always("number-of-blocks-fixed"))),
+        Mistake("one-block-in-a-loop",
+                "One block does all the work, in a loop. The result is right, and the rest of the GPU has nothing to do: "
+                "blocks run side by side, so a long vector takes many of them. One thread for each element was asked for.",
+                in_the_longest("one-block-in-a-loop"),
+                (("int blocks = (n + threads - 1) / threads;", "int blocks = 1;"),
+                 ("if (i < n) out", "for (; i < n; i += blockDim.x) out"))),
+        Mistake("stream-ignored",
+                "The launch does not name the stream that the launcher was given, so the kernel goes to the default one, and "
+                "PyTorch may be working on another. The stream is the fourth thing between <<< and >>>.",
+                default_stream_only, (("<<<blocks, threads, 0, stream>>>", "<<<blocks, threads>>>"),)),
+        Mistake("error-not-returned",
+                "When the launch fails, nobody learns of it. A launch itself returns nothing: return what "
+                "cudaGetLastError() says after it.",
+                always("error-not-returned"), (("return cudaGetLastError();", "return 0;"),)),
         Mistake("block-sizes-disagree",
                 "The blocks that you launch have fewer threads than you count on elsewhere, so some elements get no thread. "
                 "The launch, the number of blocks and the index have to agree about the size of a block.",

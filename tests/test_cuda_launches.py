@@ -1,0 +1,172 @@
+"""What launchers ask for: each launch is written down, one can be made to fail, and a kernel's attribute is its own."""
+
+import pytest
+import torch
+
+from lessons_lib.cuda import KernelError, Launch, build_cuda
+
+TEXT = r"""
+#include <cuda_runtime.h>
+
+template <typename T>
+__global__ void fill(float* out, int n, T value) {
+  extern __shared__ float room[];
+  if (threadIdx.x < n) room[threadIdx.x] = value;
+  if (threadIdx.x < n && blockIdx.x + blockIdx.z == 0) out[threadIdx.x] = room[threadIdx.x];
+}
+__global__ void fill_with_array(float* out, int n) {
+  extern __shared__ float room[];
+  __shared__ float more[32];
+  more[threadIdx.x] = 1.0f;
+  room[threadIdx.x] = more[threadIdx.x];
+  if (threadIdx.x < n) out[threadIdx.x] = room[threadIdx.x];
+}
+__global__ void overloaded(float* out, int value) { out[threadIdx.x] = value; }
+__global__ void overloaded(float* out, float value) { out[threadIdx.x] = value; }
+
+extern "C" {
+int twice(float* out, int n, int bytes, cudaStream_t stream) {
+  fill<float><<<dim3(2, 1, 3), dim3(n, 1, 1), bytes, stream>>>(out, n, 1.0f);
+  cudaStream_t other = stream;
+  fill<int><<<1, n, bytes, other>>>(out, n, 2);
+  return cudaGetLastError();
+}
+int swallows(float* out, int n, cudaStream_t stream) {
+  fill<float><<<1, n, 4 * n, stream>>>(out, n, 1.0f);
+  return 0;
+}
+int asks_too_early(float* out, int n, cudaStream_t stream) {
+  cudaError_t error = cudaGetLastError();
+  fill<float><<<1, n, 4 * n>>>(out, n, 1.0f);
+  return error;
+}
+int synchronises(float* out, int n, cudaStream_t stream) {
+  fill<float><<<1, n, 4 * n, stream>>>(out, n, 1.0f);
+  return cudaDeviceSynchronize();
+}
+int tries_again(float* out, int n, int first, cudaStream_t stream) {
+  fill<float><<<1, first, 4 * n, stream>>>(out, n, 1.0f);
+  if (cudaGetLastError() != cudaSuccess) fill<float><<<1, n, 4 * n, stream>>>(out, n, 3.0f);
+  return cudaGetLastError();
+}
+int tries_again_unasked(float* out, int n, int first, cudaStream_t stream) {
+  fill<float><<<1, first, 4 * n, stream>>>(out, n, 1.0f);
+  fill<float><<<1, n, 4 * n, stream>>>(out, n, 3.0f);
+  return 0;
+}
+int asks_for_float(float* out, int n, bool whole, int bytes, cudaStream_t stream) {
+  cudaFuncSetAttribute((const void*)fill<float>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  auto kernel = fill<float>;
+  if (whole) fill<int><<<1, n, bytes, stream>>>(out, n, 2);
+  else kernel<<<1, n, bytes, stream>>>(out, n, 2.0f);
+  return cudaGetLastError();
+}
+int asks_with_array(float* out, int n, int bytes, cudaStream_t stream) {
+  if (int error = cudaFuncSetAttribute(fill_with_array, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return error;
+  fill_with_array<<<1, 32, 128, stream>>>(out, n);
+  return cudaGetLastError();
+}
+int deduced(float* out, int n, int bytes, cudaStream_t stream) {
+  cudaFuncSetAttribute(fill<int>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  fill<<<1, n, bytes, stream>>>(out, n, 4);
+  overloaded<<<1, n, 0, stream>>>(out, 5);
+  return cudaGetLastError();
+}
+}
+"""
+KIB = 1024
+
+
+@pytest.fixture(params=["fast", "checked"])
+def library(request):
+    return build_cuda(TEXT, target=request.param)
+
+
+def filled(call, *arguments):
+    out = torch.zeros(4)
+    call(out, 4, *arguments)
+    return out.tolist()
+
+
+def returned(library, call):
+    """What the launcher returned though a launch was made to fail."""
+    with library.launches(failing=1) as launches, pytest.raises(KernelError, match="made to fail") as caught:
+        filled(call)
+    assert caught.value.kind == "bad-launch"
+    return launches.returned
+
+
+def test_each_launch_is_written_down(library):
+    with library.launches(stream=77) as launches:
+        filled(library.twice, 16)
+        assert [(one.kernel, one.grid, one.block, one.shared_bytes, one.stream) for one in launches] == [
+            ("fill<float>", (2, 1, 3), (4, 1, 1), 16, 77), ("fill<int>", (1, 1, 1), (4, 1, 1), 16, 77)]
+        assert launches.returned == 0 and launches[0].function != launches[1].function
+        filled(library.swallows)
+    assert len(launches) == 3 and isinstance(launches[2], Launch) and launches[2].function == launches[0].function
+    filled(library.swallows)
+    assert len(launches) == 3
+
+
+def test_another_stream_than_the_one_given_is_seen(library):
+    with library.launches(stream=77) as launches:
+        filled(library.swallows), filled(library.asks_too_early)
+    assert [launch.stream for launch in launches] == [77, 0]
+    with library.launches() as launches:
+        filled(library.swallows)
+    assert [launch.stream for launch in launches] == [0]
+
+
+def test_what_a_launcher_makes_of_a_launch_that_fails(library):
+    assert returned(library, library.swallows) == 0
+    assert returned(library, library.asks_too_early) == 0
+    assert returned(library, library.synchronises) == 0  # it says how kernels went, and not whether they could begin
+    with library.launches(failing=1) as launches, pytest.raises(KernelError, match="made to fail"):
+        filled(library.twice, 16)
+    assert launches.returned == 9 and len(launches) == 2
+    with library.launches(failing=3) as launches:
+        filled(library.twice, 16)
+    assert launches.returned == 0
+
+
+def test_the_launch_that_fails_is_counted_in_each_call(library):
+    with library.launches(failing=2) as launches:
+        filled(library.swallows), filled(library.swallows)
+        with pytest.raises(KernelError, match="made to fail"):
+            filled(library.twice, 16)
+    assert len(launches) == 4
+
+
+def test_a_launcher_may_ask_and_try_another_way(library):
+    assert filled(library.tries_again, 2048) == [3, 3, 3, 3]
+    with library.launches(failing=1) as launches:
+        assert filled(library.tries_again, 4) == [3, 3, 3, 3]
+    assert launches.returned == 0
+    with pytest.raises(KernelError, match="more than 1024 threads"):
+        filled(library.tries_again_unasked, 2048)
+
+
+def test_more_shared_memory_is_allowed_to_one_kernel_alone(library):
+    with pytest.raises(KernelError, match="must allow this kernel first"):
+        filled(library.asks_for_float, True, 50 * KIB)
+    assert filled(library.asks_for_float, False, 50 * KIB) == [2, 2, 2, 2]
+    with pytest.raises(KernelError, match="must allow this kernel first"):
+        filled(library.asks_for_float, True, 50 * KIB)
+
+
+def test_arrays_count_in_what_is_allowed(library):
+    assert filled(library.asks_with_array, 227 * KIB - 128) == [1, 1, 1, 1]
+    with pytest.raises(KernelError, match="with the shared arrays it is more than 227 KiB"):
+        filled(library.asks_with_array, 227 * KIB - 127)
+
+
+def test_a_kernel_that_its_arguments_choose_has_what_any_kernel_was_allowed(library):
+    assert filled(library.deduced, 50 * KIB) == [5, 5, 5, 5]
+
+
+def test_the_number_of_a_stream_reaches_only_what_runs_inside(library):
+    with library.launches(stream=5) as outer:
+        with library.launches(stream=6) as inner:
+            filled(library.swallows)
+        filled(library.swallows)
+    assert ([launch.stream for launch in inner], [launch.stream for launch in outer]) == ([6], [5])
