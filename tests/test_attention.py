@@ -382,3 +382,14 @@ def test_float64_stays_as_exact_as_it_is(attend):
     value = 1 + 2**-40
     q = torch.ones(2, 3, 1, 4, dtype=torch.float64)
     torch.testing.assert_close(attend(q, q, torch.full_like(q, value), 6), torch.full_like(q, value), rtol=1e-15, atol=0)
+
+
+def test_a_layers_weights_follow_from_its_seed():
+    weights = [list(AttentionLayer(6, 4, 2, 3, **seed).parameters()) for seed in ({}, {"seed": 0}, {"seed": 1})]
+    assert all(map(torch.equal, weights[0], weights[1])) and not any(map(torch.equal, weights[0], weights[2]))
+
+
+@pytest.mark.parametrize("num_q_heads, num_kv_heads", [(3, 2), (2, 0), (2, -1)])
+def test_a_layer_whose_heads_do_not_divide_is_refused(num_q_heads, num_kv_heads):
+    with pytest.raises(ValueError, match=f"multiple of num_kv_heads, not {num_q_heads} with {num_kv_heads}"):
+        AttentionLayer(6, num_q_heads, num_kv_heads, 3)
