@@ -393,3 +393,10 @@ def test_a_layers_weights_follow_from_its_seed():
 def test_a_layer_whose_heads_do_not_divide_is_refused(num_q_heads, num_kv_heads):
     with pytest.raises(ValueError, match=f"multiple of num_kv_heads, not {num_q_heads} with {num_kv_heads}"):
         AttentionLayer(6, num_q_heads, num_kv_heads, 3)
+
+
+def test_a_layer_keeps_the_size_of_what_it_is_given_and_learns_nothing():
+    layer = AttentionLayer(256, 8, 2, 16)
+    assert not any(weight.requires_grad for weight in layer.parameters())
+    for weight in layer.parameters():  # as many terms as weight.shape[1] add up to a number of the same size
+        assert weight.std() * weight.shape[1] ** 0.5 == pytest.approx(1, abs=0.05)
