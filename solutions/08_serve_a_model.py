@@ -642,7 +642,7 @@ draw.show(draw.serving.draws(panels), alt="Four bar charts over the tokens a to 
 # %%
 from tqdm import tqdm
 
-from paged_attention.engine.paths import choose_path
+from paged_attention.engine.paths import choose_path, find_path
 from paged_attention.engine.served import check_config
 from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
@@ -1013,9 +1013,11 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # is no GPU), and *batched* is the engine's own choice for this model.
 #
 # Two more take numbers in 16 bits and a GPU: *fast* is lesson 07's last kernel, and *fused* is lesson 05's one call of
-# FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more with `nvcc`, where the model is in
-# 16 bits and has the heads that this kernel is made for; `choose_path` asks. FlashInfer has no kernel for heads of 32 numbers. So the recorded run below has heads of 64, the same model with
-# zeros between its numbers, and eight prompts with 24 tokens each:
+# FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more with `nvcc`, where the model is
+# in 16 bits and has heads that this kernel is made for; `choose_path` asks.
+#
+# FlashInfer has no kernel for heads of 32 numbers. So the recorded run below has heads of 64, the same model with zeros
+# between its numbers, and eight prompts with 24 tokens each:
 
 # %%
 import bench.path_b_runs

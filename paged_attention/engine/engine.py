@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.engine.attention import paged_attention_forward
-from paged_attention.engine.paths import NEEDS, PATHS, choose_path
+from paged_attention.engine.paths import choose_path, find_path
 from paged_attention.engine.prefix_cache import PrefixCache
 from paged_attention.engine.request import (
     DuplicateRequestError,
@@ -45,23 +45,20 @@ class Engine:
                  path=None, prefix_sharing: bool = True, block_manager=PythonBlockManager, history=None,
                  forward=paged_attention_forward, num_kv_heads: int | None = None):
         check_positive(num_blocks=num_blocks, block_size=block_size, token_budget=token_budget, max_num_seqs=max_num_seqs)
-        if isinstance(path, str) and path not in PATHS:
-            raise ValueError(f"path must be one of {', '.join(PATHS)}, not {path!r}")
-        if isinstance(path, str) and path in NEEDS and (needs := NEEDS[path]()):
-            raise RuntimeError(f"path {path!r} needs {needs}")
         config = model.config
         check_config(config)
         head_size = head_size_of(config)
         if path is None:
             group = config.num_attention_heads // config.num_key_value_heads
             path = choose_path(Shape(model.dtype, head_size, group, block_size), model.device)
+        plan = find_path(path) if isinstance(path, str) else path
         max_blocks_per_seq = min(num_blocks, -(-config.max_position_embeddings // block_size))
         self.manager = PagedAttentionManager(
             num_blocks, block_size, num_kv_heads or config.num_key_value_heads, head_size, max_num_seqs,
             max_blocks_per_seq, config.num_hidden_layers, model.dtype, model.device, block_manager)
         self.prefix_cache = PrefixCache(self.manager, prefix_sharing)
         self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget, max_num_seqs)
-        self.runner = ModelRunner(model, self.manager, PATHS[path] if isinstance(path, str) else path, forward)
+        self.runner = ModelRunner(model, self.manager, plan, forward)
         self.vocab_size, self.history = config.vocab_size, history
         # Each is None, a token or several.
         ends = [config.eos_token_id, getattr(model, "generation_config", config).eos_token_id]

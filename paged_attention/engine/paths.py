@@ -183,3 +183,12 @@ def choose_path(shape: Shape, device: torch.device) -> str:
     except (TypeError, ValueError, RuntimeError):
         return "batched"
     return "fast"
+
+
+def find_path(name: str):
+    """The path of that name. Raises ValueError for an unknown name, RuntimeError for a path that this machine cannot take."""
+    if name not in PATHS:
+        raise ValueError(f"path must be one of {', '.join(PATHS)}, not {name!r}")
+    if name in NEEDS and (needs := NEEDS[name]()):
+        raise RuntimeError(f"path {name!r} needs {needs}")
+    return PATHS[name]
