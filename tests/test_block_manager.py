@@ -79,7 +79,8 @@ def test_a_counterexample_is_shrunk_and_drawn_as_blocks(broken, shortest):
         manager_type = broken
 
     with pytest.raises(AssertionError) as caught:
-        run_state_machine_as_test(Broken, settings=settings(max_examples=300, deadline=None, database=None))
+        run_state_machine_as_test(Broken, settings=settings(max_examples=300, deadline=None, database=None,
+                                                           phases=[Phase.generate, Phase.shrink]))
     drawn = [line.strip() for line in str(caught.value).split("\n") if line.strip().startswith("[0 ")]
     # Out of forty calls; how far hypothesis gets differs from run to run.
     assert shortest <= len(drawn) <= shortest + 4
