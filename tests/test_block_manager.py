@@ -1,7 +1,7 @@
 """The C++ block manager of kernels/, against its specification and against the Python one, call by call."""
 
 import pytest
-from hypothesis import settings, strategies
+from hypothesis import Phase, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import draw
