@@ -92,6 +92,18 @@ def test_a_pool_needs_blocks(num_blocks):
     with pytest.raises(module.PoolSizeError, match=f"num_blocks must be positive, not {num_blocks}$") as caught:
         module.BlockManager(num_blocks)
     assert isinstance(caught.value, ValueError)
+    with pytest.raises(ValueError, match=f"num_blocks must be positive, not {num_blocks}$"):
+        PythonBlockManager(num_blocks)
+
+
+def test_the_smallest_pool_has_one_block():
+    for manager in (module.BlockManager(1), PythonBlockManager(1)):
+        assert manager.get_num_free_blocks() == 1 and manager.allocate() == 0
+
+
+def test_the_python_manager_takes_whole_numbers():
+    with pytest.raises(TypeError, match=r"^expected an integer, not float: 2\.0$"):
+        PythonBlockManager(2.0)
 
 
 def test_blocks_come_in_order_and_the_last_freed_is_next():
