@@ -331,3 +331,10 @@ def test_on_a_gpu_both_tables_stay_equal():
     manager.append_tokens([(0, 2), (1, 1)])
     manager.free_sequence(0)
     assert manager.block_table.is_cuda and torch.equal(manager.block_table.cpu(), manager.table.cpu)
+
+
+def test_the_slot_that_is_there_twice_is_named():
+    caches = torch.zeros(2, 3, 2, 1, 1)
+    with pytest.raises(ValueError, match="slots holds 1 more than once"):
+        write_kv(*caches, torch.tensor([3, 1, 1]), *torch.ones(2, 3, 1, 1))
+    assert not caches.any()
