@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from poison import needs_gpu, on_each_device, poisons
 
 from lessons_lib import checks
-from paged_attention.attention import forward_prefill, plain_attention, tiled_attention
+from paged_attention.attention import forward_prefill, plain_attention, share_heads, tiled_attention
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.layer import AttentionLayer
 from paged_attention.softmax_state import NO_KEY, SoftmaxState
@@ -360,3 +360,43 @@ def test_exercise_3_4_notices_all_scores_at_once():
     """The check of the tiled way looks at the tensors on the way, since the result is the same."""
     result = checks.run("3.4", plain_attention)
     assert not result.passed and "every pair of tokens" in result.message
+
+
+def test_a_state_that_has_seen_nothing_has_the_dtype_of_the_others():
+    for dtype, kept in ((torch.float64, torch.float64), (torch.bfloat16, torch.float32)):
+        o, m, l = SoftmaxState(2, head_size=3, dtype=dtype).finish()
+        assert (o.dtype, m.dtype, l.dtype) == (kept,) * 3 and not o.any() and not l.any()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (5, 3, 4), (2, 5, 3, 4)])
+def test_a_query_head_reads_the_kv_head_of_its_group(shape):
+    k = torch.randn(shape)
+    shared = share_heads(k, 6)
+    assert shared.shape == (*shape[:-2], 6, 4)
+    assert all(torch.equal(shared[..., head, :], k[..., head // 2, :]) for head in range(6))
+
+
+@BACKENDS
+def test_float64_stays_as_exact_as_it_is(attend):
+    """In float32, 1 + 2^-40 is 1."""
+    value = 1 + 2**-40
+    q = torch.ones(2, 3, 1, 4, dtype=torch.float64)
+    torch.testing.assert_close(attend(q, q, torch.full_like(q, value), 6), torch.full_like(q, value), rtol=1e-15, atol=0)
+
+
+def test_a_layers_weights_follow_from_its_seed():
+    weights = [list(AttentionLayer(6, 4, 2, 3, **seed).parameters()) for seed in ({}, {"seed": 0}, {"seed": 1})]
+    assert all(map(torch.equal, weights[0], weights[1])) and not any(map(torch.equal, weights[0], weights[2]))
+
+
+@pytest.mark.parametrize("num_q_heads, num_kv_heads", [(3, 2), (2, 0), (2, -1)])
+def test_a_layer_whose_heads_do_not_divide_is_refused(num_q_heads, num_kv_heads):
+    with pytest.raises(ValueError, match=f"multiple of num_kv_heads, not {num_q_heads} with {num_kv_heads}"):
+        AttentionLayer(6, num_q_heads, num_kv_heads, 3)
+
+
+def test_a_layer_keeps_the_size_of_what_it_is_given_and_learns_nothing():
+    layer = AttentionLayer(256, 8, 2, 16)
+    assert not any(weight.requires_grad for weight in layer.parameters())
+    for weight in layer.parameters():  # as many terms as weight.shape[1] add up to a number of the same size
+        assert weight.std() * weight.shape[1] ** 0.5 == pytest.approx(1, abs=0.05)

@@ -1,7 +1,7 @@
 """The C++ block manager of kernels/, against its specification and against the Python one, call by call."""
 
 import pytest
-from hypothesis import settings, strategies
+from hypothesis import Phase, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import draw
@@ -79,7 +79,8 @@ def test_a_counterexample_is_shrunk_and_drawn_as_blocks(broken, shortest):
         manager_type = broken
 
     with pytest.raises(AssertionError) as caught:
-        run_state_machine_as_test(Broken, settings=settings(max_examples=300, deadline=None, database=None))
+        run_state_machine_as_test(Broken, settings=settings(max_examples=300, deadline=None, database=None,
+                                                           phases=[Phase.generate, Phase.shrink]))
     drawn = [line.strip() for line in str(caught.value).split("\n") if line.strip().startswith("[0 ")]
     # Out of forty calls; how far hypothesis gets differs from run to run.
     assert shortest <= len(drawn) <= shortest + 4
@@ -91,6 +92,18 @@ def test_a_pool_needs_blocks(num_blocks):
     with pytest.raises(module.PoolSizeError, match=f"num_blocks must be positive, not {num_blocks}$") as caught:
         module.BlockManager(num_blocks)
     assert isinstance(caught.value, ValueError)
+    with pytest.raises(ValueError, match=f"num_blocks must be positive, not {num_blocks}$"):
+        PythonBlockManager(num_blocks)
+
+
+def test_the_smallest_pool_has_one_block():
+    for manager in (module.BlockManager(1), PythonBlockManager(1)):
+        assert manager.get_num_free_blocks() == 1 and manager.allocate() == 0
+
+
+def test_the_python_manager_takes_whole_numbers():
+    with pytest.raises(TypeError, match=r"^expected an integer, not float: 2\.0$"):
+        PythonBlockManager(2.0)
 
 
 def test_blocks_come_in_order_and_the_last_freed_is_next():

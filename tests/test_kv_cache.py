@@ -248,6 +248,70 @@ def test_of_two_who_write_into_one_shared_block_only_one_copies():
     assert manager.blocks_of(0) == [1] and manager.blocks_of(1) == [0]
 
 
+@pytest.mark.parametrize("length, num_forks, writers, needed", [
+    (3, 2, [0, 1], 2),     # of three that share the last block, two write: each takes a copy
+    (3, 2, [0, 1, 2], 2),  # all write: the last one keeps it
+    (3, 2, [1], 1),
+    (3, 1, [1], 1),
+    (3, 1, [0, 1], 1),
+    (2, 1, [1], 1),        # a full block is not written into
+    (2, 1, [0, 1], 2),
+    (1, 2, [1, 2], 2),
+])
+def test_a_batch_needs_the_blocks_that_it_takes(length, num_forks, writers, needed):
+    for free in (needed - 1, needed):
+        manager = PagedAttentionManager((length + 1) // 2 + free, 2, 1, 1, max_num_seqs=3, max_blocks_per_seq=3)
+        manager.add_sequence(0, length)
+        for child in range(1, num_forks + 1):
+            manager.fork_sequence(0, child)
+        batch = [(seq_id, 1) for seq_id in writers]
+        if free < needed:
+            with pytest.raises(OutOfBlocksError, match=f"the batch needs {needed} blocks, and {free} are free"):
+                manager.append_tokens(batch)
+        else:
+            manager.append_tokens(batch)
+            assert manager.block_manager.get_num_free_blocks() == 0
+
+
+def test_who_shares_an_earlier_block_alone_writes_without_a_copy():
+    manager = PagedAttentionManager(3, 3, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
+    manager.add_sequence(0, 4)
+    manager.fork_sequence(0, 1)
+    manager.append_token(1)
+    manager.append_tokens([(1, 1)])  # no block is free, and none is needed
+    assert manager.get(1).length == 6
+
+
+def test_of_several_shared_blocks_the_last_is_copied_and_only_once():
+    manager = PagedAttentionManager(5, 3, 1, 1, max_num_seqs=2, max_blocks_per_seq=2)
+    manager.add_sequence(0, 4)
+    first, last = manager.blocks_of(0)
+    manager.kv_cache[:, :, last] = 7.0
+    manager.fork_sequence(0, 1)
+    slot = manager.append_token(1)
+    copied = slot // 3
+    assert manager.blocks_of(1) == [first, copied] and copied not in (first, last)
+    assert (manager.kv_cache[:, :, copied] == 7.0).all() and not manager.kv_cache[:, :, first].any()
+    assert [manager.block_manager.get_ref_count(block_id) for block_id in (first, last, copied)] == [2, 1, 1]
+    assert manager.append_token(1) == slot + 1 and manager.blocks_of(1) == [first, copied]
+
+
+def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwise():
+    pool = PagedAttentionManager(2, 3, 4, 5, 1, 2).kv_cache
+    assert (pool.shape, pool.dtype, pool.device.type) == ((1, 2, 2, 3, 4, 5), torch.float32, "cpu") and not pool.any()
+    manager = PagedAttentionManager(2, 3, 4, 5, 1, 2, num_layers=3, dtype=torch.bfloat16, device="meta")
+    assert (len(manager.kv_cache), manager.kv_cache.dtype) == (3, torch.bfloat16)
+    assert manager.kv_cache.is_meta and manager.block_table.is_meta
+
+
+def test_the_two_tables_are_apart_and_rows_are_taken_from_the_first_on():
+    manager = PagedAttentionManager(4, 2, 1, 1, max_num_seqs=3, max_blocks_per_seq=2)
+    for seq_id in "abc":
+        manager.add_sequence(seq_id, 1)
+    assert [manager.get(seq_id).row for seq_id in "abc"] == [0, 1, 2]
+    assert manager.table.cpu.data_ptr() != manager.table.on_device.data_ptr()
+
+
 def test_the_cpp_block_manager_fits_in():
     from paged_attention.block_manager import build_block_manager
 
@@ -267,3 +331,10 @@ def test_on_a_gpu_both_tables_stay_equal():
     manager.append_tokens([(0, 2), (1, 1)])
     manager.free_sequence(0)
     assert manager.block_table.is_cuda and torch.equal(manager.block_table.cpu(), manager.table.cpu)
+
+
+def test_the_slot_that_is_there_twice_is_named():
+    caches = torch.zeros(2, 3, 2, 1, 1)
+    with pytest.raises(ValueError, match="slots holds 1 more than once"):
+        write_kv(*caches, torch.tensor([3, 1, 1]), *torch.ones(2, 3, 1, 1))
+    assert not caches.any()

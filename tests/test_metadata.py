@@ -282,3 +282,10 @@ def test_the_debugging_exercise_holds_what_the_lesson_says():
     expected = generate_dense(model, prompt, 12)
     assert generate(lambda o: o.flatten(1)) == expected and len(set(expected)) > 8
     assert generate(merge_in_a_hurry)[0] != expected[0]
+
+
+def test_the_metadata_are_on_the_managers_device():
+    manager = PagedAttentionManager(8, 2, 1, 1, 3, 4, device="meta")
+    manager.add_sequence(0, 3)
+    metadata = build_metadata(manager, [(0, 2)])
+    assert all(tensor.is_meta for tensor in vars(metadata).values())

@@ -151,7 +151,8 @@ def test_a_survivor_is_listed_and_the_killed_are_counted(course):
 
 def test_a_loop_without_end_is_killed_by_its_processor_time(course):
     (course / "shop/prices.py").write_text("def count(n):\n    k = 0\n    while k < n:\n        k += 1\n    return k\n")
-    (course / "tests/test_prices.py").write_text("from shop.prices import count\n\ndef test_count():\n    assert count(3) == 3 and count(0) == 0\n")
+    test = "from shop.prices import count\n\ndef test_count():\n    assert count(3) == 3 and count(0) == 0\n"
+    (course / "tests/test_prices.py").write_text(test)
     run = mutants(course)
     assert run.returncode == 0 and "SIGXCPU" in run.stdout, run.stdout + run.stderr
 

@@ -235,6 +235,14 @@ def test_from_the_manager_to_the_output(target, dtype):
         torch.testing.assert_close(out[row].double(), decode.combine_result(*parts)[0], **CLOSE[dtype])
 
 
+def test_the_library_is_of_the_target_and_its_files_have_their_names(monkeypatch):
+    built = {}
+    monkeypatch.setattr("paged_attention.paged_kernel.build_cuda", lambda *texts, **how: built.update(how, texts=texts))
+    paged_attention_library.__wrapped__("checked")
+    assert built["target"] == "checked" and built["name"] == "paged_attention"
+    assert len(built["texts"]) == len(built["names"]) and built["names"][-1] == "paged_attention.cu"
+
+
 def int32(*numbers):
     return torch.tensor(numbers, dtype=torch.int32)
 

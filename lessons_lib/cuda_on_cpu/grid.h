@@ -143,8 +143,12 @@ void* shared_variable(const void* identity, const char* name, size_t bytes, size
     block->fail(report.add("text", why).add("name", name), cudaErrorInvalidValue);
 }
 
-void* dynamic_shared(const char* name, size_t element, const unsigned char* padding) {
-    return block->shared.dynamic(name, element, padding);
+void* dynamic_shared(const char* name, size_t alignment, size_t element, const unsigned char* padding) {
+    const char* why = nullptr;
+    void* memory = block->shared.dynamic(name, alignment, element, padding, why);
+    if (!why) return memory;
+    Report report("bad-launch");
+    block->fail(report.add("text", why).add("name", name), cudaErrorInvalidValue);
 }
 
 }  // namespace cuda_on_cpu

@@ -41,7 +41,7 @@ struct Launch {
 void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t size);
 void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
                       const unsigned char* padding);
-void* dynamic_shared(const char* name, size_t element, const unsigned char* padding);
+void* dynamic_shared(const char* name, size_t alignment, size_t element, const unsigned char* padding);
 // What cudaFuncSetAttribute allows, for each kernel; `most_here` becomes the most that any kernel of a library may have.
 cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const char* file, int line);
 cudaError_t prefer_shared(int percent, const char* file, int line);
@@ -129,8 +129,9 @@ template <class T> struct argument<void(T)> { using type = T; };
         cuda_on_cpu::shared_variable(&name##_identity, #name, sizeof(T dimensions), alignment, sizeof(T),                  \
                                      cuda_on_cpu::padding<T>()))
 #define CUDA_SHARED(T, name, dimensions) CUDA_SHARED_ALIGNED(alignof(T), T, name, dimensions)
-#define CUDA_DYNAMIC_SHARED(T, name) \
-    T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, sizeof(T), cuda_on_cpu::padding<T>()))
+#define CUDA_DYNAMIC_SHARED_ALIGNED(alignment, T, name) \
+    T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, alignment, sizeof(T), cuda_on_cpu::padding<T>()))
+#define CUDA_DYNAMIC_SHARED(T, name) CUDA_DYNAMIC_SHARED_ALIGNED(alignof(T), T, name)
 
 // A kernel has ended when its launch returns. These say how it went, and not whether a launch was possible: as on a GPU.
 cudaError_t cudaDeviceSynchronize();

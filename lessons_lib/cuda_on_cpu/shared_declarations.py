@@ -67,6 +67,8 @@ class _Declaration:
         if self.external:
             if re.sub(r"\s", "", dimensions) != "[]":
                 raise self._error("an extern __shared__ array has no length here, only name[]; the launch gives it")
+            if self.alignments:
+                return f"CUDA_DYNAMIC_SHARED_ALIGNED({self.alignments[0]}, {kind}, {parts['name']});"
             return f"CUDA_DYNAMIC_SHARED({kind}, {parts['name']});"
         if re.search(r"\[\s*\]", dimensions):
             raise self._error("a __shared__ array needs its length here; only an extern one gets it from the launch")

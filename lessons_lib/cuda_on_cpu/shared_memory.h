@@ -25,7 +25,7 @@ public:
         if (!arena_) arena_ = map_memory(arena_bytes);
         variables_.clear();
         std::fill(regions_, regions_ + shared_slots, nullptr);
-        used_ = static_bytes_ = 0;
+        used_ = static_bytes_ = 0, dynamic_alignment_ = 1;
         allowed_ = allowed;
         add(nullptr, "dynamic shared memory", dynamic_bytes, 256, 4, Kind::dynamic);
     }
@@ -43,22 +43,17 @@ public:
             if (variable.identity == identity) return make(variable);
         static_bytes_ = up_to(static_bytes_, alignment) + bytes;
         if (static_bytes_ > shared_bytes_by_default) return why = "more than 48 KiB of shared arrays; nvcc refuses that", nullptr;
-        // As tests/cuda_shared_memory.csv has it from a GPU. What the arrays take is known only now, so the launch, or the
-        // call of cudaFuncSetAttribute, is refused late.
-        size_t arrays = up_to(static_bytes_, 128);
-        if (allowed_ != not_set && arrays + allowed_ > shared_bytes_at_most)
-            return why = "cudaFuncSetAttribute allowed so much dynamic shared memory that with the shared arrays it is more than "
-                         "227 KiB; on a GPU that call fails", nullptr;
-        if (allowed_ == not_set && arrays + variables_[0].region.bytes > shared_bytes_by_default)
-            return why = "shared arrays and dynamic shared memory are more than 48 KiB together, which cudaFuncSetAttribute must "
-                         "allow first", nullptr;
+        if ((why = too_much())) return nullptr;
         if (variables_.size() == shared_slots) return why = "more than 63 shared variables", nullptr;
         Variable& added = add(identity, name, bytes, std::max<size_t>(alignment, 16), element, Kind::shared);
         added.region.padding = padding;
         return make(added);
     }
 
-    void* dynamic(const char* name, size_t element, const unsigned char* padding) {
+    // As `variable`. nvcc puts the dynamic array after the others, at a multiple of its alignment, and of 16 at least.
+    void* dynamic(const char* name, size_t alignment, size_t element, const unsigned char* padding, const char*& why) {
+        dynamic_alignment_ = std::max({dynamic_alignment_, alignment, size_t(16)});
+        if ((why = too_much())) return nullptr;
         Region& region = variables_[0].region;
         if (region.name != name) region.rename(name, element, padding);
         return region.base;
@@ -73,6 +68,19 @@ public:
 #endif
 
 private:
+    // As tests/cuda_shared_memory.csv has it from a GPU. What the arrays take is known only when they are reached, so the
+    // launch, or the call of cudaFuncSetAttribute, is refused late.
+    const char* too_much() const {
+        size_t arrays = up_to(static_bytes_, dynamic_alignment_);
+        if (allowed_ != not_set && arrays + allowed_ > shared_bytes_at_most)
+            return "cudaFuncSetAttribute allowed so much dynamic shared memory that with the shared arrays it is more than 227 KiB; "
+                   "on a GPU that call fails";
+        if (allowed_ == not_set && arrays + variables_[0].region.bytes > shared_bytes_by_default)
+            return "shared arrays and dynamic shared memory are more than 48 KiB together, which cudaFuncSetAttribute must allow "
+                   "first";
+        return nullptr;
+    }
+
     struct Variable {
         Variable(const void* identity, const char* name, char* base, size_t bytes, size_t element, Kind kind)
             : identity(identity), region(name, base, bytes, element, kind) {}
@@ -104,7 +112,7 @@ private:
     }
 
     char* arena_ = nullptr;
-    size_t used_ = 0, static_bytes_ = 0;
+    size_t used_ = 0, static_bytes_ = 0, dynamic_alignment_ = 1;
     int allowed_ = not_set;
     std::deque<Variable> variables_;  // each stays where it is
     Region* regions_[shared_slots] = {};

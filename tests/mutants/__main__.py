@@ -84,7 +84,8 @@ def _run(root, mutants, concerns, results, jobs):
             for mutant, verdict in runner.run(batch, baseline, concerns.elsewhere, kept):
                 done += 1
                 results.add(mutant, tests, verdict)
-                _say(f"{done}/{len(mutants)} {mutant.path}:{mutant.line} {verdict.outcome} ({verdict.seconds:.1f} s) {verdict.by}")
+                _say(f"{done}/{len(mutants)} {mutant.path}:{mutant.line} {verdict.outcome} "
+                     f"({verdict.seconds:.1f} s) {verdict.by}")
     finally:
         runner.close()
         print()

@@ -30,9 +30,11 @@ def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] 
     import pytest
     from hypothesis import Phase, settings
 
-    settings.register_profile("mutants", database=None, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+    settings.register_profile("mutants", database=None, derandomize=True, deadline=None,
+                              phases=[Phase.explicit, Phase.generate])
     watch = _Watch(order, limits, coverage)
-    code = pytest.main([*_PLAIN, f"--basetemp={result.with_suffix('.tmp')}", *(["-x"] if first_failure else []), *tests], [watch])
+    words = [*_PLAIN, f"--basetemp={result.with_suffix('.tmp')}", *(["-x"] if first_failure else [])]
+    code = pytest.main([*words, *tests], [watch])
     lines = {}
     if coverage:
         coverage.stop()

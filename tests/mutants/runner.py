@@ -186,7 +186,8 @@ class _Job:
         self.seconds = time.monotonic() - self.started
         code = os.waitstatus_to_exitcode(status)
         if code:
-            self.ending = self.ending or ("not built" if code == _NOT_BUILT else signal.Signals(-code).name if code < 0 else f"exit {code}")
+            how = "not built" if code == _NOT_BUILT else signal.Signals(-code).name if code < 0 else f"exit {code}"
+            self.ending = self.ending or how
         result = self._files.with_suffix(".json")
         if result.exists():
             self.result = json.loads(result.read_text())
