@@ -944,10 +944,10 @@ for block, pieces in enumerate(cut_evenly(lengths, 8)):
 # %% [markdown]
 # ### Who combines?
 #
-# A row that is cut has parts again, two or more. Rung 6 starts a second kernel for them, and that takes time. On
-# the batch from before, rung 6 took 3 microseconds longer than rung 5, and a whole step of the smallest batch takes 13. Here the blocks do it themselves, without
-# waiting for each other. For each cut row there is a counter in memory. A block that has stored its part adds 1. The block
-# that finds all others counted was the last, and it combines them all:
+# A row that is cut has parts again, two or more. Rung 6 starts a second kernel for them, and that takes time. On the batch
+# from before, rung 6 took 7 microseconds longer than rung 5, and a whole step of the smallest batch takes 13. Here the
+# blocks do it themselves, without waiting for each other. For each cut row there is a counter in memory. A block that has
+# stored its part adds 1. The block that finds all others counted was the last, and it combines them all:
 
 # %%
 show_lines("ladder/7_balanced.cu", "// Puts the block's states among the parts", "return true")

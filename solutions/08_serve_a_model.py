@@ -672,13 +672,19 @@ from paged_attention.validate import check_positive
 # INCLUDE paged_attention/engine/engine.py Engine.step
 
 
+Engine.add, Engine.step = add, step
+
+# %% [markdown]
+# A request ends in one way, whatever the reason:
+
+# %%
 # INCLUDE paged_attention/engine/engine.py Engine._end
 
 
 # INCLUDE paged_attention/engine/engine.py Engine._end_not_finite
 
 
-Engine.add, Engine.step, Engine._end, Engine._end_not_finite = add, step, _end, _end_not_finite
+Engine._end, Engine._end_not_finite = _end, _end_not_finite
 
 # %% [markdown]
 # ### Exercise 8.8: what comes after the model

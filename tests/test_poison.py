@@ -112,7 +112,7 @@ def test_a_path_reads_what_its_sequences_own_and_nothing_else(path, device, dtyp
         for entry in (-1, 0, manager.blocks_of("bystander")[0]):
             table = metadata.block_table.masked_fill(padding, entry)
             o = PATHS[path](replace(metadata, block_table=table))(q, *caches)
-            torch.testing.assert_close(o, expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(o, expected)  # a GPU may add in another order
 
 
 @on_each_device

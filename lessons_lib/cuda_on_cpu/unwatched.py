@@ -26,6 +26,8 @@ _HIDING = (  # an identifier, and what is wrong with it
     (re.compile(r"asm|__asm|__asm__"),
      "hides what it reads and writes. Put a GPU's instructions between #ifdef __CUDACC__ and #else, and C++ behind that"),
 )
+# Only tells the compiler what it may not leave out.
+_NO_INSTRUCTION = re.compile(r'\b(?:__)?asm(?:__)?\s*(?:(?:__)?volatile(?:__)?\s*)?\(\s*""\s*[:)]')
 _PRAGMA = re.compile(r"#\s*pragma\s+(GCC\s+(?:optimize|target|push_options|pop_options|reset_options|system_header)"
                      r"|clang\s+(?:optimize|attribute)|redefine_extname|weak)\b")
 _OPTIMIZE = re.compile(r"(?:__)?(?:optimize|optnone)(?:__)?")
@@ -109,7 +111,7 @@ def _refuse_pragmas(lines: list[_Line], texts):
 
 
 def _refuse_names(lines: list[_Line], texts):
-    code = mask("\n".join(line.text for line in lines))
+    code = mask("\n".join(_NO_INSTRUCTION.sub("(", line.text) for line in lines))
     for line, words in zip(lines, code.split("\n"), strict=True):
         for name in re.findall(r"[A-Za-z_]\w*", words):
             for pattern, reason in _HIDING:

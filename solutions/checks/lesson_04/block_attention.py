@@ -537,7 +537,8 @@ EXERCISE = Exercise(
                 "Your function raises for a block without a valid token, or for no block at all: there is no maximum over "
                 "nothing. Masked slots can take part in a maximum.",
                 raises_where(_holds_an_empty_block, _attend), also=(raises_where(_holds_no_block, _attend),
-                                                                    nothing_for_nothing)),
+                                                                    nothing_for_nothing,
+                                                                    raises_where(_holds_an_empty_block, nothing_for_nothing))),
         Mistake("nan-on-empty-block",
                 "A block without a valid token has m = -inf, and -inf - (-inf) is NaN. `finite(m)` of lesson 03 helps where "
                 "m is subtracted.",

@@ -52,7 +52,15 @@ def _differences(clean, count, guard):
     return wrong
 
 
-DIFFERENCES = tuple(
+def differences_alone(o, m, l):
+    """Without l, and without a guard where nothing was seen."""
+    m_all = m.amax(0)
+    weight = m - m_all
+    total = weight.sum(0)
+    return (weight[..., None] * o).sum(0) / total[..., None], m_all, total
+
+
+DIFFERENCES = (differences_alone,) + tuple(
     _differences(clean, count, guard) for clean in (lambda m: m, finite) for count in (lambda l: l, torch.ones_like)
     for guard in (lambda total: total, _guarded, lambda total: torch.where(total > 0, total, 1.0)))
 

@@ -222,16 +222,12 @@ def the_last_or_the_parent(tokens, block_size, parent=b""):
     return [[parent, *block_hashes(tokens, block_size, parent)][-1]]
 
 
-def _kept_between_calls():
-    hashes = []
-
-    def wrong(tokens, block_size, parent=b""):
-        hashes.extend(block_hashes(tokens, block_size, parent))
-        return hashes
-    return wrong
-
-
-kept_between_calls = _kept_between_calls()
+def kept_between_calls(tokens, block_size, parent=b"", kept={}):
+    """Keeps the hashes while it is asked for the same tokens: so no case finds those of the case before."""
+    if kept.get("tokens") != tokens:
+        kept.update(tokens=list(tokens), hashes=[])
+    kept["hashes"].extend(block_hashes(tokens, block_size, parent))
+    return kept["hashes"]
 
 
 def the_last_for_all(tokens, block_size, parent=b""):
