@@ -49,9 +49,9 @@ each_row = pytest.mark.parametrize("number", range(len(ROWS)),
                                    ids=[f"{row.static}-{';'.join(str(a) for a, _ in row.attribute) or 'unset'}" for row in ROWS])
 TEXT = """
 template <int bytes, int row>
-__global__ void shared_kernel(int* out) {
+__global__ void shared_kernel(int* out, int zero) {
   extern __shared__ __align__(128) char dynamic[];
-  if (out[0]) out[0] = dynamic[0];  // nvcc forgets an array that is not used
+  if (zero) out[0] = dynamic[0];  // nvcc forgets an array that is not used
   if constexpr (bytes > 0) {
     __shared__ volatile char fixed[bytes];
     fixed[bytes - 1] = 1;
@@ -73,7 +73,7 @@ extern "C" int attribute(int row, int bytes) {
 }
 extern "C" int launch(int row, int* out, int bytes, cudaStream_t stream) {
   return with_kernel(row, [=](auto* kernel) {
-    kernel<<<1, 1, bytes, stream>>>(out);
+    kernel<<<1, 1, bytes, stream>>>(out, 0);
     return int(cudaGetLastError()); });
 }
 extern "C" int carveout(int percent) {
@@ -160,14 +160,14 @@ def test_a_carveout_is_a_wish_that_changes_nothing(target):
 
 
 STEP = """
-__global__ void step_kernel(int* out) {
+__global__ void step_kernel(int* out, int zero) {
   __shared__ volatile char fixed[1];
   extern __shared__ %s char dynamic[];
   fixed[0] = 1;
-  out[0] = out[0] ? dynamic[0] : fixed[0];
+  out[0] = zero ? dynamic[0] : fixed[0];
 }
 extern "C" int step(int* out, int bytes, cudaStream_t stream) {
-  step_kernel<<<1, 1, bytes, stream>>>(out);
+  step_kernel<<<1, 1, bytes, stream>>>(out, 0);
   return cudaGetLastError();
 }"""
 
