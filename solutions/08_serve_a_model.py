@@ -746,10 +746,13 @@ while engine.scheduler.has_work():
 # INCLUDE paged_attention/engine/engine.py Engine.stream
 
 
+Engine.cancel, Engine.stream = cancel, stream
+
+# %%
 # INCLUDE paged_attention/engine/engine.py Engine.generate
 
 
-Engine.cancel, Engine.stream, Engine.generate = cancel, stream, generate
+Engine.generate = generate
 
 # %% [markdown]
 # 24 prompts of all four tasks and of many lengths. Each of them has one right answer.

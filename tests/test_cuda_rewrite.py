@@ -96,8 +96,8 @@ def test_quotes_do_not_hide_the_code_behind_them():
     ("__shared__ float x[size<T, 4>()];", "CUDA_SHARED(float, x, [(size<T, 4>())]);"),
     ("__shared__ float x[4]; __shared__ int y;", "CUDA_SHARED(float, x, [4]); CUDA_SHARED(int, y, );"),
     ("extern __shared__ float smem[];", "CUDA_DYNAMIC_SHARED(float, smem);"),
-    ("extern __shared__ __align__(16) unsigned char smem[];", "CUDA_DYNAMIC_SHARED(unsigned char, smem);"),
-    ("extern __align__(16) __shared__ float4 smem[];", "CUDA_DYNAMIC_SHARED(float4, smem);"),
+    ("extern __shared__ __align__(16) unsigned char smem[];", "CUDA_DYNAMIC_SHARED_ALIGNED(16, unsigned char, smem);"),
+    ("extern __align__(16) __shared__ float4 smem[];", "CUDA_DYNAMIC_SHARED_ALIGNED(16, float4, smem);"),
     ("__shared__ extern float smem[ ];", "CUDA_DYNAMIC_SHARED(float, smem);"),
 ])
 def test_a_shared_variable_becomes_a_macro(declaration, expected):

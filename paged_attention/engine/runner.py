@@ -45,6 +45,11 @@ class ModelRunner:
         batch = self.flatten_batch(scheduled)
         tokens, positions, last = (torch.tensor(numbers, device=self.model.device) for numbers in batch)
         step = PagedStep(self.manager.kv_cache, metadata.slot_mapping, self.plan(metadata))
-        with plugged_in(self.model, self.forward):  # and nowhere else: others may use the model between two steps
-            return self.model(input_ids=tokens[None], position_ids=positions[None], logits_to_keep=last, use_cache=False,
-                              paged=step).logits[0]
+        attention = self.model.config._attn_implementation
+        try:
+            with plugged_in(self.model, self.forward):  # and nowhere else: others may use the model between two steps
+                return self.model(input_ids=tokens[None], position_ids=positions[None], logits_to_keep=last, use_cache=False,
+                                  paged=step).logits[0]
+        except BaseException:
+            self.model.config._attn_implementation = attention  # Ctrl-C may have come while the plug was being taken away
+            raise
