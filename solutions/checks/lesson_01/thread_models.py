@@ -145,6 +145,17 @@ class FreeLocksTwiceAtItsEnd(ThreadSafeBlockManager):
             self.get_ref_count(block_id)
 
 
+class FreeLocksTwiceInTheMiddle(ThreadSafeBlockManager):
+    """The count is lowered, and the block is not yet in the free list."""
+
+    def free(self, block_id):
+        with self.enter():
+            if PythonBlockManager.get_ref_count(self, block_id) == 0:
+                return PythonBlockManager.free(self, block_id)
+            self.ref_counts[block_id] -= 1
+            self.get_ref_count(block_id)
+
+
 class CheckIndexLocksToo(ThreadSafeBlockManager):
     def check_index(self, block_id):
         with self.enter():

@@ -291,7 +291,7 @@ EXERCISE = Exercise(
                 "you: the thread waits for itself. Inside the lock, use the data, not the public methods.",
                 models.FreeLocksTwice,
                 (("check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw Double",
-                  "if (get_ref_count(block_id) == 0) throw Double"),), also=(models.FreeLocksTwiceAtItsEnd,)),
+                  "if (get_ref_count(block_id) == 0) throw Double"),), also=(models.FreeLocksTwiceAtItsEnd, models.FreeLocksTwiceInTheMiddle)),
         Mistake("check-index-locks-too",
                 "check_index() takes the lock, and the methods that call it hold it already: the thread waits for "
                 "itself. Only the public methods lock; what they call inside does not.",

@@ -294,7 +294,7 @@ def goes_on(dtypes, refused=()):
     Where the output is one float, the next kernel writes 16 bits into its least part, and nothing is seen.
     """
     def wrong(batch):
-        seen = batch.q.dtype != torch.float32 or batch.q.numel() > 1
+        seen = refused or batch.q.dtype != torch.float32 or batch.q.numel() > 1
         if not isinstance(batch, Refused) and seen and batch.q.dtype in (*dtypes, *refused):
             raise Found("falls-through" if batch.q.dtype in dtypes else "bad-launch")
         return right(batch)

@@ -304,6 +304,12 @@ def numbers_by_place_in_each_group(rounds: Rounds):
     return m, l, acc
 
 
+def numbers_by_place_in_several_groups(rounds: Rounds):
+    """All are spoiled where there is a next group; in a single one what lies there may be a number."""
+    m, l, acc = numbers_by_place(rounds)
+    return (m, l, acc) if len(acc) == 1 else numbers_by_place_in_each_group(rounds)
+
+
 def first_load_alone(rounds: Rounds):
     m, l, acc = states()(rounds)
     acc[:, group_lanes(rounds.shape) * per_load(rounds.shape):] = 0
@@ -592,7 +598,8 @@ EXERCISE = Exercise(
                 "place(i) says where in the whole row a number stands. state.acc and number(values[token], …) count within "
                 "the lane's part.",
                 numbers_by_place, ((ADD, ADD.replace("token], i", "token], place(i)")),),
-                also=(numbers_by_place_of_tokens, numbers_by_place_in_each_group)),
+                also=(numbers_by_place_of_tokens, numbers_by_place_in_each_group,
+                      numbers_by_place_in_several_groups)),
         Mistake("tokens-counted",
                 "l counts tokens. It is the sum of their weights.",
                 states(l_of=lambda l, factor, weights: factor * l + ROWS), (("state.l += weight;", "state.l += 1.0f;"),),
