@@ -18,24 +18,24 @@ void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_
 [[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
 }  // namespace cuda_on_cpu
 
-inline void __syncthreads(CUDA_ON_CPU_HERE) { cuda_on_cpu::block_barrier("__syncthreads", file, line); }
-inline int __syncthreads_count(int predicate, CUDA_ON_CPU_HERE) {
+[[gnu::always_inline]] inline void __syncthreads(CUDA_ON_CPU_HERE) { cuda_on_cpu::block_barrier("__syncthreads", file, line); }
+[[gnu::always_inline]] inline int __syncthreads_count(int predicate, CUDA_ON_CPU_HERE) {
     return cuda_on_cpu::block_count(predicate, "__syncthreads_count", file, line);
 }
-inline int __syncthreads_or(int predicate, CUDA_ON_CPU_HERE) {
+[[gnu::always_inline]] inline int __syncthreads_or(int predicate, CUDA_ON_CPU_HERE) {
     return cuda_on_cpu::block_count(predicate, "__syncthreads_or", file, line) != 0;
 }
-inline int __syncthreads_and(int predicate, CUDA_ON_CPU_HERE) {
+[[gnu::always_inline]] inline int __syncthreads_and(int predicate, CUDA_ON_CPU_HERE) {
     return cuda_on_cpu::block_count(!predicate, "__syncthreads_and", file, line) == 0;
 }
-inline void __syncwarp(unsigned mask = 0xffffffffu, CUDA_ON_CPU_HERE) { cuda_on_cpu::warp_barrier(mask, "__syncwarp", file, line); }
-inline unsigned __ballot_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
+[[gnu::always_inline]] inline void __syncwarp(unsigned mask = 0xffffffffu, CUDA_ON_CPU_HERE) { cuda_on_cpu::warp_barrier(mask, "__syncwarp", file, line); }
+[[gnu::always_inline]] inline unsigned __ballot_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
     return cuda_on_cpu::ballot(mask, predicate, "__ballot_sync", file, line);
 }
-inline int __any_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
+[[gnu::always_inline]] inline int __any_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
     return cuda_on_cpu::ballot(mask, predicate, "__any_sync", file, line) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
+[[gnu::always_inline]] inline int __all_sync(unsigned mask, int predicate, CUDA_ON_CPU_HERE) {
     return cuda_on_cpu::ballot(mask, !predicate, "__all_sync", file, line) == 0;
 }
 unsigned __activemask();
