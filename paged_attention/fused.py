@@ -15,11 +15,6 @@ from torch import Tensor
 from paged_attention.metadata import BatchMetadata, cumulative_lengths
 from paged_attention.validate import check_contiguous, check_devices, check_paged_attention
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:
-    varlen_attn = None
-
 DEVICE = "cuda"
 WORKSPACE_BYTES = 128 << 20  # FlashInfer's advice; for the parts of sequences that it cuts up
 
@@ -61,6 +56,8 @@ def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
 
 def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
     """PyTorch's. num_splits=1: cut up, long sequences leave rows unwritten (github.com/pytorch/pytorch/issues/194167)."""
+    from torch.nn.attention.varlen import varlen_attn
+
     kv_lens = metadata.seq_lens_kv.tolist()
     arguments = dict(
         cu_seq_q=metadata.cu_seqlens_q, cu_seq_k=cumulative_lengths(kv_lens).to(q.device),
@@ -89,9 +86,12 @@ def missing_package(module: str, distribution: str) -> Callable[[], str | None]:
 
 
 def missing_varlen_attn() -> str | None:
-    if varlen_attn is None or "block_table" not in inspect.signature(varlen_attn).parameters:
-        return f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
-    return None
+    try:
+        from torch.nn.attention.varlen import varlen_attn  # it takes a second to import, and most runs do without
+        takes = inspect.signature(varlen_attn).parameters
+    except ImportError:
+        takes = ()
+    return None if "block_table" in takes else f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
 
 
 def of_eights(head_size: int) -> bool:

@@ -154,7 +154,7 @@ def stand_ins_for_all():
             module = types.ModuleType(name)
             vars(module).update(content, __spec__=ModuleSpec(name, None))  # transformers looks for libraries by their spec
             monkeypatch.setitem(sys.modules, name, module)
-        monkeypatch.setattr(fused, "varlen_attn", varlen_attn)
+        monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
         monkeypatch.setattr(fused, "fused_needs", lambda way: None)
         monkeypatch.setattr(fused, "DEVICE", "cpu")
         yield
@@ -295,7 +295,8 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     monkeypatch.setattr(fused, "find_spec", lambda name: None)
-    monkeypatch.setattr(fused, "varlen_attn", lambda query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False: None)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn",  # that of PyTorch 2.10
+                        lambda query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False: None)
 
 
 @pytest.mark.parametrize("way, needs", [
@@ -315,7 +316,7 @@ def test_what_the_machine_lacks_is_named(gpu, way, needs, monkeypatch):
 def test_a_package_that_is_there_is_found(gpu, monkeypatch):
     monkeypatch.setattr(fused, "find_spec", lambda name: object())
     assert fused_needs("flashinfer") is None and fused_needs("flash_attn") is None
-    monkeypatch.setattr(fused, "varlen_attn", varlen_attn)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
     assert fused_needs("varlen_attn") is None
 
 
