@@ -134,6 +134,9 @@ def test_a_lesson_from_the_first_cell_to_the_last(lab, lesson):
     assert page.console_errors == []
     if words := KEY_PICTURES.get(lesson.name):
         picture = page.locator(f'.jp-OutputArea img[alt*="{words}"]').first
+        laptop = page.viewport_size
+        page.set_viewport_size(laptop | {"height": 1200})  # so that the tallest one is seen whole
         picture.scroll_into_view_if_needed()
         page.wait_for_timeout(500)
         picture.screenshot(path=picture_folder() / f"{lesson.name}.png")
+        page.set_viewport_size(laptop)
