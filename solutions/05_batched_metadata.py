@@ -45,7 +45,7 @@ progress_bar("05")
 # Lesson 03 computed whole prompts, lesson 04 single new tokens. A server has both at once. One
 # sequence is in the middle of its answer and needs one token. Another has just arrived with a
 # prompt of four tokens. A third has a prompt so long that it is computed in **chunks**, one at
-# each step, so that the others do not have to wait.
+# each step, so that the others need not wait.
 #
 # All of this goes into one batch, so that the model's weights are read only once. Here is such
 # a batch. Each row is a **query**, a token that is computed in this step. Each column is a
@@ -68,7 +68,7 @@ draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one 
 # ## Rows without padding
 #
 # Tensors are rectangles, and the sequences have different numbers of queries. You could pad
-# them to equal length. Look at what that costs, and at what is done instead:
+# them to equal length. Look at what that costs and what is done instead:
 
 # %%
 query_lens = [5, 1, 1, 3]
@@ -101,9 +101,8 @@ print("cu_seqlens_q:", starts.tolist())
 print("the rows of sequence 3:", rows[starts[3] : starts[4]].tolist())
 
 # %% [markdown]
-# There is one thing to know about such tensors. `starts[3]` is not a number. It is a tensor
-# without dimensions. It slices and adds like a number, but elsewhere it does not behave like
-# one:
+# One thing to know about such tensors: `starts[3]` is not a number. It is a tensor without
+# dimensions. It slices and adds like a number, but elsewhere it does not behave like one:
 
 # %%
 names = {7: "D begins here"}
@@ -149,7 +148,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # %% [markdown]
 # A has grown by a token that nobody will compute, because the batch as a whole failed. Its
 # next step would attend to a slot that was never written. So the batch must get **all or
-# nothing**: first count what it needs, and only then change anything.
+# nothing**: count what it needs before changing anything.
 #
 # ### Exercise 5.2: room for all, or for none
 #
@@ -160,7 +159,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # |---|---|
 # | `self.get(seq_id)` | the sequence; `.length` is its number of tokens. Raises `UnknownSequenceError` |
 # | `self.blocks_of(seq_id)` | list of int: its block ids, in the order of its tokens |
-# | `self.blocks_for(num_tokens)` | int: how many blocks that many tokens fill. Raises `SequenceTooLongError` if a row is too short |
+# | `self.blocks_for(num_tokens)` | int: how many blocks the tokens fill. Raises `SequenceTooLongError` if a row is too short |
 # | `self.append_token(seq_id)` | room for one token: in a new block if the last is full, in a copy if the last is shared |
 # | `self.block_size` | int: the slots of a block |
 # | `self.block_manager.get_num_free_blocks()` | int |
@@ -197,7 +196,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 
 
 # %% [markdown]
-# They describe any batch, whatever is going on in it:
+# They describe any batch:
 #
 # | what happens | `cu_seqlens_q` | `seq_lens_kv` | `block_table` |
 # |---|---|---|---|
@@ -332,8 +331,8 @@ draw.show(draw.metadata.batches([("My batch", [name for name, _, _ in mine], met
 # ### Exercise 5.5: paged attention in PyTorch
 #
 # `share_heads(k, num_q_heads)` is from lesson 03. It gives keys or values with one head for
-# each query head. `NO_KEY` is -inf. `check_paged_attention` has already checked the arguments,
-# so you need not.
+# each query head. `NO_KEY` is -inf. `check_paged_attention` has checked the arguments, so you
+# need not.
 
 # %% exercise="5.5"
 # INCLUDE paged_attention/metadata.py attn_paged_torch
@@ -523,8 +522,8 @@ assert not run.problems()
 #
 # Why keep both the loop and the call? The loop is the specification; the call is an
 # implementation of it. If your metadata is wrong, both go wrong. In the loop you can print
-# every step. Inside the call you can print nothing. So get the loop right first, and then put
-# the call in its place.
+# every step. Inside the call you can print nothing. So get the loop right first, then put the
+# call in its place.
 #
 # ## A model that talks nonsense
 #
@@ -638,8 +637,8 @@ assert difference < 1e-5
 print("attention's output:", tuple(o.shape), "and equal to the reference")
 
 # %% [markdown]
-# The attention is right. So the fault is none of these three, and it is not in the projections
-# before them. The next part is this:
+# The attention is right. So the fault is none of these three, nor in the projections before
+# them. The next part is this:
 
 # %%
 # INCLUDE paged_attention/tiny_transformer.py merge_in_a_hurry

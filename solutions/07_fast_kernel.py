@@ -266,8 +266,8 @@ assert of_thread[0] > 4 * of_thread[1]
 # shuffles combine the maxima and the sums.
 #
 # **Predict.** The softmax gets 128 threads instead of one. How many times as fast will a step
-# be? Name a number before you go on. For a guess you need to know this: with 1,024 tokens,
-# each thread reads 1,024 numbers of keys in pass 1, and 1,024 numbers of values in pass 2.
+# be? Name a number before you go on. For a guess: with 1,024 tokens, each thread reads 1,024
+# numbers of keys in pass 1, and 1,024 numbers of values in pass 2.
 #
 # <details><summary>A way to work it out</summary>
 #
@@ -311,7 +311,7 @@ count(0, 1)
 
 # %% [markdown]
 # The keys and values are asked for four times, because there are four query heads to a KV
-# head, and each asks separately. We get to this in rung 4. But what is brought is more than
+# head, and each asks separately. More on this in rung 4. But what is brought is more than
 # thirty times the bytes that have to be read. That is the next thing to fix.
 #
 # ## Rung 2: wide loads
@@ -347,8 +347,8 @@ draw.show(draw.loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
 # Now a key belongs to a **group** of lanes. Each lane has a part of it, and the same part of
 # the query. It can do its part of the dot product alone. Then the group puts the parts
 # together with shuffles, as a warp did in lesson 06. The number of lanes in a group depends on
-# the model, so the code has names for such numbers. (`num_threads`, the number of threads in a
-# block, is 128 in rungs 0 to 3.)
+# the model, so the code gives it a name. (`num_threads`, the number of threads in a block, is
+# 128 in rungs 0 to 3.)
 
 # %%
 ladder_texts["ladder/wide_row.cuh"] = r"""
@@ -358,13 +358,13 @@ ladder_texts["ladder/wide_row.cuh"] = r"""
 # %% [markdown]
 # ### Exercise 7.2: wide loads
 #
-# You write two functions. `load_row` loads the lane's part of a row. A `uint4` is 16 bytes,
-# and `reinterpret_cast<const uint4*>(pointer)` treats what a pointer points to as a row of
-# these. `wide_score` makes a score of it, which every lane of the group gets. All 32 lanes of
-# a warp call it together, even those of groups that have run out of tokens. So the shuffles
-# can name all 32 lanes in their mask. But no lane may look beyond its group: distances stay
-# below `group_lanes`, or the shuffle gets that number as a fourth argument, the width. Each
-# check builds your code, which takes a few seconds.
+# Write two functions. `load_row` loads the lane's part of a row. A `uint4` is 16 bytes, and
+# `reinterpret_cast<const uint4*>(pointer)` treats what a pointer points to as a row of these.
+# `wide_score` makes a score of it, which every lane of the group gets. All 32 lanes of a warp
+# call it together, even those of groups that have run out of tokens. So the shuffles can name
+# all 32 lanes in their mask. But no lane may look beyond its group: distances stay below
+# `group_lanes`, or the shuffle gets that number as a fourth argument, the width. Each check
+# builds your code, which takes a few seconds.
 #
 # To take a part to pieces, use `number(part, i)` and `place(i)` from the cell above;
 # `place(i)` counts from the beginning of the row. If `lane_loads` is 2, the group reads the
@@ -552,7 +552,7 @@ count(3, 4)
 judge(4)
 
 # %% [markdown]
-# The counts are as good as they can be. Now see how it is done.
+# The counts are as good as they can be. Now for how it is done.
 #
 # ### One instruction, 2,048 multiplications
 #
@@ -578,7 +578,7 @@ draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 
 #
 # A tile of the kernel is 16 tokens. Eight queries fit next to it. When four heads share a KV
 # head, the other four queries are zeros, and half of the multiplications are wasted. That is
-# no loss: as the count at the beginning showed, it is memory that limits a decode.
+# no loss: as the count at the beginning showed, memory limits a decode.
 #
 # ### Any order of dims
 #
@@ -614,8 +614,8 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 # weights in a different pattern from the one that the first product leaves. That is what the
 # turning is for: rows and columns change places.
 #
-# Only the maxima and the weights are passed around, 16 weights for each query. There are many
-# more keys and values, and they go from memory to the lane that multiplies them, and to no
+# Only the maxima and the weights are passed around, 16 weights for each query. Keys and
+# values, of which there are many, go from memory to the lane that multiplies them, and to no
 # other.
 #
 # What is lost? The weights are rounded to 16 bits for the second product. They are at most 1, and the sums are kept in 32
@@ -953,8 +953,8 @@ compare(WORKLOAD, 6)
 
 # %% [markdown]
 # On the earlier batch, one split is best. Then there is nothing to combine. Even so, the one
-# part is written to memory in 32 bits, and a second kernel starts just to copy it to its
-# place. So a rung is not better than the one below it on every batch.
+# part is written to memory in 32 bits, and a second kernel starts to copy it to its place. So
+# a rung is not better than the one below it on every batch.
 
 # %% [markdown]
 # ## Rung 7: equal shares, one launch

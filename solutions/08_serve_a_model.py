@@ -651,7 +651,7 @@ draw.show(draw.pool_steps(steps), alt="The pool in four steps. A has run: two bl
 check("8.7", sample)
 
 # %% [markdown]
-# Your function draws from five tokens with the probabilities 0.5, 0.25, 0.15, 0.08 and 0.02,
+# Your function draws from five tokens, with the probabilities 0.5, 0.25, 0.15, 0.08 and 0.02,
 # 1,000 times in each of four ways:
 
 # %%
@@ -691,10 +691,10 @@ from paged_attention.validate import check_positive
 # cache. When a request ends, `_end` gives its blocks back. Two things can go wrong in a step,
 # and no other request may notice.
 #
-# **The step fails**: the GPU is out of memory, or you press Ctrl-C. Then it counts as if it
-# had not happened. Every request has the tokens that it had before, and waits. Nobody knows
-# where the step stopped, perhaps in the middle of taking a block. So the pool starts empty,
-# and all keys and values are computed again.
+# **The step fails**: the GPU is out of memory, or you press Ctrl-C. Then it is as if it never
+# happened. Every request has the tokens that it had before, and waits. Nobody knows where the
+# step stopped: perhaps while taking a block. So the pool starts empty, and all keys and values
+# are computed again.
 #
 # **One request's logits are not finite.** A NaN is not larger or smaller than anything, so it
 # says nothing about which token is likely. Drawing from such a row raises an error, and
@@ -763,7 +763,7 @@ check("8.8", postprocess)
 Engine._check, Engine._take_back, Engine.run = _check, _take_back, run
 
 # %% [markdown]
-# Here are two prompts, and the loop from above:
+# Two prompts, and the loop from above:
 
 # %%
 engine = Engine(model)
@@ -897,8 +897,8 @@ assert all(request.reason == "end" for request in requests)
 
 # %% [markdown]
 # **A clear no.** Whatever cannot be served is refused at the door, with an error for that
-# request and without harm to the others. Here are three good requests, and then everything
-# that can be wrong:
+# request and without harm to the others. Three good requests, and then everything that can be
+# wrong:
 
 # %%
 engine = Engine(model, num_blocks=24)
@@ -999,9 +999,9 @@ draw.show(draw.timeline.pool({f"With prefix sharing: {len(history)} steps": hist
 # of its own, or 21 for three. With sharing, the same seven serve all of them. Grey blocks cost
 # nothing: they are given away as soon as one is needed.
 #
-# And how does this compare with a contiguous cache, where lesson 00 began? Such a cache has to
-# reserve room for each running request when it starts: for as much as the model can take, or,
-# if the server is clever, for the prompt and the longest answer allowed.
+# And how does this compare with a contiguous cache, where lesson 00 began? It has to reserve
+# room for each running request when it starts: for as much as the model can take, or, if the
+# server is clever, for the prompt and the longest answer allowed.
 #
 # **Predict.** How many times as many slots does that take, at the same time, for the same
 # requests?
@@ -1080,8 +1080,9 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # capability 8.0 or more with `nvcc`, if the model is in 16 bits and has heads that this kernel
 # is made for. `choose_path` checks this.
 #
-# FlashInfer has no kernel for heads of 32 numbers. So the recorded run below has heads of 64:
-# the same model with zeros between its numbers. It has eight prompts with 24 tokens each:
+# FlashInfer has no kernel for heads of 32 numbers. So the recorded run below uses the same
+# model with heads of 64, with zeros between its numbers, and eight prompts with 24 tokens
+# each:
 
 # %%
 import bench.path_b_runs
@@ -1206,8 +1207,8 @@ draw.show(draw.timeline.differences(differences), alt="A heat map of four layers
 
 # %% [markdown]
 # Left of token 16 there is only rounding. Token 16 is the first one of the second block. So
-# tokens that see a single block are right, and from there on most are wrong. In layer 0 a few
-# later ones are right as well; the reason is below.
+# tokens that see a single block are right; after that most are wrong. In layer 0 a few later
+# ones are right as well; the reason is below.
 #
 # **First the token, then the layer, then the head.** A token sees only the tokens before it.
 # So of all wrong tokens, the first cannot have caught its fault from another. What is wrong in
@@ -1458,8 +1459,8 @@ import torch.distributed as dist
 
 # INCLUDE paged_attention/engine/shards.py sharded_forward
 # %% [markdown]
-# Here are two processes on this machine's CPU, which talk through `gloo`; on GPUs it is NCCL.
-# (Each of them loads PyTorch and the model again, which takes a few seconds.)
+# Two processes on this machine's CPU talk through `gloo`; on GPUs it is NCCL. (Each of them
+# loads PyTorch and the model again, which takes a few seconds.)
 # %%
 from paged_attention.engine.shards import serve_sharded
 
