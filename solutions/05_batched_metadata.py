@@ -9,9 +9,10 @@
 # %% [markdown]
 # # 05 · One batch of everything: the metadata
 #
-# **You build** four tensors that describe any batch, whatever its sequences are doing, and the paged attention that reads
-# them: slow, in plain PyTorch, and right for every mix. It is what the kernels of the next lessons are compared with. At
-# the end you find a bug in a model that talks nonsense.
+# **You build** four tensors that describe any batch, whatever its sequences are doing, and the
+# paged attention that reads them. It is slow, in plain PyTorch, and right for every mix. The
+# kernels of the next lessons are compared with it. At the end you find a bug in a model that
+# talks nonsense.
 #
 # **You need** lessons [02](02_block_tables.ipynb) to [04](04_decode.ipynb): block tables and slots, causal attention,
 # decoding. **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
@@ -41,12 +42,14 @@ progress_bar("05")
 # %% [markdown]
 # ## What a server computes in one step
 #
-# Lesson 03 computed whole prompts, lesson 04 single new tokens. A server has both at once. One sequence is in the middle
-# of its answer and needs one token. Another has just come, with a prompt of four tokens. A third has a prompt so long that
-# it is computed in **chunks**, a piece at each step, so that the others need not wait.
+# Lesson 03 computed whole prompts, lesson 04 single new tokens. A server has both at once. One
+# sequence is in the middle of its answer and needs one token. Another has just arrived with a
+# prompt of four tokens. A third has a prompt so long that it is computed in **chunks**, one at
+# each step, so that the others need not wait.
 #
-# All of this goes into one batch, so that the model's weights are read once for all of it. Here is such a batch. Each row is a **query**, a token that is computed
-# in this step. Each column is a key. A coloured square with a dot says that the query sees the key.
+# All of this goes into one batch, so that the model's weights are read only once. Here is such
+# a batch. Each row is a **query**, a token that is computed in this step. Each column is a
+# key. A coloured square with a dot means that the query sees the key.
 
 # %%
 draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
@@ -54,18 +57,18 @@ draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one 
           "seen in the shape of a triangle. No query sees a key of another sequence. Below, the four tensors of the batch.")
 
 # %% [markdown]
-# A decodes: one query, seven keys. B gets a chunk of three tokens; two others are in the pool already. C gets its whole
-# prompt. The bold keys belong to tokens of this step, the other keys were written in steps before. No query ever looks at
-# another sequence.
+# A decodes: one query, seven keys. B gets a chunk of three tokens; two more are already in the
+# pool. C gets its whole prompt. The bold keys belong to tokens of this step; the other keys
+# were written in earlier steps. No query ever looks at another sequence.
 #
-# The four tensors below the picture say all of it. Blocks have four slots here: A's last token, number 6, is in the
-# sequence's second block, which is block 0 of the pool, at offset 2. So its slot is 2. This lesson builds the tensors one
-# by one.
+# The four tensors below the picture say all of this. Blocks have four slots here. A's last
+# token, number 6, is at offset 2 of the sequence's second block, which is block 0 of the pool.
+# So its slot is 2. This lesson builds the tensors one by one.
 #
 # ## Rows without padding
 #
-# Tensors are rectangles, and the sequences have different numbers of queries. One could pad them to equal length. Look what
-# that costs, and what is done in its place:
+# Tensors are rectangles, and the sequences have different numbers of queries. You could pad
+# them to equal length. Look at what that costs and what is done instead:
 
 # %%
 query_lens = [5, 1, 1, 3]
@@ -74,9 +77,11 @@ draw.show(draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four 
           "with the borders 0, 5, 6, 7 and 10.")
 
 # %% [markdown]
-# With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 places would hold 1,063 queries. So the queries lie
-# one after the other, without gaps, and a short tensor says where the borders are. Its usual name is `cu_seqlens_q`: the
-# cumulative lengths of the sequences' queries. The queries of sequence `s` are `q[cu_seqlens_q[s] : cu_seqlens_q[s + 1]]`.
+# With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 places would hold 1,063
+# queries. So the queries are stored one after another, without gaps, and a short tensor says
+# where the boundaries are. Its usual name is `cu_seqlens_q`: the cumulative lengths of the
+# sequences' queries. The queries of sequence `s` are
+# `q[cu_seqlens_q[s] : cu_seqlens_q[s + 1]]`.
 #
 # The kernels that follow read it as int32, so it has to be int32.
 #
@@ -96,22 +101,24 @@ print("cu_seqlens_q:", starts.tolist())
 print("the rows of sequence 3:", rows[starts[3] : starts[4]].tolist())
 
 # %% [markdown]
-# One thing to know about such tensors. `starts[3]` is not a number. It is a tensor without dimensions. It slices and adds
-# like a number, and in other places it does not behave like one:
+# One thing to know about such tensors: `starts[3]` is not a number. It is a tensor without
+# dimensions. It slices and adds like a number, but elsewhere it does not behave like one:
 
 # %%
 names = {7: "D begins here"}
 print(type(starts[3]).__name__, "·", names.get(starts[3], "not found"), "·", names.get(starts.tolist()[3], "not found"))
 
 # %% [markdown]
-# Worse, on a GPU each look at such a value makes the CPU wait for the GPU. So turn the whole tensor into Python integers
-# once, with `.tolist()`, before the loop. (For a single value, `.item()` does it.)
+# Worse, on a GPU, reading such a value makes the CPU wait for the GPU each time. So turn the
+# whole tensor into Python integers once, with `.tolist()`, before the loop. (For a single
+# value, `.item()` does it.)
 #
 # ## Room for the whole batch
 #
-# Before a batch is computed, each of its sequences needs slots for its new tokens. Lesson 02's `append_token` makes room for
-# one token. Suppose the scheduler calls it in a loop, and the pool is nearly full. (From here on sequences are called A, B
-# and C, so that pictures are easier to read. The manager uses an id only as a key.)
+# Before a batch is computed, each of its sequences needs slots for its new tokens. Lesson 02's
+# `append_token` makes room for one token. Suppose the scheduler calls it in a loop, and the
+# pool is nearly full. (From here on sequences are called A, B and C, to make the pictures
+# easier to read. The manager uses an id only as a key.)
 
 # %%
 def tight_pool():
@@ -139,25 +146,28 @@ show_error(one_by_one, manager)
 print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length)
 
 # %% [markdown]
-# A has grown by a token that nobody will compute, because the batch as a whole failed. Its next step would attend to a slot
-# that was never written. So it has to be **all or nothing** for the batch: count first what it needs, then change.
+# A has grown by a token that nobody will compute, because the batch as a whole failed. Its
+# next step would attend to a slot that was never written. So the batch must get **all or
+# nothing**: count what it needs before changing anything.
 #
 # ### Exercise 5.2: room for all, or for none
 #
-# The given line `check_scheduled` raises the `ValueError`s. The other errors are yours. What there is to use, of `self`:
+# The given line `check_scheduled` raises the `ValueError`s. The other errors are up to you.
+# You can use these parts of `self`:
 #
 # | call | gives |
 # |---|---|
 # | `self.get(seq_id)` | the sequence; `.length` is its number of tokens. Raises `UnknownSequenceError` |
 # | `self.blocks_of(seq_id)` | list of int: its block ids, in the order of its tokens |
-# | `self.blocks_for(num_tokens)` | the blocks that so many tokens fill. Raises `SequenceTooLongError` if a row is too short |
+# | `self.blocks_for(num_tokens)` | int: how many blocks the tokens fill. Raises `SequenceTooLongError` if a row is too short |
 # | `self.append_token(seq_id)` | room for one token: in a new block if the last is full, in a copy if the last is shared |
 # | `self.block_size` | int: the slots of a block |
 # | `self.block_manager.get_num_free_blocks()` | int |
 # | `self.block_manager.get_ref_count(block_id)` | int: how many sequences use the block |
 #
-# Forked sequences are the hard part. Writing into a shared block costs a block for the copy. But think it through: A and B
-# share their last block, and both write. The first to write takes a copy. Who shares the old block then?
+# Forked sequences are the hard part. Writing into a shared block costs a block for the copy.
+# But think it through: A and B share their last block, and both write. The first to write
+# takes a copy. Which of them use the old block then?
 
 # %% exercise="5.2"
 # INCLUDE paged_attention/kv_cache.py PagedAttentionManager.append_tokens
@@ -186,7 +196,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 
 
 # %% [markdown]
-# For any batch, whatever is going on in it:
+# They describe any batch:
 #
 # | what happens | `cu_seqlens_q` | `seq_lens_kv` | `block_table` |
 # |---|---|---|---|
@@ -199,15 +209,18 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 #
 # ### Exercise 5.3: the metadata of a batch
 #
-# The manager has made room for the new tokens already. Row `s` of the block table is that of sequence `s` of the batch.
-# The number of a sequence's row in the manager's table is `manager.get(seq_id).row`. `check_scheduled` raises the errors.
+# The manager has already made room for the new tokens. Row `s` of the block table belongs to
+# sequence `s` of the batch. In the manager's own table, a sequence has row
+# `manager.get(seq_id).row`. `check_scheduled` raises the errors.
 #
-# Use your `cumulative_lengths`, and `slot_mapping(block_ids, positions, block_size)` of lesson 02. There `block_ids` is a
-# row of the table, and `positions` is an int64 tensor of places in the sequence. Do not call a local variable
-# `slot_mapping`: in your function that name must remain the function.
+# Use your `cumulative_lengths`, and `slot_mapping(block_ids, positions, block_size)` from
+# lesson 02. There `block_ids` is a row of the table, and `positions` is an int64 tensor of
+# places in the sequence. Do not call a local variable `slot_mapping`: in your function that
+# name must remain the function.
 #
-# `cumulative_lengths` gives a tensor on the CPU, and so do `torch.tensor` and `torch.arange` without a `device`. All four
-# go to the device of the manager, `manager.block_table.device`. And the batch gets a table of its own: the manager's
+# `cumulative_lengths` gives a tensor on the CPU, and so do `torch.tensor` and `torch.arange`
+# without a `device`. All four tensors belong on the manager's device,
+# `manager.block_table.device`. The batch also gets a table of its own, because the manager's
 # changes with the next step.
 
 # %% exercise="5.3"
@@ -247,8 +260,9 @@ print("blocks 0 and -1:", blocks[torch.tensor([0, -1])].tolist())
 #
 # ## Who sees whom
 #
-# A sequence has `kv_len` tokens, and the last `q_len` of them are its queries. Query 0 is then the token at position
-# `kv_len - q_len`, and query `q` is the one at `kv_len - q_len + q`. It sees its own key and all before it:
+# A sequence has `kv_len` tokens, and the last `q_len` of them are its queries. Query 0 is then
+# the token at position `kv_len - q_len`, and query `q` is the one at `kv_len - q_len + q`. It
+# sees its own key and all keys before it:
 #
 # $$\text{query } q \text{ sees the keys } 0, \dots, \text{kv\_len} - \text{q\_len} + q$$
 
@@ -259,8 +273,9 @@ for query in range(q_len):
     print(f"query {query} is the token at position {position}, and sees the keys", list(range(position + 1)))
 
 # %% [markdown]
-# This one rule is causal attention for whole prompts, chunks and decodes alike. PyTorch's own `is_causal=True` is not this
-# rule. It puts query 0 at position 0, which is right for a whole prompt only:
+# This one rule is causal attention for whole prompts, chunks and decodes alike. PyTorch's own
+# `is_causal=True` is a different rule. It puts query 0 at position 0, which is right for a
+# whole prompt only:
 
 # %%
 ones = torch.eye(5)[None]  # the values are chosen so that the output shows which keys were seen
@@ -309,13 +324,15 @@ draw.show(draw.metadata.batches([("My batch", [name for name, _, _ in mine], met
 # %% [markdown]
 # ## Attention for any batch
 #
-# Sequence by sequence: take its queries, gather its blocks, cut off the tail, attend with the mask. It is slow on purpose.
-# Each line can be read and printed. Every kernel of this course has to give the same result.
+# Sequence by sequence: take its queries, gather its blocks, cut off the tail, attend with the
+# mask. It is slow on purpose: you can read each line and print what it gives. Every kernel of
+# this course has to give the same result.
 #
 # ### Exercise 5.5: paged attention in PyTorch
 #
-# `share_heads(k, num_q_heads)` is lesson 03's: keys or values with a head for each query head. `NO_KEY` is -inf.
-# `check_paged_attention` has looked at the arguments, so you need not.
+# `share_heads(k, num_q_heads)` is from lesson 03. It gives keys or values with one head for
+# each query head. `NO_KEY` is -inf. `check_paged_attention` has checked the arguments, so you
+# need not.
 
 # %% exercise="5.5"
 # INCLUDE paged_attention/metadata.py attn_paged_torch
@@ -325,8 +342,8 @@ draw.show(draw.metadata.batches([("My batch", [name for name, _, _ in mine], met
 check("5.5", attn_paged_torch)
 
 # %% [markdown]
-# A prompt may now come in any pieces. Here are 37 tokens: all at once, in chunks, and token by token. PyTorch's dense
-# attention is the judge.
+# A prompt may now come in pieces of any size. Here are 37 tokens: all at once, in chunks, and
+# token by token. PyTorch's dense attention is the judge.
 
 # %%
 generator = torch.Generator().manual_seed(5)
@@ -361,8 +378,8 @@ for name, chunks in {"whole prompt": [37], "chunks of 16, 16, 5": [16, 16, 5], "
 #
 # ### A dtype that a kernel cannot forgive
 #
-# `check_paged_attention` looks at shapes and dtypes before anything is computed. Here is the most common slip, a block table
-# that has become int64 on its way:
+# `check_paged_attention` looks at shapes and dtypes before anything is computed. Here is the
+# most common slip, a block table that has become int64 along the way:
 
 # %%
 metadata = batch_of(("A", 1, 6))
@@ -371,19 +388,21 @@ caches = torch.zeros(2, 64, 4, 1, 2)
 show_error(attn_paged_torch, torch.zeros(1, 1, 2), *caches, wrong)
 
 # %% [markdown]
-# In PyTorch, int64 would work as well. A kernel gets an address and reads 4 bytes for each entry. Of an int64 table it sees:
+# In PyTorch, int64 would work as well. A kernel gets an address and reads 4 bytes for each
+# entry. This is what it sees of an int64 table:
 
 # %%
 print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 
 # %% [markdown]
-# Block 5, then block 0, which belongs to somebody else. So the reference is as strict as the kernels will be.
+# Block 5, then block 0, which belongs to another sequence. So the reference is as strict as
+# the kernels will be.
 #
 # ## Why the reference is not enough
 #
-# Lesson 04 counted the bytes of one layer: `k_cache[block_ids]` is a **gather**, and copies what a kernel would read in
-# place. Your reference does it for every sequence, in each layer and each step, though only one token may be new. What does
-# that come to for a whole server?
+# Lesson 04 counted the bytes of one layer: `k_cache[block_ids]` is a **gather**, and copies
+# what a kernel would read in place. Your reference does this for every sequence, in each layer
+# and each step, even when only one token is new. What does that add up to for a whole server?
 #
 # ### Exercise 5.6: what a gather moves
 #
@@ -418,22 +437,26 @@ draw.show(draw.metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt=
           "sequence with 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights, 15 GiB.")
 
 # %% [markdown]
-# It grows with the context and with the number of sequences. The dashed line is the 15 GiB of weights that a step has to
-# read anyway. One sequence stays below it here; 8 sequences pass it at about 14,000 tokens, 64 below 2,000.
+# The traffic grows with the context and with the number of sequences. The dashed line is the
+# 15 GiB of weights that a step has to read anyway. One sequence stays below it here; 8
+# sequences pass it at about 14,000 tokens, 64 below 2,000.
 #
-# The blocks are read, the copy is written, and attention reads the copy: three times the figure, where one reading would do.
-# A kernel that follows the block table itself reads each key and value once, where it lies, and copies nothing. You will
-# write that kernel in lesson 06.
+# The blocks are read, the copy is written, and attention reads the copy. That is three times
+# the figure, where a single read would do. A kernel that follows the block table itself reads
+# each key and value once, in place, and copies nothing. You will write that kernel in lesson
+# 06.
 #
 # ## The same in one call
 #
-# Others have written such kernels, and serving engines call them. FlashInfer is a library of them. Three of your tensors say
-# all that it needs; the fourth, `slot_mapping`, has done its work when the keys and values are written.
+# Others have written such kernels, and serving engines call them. FlashInfer is a library of
+# them. Three of your tensors tell it all that it needs. The fourth, `slot_mapping`, has done
+# its work once the keys and values are written.
 #
-# It asks for the block table in another form, without padding. `paged_kv_indices` has the ids of all blocks in one row.
-# `paged_kv_indptr` says where each sequence's ids begin, as `cu_seqlens_q` does for the queries. `paged_kv_last_page_len`
-# says how many slots of the last block are in use. (It says *page* for block and *qo* for queries and outputs.) `plan` looks
-# at the batch once and shares out the work. `run` is called by each layer.
+# It wants the block table in another form, without padding. `paged_kv_indices` has the ids of
+# all blocks in one row. `paged_kv_indptr` says where each sequence's ids begin, as
+# `cu_seqlens_q` does for the queries. `paged_kv_last_page_len` says how many slots of the last
+# block are in use. (It says *page* for block and *qo* for queries and outputs.) `plan` looks
+# at the batch once and divides the work. Each layer calls `run`.
 
 # %%
 from paged_attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
@@ -442,9 +465,10 @@ from paged_attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
 
 
 # %% [markdown]
-# `attn_paged_fused` checks its arguments, plans and runs. It asks for more than your loop does: a recent GPU, 16-bit numbers,
-# and heads of 64, 128 or 256 numbers. What it cannot do is an error that says so. The next cell compares the two, where there
-# is a GPU and FlashInfer:
+# `attn_paged_fused` checks its arguments, plans and runs. It asks for more than your loop
+# does: a recent GPU, 16-bit numbers, and heads of 64, 128 or 256 numbers. If it cannot do
+# something, it raises an error that says so. The next cell compares the two, if there is a GPU
+# and FlashInfer:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -470,8 +494,9 @@ else:
 assert needs is None or "GPU" in needs or "flashinfer" in needs
 
 # %% [markdown]
-# A run on a GPU is kept with the course: prompts, new tokens and mixes by both, and beside them by the loop in float64. A row
-# says by how much numbers differ at most: one call from the loop, one call from float64, and the loop from float64:
+# A run on a GPU comes with the course. It computed prompts, new tokens and mixes with both,
+# and again with the loop in float64. Each row gives the largest differences: the one call from
+# the loop, the one call from float64, and the loop from float64:
 
 # %%
 import bench.path_b_runs
@@ -482,26 +507,30 @@ print(bench.path_b_runs.batches_table(run))
 assert not run.problems()
 
 # %% [markdown]
-# Both round their results to 16 bits. The loop also rounds its scores and weights on the way, so it is often further away than
-# the one call. In all of these batches, slots that hold no token were also filled with NaN, with infinity and with the largest
-# number, and not one bit of a result changed.
+# Both round their results to 16 bits. The loop also rounds its scores and weights on the way,
+# so it is often further off than the one call. In all of these batches, the slots that hold no
+# token were also filled with NaN, with infinity and with the largest number, and not one bit
+# of a result changed.
 #
-# There are more libraries with such a call. `flash_attn` and PyTorch's own `varlen_attn` read your block table as it is, but
-# only blocks of 256 slots or a multiple. `attn_paged_fused(…, way="flash_attn")` and `way="varlen_attn"` call them. These two
-# ways are tested against the signatures of their libraries only: the course has not run them on a GPU. (PyTorch's gets
-# `num_splits=1`, because of [a bug](https://github.com/pytorch/pytorch/issues/194167) that leaves rows unwritten when long
+# Other libraries have such a call too. `flash_attn` and PyTorch's own `varlen_attn` read your
+# block table as it is, but only with blocks of 256 slots or a multiple of that.
+# `attn_paged_fused(…, way="flash_attn")` and `way="varlen_attn"` call them. These two ways are
+# tested only against the signatures of their libraries: the course has not run them on a GPU.
+# (PyTorch's gets `num_splits=1` because of [a
+# bug](https://github.com/pytorch/pytorch/issues/194167) that leaves rows unwritten when long
 # sequences are cut up and the cache is paged.)
 #
-# Why keep the loop, and the call? The loop is the specification, the call is an implementation of it. If your metadata is wrong, both go
-# wrong. In the loop you can print every step. Inside the call you can print nothing. So first the loop, until it is right,
-# then the call in its place.
+# Why keep both the loop and the call? The loop is the specification; the call is an
+# implementation of it. If your metadata is wrong, both go wrong. In the loop you can print
+# every step. Inside the call you can print nothing. So get the loop right first, then put the
+# call in its place.
 #
 # ## A model that talks nonsense
 #
-# Now put everything into a model: embedding, four layers of attention and MLP, and the embedding again as the head. Its
-# weights are random, and its “words” are numbers. It has no positional encoding: only the causal mask tells it which token
-# came first. Somebody has written it in a hurry. The whole of it is in `paged_attention/tiny_transformer.py`; better look there
-# later.
+# Now put everything into a model: embedding, four layers of attention and MLP, and the
+# embedding again as the head. Its weights are random, and its “words” are numbers. It has no
+# positional encoding: only the causal mask tells it which token came first. Somebody wrote it
+# in a hurry. All of it is in `paged_attention/tiny_transformer.py`, but save that for later.
 
 # %%
 from paged_attention.tiny_transformer import (
@@ -529,8 +558,9 @@ print("through the pool:", tokens)
 assert tokens[0] != expected_tokens[0]
 
 # %% [markdown]
-# The first line is the reference, computed anew for each token, without any cache. The second is garbage. Where do you start
-# to look? There are a prefill, a block table, slots, a mask, a decode, and four layers.
+# The first line is the reference, recomputed for each token, without any cache. The second is
+# garbage. Where do you start looking? There is a prefill, a block table, slots, a mask, a
+# decode, and four layers.
 #
 # Start with the kind of garbage. Here is the model once more, without the fault, but with the attention's output rounded to
 # eighths. That is a very coarse number format:
@@ -546,9 +576,10 @@ print("rounded:  ", drifting)
 assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
 
 # %% [markdown]
-# Numbers that are slightly off tend to change a word *late*: the first eight tokens are the same, and then two candidates were so
-# close that the rounding decided. Our model is wrong from the very first token. So the fault is not small. Something is
-# scrambled. And since the first token comes from the **prefill**, there is no need to look at the decode yet.
+# Numbers that are slightly off tend to change a word *late*: here the first eight tokens are
+# the same, and then two candidates were so close that the rounding decided. Our model is wrong
+# from the very first token. So the fault is not small. Something is scrambled. And since the
+# first token comes from the **prefill**, there is no need to look at the decode yet.
 #
 # ### Find the first divergence
 #
@@ -586,9 +617,9 @@ draw.show(draw.metadata.divergence([("as it is", faulty), ("rounded", trace_of(r
           "the first layer's first position on. Rounded, they are 0.1 to 0.2 in the first layer and up to 0.6 in the last.")
 
 # %% [markdown]
-# Layer 0, position 0. So it is wrong in the prefill already, and in the first layer. Below that there is only the embedding,
-# which is the same for both. The place does not say what it is: a mask that is missing, a wrong block table and
-# wrong slots could all show here first.
+# Layer 0, position 0. So it already goes wrong in the prefill, and in the first layer. Below
+# that there is only the embedding, which is the same for both. The place does not say what the
+# fault is: a missing mask, a wrong block table or wrong slots could all show up here first.
 #
 # Ask the same question again, now inside layer 0. Its parts are the projections, the attention, the merging of the heads,
 # the output projection and the MLP. Mask, block table and slots all belong to the attention. Is its output right?
@@ -606,15 +637,16 @@ assert difference < 1e-5
 print("attention's output:", tuple(o.shape), "and equal to the reference")
 
 # %% [markdown]
-# The attention is right. So it is none of the three, and no projection before it either. The next part is this:
+# The attention is right. So the fault is none of these three, nor in the projections before
+# them. The next part is this:
 
 # %%
 # INCLUDE paged_attention/tiny_transformer.py merge_in_a_hurry
 
 
 # %% [markdown]
-# The shapes fit, so nothing complains. Follow it with numbers that you can recognise: two tokens, three heads, each number
-# saying whose it is.
+# The shapes fit, so nothing complains. Follow it with numbers that you can recognise: two
+# tokens, three heads, and each number says where it belongs.
 
 # %%
 labels = torch.tensor([[[10 * token + head] * 2 for head in range(3)] for token in (1, 2)])
@@ -644,20 +676,21 @@ draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge
           "none differs by more than rounding.")
 
 # %% [markdown]
-# The same tokens. Note what would have hidden the fault: with *one* token, the scrambled merge is right, because there is
-# nothing to mix up. So a decode step merges its one token correctly, and a test with single tokens alone would have passed.
-# The decodes above were garbage because the prefill had left wrong keys and values in the pool.
+# Now the tokens are the same. Note what would have hidden the fault: with *one* token, the
+# scrambled merge is right, because there is nothing to mix up. So a decode step merges its one
+# token correctly, and a test with single tokens alone would have passed. The decodes above
+# were garbage because the prefill had left wrong keys and values in the pool.
 #
 # ## What you built
 #
-# Four tensors that describe any batch, a manager that makes room for all of it or for none, one rule for who sees whom,
-# and the reference for every kernel from here on. And a way to find a fault: ask for the first divergence, then ask again
-# inside.
+# Four tensors that describe any batch, a manager that makes room for all of it or for none,
+# one rule for which query sees which key, and the reference for every kernel from here on. You
+# also have a way to find a fault: ask for the first divergence, then ask again inside it.
 #
 # ## Ask yourself
 #
-# <details><summary>Why do a query and a key of two sequences in the same batch never meet, although there is no mask between
-# sequences?</summary>
+# <details><summary>Why does a query never meet a key of another sequence in the batch,
+# although there is no mask between sequences?</summary>
 #
 # The keys of sequence s are found through row s of the block table, and that row lists the blocks of s only. There is
 # nothing to mask: no other key is ever looked at.
@@ -666,8 +699,9 @@ draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge
 # <details><summary>Somebody writes <code>is_causal=(q_len == kv_len)</code> for each sequence. Which batches go wrong?
 # </summary>
 #
-# Whole prompts are right, and single new tokens too, since the last token may see everything. A chunk with 1 &lt; q_len &lt;
-# kv_len gets no mask at all, and its tokens see their own future. Tests that know only prefill and decode pass.
+# Whole prompts are right, and single new tokens too, since the last token may see everything.
+# A chunk with 1 &lt; q_len &lt; kv_len gets no mask at all, and its tokens see their own
+# future. Tests of nothing but prefills and decodes pass.
 # </details>
 #
 # <details><summary>The model's output is garbage from the first token. A colleague wants to look for the fault in the
@@ -679,14 +713,15 @@ draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge
 #
 # <details><summary>Why both a loop in PyTorch and one fused call?</summary>
 #
-# The loop is the specification: every line can be printed. The call is fast, and its inside is closed. A wrong block table
-# makes both wrong, and in the loop you can see it.
+# The loop is the specification: every line can be printed. The call is fast, but you cannot
+# look inside it. A wrong block table makes both wrong, but in the loop you can see it.
 # </details>
 #
 # <details><summary>Why is the flat view of lesson 02 the right one for the slots in <code>slot_mapping</code>?</summary>
 #
-# The pool is stored block after block, and in a block slot after slot. Seen as (num_blocks * block_size, heads, head_size),
-# row block_id * block_size + offset is that slot. Indexing the pool itself with a slot would select whole blocks.
+# The pool is stored block after block, and within a block slot after slot. Seen as
+# (num_blocks * block_size, heads, head_size), row block_id * block_size + offset is that slot.
+# Indexing the pool itself with a slot would select whole blocks.
 # </details>
 #
 # <details><summary>A scheduler gives 512 tokens to each step. 60 sequences decode. How long may a chunk of a new prompt be,

@@ -9,9 +9,10 @@
 # %% [markdown]
 # # 06 · The paged kernel
 #
-# **You build** a CUDA kernel that computes a decode step where the keys and values lie: it follows the block table itself
-# and gathers nothing. You start with one thread that adds two vectors, and each step on the way runs. At the end you find
-# the faults in a kernel that somebody else has written.
+# **You build** a CUDA kernel that computes a decode step and reads keys and values in place:
+# it follows the block table itself and gathers nothing. You start with one thread that adds
+# two vectors, and you can run each step on the way. At the end you find the faults in a kernel
+# that somebody else wrote.
 #
 # **You need** lessons [02](02_block_tables.ipynb), [04](04_decode.ipynb) and
 # [05](05_batched_metadata.ipynb), and C++ as in lesson [01](01_block_manager.ipynb). You do not need a GPU.
@@ -39,8 +40,9 @@ progress_bar("06")
 # %% [markdown]
 # ## Where this goes
 #
-# Three sequences decode, with six query heads each. That is 18 small problems that have nothing to do with each other: one
-# query, its keys, its values. Each goes to a group of 128 threads of its own.
+# Three sequences decode, with six query heads each. That is 18 small problems that have
+# nothing to do with each other: one query, its keys, its values. Each gets its own group of
+# 128 threads.
 
 # %%
 draw.show(draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
@@ -52,21 +54,22 @@ draw.show(draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences 
 #
 # | word | what it is |
 # |---|---|
-# | **kernel** | a function for the GPU. Every thread runs the same code, and asks for its number to know its part |
-# | **warp** | 32 threads that go together. They can hand each other values without any memory |
-# | **block** of threads | up to 1,024 threads. They share a small, quick memory, and can wait for each other |
-# | **grid** | all blocks of threads of one launch. Each must be able to run without the others: it cannot wait for them |
+# | **kernel** | a function for the GPU. Every thread runs the same code, and uses its number to find its part |
+# | **warp** | 32 threads that run together. They can pass each other values without using memory |
+# | **block** of threads | up to 1,024 threads. They share a small, fast memory, and can wait for each other |
+# | **grid** | all thread blocks of one launch. Each must be able to run without the others: it cannot wait for them |
 #
 # (There are launches in which blocks can wait for each other: cooperative ones, and since Hopper those with clusters of
 # blocks. This course uses neither.)
 #
-# So CUDA says “block” as well. Its blocks have nothing to do with those of the pool; where it might be unclear, this lesson
-# says **thread block**.
+# So CUDA says “block” as well. Its blocks have nothing to do with the pool's blocks. Where
+# this might be unclear, the lesson says **thread block**.
 #
 # ## One thread
 #
-# Here is a kernel, and the function that launches it. `__global__` marks the kernel. Between `<<<` and `>>>` stand the
-# number of thread blocks, the threads of each, and two things for later. `extern "C"` makes the launcher callable from here.
+# Here is a kernel, and the function that launches it. `__global__` marks the kernel. Between
+# `<<<` and `>>>` are the number of thread blocks, the number of threads in each, and two
+# things for later. `extern "C"` lets you call the launcher from Python.
 
 # %%
 one_thread = r"""
@@ -90,12 +93,13 @@ print("target:", library.target)
 assert library.target in ("gpu", "checked")
 
 # %% [markdown]
-# `build_cuda` makes the same text run in three ways. With target `gpu`, nvcc compiles it for your GPU. With target `fast`,
-# your C++ compiler does, for the CPU. With target `checked`, it runs on the CPU too, and every access to memory is watched.
-# Unless you say otherwise, it takes the GPU where there is one, and else checked mode.
+# `build_cuda` makes the same text run in three ways. With target `gpu`, nvcc compiles it for
+# your GPU. With target `fast`, your C++ compiler compiles it for the CPU. With target
+# `checked`, it also runs on the CPU, and every access to memory is watched. Unless you say
+# otherwise, it uses the GPU if there is one, and checked mode if not.
 #
-# Checked mode is the instrument of this lesson, also for those who have a GPU: a GPU does not tell you that you have read a
-# number too early, and checked mode says in which line.
+# Checked mode is this lesson's instrument, even if you have a GPU. A GPU does not tell you
+# that you have read a number too early; checked mode tells you on which line.
 
 # %%
 a, b = torch.arange(600.0, device=device), torch.ones(600, device=device)
@@ -109,8 +113,9 @@ assert torch.equal(out, a + b)
 #
 # ## One block of threads
 #
-# That was one thread for 600 elements. Give the work to the 256 threads of a block. Thread `t` takes the elements `t`,
-# `t + 256`, `t + 512`. It knows its number as `threadIdx.x`, and the number of threads as `blockDim.x`:
+# That was one thread for 600 elements. Give the work to the 256 threads of a block. Thread `t`
+# takes the elements `t`, `t + 256`, `t + 512`. Its number is `threadIdx.x`, and the number of
+# threads is `blockDim.x`:
 
 # %%
 one_block = one_thread.replace("int i = 0; i < n; ++i", "int i = threadIdx.x; i < n; i += blockDim.x")
@@ -120,8 +125,8 @@ assert torch.equal(out, a + b)
 print("the same sum, by 256 threads")
 
 # %% [markdown]
-# This loop is worth remembering. Threads share out any number of things in this way: nothing is done twice, and nothing is
-# left out.
+# This loop is worth remembering. Threads can divide any number of things in this way: nothing
+# is done twice, and nothing is left out.
 #
 # ## A grid
 #
@@ -130,8 +135,9 @@ print("the same sum, by 256 threads")
 #
 # ### Exercise 6.1: one thread for each element
 #
-# Write the kernel without a loop, and let the launcher start enough blocks. `blockIdx.x` is the number of the thread's
-# block. Blocks are all of the same size, so the last one may have threads to spare.
+# Write the kernel without a loop, and let the launcher start enough blocks. `blockIdx.x` is
+# the number of the thread's block. All blocks have the same size, so the last one may have
+# threads to spare.
 
 # %% exercise="6.1" language="cuda"
 vector_add = r"""
@@ -142,7 +148,8 @@ vector_add = r"""
 check("6.1", vector_add)
 
 # %% [markdown]
-# Who did what? Checked mode can write down every access to a tensor. Here are the three launches, with each write to `out`:
+# Which thread did what? Checked mode can record every access to a tensor. Here are the three
+# launches, with each write to `out`:
 
 # %%
 def writes(source):
@@ -163,9 +170,10 @@ draw.show(draw.cuda.writers([
 # %% [markdown]
 # ## Threads that work together
 #
-# Vector elements have nothing to do with each other. In attention, threads need each other's results: a softmax needs the
-# sum over all scores. For that a block of threads has **shared memory**. Here each of 128 threads adds the number that
-# stands 32 places before its own. It puts its own number into shared memory, and takes the other one from there.
+# Vector elements have nothing to do with each other. In attention, threads need each other's
+# results: a softmax needs the sum over all scores. For that a block of threads has **shared
+# memory**. Here each of 128 threads adds the number 32 places before its own. It puts its own
+# number into shared memory, and takes the other one from there.
 
 # %%
 echo = r"""
@@ -202,25 +210,30 @@ def try_echo(source):
 try_echo(echo)
 
 # %% [markdown]
-# The warps are not in step. When a thread takes the other number, the thread that it belongs to may not have put it there
-# yet. That is a **race**. On a GPU it may go well many times, and then once not; nothing tells you. Checked mode stops, and
-# `out` is as it was before the call.
+# The warps are not in step. When a thread takes the other number, the thread that owns it may
+# not have put it there yet. That is a **race**. On a GPU it may go well many times and then
+# fail once, and nothing tells you. Checked mode stops, and leaves `out` as it was before the
+# call.
 #
-# `__syncthreads()` is a **barrier**: nobody goes on before all threads of the block are there.
+# `__syncthreads()` is a **barrier**: no thread goes on until all threads of the block have
+# reached it.
 
 # %%
 try_echo(echo.replace("row[i] = a[i];", "row[i] = a[i];\n  __syncthreads();"))
 
 # %% [markdown]
-# Two rules follow. A barrier between writing and reading, whenever one thread reads what another has written. And a barrier
-# that *all* threads reach: never inside an `if` that some of them do not enter.
+# Two rules follow. Put a barrier between writing and reading whenever one thread reads what
+# another has written. And put it where *all* threads reach it: never inside an `if` that some
+# of them do not enter.
 #
-# (Reports mention `__syncwarp()` too. It is the same for the 32 threads of one warp only. This lesson does without it.)
+# (Reports mention `__syncwarp()` too. It does the same, but only for the 32 threads of one
+# warp. This lesson does without it.)
 #
 # ## What the kernel is told
 #
-# Now to attention. The kernel gets seventeen things: where the tensors are, how large they are, how long a row is. As
-# seventeen arguments they would be easy to confuse, so they go into a struct. Python fills its fields by name.
+# Now for attention. The kernel gets seventeen things: where the tensors are, how large they
+# are, how long a row is. As seventeen arguments they would be easy to confuse, so they go into
+# a struct. Python fills its fields by name.
 
 # %%
 paged_params = r"""
@@ -228,11 +241,13 @@ paged_params = r"""
 """
 
 # %% [markdown]
-# `context_lens` is what the metadata of lesson 05 calls `seq_lens_kv`. In a decode step every sequence has one query, which
-# sees all of its keys; no mask is needed, and no `cu_seqlens_q`.
+# `context_lens` is what the metadata of lesson 05 calls `seq_lens_kv`. In a decode step every
+# sequence has one query, which sees all of its keys. So no mask is needed, and no
+# `cu_seqlens_q`.
 #
-# A pool to work with. Its sequences grow side by side, as they do while they decode, so their blocks are scattered. All
-# slots hold numbers, also those that nobody uses; a kernel that reads one of them gets a wrong result.
+# Here is a pool to work with. Its sequences grow side by side, as they do while they decode,
+# so their blocks are scattered. All slots hold numbers, even the unused ones. A kernel that
+# reads one of those gets a wrong result.
 
 # %%
 def pool_with(lengths, block_size=4, num_kv_heads=2, head_size=8, dtype=torch.float32, on=None):
@@ -257,7 +272,7 @@ block_table = torch.stack([manager.get_block_table_for_seq(seq_id) for seq_id in
 print(block_table.tolist())
 
 # %% [markdown]
-# And a query of six heads for each sequence, and the struct's fields from tensors:
+# Each sequence also needs a query of six heads, and the struct gets its fields from tensors:
 
 # %%
 def fields(q, k_cache, v_cache, block_table, context_lens, out=None, scores=None):
@@ -277,14 +292,16 @@ batch = (q, k_cache, v_cache, block_table, context_lens)
 # %% [markdown]
 # ## From a token to its address
 #
-# A key that lay in a row with its neighbours would be at a place that a multiplication finds. Here it takes two steps:
+# If the keys were stored in one row, a multiplication would find each of them. Here it takes
+# two steps:
 #
 # 1. Token 9 of a sequence with blocks of 4 slots is in the sequence's block 9 / 4 = 2, at offset 9 % 4 = 1. (In C++, `/` of
 #    two integers rounds down.)
-# 2. Which block of the pool that is, the sequence's row of the block table says, in its entry 2.
+# 2. Entry 2 of the sequence's row in the block table says which block of the pool that is.
 #
-# Then the address is what it is for any contiguous tensor. `k_cache[block, offset, head, 0]` is some numbers past the first
-# one; how many, you can tell from the shape.
+# From there the address is the same as in any contiguous tensor.
+# `k_cache[block, offset, head, 0]` is some numbers past the first one. The shape tells you how
+# many.
 #
 # ### Exercise 6.2: from a token to its address
 #
@@ -300,9 +317,9 @@ paged_address = r"""
 check("6.2", paged_address)
 
 # %% [markdown]
-# With it, a kernel walks through a scattered sequence as if it lay in one piece. Here a block of threads for each token and
-# KV head copies the keys of sequence 1, a thread for each number. (`build_cuda` compiles several texts as one, in the order
-# given.)
+# With it, a kernel can walk through a scattered sequence as if it were in one piece. Here it
+# copies the keys of sequence 1, with a block of threads for each token and KV head, and a
+# thread for each number. (`build_cuda` compiles several texts as one, in the order given.)
 
 # %%
 copy_keys = r"""
@@ -324,33 +341,36 @@ assert torch.equal(keys, gathered)
 print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the same as a gather")
 
 # %% [markdown]
-# (`dim3` gives the grid two dimensions. `blockIdx.x` and `blockIdx.y` are then the block's two numbers.)
+# (`dim3` gives the grid two dimensions. A block then has two numbers, `blockIdx.x` and
+# `blockIdx.y`.)
 #
 # ## One result from many threads
 #
 # The softmax needs the largest of all scores, and later the sum of all exponentials. Each thread will have some scores of
 # its own. How do 128 threads find the largest number among them?
 #
-# The 32 threads of a warp, its **lanes**, can look at each other's variables, with a *shuffle*:
+# The 32 threads of a warp, its **lanes**, can read each other's variables with a *shuffle*:
 #
 # ```cpp
 # float other = __shfl_xor_sync(0xffffffff, value, distance);
 # ```
 #
-# Every lane gets the `value` of the lane whose number differs from its own in the bit `distance`. With distance 4, lane 5
-# (binary 101) gets the value of lane 1 (001), and lane 1 that of lane 5. The mask `0xffffffff` says that all 32 lanes take
-# part, and they all have to. With eight lanes it would go like this:
+# Every lane gets the `value` of the lane whose number differs from its own only in the bit
+# `distance`. With distance 4, lane 5 (binary 101) gets the value of lane 1 (001), and lane 1
+# gets that of lane 5. The mask `0xffffffff` says that all 32 lanes take part, and they all
+# have to. With eight lanes it would go like this:
 
 # %%
 draw.show(draw.cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
           "a shuffle with distance 4 two lanes know the largest, 9; after distance 2 four do; after distance 1 all eight.")
 
 # %% [markdown]
-# Each step doubles the number of lanes whose values a lane knows of. 32 lanes take five steps.
+# Each step doubles the number of lanes that a lane knows about. 32 lanes take five steps.
 #
-# Shuffles end at the warp. The results of the warps go through shared memory, and that means barriers. One of them is easy
-# to forget, because a single call is right without it: a thread block calls the function twice, and a quick thread is in
-# the second call while a slow one is still in the first.
+# Shuffles do not go beyond the warp. The results of the warps go through shared memory, and
+# that means barriers. One of them is easy to forget, because a single call is right without
+# it. But a thread block calls the function twice, and a fast thread may be in the second call
+# while a slow one is still in the first.
 #
 # ### Exercise 6.3: maximum and sum over a block
 #
@@ -366,7 +386,8 @@ block_reduce = r"""
 check("6.3", block_reduce)
 
 # %% [markdown]
-# So a thread block adds up as many numbers as you like: first each thread its own, then all threads together.
+# So a thread block can add up as many numbers as you like: first each thread adds its own,
+# then the block adds up the sums.
 
 # %%
 add_up = r"""
@@ -387,16 +408,18 @@ build_cuda(block_reduce, add_up).add_up(torch.arange(1001.0, device=device), tot
 print("0 + 1 + … + 1000 =", total.item())
 
 # %% [markdown]
-# The barriers stand in a function that all threads call. The `if` after it holds nothing but a write.
+# The barriers are in a function that all threads call. The `if` after it contains only a
+# write.
 #
 # ## Pass 1: the scores
 #
-# One more thing before attention: the formats. Caches are mostly kept in 16 bits, and kernels compute in 32. These functions
-# go from one to the other.
+# One more thing before attention: the formats. Caches are mostly kept in 16 bits, and kernels
+# compute in 32. These functions convert between the two.
 #
-# `T` stands for the type, `float`, `__half` or `__nv_bfloat16`. A `template` is a function written once for all three; its
-# name then takes the type in angle brackets, as in `from_float<T>(…)`. In the same way `static_cast<const T*>(pointer)` says
-# what kind of numbers a `void*` points to.
+# `T` stands for the type, `float`, `__half` or `__nv_bfloat16`. A `template` is a function
+# written once for all three. Its name then takes the type in angle brackets, as in
+# `from_float<T>(…)`. In the same way, `static_cast<const T*>(pointer)` says what kind of
+# numbers a `void*` points to.
 
 # %%
 numbers = r"""
@@ -404,21 +427,24 @@ numbers = r"""
 """
 
 # %% [markdown]
-# Now the first half of attention, for one thread block: `scores[token] = scale * (q · key)`. Of 128 threads, thread `t` has
-# the tokens `t`, `t + 128`, `t + 256`, as many as there are: a context may have more tokens than the block has threads, or
-# fewer, or none. Who owns which score matters to the next step. There each thread goes on with the scores that it has
-# written itself, so it need not wait for the others. (If you share the tokens out in another way, end with a barrier.)
+# Now the first half of attention, for one thread block: `scores[token] = scale * (q · key)`.
+# With 128 threads, thread `t` has the tokens `t`, `t + 128`, `t + 256` and so on. A context
+# may have more tokens than the block has threads, or fewer, or none. It matters to the next
+# step which thread owns which score. There each thread goes on with the scores that it wrote
+# itself, so it need not wait for the others. (If you divide the tokens in another way, end
+# with a barrier.)
 #
-# All threads need the same query. So they bring it into shared memory once, together. It has `head_size` elements, at most
-# 256, which may again be more than there are threads.
+# All threads need the same query. So they load it into shared memory once, together. It has
+# `head_size` elements, at most 256, and that too may be more than there are threads.
 #
-# And query heads share KV heads, as in lesson 03: with 6 query heads and 2 KV heads, the query heads 0, 1, 2 use KV head 0,
-# and 3, 4, 5 use KV head 1. What `repeat_interleave` did by copying, here is the question which head to read.
+# Query heads share KV heads, as in lesson 03. With 6 query heads and 2 KV heads, the query
+# heads 0, 1, 2 use KV head 0, and 3, 4, 5 use KV head 1. In lesson 03 `repeat_interleave`
+# copied the heads; here you only work out which head to read.
 #
 # ### Exercise 6.4: the scores
 #
-# Load the query, wait for it, and then score the tokens. `cache_offset` is yours from exercise 6.2. The check reads each
-# score from the thread that owns it.
+# Load the query, wait for it, and then score the tokens. `cache_offset` is your function from
+# exercise 6.2. The check reads each score from the thread that owns it.
 
 # %% exercise="6.4" language="cuda"
 paged_scores = r"""
@@ -429,8 +455,8 @@ paged_scores = r"""
 check("6.4", paged_scores)
 
 # %% [markdown]
-# Run it, with a row of scores in ordinary memory for each sequence and head. The judge is PyTorch, for sequence 1 and its
-# head 4:
+# Run it, with a row of scores in ordinary memory for each sequence and head. PyTorch is the
+# judge, for sequence 1 and head 4:
 
 # %%
 only_scores = r"""
@@ -454,15 +480,18 @@ print([f"{score:.3f}" for score in scores[1, 4].tolist()])
 # %% [markdown]
 # ## Softmax, and pass 2: the values
 #
-# The second half has two functions. `softmax` turns the row of scores into weights, in place: largest score, exponentials,
-# their sum, division. You did this in lesson 03. Here the row is shared out among the threads. In CUDA as in C++, `expf`,
-# `fmaxf` and `INFINITY` come from `<cmath>`.
+# The second half has two functions. `softmax` turns the row of scores into weights, in place:
+# largest score, exponentials, their sum, division. You did this in lesson 03. Here the row is
+# divided among the threads. In CUDA as in C++, `expf`, `fmaxf` and `INFINITY` come from
+# `<cmath>`.
 #
-# `paged_values` then goes through the tokens a second time. Now a thread has an *element of the head*, not a token: thread 0
-# adds up the first number of all values, thread 1 the second. So a sum belongs to one thread from beginning to end, in a
-# variable of its own. Nobody else writes to it, and it takes no atomic addition.
+# `paged_values` then goes through the tokens a second time. Now a thread has an *element of
+# the head*, not a token: thread 0 adds up the first number of all values, thread 1 the second.
+# So a sum belongs to one thread from beginning to end, in a variable of its own. No other
+# thread writes to it, and no atomic addition is needed.
 #
-# A sequence may have no token at all, for example when a scheduler pads a batch. Its output is zeros.
+# A sequence may have no tokens at all, for example when a scheduler pads a batch. Its output
+# is all zeros.
 #
 # ### Exercise 6.5: softmax and values
 
@@ -477,9 +506,10 @@ check("6.5", paged_values)
 # %% [markdown]
 # ## The launch
 #
-# The next cell begins with the kernel itself, put together from your functions. Look at where the scores stand: in
-# `extern __shared__` memory, which has no size in the text. It is given at the launch, in bytes, as the third number between
-# `<<<` and `>>>`. This is **dynamic** shared memory, and with it one kernel serves every context length, up to a limit:
+# The next cell begins with the kernel itself, put together from your functions. Look at where
+# the scores are: in `extern __shared__` memory, which has no size in the code. The launch
+# gives the size, in bytes, as the third number between `<<<` and `>>>`. This is **dynamic**
+# shared memory. With it one kernel serves every context length, up to a limit:
 #
 # | scores | bytes | what it takes |
 # |---|---|---|
@@ -487,17 +517,19 @@ check("6.5", paged_values)
 # | up to about 57,000 (on an H100) | 227 KiB | the kernel must be allowed more, with `cudaFuncSetAttribute` |
 # | more | | scores in ordinary memory, a **workspace**; then `params.scores` is not null |
 #
-# A launch returns nothing. It only puts the work on a **stream**, a queue of the GPU, and goes on. Whether the launch was
-# possible, `cudaGetLastError()` says. And the stream must be PyTorch's, or the kernel may start before the tensors are
-# ready.
+# A launch returns nothing. It only puts the work on a **stream**, one of the GPU's queues, and
+# goes on. `cudaGetLastError()` says whether the launch was possible. And the stream must be
+# PyTorch's, or the kernel may start before the tensors are ready.
 #
 # ### Exercise 6.6: the launcher
 #
-# `launch<T>` starts the kernel for one type. `paged_attention` chooses the type, and returns what `launch<T>` returns. A
-# dtype that it does not know is an error as well: nothing is launched then.
+# `launch<T>` starts the kernel for one type. `paged_attention` chooses the type, and returns
+# what `launch<T>` returns. A dtype that it does not know is an error too: then nothing is
+# launched.
 #
-# Between `<<<` and `>>>` stand the grid, the threads of a block, the bytes, and the stream. The grid of this kernel has two
-# numbers, which `dim3 grid(x, y);` puts together. And this call allows a kernel `bytes` bytes of dynamic shared memory:
+# Between `<<<` and `>>>` are the grid, the threads of a block, the bytes, and the stream. The
+# grid of this kernel has two numbers, which `dim3 grid(x, y);` puts together. This call allows
+# a kernel `bytes` bytes of dynamic shared memory:
 #
 # ```cpp
 # cudaError_t error = cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -505,8 +537,8 @@ check("6.5", paged_values)
 #
 # It comes before the launch, and returns `cudaSuccess`, which is 0, or the error.
 #
-# The check gives your launcher a stream, and looks on which stream it launches. It also makes a launch fail, and looks what
-# your launcher returns then.
+# The check gives your launcher a stream, and looks at which stream it launches on. It also
+# makes a launch fail, and looks at what your launcher returns then.
 
 # %% exercise="6.6" language="cuda"
 paged_attention = r"""
@@ -517,7 +549,7 @@ paged_attention = r"""
 check("6.6", paged_attention)
 
 # %% [markdown]
-# All of it together, beside the reference of lesson 05:
+# Here is all of it together, compared with the reference of lesson 05:
 
 # %%
 kernel = {"numbers": numbers, "paged_params": paged_params, "paged_address": paged_address, "block_reduce": block_reduce,
@@ -533,8 +565,9 @@ print("kernel and reference differ by less than 0.00001")
 # %% [markdown]
 # ## Who reads what
 #
-# Your kernel, as it was at work on sequence 1 and head 4. Every number in the picture is a thread that has read that number
-# of the cache. A smaller head makes it readable: four elements.
+# Here is your kernel at work on sequence 1 and head 4. Every number in the picture is a thread
+# that has read that number of the cache. A smaller head, of four elements, keeps the picture
+# readable.
 
 # %%
 watched = build_cuda(*kernel.values(), names=tuple(kernel), target="checked")
@@ -558,17 +591,19 @@ draw.show(draw.cuda.readers([
     "of all ten rows. The other blocks are white: nobody reads them.")
 
 # %% [markdown]
-# The white slots are not read, though they hold numbers too. No mask keeps the kernel away from them: it has no way to get
-# there.
+# The white slots are not read, though they hold numbers too. No mask keeps the kernel away
+# from them: it simply has no way to get there.
 #
-# The picture also shows why this kernel is not a fast one. Memory is fastest when neighbouring threads read neighbouring
-# addresses at the same moment. In pass 2 they do. In pass 1 each thread walks along its own row, and the 32 threads of a
-# warp read at 32 distant places at once. Lesson 07 mends that.
+# The picture also shows why this kernel is not a fast one. Memory is fastest when neighbouring
+# threads read neighbouring addresses at the same moment. In pass 2 they do. In pass 1 each
+# thread walks along its own row, and the 32 threads of a warp read at 32 distant places at
+# once. Lesson 07 fixes that.
 #
 # ## What a build costs
 #
-# You may wonder why a launcher takes raw pointers. PyTorch's documentation shows another form, in which C++ gets tensors.
-# Here it is for your kernel, in float32 and without the workspace:
+# You may wonder why a launcher takes raw pointers. PyTorch's documentation shows another form,
+# in which C++ gets tensors. Here is that form for your kernel, in float32 and without the
+# workspace:
 
 # %%
 tensor_form = r"""
@@ -588,10 +623,11 @@ def build_tensor_form():
 print(declaration)
 
 # %% [markdown]
-# There C++ sees tensors: it can ask for their shapes, and raise errors with `TORCH_CHECK`. `load_inline` needs the declaration
-# for the C++ that it writes itself, the binding. With a GPU you may build it: `build_tensor_form().attend(…)`. The price is in
-# the line `#include <torch/extension.h>`. Before a compiler compiles, it collects all that is included into one text. Measure
-# how long that text is:
+# Here C++ sees tensors: it can ask for their shapes, and raise errors with `TORCH_CHECK`.
+# `load_inline` needs the declaration for the binding, the C++ that it writes itself. If you
+# have a GPU, you can build it: `build_tensor_form().attend(…)`. The price is in the line
+# `#include <torch/extension.h>`. Before a compiler compiles, it collects everything that is
+# included into one text. Measure how long that text is:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -620,9 +656,11 @@ print(f"all of your kernel: {ours:7,} lines, {seconds:.1f} s")
 assert with_torch > 5 * ours
 
 # %% [markdown]
-# And that is only the collecting; compiling them takes several times longer, in each build (`make bench-cuda` measures it). With nvcc it happens twice, for
-# the CPU and for the GPU. For a library that is built once, it does not matter. For a cell that you run twenty times in an
-# hour, it does. So here the launcher knows no tensor, and what `TORCH_CHECK` would look at, Python looks at before the call.
+# And that is only the collecting. Compiling takes several times longer, in each build
+# (`make bench-cuda` measures it). With nvcc it happens twice, for the CPU and for the GPU. For
+# a library that is built once, it does not matter. For a cell that you run twenty times in an
+# hour, it does. So here the launcher knows nothing of tensors, and Python checks before the
+# call what `TORCH_CHECK` would check.
 #
 # %% [markdown]
 # ## Before the launch
@@ -641,18 +679,18 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
         max_context_len=5, dtype=0, scale=8**-0.5)
 
 # %% [markdown]
-# Checked mode stops it. A GPU would not: it reads whatever lies at that address. Then either the numbers are wrong and
-# nobody is told, or the address belongs to nobody, and every later call in the process fails with
-# `illegal memory access`, until Python is started anew.
+# Checked mode stops it. A GPU would not: it reads whatever lies at that address. Then either
+# the numbers are wrong and nothing tells you, or the address is not valid, and every later
+# call in the process fails with `illegal memory access` until Python is restarted.
 #
-# So everything that can be wrong is looked at in Python, before the launch:
+# So everything that can be wrong is checked in Python, before the launch:
 #
 # | what | why |
 # |---|---|
 # | dtype | the kernel takes the same bytes for numbers of another kind |
 # | device | a pointer into the CPU's memory means nothing on the GPU |
 # | shape | sizes are multiplied into addresses |
-# | strides | the kernel works out by itself where a row begins, and takes it that no other numbers lie between |
+# | strides | the kernel works out by itself where a row begins, and assumes that no other numbers lie between |
 # | head size | the query has 256 places in shared memory |
 # | block table and context lengths | their values become addresses |
 #
@@ -660,15 +698,17 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
 #
 # ### Exercise 6.7: refuse a bad block table
 #
-# The two given lines look at types and shapes. Look at the values, and raise a `ValueError` whose text has the name of the
-# argument that is wrong. If both names are in the text, the wrong one comes first.
+# The two given lines check types and shapes. You check the values, and raise a `ValueError`
+# whose text names the argument that is wrong. If both names are in the text, the wrong one
+# comes first.
 #
-# `check_range(name, values, low, high, what)` raises such an error where one of `values`, a tensor, is not in low …
-# high - 1. `what` is for its text: `check_range("block_table", torch.tensor([3, 9]), 0, 6, "the blocks")` says “block_table
-# holds 9 (entry 1); the blocks are 0 to 5”.
+# `check_range(name, values, low, high, what)` raises such an error if a number in the tensor
+# `values` is not in low … high - 1. `what` is for its text: `check_range("block_table",
+# torch.tensor([3, 9]), 0, 6, "the blocks")` says “block_table holds 9 (entry 1); the blocks
+# are 0 to 5”.
 #
-# Good tables must pass: behind the entries that a context needs, there may be anything; a context
-# may be empty; two sequences may share blocks.
+# Good tables must pass: after the entries that a context needs, there may be anything; a
+# context may be empty; two sequences may share blocks.
 
 # %% exercise="6.7"
 # INCLUDE paged_attention/validate.py check_block_table
@@ -677,9 +717,10 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
 check("6.7", check_block_table)
 
 # %% [markdown]
-# `attn_paged_cuda(q, k_cache, v_cache, block_table, context_lens)` in `paged_attention/paged_kernel.py` puts it together: it
-# checks all arguments, makes room for the output, and launches. With `library=` it launches the kernel that you built.
-# A call that is refused has touched nothing:
+# `attn_paged_cuda(q, k_cache, v_cache, block_table,
+# context_lens)` in `paged_attention/paged_kernel.py` puts it all together: it checks the
+# arguments, makes room for the output, and launches. With `library=` it launches the kernel
+# that you built. When it refuses a call, it has touched nothing:
 
 # %%
 from paged_attention.paged_kernel import attn_paged_cuda
@@ -692,8 +733,8 @@ for change in ({"q": batch["q"].double()}, {"v_cache": batch["v_cache"][:-1]},
 # %% [markdown]
 # ## Formats
 #
-# Now the same kernel for other formats. The caches are rounded to 16 bits, the sums are not. The judge computes in 64 bits,
-# from the same rounded numbers:
+# Now the same kernel for other formats. The caches are rounded to 16 bits; the sums are not.
+# The judge computes in 64 bits, from the same rounded numbers:
 
 # %%
 def error_bound(lengths, dtype, head_size, num_q_heads=6, num_kv_heads=2):
@@ -711,9 +752,8 @@ for dtype in (torch.float32, torch.float16, torch.bfloat16):
     print(f"{str(dtype):15} error below {error_bound([100, 37], dtype, 64):g}")
 
 # %% [markdown]
-# The errors of float16 and bfloat16 are as large as those of rounding the *output*: float16 keeps eleven binary digits,
-# bfloat16 eight.
-# In between everything was `float`.
+# The errors of float16 and bfloat16 are as large as those of rounding the *output*: float16
+# keeps eleven binary digits, bfloat16 eight. In between, everything was `float`.
 #
 # ## Head sizes
 #
@@ -726,13 +766,13 @@ for head_size in (64, 80, 96, 128, 192, 256):
     assert bound <= 1e-5
 
 # %% [markdown]
-# (Kernels that are made for speed have the head size in their text as a constant, so that the compiler can unroll the loops.
-# Then each size is a build of its own. Lesson 07 does that.)
+# (Kernels made for speed have the head size in their code as a constant, so that the compiler
+# can unroll the loops. Then each size needs its own build. Lesson 07 does that.)
 #
 # ## Long contexts, and empty ones
 #
-# The scores of 70,000 tokens do not fit into the shared memory of an H100. Without a workspace the launch is refused, and
-# your launcher says so. With one it works.
+# The scores of 70,000 tokens do not fit into the shared memory of an H100. Without a workspace
+# the launch is refused, and your launcher says so. With one, it works.
 
 # %%
 long = PagedAttentionManager(4375, 16, num_kv_heads=1, head_size=4, max_num_seqs=1, max_blocks_per_seq=4375)
@@ -746,7 +786,7 @@ assert torch.allclose(out, attn_paged_torch(inputs[0], *long.kv_cache[0], build_
 print("with a workspace: right")
 
 # %% [markdown]
-# `attn_paged_cuda` makes the choice for you. And a sequence without tokens:
+# `attn_paged_cuda` makes the choice for you. Next, a sequence without tokens:
 
 # %%
 none = torch.tensor([6, 0, 3], dtype=torch.int32, device=device)
@@ -757,9 +797,10 @@ assert out.isfinite().all() and out[1].eq(0).all() and not out[0].eq(0).any()
 # %% [markdown]
 # ## From end to end
 #
-# Everything that you have built, in one decode step. The manager of lesson 02 makes room for a token of each sequence. The
-# metadata of lesson 05 describes the batch. The new keys and values are written where `slot_mapping` says. Then the kernel
-# attends, and two judges look at the result: the reference of lesson 05, and lesson 04's attention block by block, put
+# Here is everything that you have built, in one decode step. The manager of lesson 02 makes
+# room for a token of each sequence. The metadata of lesson 05 describes the batch. The new
+# keys and values are written where `slot_mapping` says. Then the kernel attends. Two judges
+# look at the result: the reference of lesson 05, and lesson 04's block-by-block attention, put
 # together by `combine_result`.
 
 # %%
@@ -792,24 +833,27 @@ for name, expected in {"the reference of lesson 05": attn_paged_torch(q, k_cache
 # %% [markdown]
 # ## A bug hunt
 #
-# Below is a paged kernel as somebody might write it who has read about PagedAttention and has no tests. It compiles. It has
-# eight faults, and each is easily made. Some stop it at once, some need a second sequence, one waits for a long
-# context. You repair it.
+# Below is a paged kernel such as somebody might write after reading about PagedAttention,
+# without any tests. It compiles. It has eight faults, each of them easy to make. Some stop it
+# at once, some need a second sequence, and one needs a long context. You repair it.
 #
-# Who reads the whole text and mends what looks odd may find some of them, and may put in a ninth. It is safer to take one
-# fault at a time:
+# If you read the whole text and change what looks odd, you may find some of them, and you may
+# add a ninth. It is safer to take one fault at a time:
 #
-# 1. **Run** the smallest case that goes wrong.
-# 2. **Read** the report to its end: the line, the thread, the memory. Say in one sentence what happened.
-# 3. **Explain** it from the text, before you change anything. If your explanation does not predict the report, it is wrong.
+# 1. **Run** the smallest case that fails.
+# 2. **Read** the report to the end: the line, the thread, the memory. Say in one sentence what
+#    happened.
+# 3. **Explain** it from the code before you change anything. If your explanation does not
+#    predict the report, it is wrong.
 # 4. **Change** one thing, and run again. The case has to pass; another one may now fail.
 #
-# `hunt(text)` does the running. It builds the text in checked mode and goes through nine cases, from a single token to
-# 11,000 and to several sequences. It stops at the first one that goes wrong, with the report of checked mode, or with what is wrong about the
-# numbers: which rows of the output, and which keys were read for the first of these.
+# `hunt(text)` does the running. It builds the text in checked mode and goes through nine
+# cases, from a single token to 11,000 and to several sequences. It stops at the first one that
+# fails. Then it shows checked mode's report, or what is wrong with the numbers: which rows of
+# the output, and which keys were read for the first of them.
 #
-# One thing to know about the reports: dynamic shared memory is one piece, and a report calls it by the name of one of the
-# `extern __shared__` arrays in it. Look at the byte as well as at the name.
+# One thing to know about the reports: dynamic shared memory is one piece, and a report names
+# it after one of the `extern __shared__` arrays in it. Look at the byte as well as the name.
 
 # %%
 from paged_attention.bug_hunt import CASES, HuntCase, expected_output, hunt
@@ -820,8 +864,9 @@ for number, case in enumerate(CASES, 1):
 # %% [markdown]
 # ### Exercise 6.8: find and repair the faults
 #
-# Change the text here, run this cell and the next one, and read. The kernel takes float32 only, and one thread block does
-# one query head of one sequence, with 128 threads. The struct of the parameters is the one that you know.
+# Change the text here, run this cell and the next one, and read. The kernel takes only
+# float32. One thread block, with 128 threads, does one query head of one sequence. The struct
+# of the parameters is the one you know.
 
 # %% exercise="6.8" language="cuda" faulty=true
 bug_hunt = r"""
@@ -835,12 +880,14 @@ hunt(bug_hunt)
 check("6.8", bug_hunt)
 
 # %% [markdown]
-# What is left is not wrong, only slow. Every one of the 128 threads searches all of `largest` for the maximum, and
-# takes the exponential of every score, to add up the same sum as its neighbours; then it takes them all again for the
-# values. `block_reduce` does that work once. An `atomicAdd` where each thread has a
-# number for itself would be of that kind too: right, and a wait in each step for nobody.
+# What is left is not wrong, only slow. Every one of the 128 threads searches all of `largest`
+# for the maximum. It takes the exponential of every score, to add up the same sum as its
+# neighbours, and then takes them all again for the values. `block_reduce` does that work once.
+# An `atomicAdd` where each thread has its own number would be another example: right, but a
+# needless wait in each step.
 #
-# Here is your repaired kernel on a batch that it has not seen, beside the reference of lesson 05:
+# Here is your repaired kernel on a batch that it has not seen, compared with the reference of
+# lesson 05:
 
 # %%
 repaired = build_cuda(paged_params, bug_hunt, names=("paged_params", "bug_hunt"))
@@ -870,65 +917,73 @@ for name in names:
 assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] > 40
 
 # %% [markdown]
-# Keys and values are read once each, as they have to be. The rest is overhead. The block table is looked up for each token
-# in pass 1, and in pass 2 for each token *and each element*: 64 times as often. The scores are written and read several
-# times over, and between the passes everybody waits for everybody.
+# Keys and values are read once each, as they must be. The rest is overhead. The kernel looks
+# into the block table for each token in pass 1, and in pass 2 for each token *and each
+# element*: 64 times as often. The scores are written and read several times over, and between
+# the passes all threads wait for each other.
 #
-# The online softmax of lesson 03 needs no second pass: it can take in the values as it goes, in one walk through the blocks.
-# That is one of the steps of the next lesson, and not the first of them.
+# The online softmax of lesson 03 needs no second pass: it can take in the values as it goes,
+# in one walk through the blocks. That is one of the steps of the next lesson, but not the
+# first.
 #
 # ## What you built
 #
-# A kernel that reads keys and values where they lie, through the block table, for any batch of decodes, in three formats
-# and for any context length. A launcher without PyTorch's headers, so that a build takes less
-# than a fifth of the time. And the habit of
-# asking which thread reads what, and who waits for whom.
+# You built a kernel that reads keys and values in place, through the block table, for any
+# batch of decodes, in three formats and for any context length. Its launcher does without
+# PyTorch's headers, so a build takes less than a fifth of the time. And you have the habit of
+# asking which thread reads what, and which waits for which.
 #
 # ## Ask yourself
 #
-# <details><summary>Why does a sequence and head get a thread block of its own, and not a thread, or the whole grid?
-# </summary>
+# <details><summary>Why does each sequence and head get a thread block of its own, and not a
+# thread or the whole grid? </summary>
 #
-# Its threads have to work together: they share the query and the scores, and need one maximum and one sum. That takes shared
-# memory and barriers, which exist within a thread block only. One thread would have all the work alone.
+# Its threads have to work together: they share the query and the scores, and need one maximum
+# and one sum. That takes shared memory and barriers, which exist only within a thread block.
+# One thread would have to do all the work alone.
 # </details>
 #
 # <details><summary>Where is the indirection of paging in the kernel, and what does it cost?</summary>
 #
-# In one line of cache_offset: the entry of the block table. It is one more read, of 4 bytes. In pass 1 there is one for each
-# token, beside a key of some hundreds of bytes. In pass 2 there is one for each token and element, as the count above shows:
-# that is a weakness of this kernel, and lesson 07 mends it. What is multiplied and added stays the same.
+# In one line of cache_offset: the entry of the block table. It is one more read, of 4 bytes.
+# In pass 1 there is one for each token, next to a key of several hundred bytes. In pass 2
+# there is one for each token and element, as the count above shows. That is a weakness of this
+# kernel, and lesson 07 fixes it. The arithmetic stays the same.
 # </details>
 #
-# <details><summary>Why is the query in shared memory, and a key is not?</summary>
+# <details><summary>Why is the query in shared memory, but a key is not?</summary>
 #
-# All 128 threads use the query, for every token. A key is used by one thread, once: on the way through shared memory it
-# would only take longer.
+# All 128 threads use the query, for every token. A key is used by one thread, once: a detour
+# through shared memory would only take longer.
 # </details>
 #
 # <details><summary>A colleague deletes the second barrier of block_reduce. All results stay right. Is it needed?</summary>
 #
-# Yes. Without it, a thread in the next call may overwrite the warps' results while another still reads those of this call.
-# That it did not happen so far is luck. Checked mode reports it in the first run.
+# Yes. Without it, a thread in the next call may overwrite the warps' results while another
+# still reads those of this call. It is luck that this has not happened so far. Checked mode
+# reports it in the first run.
 # </details>
 #
 # <details><summary>The launch asks for 60 KiB of dynamic shared memory, without cudaFuncSetAttribute. What happens, and who
 # notices?</summary>
 #
-# The kernel does not run at all, and the output holds what was there before. cudaGetLastError() returns an error code. If
-# the launcher drops it, nobody notices until the numbers look strange.
+# The kernel does not run at all, and the output still holds what was there before.
+# cudaGetLastError() returns an error code. If the launcher drops it, nobody notices until the
+# numbers look strange.
 # </details>
 #
 # <details><summary>Why must a launcher take PyTorch's current stream?</summary>
 #
-# What is on one stream runs in order. The tensors are being made by earlier work on PyTorch's stream; on another one the
-# kernel could start before that is done, and PyTorch could use the output too early.
+# The work on one stream runs in order. Earlier work on PyTorch's stream makes the tensors. On
+# another stream the kernel could start before that is done, and PyTorch could use the output
+# too early.
 # </details>
 #
 # <details><summary>With fp16 caches, why add up in float?</summary>
 #
-# A float16 has 11 binary digits. A sum of a thousand products would lose the small ones. Reading 16 bits saves memory
-# traffic, which is what a decode waits for; the additions cost next to nothing.
+# A float16 has 11 binary digits. A sum of a thousand products would lose the small ones.
+# Reading 16 bits saves memory traffic, which is what a decode waits for. The additions cost
+# next to nothing.
 # </details>
 #
 # ## Sources

@@ -9,14 +9,16 @@
 # %% [markdown]
 # # 07 · A fast kernel
 #
-# **You build** the kernel of lesson 06 anew, one idea at a time, until on large batches it is near what the memory can
-# deliver. Before each step you say what it should bring. Then you see what it did bring, and why the two differ.
+# **You build** the kernel of lesson 06 again, one idea at a time, until on large batches it
+# comes close to what the memory can deliver. Before each step you predict what it will gain.
+# Then you see what it did gain, and why the two differ.
 #
-# **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons [03](03_prefill.ipynb) and
-# [04](04_decode.ipynb). Words that you meet again are in the [glossary](09_summary.ipynb#Words). You do not need a GPU:
-# where there is none, the times are recorded ones. (To measure here, rungs 4 to 7 need a GPU of compute capability 8.0 or
-# more, such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90 minutes to two
-# hours.
+# **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons
+# [03](03_prefill.ipynb) and [04](04_decode.ipynb). Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words). You do not need a GPU: without one, you see recorded
+# times. (To be measured on your machine, rungs 4 to 7 need a GPU of compute capability 8.0 or
+# more, such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It
+# takes** 90 minutes to two hours.
 
 # %%
 try:
@@ -43,8 +45,9 @@ progress_bar("07")
 # %% [markdown]
 # ## Where this goes
 #
-# The dashed line is how fast one graphics card can read its memory. The bar is how fast a first kernel reads keys and values
-# on it. The rest of the lesson is the white space between them.
+# The dashed line is how fast one graphics card can read its memory. The bar is how fast a
+# first kernel reads keys and values on it. The rest of the lesson is about the white space
+# between them.
 
 # %%
 WORKLOAD = "gqa_b64_c1024"  # 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
@@ -53,19 +56,22 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
           alt="A single short bar, rung 0, one thread's softmax. A dashed line far to its right is the limit of the card.")
 
 # %% [markdown]
-# Each kernel in this lesson is a **rung** of a ladder, and has one idea more than the one below it. All of them compute the
-# same numbers, by the same tests. This notebook goes through all of them. The files are in `kernels/ladder`.
-# (“Block” means two things here, as in lesson 06. What runs, waits or has threads is a thread block; what holds tokens is a
-# block of the pool.)
+# Each kernel in this lesson is a **rung** of a ladder, and has one more idea than the one
+# below it. All of them compute the same numbers and pass the same tests. This notebook goes
+# through all of them. The files are in `kernels/ladder`. (“Block” means two things here, as in
+# lesson 06. What runs, waits or has threads is a thread block; what holds tokens is a block of
+# the pool.)
 #
 # ## Recorded, and counted
 #
-# A time says how fast a kernel is on one card. It does not say why. So each rung is looked at twice:
+# A time says how fast a kernel is on one card. It does not say why. So you look at each rung
+# twice:
 #
-# - **Measured.** The times below were recorded by `python -m bench.ladder` on the card that each line names. If this
-#   machine has a GPU, its own times stand beside them; if not, you cannot repeat them here.
-# - **Counted.** How many bytes a kernel asks for, how often threads wait for each other: that is the same on every machine,
-#   and checked mode counts it for you, here and now.
+# - **Measured.** The times below were recorded by `python -m bench.ladder` on the card that
+#   each line names. If this machine has a GPU, its own times are shown below them; if not, you
+#   cannot repeat them here.
+# - **Counted.** How many bytes a kernel asks for and how often threads wait for each other is
+#   the same on every machine. Checked mode counts it for you, here and now.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -98,14 +104,16 @@ print(f"Recorded on one {run.card} on {run.date}.",
 # %% [markdown]
 # ## The limit
 #
-# What is the least time that a decode step can take? It has to read every key and every value of every sequence. Nothing can
-# be left out, for each of them has a part in the result. So there is a number of bytes, and a card has a rate at which it
-# reads, and the one divided by the other is a time that no kernel can beat.
+# What is the least time that a decode step can take? It has to read every key and every value
+# of every sequence. Nothing can be left out, because each of them has a part in the result.
+# Divide that number of bytes by the rate at which a card reads, and you have a time that no
+# kernel can beat.
 #
 # ### Exercise 7.1: the bytes that must be read
 #
-# Everything else is small beside the keys and values: the queries, the outputs, the block table. Leave them out. And
-# count each byte once, even if a kernel reads it twice: this is about the fewest bytes, of one layer.
+# Everything else is small compared with the keys and values: the queries, the outputs, the
+# block table. Leave it out. Count each byte once, even if a kernel reads it twice: you want
+# the fewest bytes possible, for one layer.
 
 # %% exercise="7.1"
 # INCLUDE paged_attention/traffic.py kv_bytes
@@ -122,8 +130,8 @@ print(f"{must_read:,} bytes, {must_read / 1e6:.0f} MB")
 assert must_read == 268_435_456
 
 # %% [markdown]
-# And the rate? A data sheet names one that no program reaches. Better to measure it: a sum over 4 GiB of numbers reads each
-# byte once and does almost nothing else.
+# And the rate? A data sheet names one that no program reaches. It is better to measure it: a
+# sum over 4 GiB of numbers reads each byte once and does almost nothing else.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -135,25 +143,30 @@ for card, limit in limits.items():
 assert min(limits.values()) > 0
 
 # %% [markdown]
-# Is it really the reading, and not the arithmetic? Each number of a key is multiplied and added once for each query head
-# that shares it: here four heads, eight operations, for two bytes. That is four operations for a byte. By its data sheet an
-# H200 does 67 TFLOPS in plain float arithmetic and reads 4.8 TB/s: it has time for 14 operations while it reads a byte. So a
-# decode step waits for memory, and a good kernel is one that keeps the memory busy all the time.
+# Is it really the reading, and not the arithmetic? Each number of a key is multiplied and
+# added once for each query head that shares it: here that is four heads and eight operations
+# for two bytes. That makes four operations for a byte. According to its data sheet, an H200
+# does 67 TFLOPS in plain float arithmetic and reads 4.8 TB/s: it has time for 14 operations
+# while it reads a byte. So a decode step waits for memory, and a good kernel is one that keeps
+# the memory busy all the time.
 #
-# (In prefill, hundreds of queries share each key, and it is the other way round. That is another kernel, with other rungs.)
+# (In prefill, hundreds of queries share each key, and it is the other way round. That takes
+# another kernel, with other rungs.)
 #
 # ## A judge and a counter
 #
-# Two things for all rungs. The judge runs a rung on a small batch in checked mode, and compares it with float64. Blocks are
-# shuffled, and slots that hold no token hold numbers all the same, so whoever reads them is wrong.
+# Two tools serve all rungs. The judge runs a rung on a small batch in checked mode, and
+# compares it with float64. Blocks are shuffled. Slots without a token hold numbers too, so a
+# kernel that reads them is wrong.
 #
-# The rung is built from the texts that you see in this notebook, yours among them. Kernels of the ladder are made for one
-# model each: the head size, the block size and the number formats stand in the text as constants, written anew for each
-# model. (`Number` is the format of q and out, `KvNumber` that of the caches.) So the compiler knows how often a loop
-# runs, and can keep small arrays in registers.
+# The rung is built from the code that you see in this notebook, including yours. Each kernel
+# of the ladder is made for one model: the head size, the block size and the number formats are
+# constants in its code, written again for each model. (`Number` is the format of q and out,
+# `KvNumber` that of the caches.) So the compiler knows how often a loop runs, and can keep
+# small arrays in registers.
 
 # %%
-ladder_texts = {}  # files of kernels/ that stand in this notebook: their names and texts
+ladder_texts = {}  # files of kernels/ that are in this notebook: their names and texts
 
 
 def small_batch(*context_lens, num_q_heads=8, num_kv_heads=2):
@@ -175,7 +188,7 @@ def judge(number):
     """Runs a rung on four sequences, one of them empty, and compares it with float64."""
     batch = small_batch(40, 0, 300, 17)
     out = ready(number, batch)(batch.q, *batch.caches[0], batch.block_table)
-    assert (out - reference(batch)).abs().max() < 0.002  # a NaN is not
+    assert (out - reference(batch)).abs().max() < 0.002  # false for a NaN
     print(f"rung {number}: no fault found, and less than 0.002 from float64")
 
 
@@ -199,15 +212,17 @@ def count(*numbers):
 
 
 # %% [markdown]
-# *Asked for* are the bytes that all threads ask for. They are compared with the bytes that have to be read. But a GPU's
-# memory answers in **sectors** of 32 bytes: if a warp asks for 2 bytes, it gets 32. So *brought* counts the sectors that the
-# loads of all warps touch. *Lookups* are reads of the block table.
+# *Asked for* counts the bytes that all threads ask for, compared with the bytes that have to
+# be read. But a GPU's memory answers in **sectors** of 32 bytes: if a warp asks for 2 bytes,
+# it gets 32. So *brought* counts the sectors that the loads of all warps touch. *Lookups* are
+# reads of the block table.
 #
 # ## Rung 0: one thread's softmax
 #
-# A first kernel for paged attention is easily written like this: scores by all threads, then a softmax by one of them,
-# then values by all threads again. The functions `paged_scores` and `paged_values` are those of lesson 06; `launch` and
-# `scores_of` do what its launcher did.
+# It is easy to write a first kernel for paged attention like this: all threads do the scores,
+# then one of them does the softmax, then all threads do the values. The functions
+# `paged_scores` and `paged_values` come from lesson 06; `launch` and `scores_of` do what its
+# launcher did.
 
 # %%
 ladder_texts["ladder/0_serial_softmax.cu"] = r"""
@@ -220,8 +235,8 @@ judge(0)
 measured(0)
 
 # %% [markdown]
-# That is where the ladder begins. How much of it is the fault of that one thread? Count how often each thread touches a
-# score, for one head and a context of 128 tokens:
+# That is where the ladder begins. How much of this time is the fault of that one thread? Count
+# how often each thread touches a score, for one head and a context of 128 tokens:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -240,27 +255,30 @@ print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: 
 assert of_thread[0] > 4 * of_thread[1]
 
 # %% [markdown]
-# Every thread has 129 touches for the two passes: it writes one score, and in the second pass it reads all 128 weights. What
-# thread 0 has beyond that is the softmax: five touches for each token (the text has six; the compiler keeps the weight that
-# it has just written). Meanwhile 127 threads stand at a barrier.
+# Every thread has 129 touches for the two passes: it writes one score, and in the second pass
+# it reads all 128 weights. The rest of thread 0's touches are the softmax: five for each token
+# (the code has six; the compiler keeps the weight that it has just written). Meanwhile 127
+# threads wait at a barrier.
 #
 # ## Rung 1: a parallel softmax
 #
-# The next rung is lesson 06's kernel as you left it: each thread takes its own scores, and shuffles put the maxima and the
-# sums together.
+# The next rung is lesson 06's kernel as you left it: each thread takes its own scores, and
+# shuffles combine the maxima and the sums.
 #
-# **Predict.** The softmax gets 128 threads in place of one. How many times as fast will a step be? Say a number before you
-# go on. What you need for a guess: with 1,024 tokens, each thread reads 1,024 numbers of keys in pass 1, and 1,024 numbers
-# of values in pass 2.
+# **Predict.** The softmax gets 128 threads instead of one. How many times as fast will a step
+# be? Name a number before you go on. For a guess: with 1,024 tokens, each thread reads 1,024
+# numbers of keys in pass 1, and 1,024 numbers of values in pass 2.
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
-# In rung 0, thread 0 reads 2,048 numbers of keys and values, touches 1,024 weights, and has about 5,000 touches of the
-# softmax on top, one after the other. In rung 1 those 5,000 become 40. If every touch took equally long, rung 1 would be
-# about two and a half times as fast.
+# In rung 0, thread 0 reads 2,048 numbers of keys and values, touches 1,024 weights, and has
+# about 5,000 more touches for the softmax, one after the other. In rung 1 those 5,000
+# become 40. If every touch took equally long, rung 1 would be about two and a half times as
+# fast.
 #
-# But touches do not take equally long: a score stands in shared memory, a key does not. And a multiprocessor has
-# several of these thread blocks at a time, 16 at most. While one of them waits for its thread 0, the others read. So it will be less.
+# But touches do not take equally long: a score is in shared memory, a key is not. And a
+# multiprocessor has several of these thread blocks at a time, at most 16. While one of them
+# waits for its thread 0, the others read. So the gain will be smaller.
 # </details>
 
 # %%
@@ -281,9 +299,10 @@ measured(1)
 print(f"By the record, {times_faster(1):.2f} times as fast as rung 0.")
 
 # %% [markdown]
-# **Why they differ.** What a step saves is at most the share of the time that it had. Compare your number with the one
-# above. In the time between, other thread blocks of the same multiprocessor had something to do. A GPU hides waiting in this
-# way, so a count of what one thread does is an upper bound for what can be won, and no more.
+# **Why they differ.** Speeding up one part can save at most that part's share of the time.
+# Compare your number with the one above. While one thread block waited, others on the same
+# multiprocessor had something to do. A GPU hides waiting in this way, so a count of what one
+# thread does is only an upper bound for what can be gained.
 #
 # Now look at what both rungs ask of the memory:
 
@@ -291,18 +310,18 @@ print(f"By the record, {times_faster(1):.2f} times as fast as rung 0.")
 count(0, 1)
 
 # %% [markdown]
-# The keys and values are asked for four times, for there are four query heads to a KV head, and each comes by itself. We get
-# to this in rung 4. But what is brought is more than thirty times the bytes that have to be read. That is the next thing to
-# mend.
+# The keys and values are asked for four times, because there are four query heads to a KV
+# head, and each asks separately. More on this in rung 4. But what is brought is more than
+# thirty times the bytes that have to be read. That is the next thing to fix.
 #
 # ## Rung 2: wide loads
 #
-# In pass 1, lane 0 of a warp reads the first number of token 0's key while lane 1 reads the first number of token 1's. Two
-# bytes here, two bytes there, and each of them brings 32.
+# In pass 1, lane 0 of a warp reads the first number of token 0's key while lane 1 reads the
+# first number of token 1's. Two bytes here, two bytes there, and each time 32 are brought.
 #
-# Let neighbouring lanes read neighbouring bytes instead. And let each of them read 16, the most that one load brings. (On
-# the newest cards it may be 32.) A key of 128 numbers in 16 bits has 256 bytes; so 16 lanes read it together, and a warp
-# reads two keys in one load.
+# Let neighbouring lanes read neighbouring bytes instead. And let each of them read 16, the
+# most that one load brings. (On the newest cards it may be 32.) A key of 128 numbers in 16
+# bits has 256 bytes. So 16 lanes read it together, and a warp reads two keys in one load.
 
 # %%
 def first_load(number):
@@ -325,10 +344,11 @@ draw.show(draw.loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
               "and every byte of them is asked for.")
 
 # %% [markdown]
-# Now a key belongs to a **group** of lanes. Each lane has a part of it, and of the query the same part. It can do its part
-# of the dot product alone; then the group puts the parts together, with shuffles, as a warp did in lesson 06. How many lanes
-# a group has depends on the model, so the text has names for it. (`num_threads`, how many threads a block has, is 128 in
-# rungs 0 to 3.)
+# Now a key belongs to a **group** of lanes. Each lane has a part of it, and the same part of
+# the query. It can do its part of the dot product alone. Then the group puts the parts
+# together with shuffles, as a warp did in lesson 06. The number of lanes in a group depends on
+# the model, so the code gives it a name. (`num_threads`, the number of threads in a block, is
+# 128 in rungs 0 to 3.)
 
 # %%
 ladder_texts["ladder/wide_row.cuh"] = r"""
@@ -338,16 +358,17 @@ ladder_texts["ladder/wide_row.cuh"] = r"""
 # %% [markdown]
 # ### Exercise 7.2: wide loads
 #
-# Two functions. `load_row` brings the lane's part of a row: a `uint4` is 16 bytes, and `reinterpret_cast<const
-# uint4*>(pointer)` looks at what lies behind a pointer as a row of these. `wide_score` makes a score of it, which every
-# lane of the group gets. All 32 lanes of a warp call it together, also those of groups that have run out of tokens: so
-# the shuffles can name all 32 lanes in their mask, though none of them may look beyond its group: distances stay below
-# `group_lanes`, or the shuffle gets it as a fourth argument, the width. Each check builds your text, which takes some
-# seconds.
+# Write two functions. `load_row` loads the lane's part of a row. A `uint4` is 16 bytes, and
+# `reinterpret_cast<const uint4*>(pointer)` treats what a pointer points to as a row of these.
+# `wide_score` makes a score of it, which every lane of the group gets. All 32 lanes of a warp
+# call it together, even those of groups that have run out of tokens. So the shuffles can name
+# all 32 lanes in their mask. But no lane may look beyond its group: distances stay below
+# `group_lanes`, or the shuffle gets that number as a fourth argument, the width. Each check
+# builds your code, which takes a few seconds.
 #
-# `number(part, i)` and `place(i)` in the cell above are what you need to take a part to pieces; `place(i)` counts from
-# the beginning of the row. Where `lane_loads` is 2, the group reads the first half of the row together, and then the
-# second.
+# To take a part to pieces, use `number(part, i)` and `place(i)` from the cell above;
+# `place(i)` counts from the beginning of the row. If `lane_loads` is 2, the group reads the
+# first half of the row together, and then the second.
 
 # %% exercise="7.2" language="cuda"
 wide_score = r"""
@@ -358,10 +379,11 @@ wide_score = r"""
 check("7.2", wide_score)
 
 # %% [markdown]
-# One more idea goes with it. Memory takes hundreds of clock cycles to answer, whatever you ask for. A lane that asks for a
-# key, waits, uses it, and asks for the next, waits most of the time. So a group asks for four rows, and only then uses the
-# first. One line in the text is new: `#pragma unroll` asks the compiler to write a loop out, so that an array that is
-# indexed by it can stay in registers.
+# One more idea goes with it. Memory takes hundreds of clock cycles to answer, whatever you ask
+# for. A lane that asks for a key, waits, uses it and asks for the next spends most of its time
+# waiting. So a group asks for four rows, and only then uses the first. One line in the code is
+# new: `#pragma unroll` asks the compiler to write a loop out, so that an array indexed by it
+# can stay in registers.
 
 # %%
 ladder_texts["ladder/wide_score.cuh"] = wide_score
@@ -370,8 +392,8 @@ ladder_texts["ladder/next_rows.cuh"] = r"""
 """
 
 # %% [markdown]
-# Pass 2 goes in the same way. A lane no longer has an element of the head for all tokens, but eight elements for some of the
-# tokens, and in the end the groups add up what they have:
+# Pass 2 works the same way. A lane no longer has one element of the head for all tokens, but
+# eight elements for some of the tokens. At the end the groups add up what they have:
 
 # %%
 ladder_texts["ladder/wide_values.cuh"] = r"""
@@ -379,19 +401,21 @@ ladder_texts["ladder/wide_values.cuh"] = r"""
 """
 
 # %% [markdown]
-# **Predict.** In the table above, rungs 0 and 1 take 32,768 loads of warps, and what is brought is 34 times the bytes of
-# keys and values. What will the two numbers be now? And how many times as fast will a step be?
+# **Predict.** In the table above, rungs 0 and 1 take 32,768 loads of warps, and bring 34 times
+# the bytes of keys and values. What will the two numbers be now? And how many times as fast
+# will a step be?
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
-# A load of a warp now asks for 512 bytes, where it was 64. So it takes an eighth of the loads: 4,096. Nothing is brought
-# that is not asked for, and everything is still asked for four times: four times the bytes, in place of 34. If the time went
-# with what is brought, the step would be eight and a half times as fast.
+# A load of a warp now asks for 512 bytes instead of 64. So it takes an eighth of the loads:
+# 4,096. Nothing is brought that is not asked for, and everything is still asked for four
+# times. That is four times the bytes, instead of 34. If the time depended only on what is
+# brought, the step would be eight and a half times as fast.
 # </details>
 
 # %% [markdown]
-# One word in the rung's text is new: `__launch_bounds__(n)` promises that a block has at most n threads, so that each may
-# have more registers.
+# One word in the rung's code is new: `__launch_bounds__(n)` promises that a block has at most
+# n threads, so that each may have more registers.
 
 # %%
 ladder_texts["ladder/2_wide_loads.cu"] = r"""
@@ -406,11 +430,12 @@ measured(2)
 print(f"By the record, {times_faster(2):.2f} times as fast as rung 1.")
 
 # %% [markdown]
-# **Why they differ.** The count is of what warps ask for, and between them and the memory there are caches. In rung 1 a lane
-# read two bytes of a sector, and in its next step the next two: if the sector was still in the cache, it was not brought
-# again. So part of the 34 times never reached the memory, and there was less to win than it seems. On the other side, wide
-# loads also save work that this column does not show: an eighth of the load instructions, a quarter of the lookups, and a
-# lane that waits once for four rows.
+# **Why they differ.** The count is of what warps ask for, but there are caches between them
+# and the memory. In rung 1 a lane read two bytes of a sector, and in its next step the next
+# two. If the sector was still in the cache, it was not brought again. So part of the 34 times
+# never reached the memory, and there was less to gain than it seems. On the other hand, wide
+# loads also save work that this column does not show: there are an eighth of the load
+# instructions and a quarter of the lookups, and a lane waits once for four rows.
 
 # %%
 draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
@@ -420,22 +445,25 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
 # %% [markdown]
 # ## Rung 3: one pass
 #
-# The kernel still goes over the context twice, and writes down every score in between. At the end of each pass everybody
-# waits for everybody: a softmax needs all the scores before the first weight is known.
+# The kernel still goes over the context twice, and writes down every score in between. At the
+# end of each pass all threads wait for each other: a softmax needs all the scores before the
+# first weight is known.
 #
-# Does it? In lesson 03 you built a softmax that does not: it keeps a state of three things, `m`, `l` and `acc`, and takes in
-# keys and values as they come. When a larger score comes, what was summed so far is rescaled. Here each group of lanes has a
-# state of its own.
+# Does it? In lesson 03 you built a softmax that does not: it keeps a state of three things,
+# `m`, `l` and `acc`, and takes in keys and values as they come. When a larger score comes, the
+# sums so far are rescaled. Here each group of lanes has a state of its own.
 #
 # ### Exercise 7.3: the online softmax, token by token
 #
-# Write `take_in`, which takes in the four tokens that a group has read: their scores, and of their values the lane's
-# parts. Each lane has `lane_numbers` numbers of `acc`, and `number` takes a row apart, as in 7.2. All lanes of the group
-# come to the same `m` and `l` without a shuffle, for they have the same scores.
+# Write `take_in`, which takes in the four tokens that a group has read: their scores, and the
+# lane's parts of their values. Each lane has `lane_numbers` numbers of `acc`, and `number`
+# takes a row apart, as in 7.2. All lanes of the group arrive at the same `m` and `l` without a
+# shuffle, because they have the same scores.
 #
-# Near the end of a context there may be fewer than four tokens, or none at all; and a group may not have had any token
-# before. A score of `-INFINITY` says that there is no token; such scores come last. As long as nothing has come, `m`
-# stays `-INFINITY`: the merging relies on it. `__expf` is a quick `expf`.
+# Near the end of a context there may be fewer than four tokens, or none at all. And a group
+# may not have had any token before. A score of `-INFINITY` means that there is no token; such
+# scores come last. As long as no token has come, `m` stays `-INFINITY`: the merging relies on
+# this. `__expf` is a fast `expf`.
 
 # %% exercise="7.3" language="cuda"
 softmax_state = r"""
@@ -446,8 +474,9 @@ softmax_state = r"""
 check("7.3", softmax_state)
 
 # %% [markdown]
-# At the end there are as many states as groups, and they are merged into one: `SoftmaxState.merge` of lesson 03, which is
-# also what `combine_result` of lesson 04 does. States do not mind in which order.
+# At the end there are as many states as groups, and they are merged into one. That is
+# `SoftmaxState.merge` of lesson 03, and also what `combine_result` of lesson 04 does. They may
+# be merged in any order.
 
 # %%
 ladder_texts["ladder/softmax_state.cuh"] = softmax_state
@@ -456,18 +485,19 @@ ladder_texts["ladder/merge_states.cuh"] = r"""
 """
 
 # %% [markdown]
-# **Predict.** Which columns of the table will change, and which will not? Will the step be twice as fast, as there is one
-# pass in place of two?
+# **Predict.** Which columns of the table will change, and which will not? Will the step be
+# twice as fast, now that there is one pass instead of two?
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
-# One pass or two: each key and each value is read as often as before, so what is asked for and what is brought stay the
-# same. The block of a token is looked up once, not once for its key and once for its value: half the lookups. The barriers
-# of the softmax go; one is left, for the merging. And a group has eight rows on their way, four keys and four values, where
-# it had four.
+# With one pass or two, each key and each value is read as often as before, so what is asked
+# for and what is brought stay the same. A token's block is looked up once, not once for its
+# key and once for its value. That is half the lookups. The barriers of the softmax go; one is
+# left, for the merging. And a group has eight rows on their way, four keys and four values,
+# instead of four.
 #
-# So nothing is won in bytes. What is won is waiting: between the passes, and for the memory. That is worth something, but
-# hardly a factor of two.
+# So no bytes are saved. What is saved is waiting: between the passes, and for the memory. That
+# is worth something, but hardly a factor of two.
 # </details>
 
 # %%
@@ -483,12 +513,13 @@ measured(3)
 print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
 
 # %% [markdown]
-# **Why they differ.** Waiting is hard to predict from a count: how much of it was hidden already, because other warps of the
-# multiprocessor had something to do, depends on how many of them there are. One pass gives some of that away again. A lane
-# now keeps a state and eight rows in registers, so fewer thread blocks may fit on a multiprocessor at the same time.
+# **Why they differ.** Waiting is hard to predict from a count. Some of it was already hidden,
+# because other warps of the multiprocessor had something to do. How much depends on how many
+# warps there are. And one pass loses some of that again. A lane now keeps a state and eight
+# rows in registers, so fewer thread blocks may fit on a multiprocessor at the same time.
 #
-# The rung has another merit that no time shows: there is no row of scores any more, so no context is too long for it, and no
-# workspace is needed.
+# The rung has another advantage that no time shows. There is no row of scores any more, so no
+# context is too long for it, and no workspace is needed.
 
 # %%
 draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
@@ -496,20 +527,24 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
               "limit written to it.")
 
 # %% [markdown]
-# One number in the table has stood still since rung 0: everything is asked for four times. Each of the four query heads that
-# share a KV head comes with a thread block of its own, and each of these reads all the keys and values of that head.
+# One number in the table has not changed since rung 0: everything is asked for four times.
+# Each of the four query heads that share a KV head has a thread block of its own, and each of
+# these blocks reads all the keys and values of that head.
 # %% [markdown]
 # ## Rung 4: query heads packed, on tensor cores
 #
-# So let one thread block have all query heads that share a KV head.
+# So let one thread block take all query heads that share a KV head.
 #
-# **Predict.** What will stand in the first two columns of the table? And how many times as fast will a step be?
+# **Predict.** What will the first two columns of the table say? And how many times as fast
+# will a step be?
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
-# Each byte is asked for once, and brought once: at the limit of what can be left out. That is a quarter of before, so a step
-# could be four times as fast. At best, because the four reads were not alike. The first one went to memory. If the other
-# three came soon after it, they found the bytes in the cache that all multiprocessors share, and cost no memory time.
+# Each byte is asked for once, and brought once. Nothing more can be left out. That is a
+# quarter of what it was, so a step could be four times as fast at best. It may be less,
+# because the four reads were not alike. The first one went to memory. If the other three came
+# soon after it, they found the bytes in the cache that all multiprocessors share, and cost no
+# memory time.
 # </details>
 
 # %%
@@ -517,17 +552,19 @@ count(3, 4)
 judge(4)
 
 # %% [markdown]
-# The counts are as good as they can be. Now to how it is done.
+# The counts are as good as they can be. Now for how it is done.
 #
 # ### One instruction, 2,048 multiplications
 #
-# For one query and one key, the work was a dot product. For the queries of four heads and the keys of 16 tokens, it is a
-# matrix product: (16 tokens × head_size) times (head_size × queries). For matrix products a GPU has units of its own, the
-# **tensor cores**. One instruction, `mma`, multiplies a 16 × 16 matrix by a 16 × 8 matrix and adds the result to a 16 × 8
-# matrix. The 32 lanes of a warp execute it together, and none of them has a whole matrix: each lane holds some numbers of
-# each, in its registers, two 16-bit numbers to a register. This picture says which; the numbers in it are lanes. Each of its
-# cells stands for two numbers of the matrix, side by side in a and c, one above the other in b. (The numbers of c have 32
-# bits and a register each. There a colour, with its small digit beside the 9, stands for two registers.)
+# For one query and one key, the work was a dot product. For the queries of four heads and the
+# keys of 16 tokens, it is a matrix product: (16 tokens × head_size) times (head_size ×
+# queries). A GPU has special units for matrix products, the **tensor cores**. One instruction,
+# `mma`, multiplies a 16 × 16 matrix by a 16 × 8 matrix and adds the result to a 16 × 8 matrix.
+# The 32 lanes of a warp execute it together. None of them has a whole matrix: each lane holds
+# some numbers of each, in its registers, two 16-bit numbers to a register. This picture shows
+# which. The numbers in it are lanes. Each of its cells stands for two numbers of the matrix,
+# side by side in a and c, one above the other in b. (The numbers of c have 32 bits and a
+# register each. There a colour, with its small digit next to the 9, stands for two registers.)
 
 # %%
 draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
@@ -535,13 +572,13 @@ draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 
           "2, 3, 10 and 11; in c rows 2 and 10, columns 2 and 3.")
 
 # %% [markdown]
-# Write r for lane / 4 and s for lane % 4; lane 9 has r = 2 and s = 1. Then it is always the same pattern: rows r and r +
-# 8, columns 2s, 2s + 1, 2s + 8 and 2s + 9. (`b` has it turned: column r. And `c`, which has 8 columns, has only 2s and 2s
-# + 1.)
+# Write r for lane / 4 and s for lane % 4; lane 9 has r = 2 and s = 1. Then the pattern is
+# always the same: rows r and r + 8, columns 2s, 2s + 1, 2s + 8 and 2s + 9. (In `b` the pattern
+# is turned: column r. And `c`, which has 8 columns, has only 2s and 2s + 1.)
 #
-# A tile of the kernel is 16 tokens. Eight queries fit beside it. When four heads share a KV head, the other four queries
-# are zeros, and half of the multiplications are for nothing. That is no loss: by the count at the beginning, it is
-# memory that limits a decode.
+# A tile of the kernel is 16 tokens. Eight queries fit next to it. When four heads share a KV
+# head, the other four queries are zeros, and half of the multiplications are wasted. That is
+# no loss: as the count at the beginning showed, memory limits a decode.
 #
 # ### Any order of dims
 #
@@ -573,20 +610,23 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 # | weights, turned | those of tokens 2s, 2s + 1, 2s + 8, 2s + 9, for query r | `transpose`, twice: two shuffles each |
 # | output, by a product | some dims, for queries 2s and 2s + 1 | it has loaded values of four tokens |
 #
-# The second product is (dims × 16 tokens) times (16 tokens × queries), so that a lane needs weights in another pattern than
-# the first product has left them. That is what the turning is for: rows and columns change places.
+# The second product is (dims × 16 tokens) times (16 tokens × queries), so a lane needs the
+# weights in a different pattern from the one that the first product leaves. That is what the
+# turning is for: rows and columns change places.
 #
-# Only the maxima and the weights are handed around, 16 weights for each query. Keys and values, which are many, go from
-# memory to the lane that multiplies them, and to no other.
+# Only the maxima and the weights are passed around, 16 weights for each query. Keys and
+# values, of which there are many, go from memory to the lane that multiplies them, and to no
+# other.
 #
 # What is lost? The weights are rounded to 16 bits for the second product. They are at most 1, and the sums are kept in 32
 # bits, so the error is about as large as that of rounding the output.
 #
 # ### Without a tensor core
 #
-# A CPU does not have this instruction. So `matrix.cuh` has it twice: as one instruction for nvcc (an `asm` for each of
-# the two types), and for the CPU as a function that spells the same product out. There each lane asks the others for the
-# rows and columns that it needs:
+# A CPU does not have this instruction. So `matrix.cuh` contains the product twice: as one
+# instruction for nvcc (an `asm` for each of the two types), and as a function for the CPU that
+# spells the same product out. There each lane asks the others for the rows and columns that it
+# needs:
 
 # %%
 def show_lines(file, first, last):
@@ -600,10 +640,11 @@ def show_lines(file, first, last):
 show_lines("ladder/matrix.cuh", "// On the CPU: the same product", "#endif")
 
 # %% [markdown]
-# With that, the kernel of rung 4 runs here as well, and in checked mode every access is watched. Its loop is short, since
-# `update` does the work. `CachedChunks` finds, through the block table, the two keys and four values of a tile that the
-# lane holds. The four warps of a block take the tiles in turn, each with a state of its own, as the groups of lanes did
-# in rung 3; at the end the states are merged.
+# With that, the kernel of rung 4 runs here as well, and in checked mode every access is
+# watched. Its loop is short, since `update` does the work. `CachedChunks` uses the block table
+# to find the two keys and four values of a tile that the lane holds. The four warps of a block
+# take the tiles in turn, each with a state of its own, as the groups of lanes did in rung 3.
+# At the end the states are merged.
 
 # %%
 show_lines("ladder/4_tensor_cores.cu", "for (int first = warp * tile_size", "merge_warps")
@@ -618,23 +659,24 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars fo
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
-# **Why they differ.** Rung 3 asked four times, but not all of it went to memory: part was still in the cache that all
-# multiprocessors share. At its speed, memory cannot have delivered the bytes more than two and a half times. So there was
-# less to win than the count says. What remains to be won now is not in the bytes. It is in the time during which nobody
-# asks for any.
+# **Why they differ.** Rung 3 asked four times, but not all of it went to memory: part was
+# still in the cache that all multiprocessors share. At its speed, memory cannot have delivered
+# the bytes more than two and a half times. So there was less to gain than the count says. What
+# remains to be gained now is not in the bytes. It is in the time when no warp asks for any.
 #
 # ## Rung 5: copies in stages
 #
 # In rung 4 a warp loads a tile into its registers, waits, multiplies, and loads the next one.
 #
-# **Predict.** While a warp multiplies, how many bytes of that warp are on their way from memory? What would keep the
-# memory busy all the time?
+# **Predict.** While a warp multiplies, how many of its bytes are on their way from memory?
+# What would keep the memory busy all the time?
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
-# None, or few: a load is issued when its registers are free, and they are in use. Other warps may be waiting for their
-# loads at that time, and that is what keeps the memory busy, by chance. To be sure, each warp would have to ask for the
-# next tiles long before it needs them. Then they need a place to wait in.
+# None, or few: a load is issued when its registers are free, and they are in use. Other warps
+# may be waiting for their loads at that time. That is what keeps the memory busy, by chance.
+# To be sure, each warp would have to ask for the next tiles long before it needs them. Then
+# the tiles need a place to wait in.
 # </details>
 #
 # How many bytes have to be on their way? Think of a motorway. If 4 cars pass each second, and each is on the road for 60
@@ -642,17 +684,19 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars fo
 #
 # *bytes on their way = bytes per second × seconds that each is on its way.*
 #
-# (It is known as Little's law.) From the question to the answer, suppose that busy memory takes a microsecond: a round number,
-# which nobody has measured here. The recorded card has 132 multiprocessors:
+# (This is known as Little's law.) Suppose that busy memory takes a microsecond from question
+# to answer. That is a round number, which nobody has measured here. The recorded card has 132
+# multiprocessors:
 
 # %%
 under_way = run.read_limit_gb_per_s * 1e9 * 1e-6
 print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB for each multiprocessor")
 
 # %% [markdown]
-# A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KiB. So by this reckoning four tiles have to be on their way
-# for each multiprocessor, at every moment, also while other tiles are being multiplied. Below that, memory has idle moments,
-# however fast everything else is.
+# A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KiB. So by this reckoning four
+# tiles have to be on their way for each multiprocessor, at every moment, even while other
+# tiles are being multiplied. Below that, memory has idle moments, however fast everything else
+# is.
 #
 # Shared memory is the place to wait in: 228 KiB for each multiprocessor of an H100 or H200, of which a block may have 227.
 # And there is an instruction for it, `cp.async`: it copies 16 bytes from memory into shared memory, and the thread goes
@@ -674,8 +718,8 @@ draw.show(draw.tiles.stages(4, 9), alt="Four stages as rows over time. Tiles 0 t
 # %% [markdown]
 # ### Exercise 7.4: tiles on their way
 #
-# A small problem with the same loop: a warp adds up the columns of a matrix. Its tiles are 8 rows of 32 floats; lane i has
-# column i. This much is given:
+# Here is a small problem with the same loop: a warp adds up the columns of a matrix. Its tiles
+# are 8 rows of 32 floats; lane i has column i. This much is given:
 
 # %%
 staged_tile = r"""
@@ -683,9 +727,10 @@ staged_tile = r"""
 """
 
 # %% [markdown]
-# Write the loop. Each turn waits for its tile, adds it up, and starts the copies of a later tile into the stage that has
-# become free. As many tiles as possible should be on their way while one is added up: with four stages, the three others.
-# `copies` belongs to the thread, and there is one of it. The n of `wait<n>()` has to be a constant. Mind that
+# Write the loop. Each turn waits for its tile, adds it up, and starts the copies of a later
+# tile into the stage that has become free. As many tiles as possible should be on their way
+# while one is added up: with four stages, the other three. Each thread has one `copies` of its
+# own. The n of `wait<n>()` has to be a constant. Remember that
 #
 # - a lane waits for its own copies, and then reads what other lanes have copied;
 # - a stage is filled again while other lanes may not have read it yet;
@@ -693,8 +738,8 @@ staged_tile = r"""
 #
 # (`__syncwarp()` is for the 32 lanes of a warp what `__syncthreads()` is for a block.)
 #
-# The check makes each copy as late as it may be made, and then, in a second run, as early. (A GPU does something in
-# between, and not always the same.)
+# The check makes each copy as late as is allowed, and then, in a second run, as early. (A GPU
+# does something in between, and not always the same thing.)
 
 # %% exercise="7.4" language="cuda"
 staged_sum = r"""
@@ -705,7 +750,7 @@ staged_sum = r"""
 check("7.4", staged_sum)
 
 # %% [markdown]
-# And run it, with two warps that have different numbers of tiles:
+# Now run it, with two warps that have different numbers of tiles:
 
 # %%
 add_up_tiles = r"""
@@ -740,12 +785,14 @@ judge(5)
 # bank 1, and after bank 31 it begins again. Each bank gives four bytes at a time. With 16 bytes for each lane, eight lanes
 # are served in one round, if no two of them want the same banks; if they do, it takes more rounds.
 #
-# A tile arrives row by row: eight neighbouring lanes write eight neighbouring chunks of one token. It is used in the
-# pattern of the matrix product: of the values, lanes 0 to 3 want the same chunk of four different tokens, 0, 2, 4 and 6.
-# If the tile lay in shared memory as it comes, these would be two rows apart, and a row is a multiple of 128 bytes:
-# always the same banks. So the chunks of each token change places, by an *exclusive or* of the chunk's number with a
-# number made from the token's. That is called a **swizzle**. It costs one instruction. Here for the values (`value_place`
-# in `tile_copy.cuh`), when eight lanes read; each of the four tokens has a group of eight places:
+# A tile arrives row by row: eight neighbouring lanes write eight neighbouring chunks of one
+# token. It is used in the pattern of the matrix product. For the values, lanes 0 to 3 want the
+# same chunk of four different tokens, 0, 2, 4 and 6. If the tile were stored as it comes,
+# these would be two rows apart. A row is a multiple of 128 bytes, so they would always be in
+# the same banks. So the chunks of each token change places: the new place is an *exclusive or*
+# of the chunk's number with a number made from the token's. That is called a **swizzle**. It
+# costs one instruction. Here it is for the values (`value_place` in `tile_copy.cuh`), when
+# eight lanes read. Each of the four tokens has a group of eight places:
 
 # %%
 r, s = [lane // 4 for lane in range(8)], [lane % 4 for lane in range(8)]
@@ -761,11 +808,12 @@ measured(5)
 print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
 
 # %% [markdown]
-# **Why they differ.** On this batch nothing is won. There are 512 blocks, about four for each multiprocessor. In rung 4
-# several run there at once; while the warps of one wait or multiply, those of another ask. The stages take room in shared
-# memory: a block of rung 5 has nearly half of it, so only two fit, and they come in two waves. The memory was busy already, by
-# chance. So look at batches where chance does not help: contexts of very different length, and one long
-# sequence for the whole card:
+# **Why they differ.** On this batch nothing is gained. There are 512 blocks, about four for
+# each multiprocessor. In rung 4 several run there at once: while the warps of one wait or
+# multiply, those of another ask. So the memory was already busy, by chance. The stages take
+# room in shared memory: a block of rung 5 takes nearly half of it, so only two fit, and they
+# come in two waves. Now look at batches where chance does not help: contexts of very different
+# lengths, and one long sequence for the whole card:
 
 # %%
 def compare(workload, number):
@@ -779,30 +827,32 @@ compare("gqa_b256_ragged", 5)
 compare("gqa_b1_c32768", 5)
 
 # %% [markdown]
-# With one sequence there is a block for each KV head and no more. Nobody else on its multiprocessor asks for anything, and
-# there it shows what is on its way and what is not.
+# With one sequence there is a block for each KV head and no more. No other block on its
+# multiprocessor asks for anything, so it matters what is on its way and what is not.
 
 # %% [markdown]
 # ## Rung 6: split KV
 #
 # Now another batch: one sequence of 32,768 tokens, with 8 KV heads.
 #
-# **Predict.** Rung 5 starts a block for each sequence and KV head. What share of a card with 132 multiprocessors does that
-# keep busy? Of what length would the sequence have to be, so that it is more?
+# **Predict.** Rung 5 starts a block for each sequence and KV head. What share of a card with
+# 132 multiprocessors does that keep busy? How long would the sequence have to be to keep more
+# of it busy?
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
 # Eight blocks on eight multiprocessors: 6 %. No length helps. A longer sequence makes the eight blocks work longer, and
 # the other 124 multiprocessors wait longer.
 # </details>
 #
-# So the context is split: several blocks share a sequence and a KV head, and each takes a stretch of the tokens. What they
-# find are parts of one attention, (o, m, l), as in lesson 04. They go to memory, and a second kernel combines them.
-# Written out, the parts of four splits are four times as many numbers as the output, and still few beside the keys and
-# values.
+# So the context is split: several blocks share a sequence and a KV head, and each takes a
+# stretch of the tokens. Their results are parts of one attention, (o, m, l), as in lesson 04.
+# The parts go to memory, and a second kernel combines them. The parts of four splits are four
+# times as many numbers as the output, but still few compared with the keys and values.
 #
-# This is what a block of the first kernel does. It differs from rung 5 in where it begins and ends, and in what it
-# leaves. `finish` divides by `l` and hands each lane's results to the function in the braces, eight dims at a time:
+# This is what a block of the first kernel does. It differs from rung 5 in where it begins and
+# ends, and in what it leaves. `finish` divides by `l` and passes each lane's results to the
+# function in the braces, eight dims at a time:
 
 # %%
 show_lines("ladder/6_split_kv.cu", "int seq = blockIdx.x", "  });")
@@ -810,11 +860,12 @@ show_lines("ladder/6_split_kv.cu", "int seq = blockIdx.x", "  });")
 # %% [markdown]
 # ### Exercise 7.5: the parts put together, by a kernel
 #
-# The second kernel is `combine_result` of lesson 04. A block of threads has one row: one query head of one sequence. Each
-# thread has one number of its output. `gridDim` says how many sequences and query heads there are,
-# `from_float<Number>(x)` makes a number of the output from a float. A split may have no token at all, when a context has
-# fewer tiles than there are splits, or none; then m is -INFINITY. (`__expf(x)` is e to the x, a little less exact than
-# `expf` and much quicker. Of -INFINITY it is 0; but -INFINITY minus -INFINITY is no number.)
+# The second kernel is `combine_result` of lesson 04. A block of threads has one row: one query
+# head of one sequence. Each thread has one number of its output. `gridDim` says how many
+# sequences and query heads there are. `from_float<Number>(x)` converts a float to the output's
+# format. A split may have no token at all, if a context has fewer tiles than there are splits,
+# or none. Then m is -INFINITY. (`__expf(x)` is e to the x, a little less exact than `expf` and
+# much faster. For -INFINITY it is 0, but -INFINITY minus -INFINITY is not a number.)
 
 # %% exercise="7.5" language="cuda"
 combine_parts = r"""
@@ -825,7 +876,7 @@ combine_parts = r"""
 check("7.5", combine_parts)
 
 # %% [markdown]
-# Rung 6 with your kernel in it, and every context cut into three:
+# Here is rung 6 with your kernel in it, and every context cut into three:
 
 # %%
 ladder_texts["ladder/combine_parts.cuh"] = combine_parts
@@ -846,11 +897,12 @@ judge_planned(6, num_splits=3)
 # %% [markdown]
 # ### How many splits?
 #
-# More splits keep more multiprocessors busy. But each split costs something of its own: it loads the queries, waits for
-# its first tiles, writes its part. And blocks run in **waves**. Suppose that each multiprocessor takes one block at a
-# time. (In fact two blocks of rungs 5 and 6 fit; the simple rule is good enough.) With 132 multiprocessors, 140 blocks
-# take as long as 264: the first 132 run, then the other 8, while 124 multiprocessors have nothing to do. Here with 8
-# multiprocessors and 5 rows of 24 tiles:
+# More splits keep more multiprocessors busy. But each split has a cost of its own: it loads
+# the queries, waits for its first tiles, and writes its part. And blocks run in **waves**.
+# Suppose that each multiprocessor takes one block at a time. (In fact two blocks of rungs 5
+# and 6 fit; the simple rule is good enough.) With 132 multiprocessors, 140 blocks take as long
+# as 264: the first 132 run, then the other 8, while 124 multiprocessors have nothing to do.
+# Here is the same with 8 multiprocessors and 5 rows of 24 tiles:
 
 # %%
 draw.show(draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
@@ -858,12 +910,14 @@ draw.show(draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight mu
           "Three splits: fifteen blocks in two shorter waves, one idle in the second.")
 
 # %% [markdown]
-# Two splits take longer than one: the second wave is nearly empty, and it takes as long as the first. Three take less.
+# Two splits take longer than one: the second wave is nearly empty, but it takes as long as the
+# first. Three splits take less.
 #
 # ### Exercise 7.6: how many splits
 #
-# Find the number of splits that takes the least time. A row is cut as evenly as it can be: splits differ by a tile at
-# most. A block with t tiles takes t + SPLIT_COST units. Count each wave as if it had one of the longest blocks.
+# Find the number of splits that takes the least time. A row is cut as evenly as possible:
+# splits differ by at most one tile. A block with t tiles takes t + SPLIT_COST units. Count
+# each wave as if it had one of the longest blocks.
 
 # %% exercise="7.6"
 # INCLUDE paged_attention/splits.py SPLIT_COST
@@ -875,7 +929,7 @@ draw.show(draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight mu
 check("7.6", choose_num_splits)
 
 # %% [markdown]
-# For the batches that are measured in this lesson:
+# For the batches measured in this lesson:
 
 # %%
 for workload in WORKLOADS:
@@ -889,22 +943,24 @@ draw.show(draw.ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="
           "of 32,768 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
-# **Why they differ.** The prediction was 8 blocks of 132; now there are 128, and yet it is not sixteen times as fast. The
-# limit is nearer than that. And what stays the same counts for more, the shorter a step is: the start of two kernels, the
-# first tiles that everybody waits for, the parts.
+# **Why they differ.** There were 8 blocks for 132 multiprocessors. Now there are 128, and yet
+# it is not sixteen times as fast. The limit is nearer than that. And the shorter a step is,
+# the more the fixed costs count: the start of two kernels, the first tiles that every block
+# waits for, and the parts.
 
 # %%
 compare(WORKLOAD, 6)
 
 # %% [markdown]
-# On the batch from before, one split is the best number. Then there is nothing to combine, and yet the one part is
-# written to memory in 32 bits, and a second kernel starts to copy it to its place. So a rung is not better than the one
-# below it for every batch.
+# On the earlier batch, one split is best. Then there is nothing to combine. Even so, the one
+# part is written to memory in 32 bits, and a second kernel starts to copy it to its place. So
+# a rung is not better than the one below it on every batch.
 
 # %% [markdown]
 # ## Rung 7: equal shares, one launch
 #
-# Sequences of a real batch differ in length. Here are six rows on eight multiprocessors, one of them long:
+# Sequences of a real batch differ in length. Here are six rows, one of them long, on eight
+# multiprocessors:
 
 # %%
 lengths = [12, 60, 9, 21, 14, 28]
@@ -915,21 +971,25 @@ draw.show(draw.ladder.balanced(lengths, 8), alt="Eight blocks, one on each of ei
 # **Predict.** Rung 6 cuts every row into the same number of splits. With two splits for each of these rows, how long would
 # the longest block be, and how long would a block be if all were equal?
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
-# Half of the longest row, 30 tiles. All rows together have 144 tiles; eight equal shares have 18. With more splits the
-# longest block gets shorter, and the short rows fall into pieces that cost more than they hold.
+# The longest block would have half of the longest row, 30 tiles. All rows together have 144
+# tiles; eight equal shares have 18. With more splits the longest block gets shorter, but the
+# short rows fall into pieces that cost more than they are worth.
 # </details>
 #
-# Up to now the work was cut as the batch suggests, and the card distributed the pieces. Rung 7 begins at the other end. It
-# starts no more blocks than the card can run at once, and the work is cut to fit: all tiles of all rows are laid end to end,
-# and the line is cut into equal shares. There is one wave, and it ends for all at about the same time. A block's loads also
-# go on from one piece to the next: while it finishes a row, the tiles of the next one are on their way.
+# Up to now the batch decided how the work was cut, and the card distributed the pieces. Rung 7
+# begins at the other end. It starts no more blocks than the card can run at once, and cuts the
+# work to fit: all tiles of all rows are laid end to end, and the line is cut into equal
+# shares. There is one wave, and all its blocks end at about the same time. A block's loads
+# also continue from one piece to the next: while it finishes a row, the tiles of the next one
+# are on their way.
 #
 # ### Exercise 7.7: equal shares
 #
-# A share may begin and end within a row, and a block may have pieces of several rows, or none at all where there are
-# fewer tiles than blocks. Cut the line as the picture above shows it, at exactly the borders that the docstring names.
+# A share may begin and end within a row. A block may have pieces of several rows, or none at
+# all if there are fewer tiles than blocks. Cut the line as the picture above shows, at exactly
+# the borders that the docstring names.
 
 # %% exercise="7.7"
 # INCLUDE paged_attention/splits.py cut_evenly
@@ -944,28 +1004,34 @@ for block, pieces in enumerate(cut_evenly(lengths, 8)):
 # %% [markdown]
 # ### Who combines?
 #
-# A row that is cut has parts again, two or more. Rung 6 starts a second kernel for them, and that takes time. On the batch
-# from before, rung 6 took 7 microseconds longer than rung 5, and a whole step of the smallest batch takes 13. Here the
-# blocks do it themselves, without waiting for each other. For each cut row there is a counter in memory. A block that has
-# stored its part adds 1. The block that finds all others counted was the last, and it combines them all:
+# As before, a row that is cut has two or more parts. Rung 6 starts a second kernel for them,
+# and that takes time. On the earlier batch, rung 6 took 7 microseconds longer than rung 5, and
+# a whole step of the smallest batch takes 13. Here the blocks do it themselves, without
+# waiting for each other. For each cut row there is a counter in memory. A block that has
+# stored its part adds 1. The block that finds that all others have done so is the last, and it
+# combines all the parts:
 
 # %%
 show_lines("ladder/7_balanced.cu", "// Puts the block's states among the parts", "return true")
 
 # %% [markdown]
-# Three things make it safe. Each thread that has stored some of the part calls `__threadfence()`: what it has written is
-# visible to the other multiprocessors before anything that comes after. The `__syncthreads()` behind it makes thread 0
-# count only when all threads have done so. And `atomicAdd` adds and returns the old number in one step, so that exactly
-# one block is the last. The second `__threadfence()` is for the reader: the parts are read after the count, not before.
-# At the end the last block sets the counter back to zero, for the next launch.
+# Three things make it safe. Each thread that has stored some of the part calls
+# `__threadfence()`: the other multiprocessors see what it has written before they see anything
+# that it does later. The `__syncthreads()` after it makes thread 0 count only when all threads
+# have done so. And `atomicAdd` adds and returns the old number in one step, so exactly one
+# block is the last. The second `__threadfence()` is for the reader: the parts are read after
+# the count, not before. At the end the last block sets the counter back to zero, for the next
+# launch.
 #
 # ### Heads side by side
 #
-# One more thing is in this kernel. In the cache the KV heads of a token lie side by side. A block that has one head reads
-# 256 bytes of each token, and skips the other heads' 1,792. So a row of rung 7 may be a sequence and several of its KV
-# heads: with `heads_at_once = 8`, eight warps read eight heads, 2 KiB in a row. That is one long
-# stretch in place of eight pieces. And a row with eight heads is eight times as much work, so that fewer rows have to be cut.
-# With few sequences it is the other way round: one head, and all warps of the block share its tiles.
+# This kernel has one more idea. In the cache the KV heads of a token are side by side. A block
+# that has one head reads 256 bytes of each token, and skips the other heads' 1,792. So a row
+# of rung 7 may be a sequence and several of its KV heads: with `heads_at_once = 8`, eight
+# warps read eight heads, 2 KiB in a row. That is one long stretch instead of eight pieces. And
+# a row with eight heads is eight times as much work, so fewer rows have to be cut. With few
+# sequences it is the other way round: a row has one head, and all warps of the block share its
+# tiles.
 
 # %%
 for heads_at_once in (1, 2):
@@ -979,39 +1045,46 @@ draw.show(draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt
           "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
-# **Why they differ.** Most of this is the second launch: rung 5, which has one launch as well and cuts nothing, is as fast as
-# rung 7 here. So equal shares win next to nothing: with 2,048 rows for 132 multiprocessors, the card had shared the work out well by itself. Equal
-# shares are for batches between the extremes: few rows, or very unequal ones.
+# **Why they differ.** Most of the gain comes from dropping the second launch: rung 5, which
+# also has one launch and cuts nothing, is as fast as rung 7 here. So equal shares gain next to
+# nothing: with 2,048 rows for 132 multiprocessors, the card had already divided the work well
+# by itself. Equal shares are for batches between the extremes: few rows, or very unequal ones.
 #
-# Equal shares need not take equal times: how soon memory answers a block depends on what all others ask for at that moment.
-# What is still missing from the limit is not to be found by counting tiles.
+# Equal shares need not take equal times: how soon memory answers a block depends on what all
+# others ask for at that moment. Counting tiles will not show what is still missing from the
+# limit.
 #
-# Measuring changed the plan in two more ways; it is in `paged_attention/work_plan.py`. Where all rows are about equally
-# long, the cuts are moved to the ends of rows, even if a few multiprocessors then have nothing to do: what is not cut need
-# not be combined. And where rows have to be cut, there are blocks for only four of five multiprocessors. On this
-# card that was faster than blocks for all of them.
+# Measuring changed the plan in two more ways. (The plan is in `paged_attention/work_plan.py`.)
+# If all rows are about equally long, the cuts are moved to the ends of rows, even if a few
+# multiprocessors then have nothing to do: what is not cut need not be combined. And if rows
+# have to be cut, there are blocks for only four of five multiprocessors. On this card that was
+# faster than blocks for all of them.
 
 # %% [markdown]
 # ## Rung 8: half the bytes
 #
-# The kernel is near the limit: bytes over bandwidth. The bandwidth is the card's. What is left are the bytes.
+# The kernel is near the limit: bytes over bandwidth. The bandwidth is fixed by the card. That
+# leaves the bytes.
 #
 # **Predict.** With keys and values in 8 bits, how much faster can it be? And what does it do to the result?
 #
-# <details><summary>A way to reckon</summary>
+# <details><summary>A way to work it out</summary>
 #
-# Twice as fast at most, since it reads half. It gets less than that: whatever does not depend on the bytes, such as the
-# start of a launch, stays. The result changes in about the second digit: a number of 8 bits has few digits to offer.
+# At most twice as fast, since it reads half. It gains less than that, because whatever does
+# not depend on the bytes stays, such as the start of a launch. The result changes in about the
+# second digit: a number of 8 bits has few digits to offer.
 # </details>
 #
-# The format is called e4m3: one bit for the sign, four for an exponent, three for the digits behind the leading one.
-# Between 1 and 2 there are eight numbers, between 2 and 4 eight more, and the largest is 448. So a number is rounded by
-# at most one part in 16, unless it is very small. To use the range well, the keys of each KV head are divided by a
-# **scale** before they are rounded, and the values by another. In the kernel they cost next to nothing: the scores are
-# multiplied by a scale anyway, and the output is divided by `l` anyway.
+# The format is called e4m3: one bit for the sign, four for an exponent, three for the digits
+# after the leading one. Between 1 and 2 there are eight numbers, between 2 and 4 eight more,
+# and the largest is 448. So a number is rounded by at most one part in 16, unless it is very
+# small. To use the range well, the keys of each KV head are divided by a **scale** before they
+# are rounded, and the values by another. In the kernel the scales cost next to nothing: the
+# scores are multiplied by a scale anyway, and the output is divided by `l` anyway.
 #
-# Tensor cores have no instruction that takes 8-bit keys and 16-bit queries. So each pair is widened to float16 just before
-# the product, in registers; queries have to be float16 then, too. What comes from memory stays half as much:
+# Tensor cores have no instruction that takes 8-bit keys and 16-bit queries. So each pair is
+# widened to float16 just before the product, in registers. Queries have to be float16 then,
+# too. What comes from memory is still half as much:
 
 # %%
 batch = small_batch(40, 0, 300, 17)
@@ -1029,9 +1102,10 @@ print(f"rounding the cache to 8 bits: an error below {math.ceil(10 * by_rounding
 assert by_kernel < 0.002 < by_rounding < 0.2
 
 # %% [markdown]
-# The kernel adds next to nothing; the rounding of the cache does. The outputs here are averages of random numbers, where
-# errors partly cancel each other. Whether a model can live with it, only the model can tell: compare its answers, not its
-# tensors. That is why rung 8 stands beside rung 7 and does not replace it.
+# The kernel adds hardly any error; the rounding of the cache does. The outputs here are
+# averages of random numbers, where errors partly cancel each other. Only the model can tell
+# whether it can live with this: compare its answers, not its tensors. That is why rung 8 is an
+# alternative to rung 7 and does not replace it.
 
 # %%
 compare(WORKLOAD, 8)
@@ -1039,13 +1113,13 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0
           "1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
-# (Rung 8's bytes are counted as they are, half of rung 7's. So its bar says how near it is to its own limit, and its time
-# says how fast it is.)
+# (Rung 8's bytes are counted as they are, half of rung 7's. So its bar shows how near it is to
+# its own limit, and its time shows how fast it is.)
 #
-# **Why they differ.** This step is so short that its beginning shows: until the first bytes are there, a block has asked
-# for its piece of work, then for its entries of the table, then for keys, one after the other.
-# And the widening costs instructions, for each byte twice as many numbers as before. The more there is to read, the
-# nearer it comes to a factor of two:
+# **Why they differ.** This step is so short that its beginning shows. Before the first bytes
+# arrive, a block has to ask for its piece of work, then for its entries of the table, then for
+# keys, one after the other. And the widening costs instructions: for each byte there are twice
+# as many numbers as before. The more there is to read, the nearer it comes to a factor of two:
 
 # %%
 compare("gqa_b256_ragged", 8)
@@ -1053,11 +1127,13 @@ compare("gqa_b256_ragged", 8)
 # %% [markdown]
 # ## The whole ladder
 #
-# Beside the rungs, what others have made: FlashInfer, a library of attention kernels that serving engines use, in four ways
-# (two kernels of its own, with tensor cores and with CUDA cores; *XQA*, which comes from NVIDIA's TensorRT-LLM; and NVIDIA's
-# cuDNN, which it calls); and what one does without a paged kernel, a gather and PyTorch's attention. (Newer versions of PyTorch
-# have an attention that takes a block table. The recorded one has not; where yours has it, the benchmark measures it too.) All
-# had the same batch, in the same run; rung 8 had it in 8 bits.
+# Next to the rungs you see what others have made. One is FlashInfer, a library of attention
+# kernels that serving engines use, in four ways (two kernels of its own, with tensor cores and
+# with CUDA cores; *XQA*, which comes from NVIDIA's TensorRT-LLM; and NVIDIA's cuDNN, which it
+# calls). The other is what you do without a paged kernel: a gather and PyTorch's attention.
+# (Newer versions of PyTorch have an attention that takes a block table. The recorded version
+# does not. If yours does, the benchmark measures it too.) All had the same batch, in the same
+# run; rung 8 had it in 8 bits.
 
 # %%
 draw.show(draw.ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
@@ -1077,9 +1153,10 @@ for workload, ratio in run.ratios().items():
     print(f"{title:48}  {way:12}  {ratio:.2f} times rung 7's time: rung 7 is {word}")
 
 # %% [markdown]
-# Each line is for the fastest of FlashInfer's ways. Here “level” is anything within 2 %: so small a difference may be another
-# one the next day. Mind what is compared: decode, in these shapes, on this card, by these versions. FlashInfer does more than
-# that, for more shapes. Whatever plans a batch, ours and theirs, has done so before it is timed. A measurement is a fact about
+# Each line is for the fastest of FlashInfer's ways. Here “level” is anything within 2 %: such
+# a small difference may be gone the next day. Mind what is compared: decode, in these shapes,
+# on this card, with these versions. FlashInfer does more than that, for more shapes. Planning
+# the batch, ours and theirs, is done before the timing starts. A measurement is a fact about
 # what was measured.
 #
 # Is the highest rung always the fastest? Here are the fastest of rungs 0 to 7:
@@ -1090,16 +1167,19 @@ for workload in WORKLOADS:
     print(f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit")
 
 # %% [markdown]
-# Not always. On the first batch rungs 4 and 7 are within a few percent: equal contexts, as many as the card needs, leave little
-# to share out. With eight sequences of 8,192 tokens rungs 6 and 7 are: both cut rows of one length alike. Where no query heads
-# share a KV head, there is nothing to pack: seven of the eight columns of each matrix product are zeros, and rung 3 does
-# without them. In the smallest batch nothing has to be cut, and rung 7 still looks its work up first. In each of the
-# six, rung 7 is within 4 % of the fastest.
+# Not always. On the first batch, rungs 4 and 7 are within a few percent of each other: equal
+# contexts, as many as the card needs, leave little to balance. With eight sequences of 8,192
+# tokens, the same is true of rungs 6 and 7: both cut rows of one length alike. Where no query
+# heads share a KV head, there is nothing to pack: seven of the eight columns of each matrix
+# product are zeros, and rung 3 does without them. In the smallest batch nothing has to be cut,
+# but rung 7 still looks its work up first. In each of the six, rung 7 is within 4 % of the
+# fastest.
 #
 # ## On your card
 #
-# With a GPU, and nvcc, the next cell measures three rungs here. Building them takes a while. The whole ladder, with a
-# table and a plot, is one command in a terminal: `python -m bench.ladder`.
+# With a GPU and nvcc, the next cell measures three rungs here. Building them takes a while.
+# The whole ladder, with a table and a plot, is one command in a terminal:
+# `python -m bench.ladder`.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1111,55 +1191,62 @@ else:
     print("There is no GPU here that kernels can be built for. What you have seen was measured on one", run.card)
 
 # %% [markdown]
-# Which rung brings most depends on the card. One with less bandwidth for its arithmetic should be at its limit earlier, and
-# there the last rungs may change little. If a rung is slower on your card than the one before, you have found something
-# that this lesson does not know; Little's law and the waves are good places to begin looking.
+# Which rung gains most depends on the card. One with less bandwidth for its arithmetic should
+# reach its limit earlier, and there the last rungs may change little. If a rung is slower on
+# your card than the one before, you have found something that this lesson does not know.
+# Little's law and the waves are good places to begin looking.
 #
 # ## What would change for chunked prefill
 #
-# All of this was decode: one query for each sequence. In a prefill chunk a sequence has many queries at once. The parts
-# would be the same, and three things would change.
+# All of this was decode: one query for each sequence. In a prefill chunk a sequence has many
+# queries at once. The parts would be the same, but three things would change.
 #
-# - **More rows for the tile.** The queries of 64 tokens and four heads are 256 columns, not 4. Then each key is used 256
-#   times when it has been loaded, and memory is no longer what limits: the tensor cores are. One reaches for other
-#   instructions, which multiply larger tiles straight from shared memory (`wgmma` on an H100), and lets some warps load
-#   while others multiply.
-# - **The causal mask.** A query sees the keys up to its own place. Tiles that lie before the chunk need no mask, tiles
-#   behind the query are skipped, and only those on the diagonal need a mask inside, as in lesson 03.
-# - **Shares.** The work of a row is no longer its number of tiles, but tiles times queries, so that is what is laid on the
-#   line.
+# - **More rows for the tile.** The queries of 64 tokens and four heads are 256 columns, not 4.
+#   Then each key is used 256 times once it is loaded, and the limit is no longer the memory
+#   but the tensor cores. You would use other instructions, which multiply larger tiles
+#   straight from shared memory (`wgmma` on an H100), and let some warps load while others
+#   multiply.
+# - **The causal mask.** A query sees the keys up to its own place. Tiles before the chunk need
+#   no mask, tiles after the query are skipped, and only those on the diagonal need a mask
+#   inside, as in lesson 03.
+# - **Shares.** The work of a row is no longer its number of tiles, but tiles times queries, so
+#   that is what is laid end to end.
 #
 # ## What you built
 #
-# - The count of bytes below which no decode step can stay, and with it a limit to hold every kernel against.
+# - The count of bytes that every decode step must read, and with it a limit to compare every
+#   kernel with.
 # - Wide loads, and an online softmax in one pass: the kernel of lesson 06, without its waiting.
 # - A loop that keeps several tiles on their way, safe however fast or slow the copies are.
-# - The combination of parts as a kernel, and two ways to share a batch out: splits chosen by counting waves, and equal
-#   shares.
+# - The combination of parts as a kernel, and two ways to divide a batch: splits chosen by
+#   counting waves, and equal shares.
 #
 # ## Ask yourself
 #
 # <details><summary>A kernel reaches 40 % of the memory limit. What do you look at first?</summary>
 #
-# At the bytes. Does it read more than it must, because several blocks read the same keys, or because loads touch sectors
-# that they use in part? Both can be counted without a GPU. If not, at how many bytes are on their way (Little's law), and
-# at whether all multiprocessors have something to do until the end.
+# At the bytes. Does it read more than it must, because several blocks read the same keys, or
+# because loads touch sectors that they use only in part? Both can be counted without a GPU. If
+# it does not, look at how many bytes are on their way (Little's law), and at whether all
+# multiprocessors have something to do until the end.
 # </details>
 #
 # <details><summary>Decode is limited by memory. Why use tensor cores at all?</summary>
 #
-# Not for their speed at multiplying: by the count at the beginning, plain arithmetic could keep up. But rung 3 does more
-# than multiply. Each number is widened from 16 bits to 32, and for each key and each head the lanes shuffle four times.
-# Packing four heads makes that several times as many instructions for each byte, and then they do become the limit. One
-# `mma` takes 16-bit numbers as they are and adds up across lanes by itself, and the warp can go back to asking for
-# memory.
+# Not for their speed at multiplying: as the count at the beginning showed, plain arithmetic
+# could keep up. But rung 3 does more than multiply. Each number is widened from 16 bits to 32,
+# and for each key and each head the lanes shuffle four times. Packing four heads makes that
+# several times as many instructions for each byte, and then instructions do become the limit.
+# One `mma` takes 16-bit numbers as they are and adds up across lanes by itself, so the warp
+# can go back to asking for memory.
 # </details>
 #
 # <details><summary>The dims of keys and queries may come in any order. And those of the values?</summary>
 #
-# A score is a sum over dims, so their order does not matter as long as both sides have the same. The output is not summed
-# over dims: each dim of the values becomes a dim of the output. The kernel may hold them in any order too, but it has to
-# know the order, so that at the end it writes each one to its own place.
+# A score is a sum over dims, so their order does not matter as long as both sides use the same
+# one. The output is not summed over dims: each dim of the values becomes a dim of the output.
+# The kernel may hold them in any order too, but it has to know the order, so that at the end
+# it writes each one to its own place.
 # </details>
 #
 # <details><summary>A loop with stages gives right results on your card. Is it right?</summary>
@@ -1171,15 +1258,17 @@ else:
 #
 # <details><summary>Why do the splits not change the result, though the softmax is over all tokens?</summary>
 #
-# A softmax needs the largest score and the sum of the exponentials. Both can be put together from parts: the largest of
-# the maxima, and the sums, each brought to the common maximum by a factor exp(m - m_all). The outputs are weighted by the
-# same. Only the order of the additions is different, so the last bits may differ.
+# A softmax needs the largest score and the sum of the exponentials. Both can be put together
+# from parts: the largest of the maxima, and the sums, each brought to the common maximum by a
+# factor exp(m - m_all). The outputs are weighted in the same way. Only the order of the
+# additions is different, so the last bits may differ.
 # </details>
 #
 # <details><summary>In rung 7, why does the last block combine, and not block 0?</summary>
 #
-# Block 0 would have to wait for the others. Blocks of an ordinary launch cannot count on running at the same time: if one waits for another that
-# has not been started because the waiting one has its place, nobody ever goes on. The last block has nobody to wait for.
+# Block 0 would have to wait for the others. Blocks of an ordinary launch cannot count on
+# running at the same time: if one waits for another that has not been started because the
+# waiting one has its place, neither ever goes on. The last block has nothing to wait for.
 # </details>
 #
 # ## Sources

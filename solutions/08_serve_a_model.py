@@ -9,13 +9,16 @@
 # %% [markdown]
 # # 08 · Serve a model
 #
-# **You build** an engine that serves a real model to many at once. Requests come and go at any time, prompts are computed in
-# chunks, prompts that begin alike share their blocks, and when the memory runs out somebody gives way and nothing is lost.
-# Below it lies what you have built since lesson 01.
+# **You build** an engine that serves a real model to many users at once. Requests come and go
+# at any time. Prompts are computed in chunks, and prompts that begin alike share their blocks.
+# When the memory runs out, a request gives way and nothing is lost. The engine rests on what
+# you have built since lesson 01.
 #
-# **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and [05](05_batched_metadata.ipynb).
-# Words that you meet again are in the [glossary](09_summary.ipynb#Words). Where an exercise of an
-# earlier lesson is missing, the course's own answer takes its place. You do not need a GPU. **It takes** 60 to 90 minutes.
+# **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and
+# [05](05_batched_metadata.ipynb). Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words). If you have not done an exercise of an earlier lesson,
+# the course's own answer takes its place. You do not need a GPU. **It takes** 60 to 90
+# minutes.
 
 # %%
 try:
@@ -50,9 +53,9 @@ progress_bar("08")
 # %% [markdown]
 # ## Where this goes
 #
-# An engine is a loop around a model. It has three parts, *schedule*, *run* and *postprocess*, and each turn of it is one
-# **step**: a few tokens of many requests, in one call of the model. The keys and values of all requests lie in one pool of
-# blocks.
+# An engine is a loop around a model. It has three parts, *schedule*, *run* and *postprocess*,
+# and each turn of it is one **step**: a few tokens of many requests, in one call of the model.
+# The keys and values of all requests are in one pool of blocks.
 
 # %%
 draw.show(draw.serving.loop(), alt="Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the "
@@ -74,11 +77,12 @@ print(f"{config.num_attention_heads} query heads, {config.num_key_value_heads} K
 print(f"a vocabulary of {config.vocab_size} tokens, a context of {config.max_position_embeddings}")
 
 # %% [markdown]
-# A token is one character. The model has been trained on four tasks, and each prompt has exactly one right answer, which
-# ends with `$`. That makes it a good witness. If a single key is read from a wrong place, an answer is likely to be wrong.
+# A token is one character. The model has been trained on four tasks, and each prompt has
+# exactly one right answer, which ends with `$`. That makes it a good witness: if a single key
+# is read from the wrong place, an answer is likely to be wrong.
 #
-# `dense` is the reference of this lesson: `generate` of transformers, with its own cache, one tensor for each layer that
-# grows with each token.
+# `dense` is the reference of this lesson. It calls transformers' `generate`, which has its own
+# cache: for each layer a tensor that grows with each token.
 
 # %%
 def dense(prompt, num_tokens=64, end=None):
@@ -96,13 +100,16 @@ for name, task in TASKS.items():
     assert decode(dense(encode(prompt))) == answer + END
 
 # %% [markdown]
-# *Recall* is the one to watch: a letter and its digits can stand far apart from the question, and in other blocks.
+# *Recall* is the one to watch: a letter and its digits can be far away from the question, and
+# in other blocks.
 #
-# With internet, `load_model("Qwen/Qwen3-0.6B")` fetches a large one. The engine of this lesson serves what transformers runs
-# as `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM` or `LlamaForCausalLM`, with weights in 16 or 32 bits, as long as every layer
-# sees all keys and a token is turned by nothing but its position. (The course's tests compare small random models of all
-# three with transformers; `transformers.AutoTokenizer` turns texts into a large model's tokens.) Only the prompts here are
-# the small one's. What is not served is refused with a reason:
+# With an internet connection, `load_model("Qwen/Qwen3-0.6B")` fetches a large one. The engine
+# of this lesson serves what transformers runs as `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM` or
+# `LlamaForCausalLM`, with weights in 16 or 32 bits, as long as every layer sees all keys and a
+# token is turned by nothing but its position. (The course's tests compare small random models
+# of all three with transformers; `transformers.AutoTokenizer` turns texts into a large model's
+# tokens.) But the prompts here are for the small one. The engine refuses what it cannot serve,
+# with a reason:
 
 # %%
 from transformers import GPT2Config, Qwen3Config
@@ -124,11 +131,13 @@ print(refusal(check_architecture, windows, "a Qwen3 with windows"))
 # %% [markdown]
 # ## Attention is a plug
 #
-# A layer of this model computes queries, keys and values, and turns queries and keys by their positions (*rotary*
-# embedding). Then it calls a function, whichever the model was told to use, and takes its result through the output
-# projection. transformers lets anybody register such a function under a name, and each layer looks up in the model's config
-# which name is meant. Several models may share a config, and somebody else may want to use the model between two steps. So
-# the model gets a config of its own, and the name stands in it no longer than it is needed:
+# A layer of this model computes queries, keys and values, and turns queries and keys by their
+# positions (*rotary* embedding). Then it calls an attention function, whichever the model was
+# told to use, and takes the result through the output projection. transformers lets anybody
+# register such a function under a name, and each layer looks up the name in the model's
+# config. Several models may share a config, and other code may want to use the model between
+# two steps. So the model gets a config of its own, and the name stays in it only as long as it
+# is needed:
 
 # %%
 from contextlib import contextmanager
@@ -139,7 +148,8 @@ from paged_attention.engine.attention import lock_of, own_config
 
 
 # %% [markdown]
-# What does such a function get? Here is one that looks, and then calls PyTorch's attention:
+# What does such a function get? Here is one that takes a look, and then calls PyTorch's
+# attention:
 
 # %%
 def curious_forward(module, query, key, value, attention_mask=None, **others):
@@ -158,9 +168,10 @@ with torch.inference_mode():
 print("logits", tuple(logits.shape), "equal to the reference")
 
 # %% [markdown]
-# The heads stand before the tokens: `(1, heads, num_tokens, head_size)`. Query and key have been turned already, so a key
-# knows its position, and it does not matter in which block it ends up. And what the model is called with and does not know,
-# like `colour`, arrives here as it is. That is how the block tables get in:
+# The heads come before the tokens: `(1, heads, num_tokens, head_size)`. Query and key have
+# already been turned, so a key knows its position, and it does not matter which block it ends
+# up in. An argument that the model does not know, like `colour`, is passed on to the function
+# unchanged. That is how the block tables get in:
 
 # %%
 # INCLUDE paged_attention/engine/attention.py PagedStep
@@ -172,8 +183,9 @@ print("logits", tuple(logits.shape), "equal to the reference")
 #
 # ### Exercise 8.1: attention for a model of others
 #
-# Two things in this order: first the keys and values of the step's tokens go to their slots, then all queries attend. A
-# token sees itself, and those of a chunk see each other, so their keys must be in the pool before anybody reads.
+# Do two things, in this order: first the keys and values of the step's tokens go to their
+# slots, then all queries attend. A token sees itself, and the tokens of a chunk see each
+# other. So their keys must be in the pool before anything is read.
 
 # %% exercise="8.1"
 # INCLUDE paged_attention/engine/attention.py paged_attention_forward
@@ -183,8 +195,8 @@ print("logits", tuple(logits.shape), "equal to the reference")
 check("8.1", paged_attention_forward)
 
 # %% [markdown]
-# A prompt through your function, by hand: room in the pool, the metadata, the model. `use_cache=False` says that the model
-# need not keep a cache of its own.
+# Take a prompt through your function by hand: room in the pool, the metadata, the model.
+# `use_cache=False` says that the model need not keep a cache of its own.
 
 # %%
 prompt = encode("Ka17..q42......z93?zq>")
@@ -208,10 +220,11 @@ print("next token:", decode([int(logits[-1].argmax())]), "· the logits of all",
 # %% [markdown]
 # ## One row for all
 #
-# A model takes a batch, and a batch has a length for all. Lesson 05 had the answer: no padding, all tokens of all sequences
-# in one row. For the model this is a single sequence. Its projections and its MLP look at each token alone, so they do not
-# care. Attention finds each token's own keys through the block tables. What is left are the positions: they have to be
-# those in the token's own sequence.
+# A model takes a batch, and all rows of a batch have the same length. Lesson 05 had the
+# answer: no padding, and all tokens of all sequences in one row. For the model this is a
+# single sequence. Its projections and its MLP look at each token alone, so they do not care.
+# Attention finds each token's own keys through the block tables. That leaves the positions,
+# which have to be those in the token's own sequence.
 
 # %%
 draw.show(draw.serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]),
@@ -220,10 +233,10 @@ draw.show(draw.serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3),
           "last indices are 0, 3 and 7.")
 
 # %% [markdown]
-# At the end, only one row of logits is of use for each sequence: the one behind its last token. `last` says where they are,
-# so that the model computes no others.
+# At the end, only one row of logits is useful for each sequence: that of its last token.
+# `last` says where these rows are, so that the model computes no others.
 #
-# Here is what the engine knows of each of its requests:
+# Here is what the engine knows about each of its requests:
 
 # %%
 from paged_attention.engine.request import (
@@ -255,14 +268,15 @@ from paged_attention.engine.request import (
 check("8.2", flatten_batch)
 
 # %% [markdown]
-# The middle of the loop, `run`, is complete with it:
+# With it, the middle of the loop, `run`, is complete:
 
 # %%
 # INCLUDE paged_attention/engine/runner.py ModelRunner
 
 
 # %% [markdown]
-# The step of the picture: A decodes, B gets a chunk, C its whole prompt. The reference computes each of them alone.
+# Here is the step from the picture: A decodes, B gets a chunk, and C gets its whole prompt.
+# The reference computes each of them alone.
 
 # %%
 manager = pool_for(model)
@@ -285,11 +299,11 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 # %% [markdown]
 # ## The loop
 #
-# Nothing is missing now but the decisions. This is the heart of the engine:
+# Now only the decisions are missing. This is the heart of the engine:
 #
 # ```python
 # while engine.scheduler.has_work():
-#     scheduled = engine.scheduler.schedule()                         # who computes how many tokens
+#     scheduled = engine.scheduler.schedule()                         # how many tokens of each request
 #     logits = engine.runner.run(scheduled)                           # the model, once, over all of them
 #     new = engine.postprocess(scheduled, logits)                     # a next token for those that are due
 #     for request, token in new:
@@ -300,8 +314,9 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 #
 # ### Who is in the next step?
 #
-# One could gather a batch, run it until all have ended, then gather the next. Or one could ask anew before each step. That
-# is called **continuous batching**. What it is worth, for six requests of different lengths and three places:
+# You could gather a batch, run it until all its requests have ended, then gather the next. Or
+# you could ask again before each step. That is called **continuous batching**. Here is what it
+# gains, for six requests of different lengths and three places:
 
 # %%
 draw.show(draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
@@ -309,19 +324,20 @@ draw.show(draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}
           "all ends after 17 steps. Below, D and F take the places of B and C at once, and all ends after 13 steps.")
 
 # %% [markdown]
-# And a long prompt? Computed in one step, it would make everybody else wait for their next token. So a step has a
-# **token budget**. Requests that decode come first, with one token each. What is left of the budget goes to prompts, and a
-# prompt that is longer gets a chunk now and the next in the following step.
+# And a long prompt? Computed in one step, it would make all the others wait for their next
+# token. So a step has a **token budget**. Requests that decode come first, with one token
+# each. The rest of the budget goes to prompts. A prompt that is longer gets one chunk now and
+# the next one in the following step.
 #
-# The scheduler's data is two queues:
+# The scheduler's data consists of two queues:
 
 # %%
 # INCLUDE paged_attention/engine/scheduler.py Scheduler without schedule, make_room, start, stop, preempt, remove
 
 
 # %% [markdown]
-# Three methods are given, and a fourth in a first form. `make_room` asks lesson 05's `append_tokens`; what it does with the
-# prefix cache comes later, and until then there is none.
+# Three methods are given, and a fourth in a first form. `make_room` calls lesson 05's
+# `append_tokens`. What it does with the prefix cache comes later; until then there is none.
 
 # %%
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.make_room
@@ -355,7 +371,8 @@ class NoPrefixCache:
 # %% [markdown]
 # ### Exercise 8.3: who computes what in the next step
 #
-# Write it in two loops, first over those that run, then over those that wait. What you have:
+# Write it in two loops, first over the running requests, then over the waiting ones. You have
+# these methods:
 #
 # | call | does |
 # |---|---|
@@ -364,9 +381,10 @@ class NoPrefixCache:
 # | `self.stop(request)` | takes the row away again |
 # | `self.preempt(request)` | makes a running request wait again, as the first in the queue; you write it next |
 #
-# Where a running request finds no room, the *last* of `self.running` is preempted, and then one looks again. This may well
-# be the request itself. Somebody who waits preempts nobody: if there is no room, then they go on waiting, and so do all
-# behind them. And if anybody had to give way in this step, nobody is started in it.
+# If there is no room for a running request, preempt the *last* of `self.running` and try
+# again. That may well be the request itself. A waiting request preempts none: if there is no
+# room, it keeps waiting, and so do all after it. And if any request had to give way in this
+# step, none is started in it.
 
 # %% exercise="8.3"
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.schedule
@@ -378,8 +396,9 @@ Scheduler.schedule = schedule
 check("8.3", schedule)
 
 # %% [markdown]
-# A scheduler needs no model to be looked at. Here each token that is due simply comes. The budget is 8 tokens a step, A has
-# a prompt of 5, B of 14, C of 3, and each of them generates four tokens.
+# You can watch a scheduler without a model. Here each token that is due simply comes. The
+# budget is 8 tokens a step. A has a prompt of 5, B of 14 and C of 3, and each of them
+# generates four tokens.
 #
 # **Predict.** In which step does B's first token come?
 
@@ -398,9 +417,10 @@ draw.show(draw.timeline.timeline(history, "A budget of 8 tokens a step, and bloc
           "steps 0 to 2. C waits for two steps, and prefills 3 in step 2.")
 
 # %% [markdown]
-# In step 0, A takes 5 and leaves 3 to B. In step 1, A decodes with one token, and B gets the other 7. The last 4 come in
-# step 2, and with them B's first token. C waits until the budget has something left for it. No step computes more than 8
-# tokens, so no step takes much longer than another.
+# In step 0, A takes 5 and leaves 3 for B. In step 1, A decodes with one token, and B gets the
+# other 7. The last 4 come in step 2, and with them B's first token. C waits until the budget
+# has something left for it. No step computes more than 8 tokens, so no step takes much longer
+# than another.
 #
 # ### When the pool runs dry
 #
@@ -413,7 +433,7 @@ draw.show(draw.timeline.timeline(history, "A budget of 8 tokens a step, and bloc
 #
 # ### Exercise 8.4: a request gives way
 #
-# Use `self.stop`. It waits again *before all others*, for it came before them.
+# Use `self.stop`. The request waits again *before all others*, because it came before them.
 
 # %% exercise="8.4"
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.preempt
@@ -425,8 +445,9 @@ Scheduler.preempt = preempt
 check("8.4", preempt)
 
 # %% [markdown]
-# The same three requests, with ten tokens each to generate, and a pool of 9 blocks of 4. They would need 14, 23 and 12 slots
-# (an answer's last token is never computed), and there are 36.
+# Here are the same three requests, with ten tokens each to generate, and a pool of 9 blocks
+# of 4. They would need 14, 23 and 12 slots (an answer's last token is never computed), and
+# there are 36.
 
 # %%
 history = dry_run(scheduler_for(num_blocks=9, token_budget=8, A=5, B=14, C=3), num_new=10)
@@ -436,18 +457,21 @@ draw.show(draw.timeline.timeline(history, "The same with 9 blocks: somebody has 
           "prefills again, 8, 8 and 5 tokens, then C in two chunks of 3, and both go on to decode.")
 
 # %% [markdown]
-# In step 5, B needs one more block, and C, who came last, gives way. In step 9, B needs another, and now it is the last
-# itself. When A has ended, B computes its prompt and what it had generated once more, 21 tokens in three chunks. C follows
-# as soon as they leave something of the budget.
+# In step 5, B needs one more block, and C, which came last, gives way. In step 9, B needs
+# another, and now B itself is the last. When A has ended, B computes its prompt again, and
+# what it had generated: 21 tokens in three chunks. C follows as soon as they leave some of the
+# budget.
 #
-# Why the last? The first always gets on, so there is always one that ends and gives its blocks back. If the engine
-# preempted whoever has the most blocks, two long requests could take the pool from each other for ever.
+# Why the last? The first always makes progress, so there is always one that ends and gives its
+# blocks back. If the engine preempted the request with the most blocks, two long requests
+# could take the pool from each other for ever.
 #
 # ## Blocks for more than one
 #
-# Many prompts begin alike: the same instructions, the same document with another question. Are their keys the same? In layer
-# 0, a key depends on its token and its position. But from layer 1 on, it is computed from what attention has brought
-# together, so it depends on **all tokens before it**. Two prompts with the same tokens 1 to 31, and different tokens 0:
+# Many prompts begin alike: the same instructions, the same document with another question. Are
+# their keys the same? In layer 0, a key depends on its token and its position. But from layer
+# 1 on, it is computed from what attention has brought together, so it depends on **all tokens
+# before it**. Here are two prompts with the same tokens 1 to 31 and different tokens 0:
 
 # %%
 two = torch.tensor([encode(first + "a17..q42......z93c21......k45.?") for first in "KV"])
@@ -460,15 +484,17 @@ for layer in range(config.num_hidden_layers):
     assert (difference < 1e-5) == (layer == 0)
 
 # %% [markdown]
-# So a block may be shared by two requests when *all tokens up to its end* are the same, and not when only its own are. To
-# find such blocks fast, each full block gets a hash: of its own tokens, and of the hash of the block before it. In that one
-# are the tokens of the block before and the hash of the one before that, and so on to the beginning.
+# So two requests may share a block when *all tokens up to its end* are the same, not when only
+# its own are. To find such blocks fast, each full block gets a hash of its own tokens and of
+# the previous block's hash. That hash was made from the previous block's tokens and the hash
+# before it, and so on back to the beginning.
 #
 # ### Exercise 8.5: a chain of hashes
 #
-# `hashlib.sha256(some_bytes).digest()` gives 32 bytes; two different inputs with the same result have never been found. Only
-# full blocks get one: a block in which somebody still writes cannot be promised to others. How tokens become bytes is up to
-# you, as long as other tokens become other bytes; a real vocabulary has 150,000 of them.
+# `hashlib.sha256(some_bytes).digest()` gives 32 bytes; two different inputs with the same
+# result have never been found. Only full blocks get one: a block that is still being written
+# cannot be promised to others. How tokens become bytes is up to you, as long as different
+# tokens become different bytes. A real vocabulary has 150,000 of them.
 
 # %% exercise="8.5"
 # INCLUDE paged_attention/engine/prefix_cache.py block_hashes
@@ -493,22 +519,26 @@ for first in "KV":
 assert "".join(letters.values()) == "ABCDEF"
 
 # %% [markdown]
-# Equal letters are equal hashes. Two questions about one document have its two full blocks in common; in the third, the
-# questions differ. With another first token, all blocks are others.
+# Equal letters mean equal hashes. Two questions about one document have its two full blocks in
+# common; in the third, the questions differ. With another first token, all blocks are
+# different.
 #
-# The cache is a dictionary from hash to block. It is one more **user** of each of its blocks: it counts in lesson 01's
-# reference count. So a block stays when its request ends, and the next one with the same beginning finds it.
+# The cache is a dictionary from hash to block. It is one more **user** of each of its blocks:
+# it counts in lesson 01's reference count. So a block stays when its request ends, and the
+# next request with the same beginning finds it.
 #
-# Blocks of a step whose logits hold NaN or infinity are not kept. A later token of the request may have spoiled the tokens
-# before it, and the next request has another token in its place. (`Engine.step` looks.)
+# Blocks of a step whose logits contain NaN or infinity are not kept. A later token of the
+# request may have spoiled the tokens before it, and the next request may have another token in
+# its place. (`Engine.step` looks.)
 
 # %%
 # INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, forget, clear
 
 
 # %% [markdown]
-# Is the pool not soon full of old blocks? `evict` gives back the one that has been unused for longest, and `make_room` calls
-# it before anybody is preempted. So a block that only the cache uses is as good as free.
+# Will the pool not soon be full of old blocks? `evict` gives back the one that has been unused
+# for longest, and `make_room` calls it before any request is preempted. So a block that only
+# the cache uses is as good as free.
 
 # %%
 # INCLUDE paged_attention/engine/prefix_cache.py PrefixCache.insert
@@ -527,9 +557,10 @@ PrefixCache.insert, PrefixCache.num_evictable = insert, num_evictable
 PrefixCache.evict, PrefixCache.clear = evict, clear
 
 # %% [markdown]
-# When is a block made known? Not when it is taken, only when the model has run: whoever finds it in the cache must find its
-# keys in it. And they must be fit for use. Numbers can overflow, in 16 bits sooner than one thinks, and a NaN among a block's
-# values is in every result that is computed from it. So there is a way to take the blocks of a request out again; the
+# When does a block go into the cache? Not when it is taken, but only after the model has run:
+# a request that finds the block must find its keys in it. And they must be usable. Numbers can
+# overflow, in 16 bits sooner than you think, and a NaN among a block's values gets into every
+# result that is computed from it. So there is a way to take a request's blocks out again; the
 # engine will use it.
 
 # %%
@@ -541,14 +572,16 @@ PrefixCache.forget = forget
 # %% [markdown]
 # ### Exercise 8.6: a request starts
 #
-# Now the real `start`. `self.prefix_cache.match(request)` gives the blocks that are there, `self.manager.start(id, length,
-# blocks)` writes them into a row, where `length` is the number of tokens that are there already, and each of the blocks has
-# one more user from now on (`self.manager.block_manager.increase_ref_count`). The request may have been preempted: then it
-# has tokens of its own behind its prompt.
+# Now the real `start`. `self.prefix_cache.match(request)` gives the blocks that are there.
+# `self.manager.start(id, length, blocks)` writes them into a row; `length` is the number of
+# tokens that are already there. From now on each of the blocks has one more user
+# (`self.manager.block_manager.increase_ref_count`). The request may have been preempted: then
+# it has tokens of its own after its prompt.
 #
-# One case needs thought. If *all* tokens of the request are in the cache, nothing would be left to compute. But without a
-# computed token there are no logits, and without logits no next token. So the last token is always computed, even if its
-# key is there already. And a block may hold a single token. Does the request still use that block then?
+# One case needs thought. If *all* tokens of the request are in the cache, nothing would be
+# left to compute. But without a computed token there are no logits, and without logits no next
+# token. So the last token is always computed, even if its key is already there. And a block
+# may hold a single token. Does the request still use that block then?
 
 # %% exercise="8.6"
 # INCLUDE paged_attention/engine/scheduler.py Scheduler.start
@@ -560,8 +593,9 @@ Scheduler.start = start
 check("8.6", start)
 
 # %% [markdown]
-# Watch that case. A has a prompt of two full blocks of 4. Then B comes with the same prompt: its blocks are there, and it
-# computes only its last token. But the key of that token goes into a block that it shares. What happens?
+# Watch this case. A has a prompt of two full blocks of 4. Then B comes with the same prompt:
+# its blocks are there, and it computes only its last token. But the key of that token goes
+# into a block that it shares. What happens?
 
 # %%
 def shared_prompt():
@@ -587,8 +621,8 @@ draw.show(draw.pool_steps(steps), alt="The pool in four steps. A has run: two bl
           "the block that it had before has two users again.")
 
 # %% [markdown]
-# Lesson 02's copy on write, unchanged: `append_token` sees that the block has other users and takes a copy. Three of the
-# four tokens in it need not be computed again.
+# This is lesson 02's copy on write, unchanged: `append_token` sees that the block has other
+# users, and takes a copy. Three of the four tokens in it need not be computed again.
 #
 # ## Which token is next
 #
@@ -596,15 +630,16 @@ draw.show(draw.pool_steps(steps), alt="The pool in four steps. A has run: two bl
 #
 # | field | meaning | default |
 # |---|---|---|
-# | `max_new_tokens` | the answer ends there at the latest | 64 |
-# | `temperature` | 0 takes the likeliest; above, tokens are drawn, the higher the more evenly | 0 |
-# | `top_k` | only the so many likeliest may be drawn | all |
-# | `top_p` | only the likeliest that together have this probability | 1.0 |
+# | `max_new_tokens` | the answer ends here at the latest | 64 |
+# | `temperature` | 0 takes the likeliest token; above 0, tokens are drawn, more evenly the higher it is | 0 |
+# | `top_k` | only this many of the likeliest tokens may be drawn | all |
+# | `top_p` | only the likeliest tokens that together have this probability | 1.0 |
 # | `seed` | of the draws | 0 |
-# | `ignore_end` | goes on behind the end token | False |
+# | `ignore_end` | goes on after the end token | False |
 #
-# Each request has a random generator of its own, `request.generator`, made from its seed. If all drew from one, the same
-# request would get other tokens whenever somebody else came along.
+# Each request has a random generator of its own, `request.generator`, made from its seed. If
+# all drew from one generator, the same request would get different tokens whenever another one
+# came along.
 #
 # ### Exercise 8.7: draw a token
 
@@ -616,7 +651,8 @@ draw.show(draw.pool_steps(steps), alt="The pool in four steps. A has run: two bl
 check("8.7", sample)
 
 # %% [markdown]
-# Five tokens with the probabilities 0.5, 0.25, 0.15, 0.08 and 0.02, drawn 1,000 times in each of four ways by your function:
+# Your function draws from five tokens, with the probabilities 0.5, 0.25, 0.15, 0.08 and 0.02,
+# 1,000 times in each of four ways:
 
 # %%
 p = torch.tensor([0.5, 0.25, 0.15, 0.08, 0.02])
@@ -651,19 +687,23 @@ from paged_attention.validate import check_positive
 
 
 # %% [markdown]
-# `add` puts a request into the queue, and `step` is one turn of the loop, with the prefix cache in it. When a request ends,
-# `_end` gives its blocks back. Two things can go wrong in a step, and no other request may notice.
+# `add` puts a request into the queue, and `step` is one turn of the loop, including the prefix
+# cache. When a request ends, `_end` gives its blocks back. Two things can go wrong in a step,
+# and no other request may notice.
 #
-# **The step fails**: the GPU is out of memory, or you press Ctrl-C. Then it has not happened. Every request has the tokens
-# that it had before, and waits. Where the step stopped nobody knows, perhaps in the middle of taking a block. So the pool
-# starts empty, and all keys and values are computed again.
+# **The step fails**: the GPU is out of memory, or you press Ctrl-C. Then it is as if it never
+# happened. Every request has the tokens that it had before, and waits. Nobody knows where the
+# step stopped: perhaps while taking a block. So the pool starts empty, and all keys and values
+# are computed again.
 #
-# **One request's logits are not finite.** A NaN is not larger or smaller than anything, so it tells nothing about which token
-# is likely. A draw from such a row raises, and `argmax` gives some token without a word. So the request ends, with the reason
-# `"not finite"`, before `postprocess` sees its row. (-inf for some of the tokens is no fault: that is how a token is ruled
-# out.) Its blocks leave the prefix cache, for the NaN may lie in one of them. Requests that share them already are judged by
-# their own logits. And in the middle of a prompt the row does not count, since no token comes from it. So it makes no
-# difference how a prompt is cut into chunks.
+# **One request's logits are not finite.** A NaN is not larger or smaller than anything, so it
+# says nothing about which token is likely. Drawing from such a row raises an error, and
+# `argmax` silently gives some token. So the request ends, with the reason `"not finite"`,
+# before `postprocess` sees its row. (-inf for some of the tokens is no fault: that is how a
+# token is ruled out.) Its blocks leave the prefix cache, because the NaN may be in one of
+# them. Requests that already share them are judged by their own logits. In the middle of a
+# prompt the row does not count, since no token comes from it. So it makes no difference how a
+# prompt is cut into chunks.
 
 # %%
 # INCLUDE paged_attention/engine/engine.py Engine.add
@@ -689,12 +729,14 @@ Engine._end, Engine._end_not_finite = _end, _end_not_finite
 # %% [markdown]
 # ### Exercise 8.8: what comes after the model
 #
-# Each request of the step has a row of logits now. Some were given a chunk in the middle of their prompt, or of what
-# they compute again after they were preempted. What should become of their row?
+# Each request of the step has a row of logits now. Some were given a chunk in the middle of
+# their prompt, or of what they compute again after being preempted. What should happen to
+# their row?
 #
-# `self.sample(row, request.params, request.generator)` draws; `self.end_tokens` are those that end an answer, unless the
-# request's `ignore_end` says otherwise; `self._end(request, reason)` ends it, once, with the reason
-# `"end"` or `"length"`; where both hold, either is right.
+# `self.sample(row, request.params, request.generator)` draws a token. `self.end_tokens` are
+# the tokens that end an answer, unless the request's `ignore_end` says otherwise.
+# `self._end(request, reason)` ends the request, once, with the reason `"end"` or `"length"`;
+# if both hold, either is right.
 
 # %% exercise="8.8"
 # INCLUDE paged_attention/engine/engine.py Engine.postprocess
@@ -706,7 +748,7 @@ Engine.postprocess = postprocess
 check("8.8", postprocess)
 
 # %% [markdown]
-# The engine is complete but for some comfort. Here it is:
+# The engine is complete except for some conveniences. Here they are:
 
 # %%
 # INCLUDE paged_attention/engine/engine.py Engine._check
@@ -721,7 +763,7 @@ check("8.8", postprocess)
 Engine._check, Engine._take_back, Engine.run = _check, _take_back, run
 
 # %% [markdown]
-# Two prompts, and the loop as it stood above:
+# Two prompts, and the loop from above:
 
 # %%
 engine = Engine(model)
@@ -735,9 +777,11 @@ while engine.scheduler.has_work():
         print(request.id, decode(request.prompt), decode(request.output), request.reason or "")
 
 # %% [markdown]
-# Both answers are right. Each turn was one call of the model, and the first one computed twelve tokens of two prompts.
+# Both answers are right. Each turn was one call of the model, and the first turn computed
+# twelve tokens of two prompts.
 #
-# For many prompts at once there is `generate`, and for one of them `stream`, which gives each token as soon as it is there.
+# For many prompts at once there is `generate`. For one of them there is `stream`, which gives
+# each token as soon as it is there.
 
 # %%
 # INCLUDE paged_attention/engine/engine.py Engine.cancel
@@ -755,7 +799,7 @@ Engine.cancel, Engine.stream = cancel, stream
 Engine.generate = generate
 
 # %% [markdown]
-# 24 prompts of all four tasks and of many lengths. Each of them has one right answer.
+# Here are 24 prompts of all four tasks and of many lengths. Each of them has one right answer.
 
 # %%
 def questions(seed, count, largest=1.0):
@@ -772,12 +816,13 @@ print(f"prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens: 
 assert right == len(prompts)
 
 # %% [markdown]
-# Every answer is right. Your attention, your scheduler, your hashes, in a model that others have written.
+# Every answer is right: with your attention, your scheduler and your hashes, in somebody
+# else's model.
 #
 # ## What users ask for
 #
-# **Streaming.** `stream` gives a request's tokens as they come. Each of them is a step of the whole engine, so the others
-# go on as well:
+# **Streaming.** `stream` gives a request's tokens as they come. Each of them is a step of the
+# whole engine, so the other requests continue as well:
 
 # %%
 engine = Engine(model)
@@ -787,21 +832,22 @@ for token in engine.stream(first):
     print(f"{decode([token])}   (the other one has {decode(other.output)!r})")
 
 # %% [markdown]
-# **Cancelling.** A user closes the window. The request ends at once, what it has stays in it, and its blocks are free, but
-# for those that the prefix cache keeps until somebody needs them:
+# **Cancelling.** A user closes the window. The request ends at once and keeps the tokens that
+# it has. Its blocks are free, except for those that the prefix cache keeps until they are
+# needed:
 
 # %%
-if other.reason is None:  # whoever runs this cell again has cancelled it already
+if other.reason is None:  # if you run this cell again, it is already cancelled
     engine.cancel("other")
 print(other.reason, repr(decode(other.output)))
-engine.prefix_cache.clear()  # otherwise a few blocks are kept, though nobody runs
+engine.prefix_cache.clear()  # otherwise a few blocks are kept, though nothing runs
 print("free blocks:", engine.manager.block_manager.get_num_free_blocks(), "of 256")
 assert engine.manager.block_manager.get_num_free_blocks() == 256
 
 # %% [markdown]
-# **Bad numbers stay with those who have them.** Here an overflow is made by hand: infinity in a block of the first request's
-# keys and values. The second does not notice. The third has the same prompt as the first and comes later; nothing of the
-# first one's blocks is left for it to find.
+# **Bad numbers stay where they arise.** Here we make an overflow by hand: infinity in a block
+# of the first request's keys and values. The second does not notice. The third has the same
+# prompt as the first and comes later; none of the first one's blocks are left for it to find.
 
 # %%
 engine = Engine(model, path="gather")
@@ -816,9 +862,9 @@ assert [bad.reason, good.reason, later.reason] == ["not finite", "end", "end"]
 assert decode(good.output) == "q7b4mxy$" and later.output == dense(bad.prompt)
 
 # %% [markdown]
-# **The same answer again.** Draws are random, and still a seed has to give the same tokens, whatever else the engine is
-# doing. Here the same request comes three times: alone, in the midst of ten others, and in a pool so small that it is
-# preempted:
+# **The same answer again.** Draws are random, but a seed must always give the same tokens,
+# whatever else the engine is doing. Here the same request comes three times: alone, among ten
+# others, and in a pool so small that it is preempted:
 
 # %%
 params = SamplingParams(temperature=4.0, max_new_tokens=24, seed=3, ignore_end=True)
@@ -842,7 +888,7 @@ print(f"alone:         {alone}\namong ten:     {among_ten}\npreempted {times}x: 
 assert alone == among_ten == preempted and times > 0
 
 # %% [markdown]
-# **A bar** for those who wait:
+# **A progress bar** for those who wait:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -850,8 +896,9 @@ requests = Engine(model).generate(prompts, progress=True)
 assert all(request.reason == "end" for request in requests)
 
 # %% [markdown]
-# **A clear no.** Whatever cannot be served is refused at the door: with an error for that request, and without harm to the
-# others. Three good requests, and then everything that can be wrong:
+# **A clear no.** Whatever cannot be served is refused at the door, with an error for that
+# request and without harm to the others. Three good requests, and then everything that can be
+# wrong:
 
 # %%
 engine = Engine(model, num_blocks=24)
@@ -878,9 +925,10 @@ assert engine.manager.block_manager.get_num_free_blocks() == 24
 # %% [markdown]
 # ## Seeing it
 #
-# An engine can be asked what it did: `Engine(..., history=History())` notes each step. So here is an afternoon of a small
-# server. Twelve requests come at different steps. Five of them ask about the same document, four come with a task of their
-# own, and three with something long. The pool has 30 blocks, the budget is 48 tokens a step.
+# You can ask an engine what it did: `Engine(..., history=History())` records each step. So
+# here is an afternoon of a small server. Twelve requests come at different steps. Five of them
+# ask about the same document, four bring a task of their own, and three bring something long.
+# The pool has 30 blocks, and the budget is 48 tokens a step.
 
 # %%
 random = np.random.default_rng(21)
@@ -915,8 +963,8 @@ assert outputs == {id: decode(dense(prompt)) for _, id, prompt in arrivals}
 print(f"{len(history)} steps, and the same answers as the reference")
 
 # %% [markdown]
-# **Predict.** Which of the five questions about the document has most to compute before its first token? And who will be
-# preempted, an early one or a late one?
+# **Predict.** Which of the five questions about the document has most to compute before its
+# first token? And which requests will be preempted, early ones or late ones?
 
 # %%
 draw.show(draw.timeline.timeline(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"),
@@ -924,14 +972,16 @@ draw.show(draw.timeline.timeline(history, "An afternoon: 12 requests, 30 blocks,
           "in one step of few tokens. Some of the late requests are preempted and wait, and then prefill again.")
 
 # %% [markdown]
-# The first question about the document computes all of it, 123 tokens. The later ones compute 11, little more than their own
-# letters: the rest of their blocks is there already. (Some wait long all the same: the queue is served in order, and the one
-# at its head finds no room.) And it is always the last of those that run who gives way.
+# The first question about the document computes all of it, 123 tokens. The later ones compute
+# 11, little more than their own letters: the rest of their blocks are already there. (Some
+# wait long all the same: the queue is served in order, and there is no room for the one at its
+# head.) And it is always the last of the running requests that gives way.
 #
 # Now the pool. Blocks of running requests are used by one of them or by several; others are only kept by the prefix cache.
 #
-# **Predict.** The same afternoon without prefix sharing. Three questions about the document run at once at most, both ways.
-# How many blocks will the document cost then, without sharing and with it?
+# **Predict.** Take the same afternoon without prefix sharing. Either way, at most three
+# questions about the document run at once. How many blocks will the document cost then,
+# without sharing and with it?
 
 # %%
 without, outputs_without = serve(prefix_sharing=False)
@@ -945,13 +995,16 @@ draw.show(draw.timeline.pool({f"With prefix sharing: {len(history)} steps": hist
           "and it takes more steps.")
 
 # %% [markdown]
-# The document has seven full blocks of 16. Without sharing, each question that runs needs seven of its own, 21 for three.
-# With it, seven are there once for all. Grey blocks cost nothing: they are given away as soon as somebody needs one.
+# The document has seven full blocks of 16. Without sharing, each running question needs seven
+# of its own, or 21 for three. With sharing, the same seven serve all of them. Grey blocks cost
+# nothing: they are given away as soon as one is needed.
 #
-# And against what lesson 00 began with, a contiguous cache? It has to reserve room for each running request when it starts:
-# for as much as the model can take, or, if the server is clever, for the prompt and the longest answer allowed.
+# And how does this compare with a contiguous cache, where lesson 00 began? It has to reserve
+# room for each running request when it starts: for as much as the model can take, or, if the
+# server is clever, for the prompt and the longest answer allowed.
 #
-# **Predict.** How many times as many slots does that take, at the same moment, for the same requests?
+# **Predict.** How many times as many slots does that take, at the same time, for the same
+# requests?
 
 # %%
 prompt_lens = {name: len(prompt) for _, name, prompt in arrivals}
@@ -971,10 +1024,10 @@ draw.show(draw.timeline.memory(history, 16, reserved), alt="Slots over the steps
 #
 # ## The same tokens
 #
-# A path may be fast or slow. It must not change what the model says. Here is the test for all of them: six prompts of 1 to
-# 163 tokens, two of them about one document, and 20 tokens for each, whether the answer ends before or not. And five ways
-# in which they come (one at a time takes long, so that way has two of them). Without a GPU, *kernel* takes longest, up to
-# half a minute:
+# A path may be fast or slow. It must not change what the model says. Here is the test for all
+# of them: six prompts of 1 to 163 tokens, two of them about one document. Each gets 20 tokens,
+# even if its answer ends before that. They come in five ways. (One at a time takes long, so
+# that way has only two of them.) Without a GPU, *kernel* takes longest, up to half a minute:
 
 # %%
 random = np.random.default_rng(1)
@@ -1010,23 +1063,26 @@ print(f"{'':14}" + "".join(f"{set_up:>21}" for set_up in set_ups))
 for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
     same = []
     for set_up, sizes in set_ups.items():
-        some = slice(4, None) if set_up == "alone" else slice(None)  # one by one takes long, and two say enough
+        some = slice(4, None) if set_up == "alone" else slice(None)  # one by one takes long, and two are enough
         num_steps = 3 if set_up == "one after the other" else 0
         same.append(same_tokens(path, six[some], by_dense[some], num_steps, sizes))
     print(f"{path:14}" + "".join(f"{'the same' if answer else 'NOT THE SAME':>21}" for answer in same))
     assert all(same)
 
 # %% [markdown]
-# Each of these answers has the very tokens of transformers with its dense cache. *gather* copies blocks together and calls
-# PyTorch, *paged_torch* is lesson 05, *blockwise* lesson 04, *kernel* lesson 06 from its CUDA text (on the CPU, if there
-# is no GPU), and *batched* is the engine's own choice for this model.
+# Each of these answers has exactly the tokens of transformers with its dense cache. *gather*
+# copies blocks together and calls PyTorch, *paged_torch* is lesson 05, *blockwise* is lesson
+# 04, *kernel* is lesson 06 from its CUDA code (on the CPU, if there is no GPU), and *batched*
+# is the engine's own choice for this model.
 #
-# Two more take numbers in 16 bits and a GPU: *fast* is lesson 07's last kernel, and *fused* is lesson 05's one call of
-# FlashInfer. The engine chooses *fast* by itself on a GPU of compute capability 8.0 or more with `nvcc`, where the model is
-# in 16 bits and has heads that this kernel is made for; `choose_path` asks.
+# Two more need numbers in 16 bits and a GPU: *fast* is lesson 07's last kernel, and *fused* is
+# lesson 05's one call of FlashInfer. The engine chooses *fast* by itself on a GPU of compute
+# capability 8.0 or more with `nvcc`, if the model is in 16 bits and has heads that this kernel
+# is made for. `choose_path` checks this.
 #
-# FlashInfer has no kernel for heads of 32 numbers. So the recorded run below has heads of 64, the same model with zeros
-# between its numbers, and eight prompts with 24 tokens each:
+# FlashInfer has no kernel for heads of 32 numbers. So the recorded run below uses the same
+# model with heads of 64, with zeros between its numbers, and eight prompts with 24 tokens
+# each:
 
 # %%
 import bench.path_b_runs
@@ -1037,8 +1093,9 @@ print(bench.path_b_runs.paths_table(run))
 assert not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for row in run.paths]
 
 # %% [markdown]
-# Is that luck? The paths add in different orders, so their logits differ in the last digits. If two tokens were likelier
-# than all others by exactly the same amount, the last digit would decide. So look how far apart they are:
+# Is that luck? The paths add in different orders, so their logits differ in the last digits.
+# If two tokens were likelier than all others by exactly the same amount, the last digit would
+# decide. So look at how far apart they are:
 
 # %%
 def smallest_lead(prompt, answer):
@@ -1054,16 +1111,18 @@ print(f"the closest of {20 * len(six)} choices: a lead of {lead:.2f}")
 assert lead > 0.5
 
 # %% [markdown]
-# About 1, where rounding changes the fifth digit. The recorded run is in 16 bits, which round more:
+# It is about 1, and rounding changes the fifth digit. The recorded run is in 16 bits, where
+# rounding is coarser:
 
 # %%
 print(f"the closest of {run.num_tokens * len(run.expected)} recorded choices: a lead of {run.lead:.2f}")
 assert run.lead > 0.5
 
 # %% [markdown]
-# `bench.path_b` looks at each choice, and a lead that is not more than twice the change by rounding is a problem that it
-# reports. A model with 150,000 tokens in 16-bit numbers will have ties now and then, and there two right engines may part. They
-# part late and in one token, not in all of them.
+# `bench.path_b` looks at each choice. It reports a problem if a lead is not more than twice
+# the change by rounding. A model with 150,000 tokens in 16-bit numbers will have ties now and
+# then, and there two correct engines may differ. They differ late and in one token, not in all
+# of them.
 #
 # ## Finding a bug
 #
@@ -1090,22 +1149,25 @@ for fault in (None, "accumulator not rescaled"):
     print(f"{fault or 'no fault':26}{decode(request.output)}")
 
 # %% [markdown]
-# `fill_with_leftovers` fills all blocks with keys and values of other prompts. A pool that has never been used is all zeros,
-# and zeros hide faults: whoever reads too far reads nothing that matters.
+# `fill_with_leftovers` fills all blocks with keys and values of other prompts. A pool that has
+# never been used is all zeros, and zeros hide faults: an engine that reads too far reads
+# nothing that matters.
 #
 # <details><summary>The output is garbage. Where do you look?</summary>
 #
-# Not at the output. After the first wrong token everything that follows is wrong too, so a long garbage says no more than a
-# short one. First look at *when* it begins. From the first token on: the prefill or everything. After a while: what happens
-# then for the first time, a second block, a full block, a chunk? Only with other requests about: somebody reads or
-# writes what is not theirs. Only now and then, and late: rounding. Then compare with a path that you trust, from the input
-# on, and look for the *first* place that differs.
+# Not at the output. After the first wrong token everything that follows is wrong too, so long
+# garbage tells you no more than short garbage. First look at *when* it begins. From the first
+# token on: it is the prefill, or everything. After a while: what happens then for the first
+# time? A second block, a full block, a chunk? Only with other requests around: one request
+# reads or writes what belongs to another. Only now and then, and late: rounding. Then compare
+# with a path that you trust, from the input on, and look for the *first* place that differs.
 # </details>
 #
-# Lesson 05 did this by hand, for layers and positions. Now the machine does it, down to the block. We need two engines: one
-# with a path that we trust, and the suspect. Both take the same prompt, step by step, and a **recorder** keeps what
-# comes in and goes out of attention in each layer. The suspect goes on with the trusted one's tokens, so both always
-# compute the same thing.
+# Lesson 05 did this by hand, for layers and positions. Now the machine does it, down to the
+# block. We need two engines: one with a path that we trust, and the suspect. Both take the
+# same prompt, step by step, and a **recorder** keeps what goes into attention and what comes
+# out of it in each layer. The suspect continues with the trusted engine's tokens, so both
+# always compute the same thing.
 
 # %%
 from paged_attention.engine.divergence import Divergence
@@ -1133,7 +1195,7 @@ print(f"{len(calls[0])} layers; of the first one: query {tuple(call.query.shape)
       f"output {tuple(call.output.shape)}")
 
 # %% [markdown]
-# How far are the outputs apart, for each token of the prompt in each layer?
+# How far apart are the outputs, for each token of the prompt in each layer?
 
 # %%
 # INCLUDE paged_attention/engine/divergence.py apart
@@ -1144,12 +1206,14 @@ draw.show(draw.timeline.differences(differences), alt="A heat map of four layers
           "15 differ by rounding only. From token 16 on most outputs differ by about 10; in layer 0 some are still right.")
 
 # %% [markdown]
-# Left of token 16 there is only rounding. Token 16 is the first one of the second block. So whoever sees a single block is
-# right, and from there on most are wrong. In layer 0 a few later ones are right as well; the reason is below.
+# Left of token 16 there is only rounding. Token 16 is the first one of the second block. So
+# tokens that see a single block are right; after that most are wrong. In layer 0 a few later
+# ones are right as well; the reason is below.
 #
-# **First the token, then the layer, then the head.** A token sees only those before it. So of all tokens that are wrong, the
-# first cannot have its fault from another. In a layer, what was wrong below comes up, so of its layers the first one counts.
-# And within it keys and values come before queries, and outputs last, because they are made of the others.
+# **First the token, then the layer, then the head.** A token sees only the tokens before it.
+# So of all wrong tokens, the first cannot have caught its fault from another. What is wrong in
+# one layer is carried up into the next, so the first wrong layer counts. Within it keys and
+# values come before queries, and outputs come last, because they are made from the others.
 
 # %%
 # INCLUDE paged_attention/engine/divergence.py first_difference
@@ -1159,9 +1223,9 @@ row, layer, what, head, difference = first_difference(*calls, tolerance=1e-3)
 print(f"token {row}, layer {layer}, the {what} of head {head}")
 
 # %% [markdown]
-# **Then the block.** The output is a sum over all keys: weight times value. So each block has a **share** in it, which one
-# gets by asking the path once more, with zeros as the values of all other blocks. The shares of all blocks add up to the
-# output:
+# **Then the block.** The output is a sum over all keys: weight times value. So each block has
+# a **share** in it. You get it by calling the path once more, with zeros as the values of all
+# other blocks. The shares of all blocks add up to the output:
 
 # %%
 # INCLUDE paged_attention/engine/divergence.py Recorder.share
@@ -1177,12 +1241,14 @@ with torch.inference_mode():
               [f"{part.abs().max():.3f}" for part in shares])
 
 # %% [markdown]
-# Block 1's share is the same in both, block 0's is not: the suspect has far too much of it. So the fault is not in the block
-# that came last. It is in what is done with the one before: when block 1 brings a larger maximum, the sum so far should have
-# been scaled down. (Those few right tokens have their largest score in block 0.)
+# Block 1's share is the same in both, but block 0's is not: the suspect has far too much of
+# it. So the fault is not in the block that came last. It is in what is done with the one
+# before: when block 1 brings a larger maximum, the sum so far should be scaled down. (Those
+# few right tokens have their largest score in block 0.)
 #
-# A wrong key in one block takes weight from all blocks, a little from each. So what counts is by how much a share has
-# changed, measured by its own size. Put together, with the steps of the engine around it:
+# A wrong key in one block takes weight from all blocks, a little from each. So what counts is
+# how much a share has changed compared with its own size. Here it is all together, with the
+# steps of the engine around it:
 
 # %%
 # INCLUDE paged_attention/engine/divergence.py TINY
@@ -1196,20 +1262,21 @@ with torch.inference_mode():
 
 
 # %% [markdown]
-# Here are seven changes to the engine. Six of them are faults that people really make; all of them run without an error.
+# Here are seven changes to the engine. Six of them are faults that people really make. All
+# seven run without an error.
 #
 # | name | what was done |
 # |---|---|
 # | table one step late | a block that was added in this step is not yet in the table |
 # | a block of another sequence | the second block of a sequence is its neighbour in the pool |
-# | tail not masked | the slots behind the last token are read too |
-# | KV head = h % num_kv_heads | query heads are dealt out to KV heads like cards |
+# | tail not masked | the slots after the last token are read too |
+# | KV head = h % num_kv_heads | query heads are dealt to KV heads like cards |
 # | accumulator not rescaled | the online softmax forgets to scale down what it has |
-# | position + 1 at decode | new tokens are turned by the position behind theirs |
+# | position + 1 at decode | new tokens are turned by the position after theirs |
 # | full blocks permuted | a decode visits the full blocks in reverse order |
 #
-# **Predict.** The prompt has 49 tokens, blocks have 16, and the model generates 20. For each line: at which token will it
-# part first, and what of it, the key, the query or the output?
+# **Predict.** The prompt has 49 tokens, blocks have 16, and the model generates 20. For each
+# line: at which token will it first differ, and in what, the key, the query or the output?
 
 # %%
 for fault in FAULTS:
@@ -1218,17 +1285,18 @@ assert locate_divergence(engine_with(), engine_with("full blocks permuted"), pro
 assert locate_divergence(engine_with(), engine_with("table one step late"), prompt).token == 64
 
 # %% [markdown]
-# Go through them; each place tells the story. With the late table nothing is wrong until a *new* block is needed at
-# decode, at token 64. With another sequence's block it is block 1, as soon as there is one. The tail is read at token 48,
-# the last of the prompt, which is alone in its block with 15 slots of somebody else's behind it. Wrong heads are wrong at
-# once, but not head 0: it takes KV head 0 either way. A wrong position shows in a *key*, at the first decode, before
-# attention has done anything.
+# Go through them; each place tells the story. With the late table nothing is wrong until a
+# *new* block is needed at decode, at token 64. With another sequence's block it is block 1, as
+# soon as there is one. The tail is read at token 48, the last of the prompt, which is alone in
+# its block: the 15 slots after it hold another prompt's leftovers. Wrong heads are wrong at
+# once, but not head 0: it takes KV head 0 either way. A wrong position shows in a *key*, at
+# the first decode, before attention has done anything.
 #
-# And the last is no fault. Attention is a sum, and its order does not matter. A key knows its position by itself, because it
-# was turned before it was written. (Were it the last block, which is not full, or a prefill with a mask between the
-# blocks, then the order would matter.)
+# And the last is not a fault. Attention is a sum, and its order does not matter. A key knows
+# its own position, because it was turned before it was written. (With the last block, which is
+# not full, or in a prefill with a mask between the blocks, the order would matter.)
 #
-# What do they do to the model's answers? Eight prompts of each task:
+# What do they do to the model's answers? Here are eight prompts of each task:
 
 # %%
 random = np.random.default_rng(8)
@@ -1246,17 +1314,19 @@ draw.show(draw.timeline.accuracy(table), alt="A table of right answers. Without 
           "to 0 %. Another's block leaves 12 to 62 %. The late table and the unmasked tail leave most answers right.")
 
 # %% [markdown]
-# Look at the places that are not dark. A position that is off by one leaves two tasks perfect, and a sum that is not
-# rescaled leaves one. A late table spares those that end before they need a new block. An unmasked tail does harm when the
-# leftovers look interesting. So a test with a few short prompts would have let most of these pass, and users would have
+# Look at the places that are not dark. A position that is off by one leaves two tasks perfect,
+# and a sum that is not rescaled leaves one. A late table spares the answers that end before
+# they need a new block. An unmasked tail does harm when the leftovers look interesting. So a
+# test with a few short prompts would have let most of these faults pass, and users would have
 # found them. That is why the course compares tokens, over many lengths, in a used pool.
 
 # %% [markdown]
 # ## Your own parts
 #
-# When an answer passes its check, the course keeps it, in all lessons. `assemble` puts an engine together from them: your
-# block manager in C++, your `append_tokens`, your metadata, your attention, your scheduler. Each of them is checked once
-# more before it gets in. What is missing, or does not pass any more, is the course's.
+# In all lessons, when an answer passes its check, the course keeps it. `assemble` builds an
+# engine from these answers: your block manager in C++, your `append_tokens`, your metadata,
+# your attention, your scheduler. Each of them is checked again before it goes in. If one is
+# missing, or no longer passes, the course's own takes its place.
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1270,15 +1340,17 @@ yours = sum(part.whose == "yours" for part in parts)
 print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answers are right")
 
 # %% [markdown]
-# (In the course's own copy of this notebook only the answers of this lesson count as yours.) With `path="blockwise"` your
-# lesson 04 computes the attention, with `path="kernel"` your lesson 06. If a line says that a part is the course's, solve
-# that exercise, run its check, and come back.
+# (In the course's own copy of this notebook, only the answers of this lesson count as yours.)
+# With `path="blockwise"` your lesson 04 computes the attention; with `path="kernel"` your
+# lesson 06 does. If a line says that a part is the course's, solve that exercise, run its
+# check, and come back.
 #
 # ## Speed
 #
-# The classic way to serve a batch with transformers: pad all prompts on the left to the longest, and `generate` until all
-# have ended. The engine waits for nobody: who has ended makes room at once. And it pads little. *batched* gathers contexts of
-# like length together, and pads each of them to the longest of its group, to less than twice its length:
+# This is the classic way to serve a batch with transformers: pad all prompts on the left to
+# the longest, and `generate` until all have ended. The engine does not wait: a request that
+# has ended makes room at once. And it pads little. *batched* groups contexts of similar
+# length, and pads each of them to the longest of its group, to less than twice its length:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1307,10 +1379,12 @@ for name, serve_all in {"generate, padded": padded_generate, "engine": engine_ge
     print(f"{name:18}{sum(map(len, outputs)) / seconds:7.0f} tokens a second")
 
 # %% [markdown]
-# A single run of a small model says little; the machine has other things to do. So the course has a benchmark with a longer
-# trace and several turns, beside `generate` in batches of several sizes and `generate_batch`, which is transformers' own
-# continuous batching: `python -m bench.serving`. These runs are kept with the course. *Same requests* and *same tokens*
-# compare each server's answers with our engine's, the tokens up to the first that differs:
+# A single run of a small model says little; the machine has other things to do. So the course
+# has a benchmark with a longer trace and several turns: `python -m bench.serving`. It compares
+# the engine with `generate` in batches of several sizes and with `generate_batch`, which is
+# transformers' own continuous batching. These runs come with the course. *Same requests* and
+# *same tokens* compare each server's answers with our engine's. Tokens are counted up to the
+# first that differs:
 
 # %%
 import bench.serving
@@ -1318,11 +1392,13 @@ import bench.serving
 print(bench.serving.recorded_table())
 
 # %% [markdown]
-# On the CPU all servers give the same tokens. On the GPU they do not. That model has random weights and 16-bit numbers: now
-# and then two tokens are so close that rounding decides between them, and from there on an answer goes its own way.
+# On the CPU all servers give the same tokens. On the GPU they do not. The model there has
+# random weights and 16-bit numbers: now and then two tokens are so close that rounding decides
+# between them, and from there on an answer goes its own way.
 #
-# Where does the time go? For a small model, not into attention. PyTorch tells whoever asks of each operation before it runs.
-# So count those of a step in which 1, 8 and 32 sequences decode:
+# Where does the time go? For a small model, not into attention. PyTorch can report each
+# operation before it runs. So count the operations of a step in which 1, 8 and 32 sequences
+# decode:
 
 # %%
 # NBVAL_IGNORE_OUTPUT
@@ -1355,33 +1431,36 @@ print(counts)
 assert counts[32] < 2 * counts[1]
 
 # %% [markdown]
-# A few hundred, and for 32 sequences hardly more than for one. (The few that are added come from choosing tokens, row by
-# row.) Each costs some microseconds of Python and launching before it computes anything. So the larger the batch, the less
-# each token costs. The longer the contexts, the more of a step is attention, and the more lesson 07's kernel matters.
+# There are a few hundred, and hardly more for 32 sequences than for one. (The few more come
+# from choosing tokens, row by row.) Each costs a few microseconds of Python and launching
+# before it computes anything. So the larger the batch, the less each token costs. The longer
+# the contexts, the more of a step is attention, and the more lesson 07's kernel matters.
 #
-# The recorded run on a GPU says the same. A step of 64 sequences with 1,024 tokens each takes about 40 ms, and for 6 of them
-# the GPU computes. The rest of the time it waits for Python, which launches one operation after the other. Engines in
-# production record a step once, as a *CUDA graph*, and replay it with a single launch. And in that run one padded batch of
-# 64 is faster than the engine: all its answers have the same length, so nobody waits for anybody, and there is nothing that
-# continuous batching could win.
+# The recorded run on a GPU says the same. A step of 64 sequences with 1,024 tokens each takes
+# about 40 ms, and the GPU computes for only 6 of them. The rest of the time it waits for
+# Python, which launches one operation after another. Engines in production record a step once,
+# as a *CUDA graph*, and replay it with a single launch. And in that run one padded batch of 64
+# is faster than the engine: all its answers have the same length, so no request waits for
+# another, and there is nothing for continuous batching to gain.
 
 # %% [markdown]
 # ## Optional: across GPUs
 #
-# One thing can be cut up without a change to the model: the KV cache, and attention over it. The natural cut is between
-# heads: each of two GPUs has half of the KV heads, and the query heads that share them. So the two hold contexts twice as
-# long, or twice as many. (The weights are not cut up here: each GPU has all of them. Engines for models that are too large
-# for one GPU divide them as well.) Block ids, tables and the scheduler know nothing of heads, so they stay as they are, and
-# every process has the same ones. Your attention stays as it is, too. It sees fewer heads, and afterwards all processes
-# collect each other's:
+# One thing can be split without changing the model: the KV cache, and attention over it. The
+# natural cut is between heads: each of two GPUs has half of the KV heads, and the query heads
+# that share them. So the two hold contexts twice as long, or twice as many. (The weights are
+# not split here: each GPU has all of them. Engines for models that are too large for one GPU
+# divide them as well.) Block ids, tables and the scheduler know nothing of heads, so they stay
+# as they are, and every process has the same ones. Your attention stays as it is, too. It sees
+# fewer heads, and afterwards the processes collect each other's results:
 
 # %%
 import torch.distributed as dist
 
 # INCLUDE paged_attention/engine/shards.py sharded_forward
 # %% [markdown]
-# Two processes on this machine's CPU, talking by `gloo`; on GPUs it is NCCL. (Each of them loads PyTorch and the model anew,
-# which takes some seconds.)
+# Two processes on this machine's CPU talk through `gloo`; on GPUs it is NCCL. (Each of them
+# loads PyTorch and the model again, which takes a few seconds.)
 # %%
 from paged_attention.engine.shards import serve_sharded
 
@@ -1397,7 +1476,7 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #
 # | part of the engine | from |
 # |---|---|
-# | which blocks are free, who uses them, copy on write | lesson 01 |
+# | which blocks are free, how many users each has, copy on write | lesson 01 |
 # | the pool, the block tables, slots, all or nothing | lesson 02 |
 # | online softmax: attention in pieces | lesson 03 |
 # | (o, m, l) of each block, and their combination | lesson 04 |
@@ -1410,53 +1489,59 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #
 # <details><summary>Why must keys and values be written before attention reads, and not after?</summary>
 #
-# A token attends to itself and to those before it, and in a chunk those stand in the same step. Their keys exist nowhere but
-# in this step's projection. If attention read first, every token would miss its own key, and a chunk all of its own.
+# A token attends to itself and to the tokens before it, and in a chunk those belong to the
+# same step. Their keys exist nowhere but in this step's projection. If attention read first,
+# every token would miss its own key, and a chunk would miss all its own keys.
 # </details>
 #
 # <details><summary>A prompt of 10,000 tokens comes while 60 requests decode. What happens with a token budget of 512, and
 # what without one?</summary>
 #
-# With it, each step has the 60 decodes and 452 tokens of the prompt, so it takes 23 steps, and everybody else gets a token
-# in each of them. Without, a single step computes 10,060 tokens, and 60 users see their answers stop for as long as that
-# takes.
+# With it, each step has the 60 decodes and 452 tokens of the prompt, so the prompt takes 23
+# steps, and every other request gets a token in each of them. Without it, a single step
+# computes 10,060 tokens, and 60 users see their answers stop for as long as that takes.
 # </details>
 #
-# <details><summary>Why is a preempted request computed anew? Its blocks could be copied to the CPU's memory.</summary>
+# <details><summary>Why is a preempted request computed again? Its blocks could be copied to
+# the CPU's memory.</summary>
 #
-# They could, and some engines do it. It costs two copies over a slow bus, and memory on the other side. Computing them anew
-# is one prefill, and prefill is fast: all tokens at once. Kwon et al. measured both (section 7.3). With small blocks
-# computing anew is faster, since many small copies use the bus badly. With blocks of 16 to 64 tokens the two are about
-# equal. And where a request's blocks are still in the prefix cache, it has little to compute.
+# They could, and some engines do that. It costs two copies over a slow bus, and memory on the
+# other side. Computing them again is one prefill, and prefill is fast: all tokens at once.
+# Kwon et al. measured both (section 7.3). With small blocks, recomputing is faster, since many
+# small copies use the bus badly. With blocks of 16 to 64 tokens the two are about equal. And
+# if a request's blocks are still in the prefix cache, it has little to compute.
 # </details>
 #
 # <details><summary>Why does a block's hash contain that of the block before?</summary>
 #
-# From layer 1 on, a key depends on all tokens before it. Two blocks of the same tokens behind different beginnings have
-# different keys, so they must have different hashes.
+# From layer 1 on, a key depends on all tokens before it. Two blocks of the same tokens after
+# different beginnings have different keys, so they must have different hashes.
 # </details>
 #
 # <details><summary>Two requests share a block. Can one of them spoil it for the other?</summary>
 #
-# Only full blocks are shared, and nobody writes into a full block, with one exception: whoever finds *all* tokens in the
-# cache computes the last one again. For that, `append_token` sees that the block has other users, and makes a copy.
+# Only full blocks are shared, and nothing is written into a full block, with one exception: a
+# request that finds *all* its tokens in the cache computes the last one again. Then
+# `append_token` sees that the block has other users, and makes a copy.
 # </details>
 #
-# <details><summary>Two right engines give different texts for the same prompt, greedily. How can that be, and how do you
-# tell it from a bug?</summary>
+# <details><summary>Two correct engines give different texts for the same prompt, with greedy
+# decoding. How can that be, and how do you tell it from a bug?</summary>
 #
-# They add in different orders, so their logits differ in the last digits, and where two tokens are nearly equally likely the
-# order may turn. This happens late, at one token, where the lead is tiny. A bug shows in the tensors, far beyond
-# rounding, and `locate_divergence` says where.
+# They add in different orders, so their logits differ in the last digits. If two tokens are
+# almost equally likely, their order may change. This happens late, at one token, where the
+# lead is tiny. A bug shows in the tensors, far beyond rounding, and `locate_divergence` says
+# where.
 # </details>
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): sections 4.3 to 4.5 for the step of a batch, sharing, and
-#   preemption; 7.3 for computing anew against copying.
-# - Gyeong-In Yu et al., *Orca: A Distributed Serving System for Transformer-Based Generative Models*, OSDI 2022: section 3
-#   for scheduling anew in each iteration.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): sections
+#   4.3 to 4.5 for the step of a batch, sharing, and preemption; 7.3 for recomputing compared
+#   with copying.
+# - Gyeong-In Yu et al., *Orca: A Distributed Serving System for Transformer-Based Generative
+#   Models*, OSDI 2022: section 3 for a new schedule in each iteration.
 # - Amey Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve*, OSDI 2024,
 #   [arXiv:2403.02310](https://arxiv.org/abs/2403.02310): section 4 for chunked prefill under a token budget.
 # - Lianmin Zheng et al., *SGLang: Efficient Execution of Structured Language Model Programs*, 2024,
@@ -1465,7 +1550,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #
 # **Next:** [09 · The whole on one page](09_summary.ipynb), to look things up. This was the last lesson in which you build.
 #
-# The engines that serve the large models, such as vLLM and SGLang, have these same parts under nearly the same names;
-# read their schedulers next, and you will know your way about. Or go on here: let `schedule` prefer the request that has
-# waited longest, keep preempted blocks in the CPU's memory, let a small model guess tokens that the large one only checks.
-# You have the reference, the checks, and a tool that finds the first wrong block.
+# The engines that serve the large models, such as vLLM and SGLang, have these same parts under
+# nearly the same names. Read their schedulers next, and you will know your way around. Or go
+# on here: let `schedule` prefer the request that has waited longest, keep preempted blocks in
+# the CPU's memory, let a small model guess tokens that the large one only checks. You have the
+# reference, the checks, and a tool that finds the first wrong block.
