@@ -141,8 +141,8 @@ draw.show(draw_layouts({
 # %% [markdown]
 # No layout is best at everything. *Head by head* reads a head in one piece, but cuts every
 # write into eight. The other two write in one piece, but read a head in pieces of 256 bytes.
-# That is long enough: a GPU fetches memory in sectors of 32 bytes, so nothing is fetched for
-# nothing.
+# That is long enough: a GPU fetches memory in sectors of 32 bytes, so nothing is fetched in
+# vain.
 #
 # This course uses **two halves**. A token's keys are written in one piece, its values in
 # another. A block's keys are copied in one piece, its values in another. And each half is an
