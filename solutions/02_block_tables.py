@@ -292,7 +292,7 @@ PagedAttentionManager.start = start
 # |---|---|---|
 # | `DuplicateSequenceError` | `ValueError` | the id is taken |
 # | `UnknownSequenceError` | `LookupError` | there is no sequence with that id |
-# | `SequenceTooLongError` | `ValueError` | it needs more blocks than a row has entries |
+# | `SequenceTooLongError` | `ValueError` | the sequence needs more blocks than a row has entries |
 # | `OutOfRowsError` | `MemoryError` | every row is in use |
 # | `OutOfBlocksError` | `MemoryError` | too few free blocks |
 #
@@ -425,8 +425,8 @@ film.add(manager, "Sequence 5 comes with 12 tokens, and gets what is free")
 film
 
 # %% [markdown]
-# In the last step, sequence 5 has the row of sequence 1, and blocks from here and there. No
-# room had to be made side by side. That is the whole idea of paging.
+# In the last step, sequence 5 has the row of sequence 1, and blocks from here and there. They
+# did not have to be side by side. That is the whole idea of paging.
 #
 # The pool is nearly full now. A call for something that does not fit, or does not exist, must
 # change nothing:
@@ -450,8 +450,8 @@ assert manager.block_manager.get_num_free_blocks() == free_before and sorted(man
 # %% [markdown]
 # ## Keys and values of a sequence, there and back
 #
-# Now all parts together. We write twelve keys and values of sequence 5 through its slots, and
-# read them back block by block.
+# Now we use all parts together: we write twelve keys and values of sequence 5 through its
+# slots, and read them back block by block.
 
 # %%
 torch.manual_seed(0)

@@ -84,8 +84,8 @@ for name, projected in zip("qkv", layer.project(x)):
 #
 # There are four things to get right.
 #
-# **First, the scale.** A score is a sum of head_size products. If the numbers are independent
-# and spread around 0 with spread 1, the sum has spread √head_size:
+# **First, the scale.** A score is a sum of head_size products. If the numbers are independent,
+# with mean 0 and spread 1, the sum has spread √head_size:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -218,7 +218,7 @@ print("exp(100) in float32:", large[0].exp().item(), "· softmax:", [f"{weight:.
 #   \text{acc} = \sum_j e^{s_j - m}\, v_j \qquad o = \frac{\text{acc}}{l}$$
 #
 # Now let the scores come in parts. After the first part, (2, 1), the largest is m = 2. The
-# second part brings a 4. All that we have summed up is relative to 2, and should have been
+# second part brings a 4. Everything summed up so far is relative to 2, and should have been
 # relative to 4. Each term is too large by the same factor $e^{4-2}$, so one multiplication
 # puts them all right:
 #
@@ -550,9 +550,9 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
           "and the two after it in the same request differ, and no other.")
 
 # %% [markdown]
-# The picture shows both at once. No other request has noticed: that is the work of the
-# slicing. And within the request, the token before has not noticed either: that is the work of
-# the causal mask.
+# The picture shows both at once. No other request has noticed: that is the slicing at work.
+# And within the request, the token before has not noticed either: that is the causal mask at
+# work.
 #
 # In a server, one user's prompt must have no influence on another user's answer. This is the
 # test for it. It can ask for equal bits because both runs have the same shapes. In a batch of
@@ -583,7 +583,7 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 # ## Ask yourself
 #
 # <details><summary>What are the formulas of the online softmax, and why do they give the same
-# result as one softmax over all keys? </summary>
+# result as one softmax over all keys?</summary>
 #
 # The new maximum is the larger of the old one and the part's. The old sums are multiplied by
 # exp(m<sub>old</sub> − m<sub>new</sub>), and the new terms, relative to m<sub>new</sub>, are

@@ -56,8 +56,8 @@ draw.show(draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
 
 # %% [markdown]
 # We take three requests, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands
-# out its blocks in disorder, as it would after hours of work. And each slot that holds no
-# token holds NaN, so that it shows if anything reads one.
+# out its blocks in disorder, as it would after hours of work. And each slot without a token
+# holds NaN, so that a mistaken read shows.
 
 # %%
 dim, block_size = 24, 4
@@ -248,9 +248,9 @@ assert not all_o.isnan().any()
 # You have seen this in exercise 3.3, where two states were brought to one maximum. There a state kept acc. A part keeps
 # o = acc / l, so its acc is l · o. Hence the factor l.
 #
-# Below on the left are the shares that this gives. On the right, one of the 16 numbers of the
-# answer adds up. Each block contributes its share times its own answer. The dashed line is
-# attention over all ten keys at once, computed by PyTorch.
+# Below on the left are the shares that this gives. On the right, you see one of the 16 numbers
+# of the answer add up. Each block contributes its share times its own answer. The dashed line
+# is attention over all ten keys at once, computed by PyTorch.
 
 # %%
 first_o, first_m, first_l = all_o[:3, 0], all_m[:3, 0], all_l[:3, 0]
@@ -494,7 +494,7 @@ draw.show(draw.decode.bytes_per_step({
 # %% [markdown]
 # ### What PyTorch can and cannot save
 #
-# Is the short bar yours? Not yet. Look at what indexing does:
+# Does your function get the short bar? Not yet. Look at what indexing does:
 
 # %%
 def in_the_pool(tensor):
@@ -678,8 +678,8 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # <details><summary>A colleague replaces gather-then-attend with your PyTorch code, “because it
 # reads the blocks directly”. What do you answer?</summary>
 #
-# `k_cache[block_ids]` is a gather. The bytes are moved as before, and a few more. To save them
-# takes a kernel that follows the block table itself.
+# `k_cache[block_ids]` is a gather. The bytes are moved as before, and a few more. Only a
+# kernel that follows the block table itself saves them.
 # </details>
 #
 # <details><summary>One sequence has 100,000 tokens, and the GPU has 132 multiprocessors, which compute
