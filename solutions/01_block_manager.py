@@ -64,7 +64,7 @@ print(f"took {first}, then {second}, gave {first} back; the stack is now {free}"
 #
 # ### Exercise 1.1: the free list
 #
-# Now the same in C++. The source is a text in a Python string, and you complete the four
+# Now write the same in C++. The source is a text in a Python string, and you complete the four
 # bodies. The check compiles it first, which takes longer than the check itself.
 
 # %% exercise="1.1"
@@ -118,9 +118,10 @@ print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.si
 #
 # ## Wrong calls
 #
-# A mistake in these books shows late: two sequences write over each other, and the model talks
-# nonsense. So every wrong call is refused at once, and **a call that fails leaves everything
-# as it was**. Each kind of mistake has its own error, which names the number that was wrong:
+# A mistake in these books shows up late: two sequences write over each other, and the model
+# talks nonsense. So every wrong call is refused at once, and **a call that fails leaves
+# everything as it was**. Each kind of mistake has its own error, which names the number that
+# was wrong:
 #
 # | error | when |
 # |---|---|
@@ -142,7 +143,7 @@ errors = r"""
 #
 # Write the manager. The constructor is given. It calls `check_pool_size()`, at the end of the
 # cell above, which shows how to throw an error. `check_index()` throws a `BlockIndexError`
-# unless `block_id` is one of the pool's ids. Your `FreeList` is there as `free_list_`.
+# unless `block_id` is one of the pool's ids. Your `FreeList` is available as `free_list_`.
 # `get_ref_count()` of a free block is 0.
 
 # %% exercise="1.2"
@@ -232,12 +233,12 @@ safe_block_manager = r"""
 check("1.3", safe_block_manager)
 
 # %% [markdown]
-# Waiting for a race is a poor test, because it may never come. The check does something safer,
-# and needs no second thread. It watches which data each method reads and writes, and which
-# lock it holds at that moment. If two methods touch the same data, and one of them changes it,
-# they must hold the same lock. Otherwise two threads can meet there, whether they ever do or
-# not. And if a method gives its lock back halfway, the check lets another call in. You can
-# still try the stress test yourself:
+# Waiting for a race is a poor test, because the race may never come. The check does something
+# surer, and needs no second thread. It watches which data each method reads and writes, and
+# which lock it holds at that moment. If two methods touch the same data, and one of them
+# changes it, they must hold the same lock. Otherwise two threads can meet there, whether they
+# ever do or not. And if a method gives its lock back halfway, the check lets another call in.
+# You can still try the stress test yourself:
 
 # %%
 survives = holds(safe_block_manager)
@@ -395,8 +396,8 @@ assert costs["C++ calls C++"] < costs["Python calls C++"]
 # So the language matters where the caller is C++ too, or where one call does a lot of work.
 # And the lock matters where Python's own is not held: between C++ threads, and in a Python
 # without a global lock. (There, importing a module switches the lock on again, unless the
-# module declares that it can do without it. In pybind11 that is `py::mod_gil_not_used()`; our
-# module does not declare it.)
+# module declares that it can do without it. In pybind11 it says so with
+# `py::mod_gil_not_used()`; our module does not.)
 #
 # ## Sharing: fork
 #

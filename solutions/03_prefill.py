@@ -359,8 +359,8 @@ print("a hundred ways to cut the row, one result")
 # %% [markdown]
 # ## Parts that do not wait for each other
 #
-# Updates come one after the other. But two workers could each take half of the keys, with a
-# state of their own, and put the two states together at the end. Both are then brought to the
+# Updates come one after the other. But two workers could each take half of the keys, each with
+# its own state, and put the two states together at the end. Both are then brought to the
 # larger maximum:
 #
 # $$m = \max(m_a, m_b) \qquad l = e^{m_a - m}\, l_a + e^{m_b - m}\, l_b \qquad

@@ -273,8 +273,9 @@ draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:
 #
 # ### Exercise 4.3: the parts put together
 #
-# The result is again a triple (o, m, l), as if all keys had been in one block. So results can be combined further. A part
-# that saw no key has m = -inf and l = 0; it must not disturb the others. If no part saw a key, the result is 0, -inf, 0.
+# The result is again a triple (o, m, l), as if all keys had been in one block. So results can
+# be combined again. A part that saw no key has m = -inf and l = 0, and must not disturb the
+# others. If no part saw a key, the result is 0, -inf, 0.
 
 # %% exercise="4.3"
 # INCLUDE paged_attention/decode.py combine_result

@@ -215,7 +215,8 @@ def test_right_english_is_left_alone(sentence):
 def test_code_formulas_headings_and_pictures_are_no_prose(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# As it were\n\n`whoever`, $whoever$, ![as it\nwere](a.png)\n\n"
-                    "[x](whoever.md)\n\n```\nas it were\n```\n\n<details><summary>as it\nwere</summary>\n",
+                    "[x](whoever.md)\n\n```\nas it were\n```\n\n"
+                    "<details><summary>as it\nwere</summary>\n",
                     encoding="utf-8")
     found = [turn for paragraph in prose(page) for turn in turns_in(paragraph)]
     assert found == turns_in("as it were")
