@@ -9,8 +9,9 @@
 # %% [markdown]
 # # 00 · Start here
 #
-# In this course you build PagedAttention: the way of keeping a language model's memory that lets one GPU serve many
-# people at once. You start with a list of free blocks and end with a CUDA kernel.
+# In this course you build PagedAttention: a way of storing a language model's memory that lets
+# one GPU serve many people at once. You start with a list of free blocks and end with a CUDA
+# kernel.
 #
 # **Here** you see what your machine can do, how an exercise works, and the idea of the whole course in two pictures.
 #
@@ -32,16 +33,18 @@ display(report)
 assert report.ready, "Something that the lessons need is missing: the rows marked ✗ say what. Then run this cell again."
 
 # %% [markdown]
-# Where a row is marked ✗, do first what it says. A row marked – is good to have, and the row says what it would be used for.
+# If a row is marked ✗, do what it says first. A row marked – is only good to have, and the row
+# says what for.
 #
 # ## What has to be remembered
 #
-# A language model writes one token (a word or a part of one) at a time. To choose the next one it looks back at all the
-# tokens before it. For each of them, every layer has computed some pairs of vectors, a **key** and a **value** for each of
-# its key-value heads. They do not change any more, so the model keeps them. This is the **KV cache**.
+# A language model writes one token (a word or a part of one) at a time. To choose the next
+# one, it looks back at all the tokens before it. For each of them, every layer has computed
+# pairs of vectors: a **key** and a **value** for each of its key-value heads. These never
+# change again, so the model keeps them. This is the **KV cache**.
 #
-# How much is that? Take a model of about 8 billion parameters with 36 layers and 8 key-value heads. A head's vector has
-# 128 numbers of 2 bytes each.
+# How much is that? Take a model of about 8 billion parameters with 36 layers and 8 key-value
+# heads. Each of a head's vectors has 128 numbers of 2 bytes.
 
 # %%
 num_layers, num_kv_heads, head_size, bytes_per_number = 36, 8, 128, 2
@@ -49,13 +52,14 @@ bytes_per_token = 2 * num_layers * num_kv_heads * head_size * bytes_per_number  
 print(f"one token: {bytes_per_token // 1024} KiB, 1,024 tokens: {1024 * bytes_per_token // 2**20} MiB")
 
 # %% [markdown]
-# A hundred people with a thousand tokens each need 14 GiB, beside the model itself. So it is often memory that decides how
-# many can be served at once.
+# A hundred people with a thousand tokens each need 14 GiB, on top of the model itself. So it
+# is often memory that decides how many people can be served at once.
 #
 # ## What contiguous memory wastes
 #
-# The simplest cache gives each request one piece of memory. Nobody knows how long an answer will be, so the piece has to
-# be as long as the longest answer allowed. Here are five requests with a limit of 512 tokens.
+# The simplest cache gives each request one piece of memory. Nobody knows how long an answer
+# will be, so the piece has to be long enough for the longest answer allowed. Here are five
+# requests with a limit of 512 tokens.
 
 # %%
 import matplotlib.pyplot as plt
@@ -84,16 +88,19 @@ draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars 
           "request. Only a part of each bar, between 24 and 310 tokens, is in use; the rest is reserved and empty.")
 
 # %% [markdown]
-# Kwon et al. (2023, figure 2) measured three systems with contiguous caches. One reserved the longest length allowed,
-# one the next power of two, and one was told the true length beforehand. They used 20.4 %, 26.8 % and 38.2 % of the cache
-# for tokens. The rest was paid for and empty. (Knowing the length does not help enough: the places of tokens that are
-# still to come are empty for a long time, and so are gaps between the pieces that are too short for the next one.)
+# Kwon et al. (2023, figure 2) measured three systems with contiguous caches. One reserved the
+# longest length allowed, one the next power of two, and one was told the true length in
+# advance. They used 20.4 %, 26.8 % and 38.2 % of the cache for tokens. The rest was paid for
+# and stayed empty. (Knowing the length does not help enough. The places of tokens still to
+# come stay empty for a long time, and so do gaps between the pieces that are too short for the
+# next one.)
 #
 # ## The idea: blocks
 #
-# An operating system had the same problem with programs, and solved it with pages. Here: cut the memory into **blocks** of
-# the same size, 16 tokens each. A request gets a block when it has tokens to put in, and only then. Its blocks may lie
-# anywhere; a table says where. (Others call a block a page, hence the name.)
+# Operating systems had the same problem with programs, and solved it with pages. We do the
+# same: we cut the memory into **blocks** of equal size, 16 tokens each. A request gets a block
+# only when it has tokens to put into it. Its blocks may lie anywhere; a table says where.
+# (Others call a block a page, hence the name.)
 #
 # How many blocks does a request need? That is your first exercise.
 #
@@ -119,9 +126,10 @@ check("0.1", blocks_needed)
 # %% [markdown]
 # ## What a check does
 #
-# A check runs your answer on many cases, the empty and the odd ones too. It runs in a process of its own, so even an
-# endless loop does no harm. When the answer is wrong, the check looks for the mistake that explains what it saw, and says
-# which one it is. The next cell fails on purpose, with an answer that is nearly right:
+# A check runs your answer on many cases, including the empty and the odd ones. It runs in a
+# process of its own, so even an endless loop does no harm. When the answer is wrong, the check
+# looks for the mistake that explains what it saw, and tells you which one it is. The next cell
+# fails on purpose, with an answer that is nearly right:
 
 # %% tags=["raises-exception"]
 def always_one_block_more(num_tokens, block_size):
@@ -131,17 +139,19 @@ def always_one_block_more(num_tokens, block_size):
 check("0.1", always_one_block_more)
 
 # %% [markdown]
-# The message names the mistake, and the smallest case that shows it, of those that the check tries. If you are stuck, ask for a hint: `hint("0.1")` shows the
-# first, and the next one each time you call it. A number asks for that one:
+# The message names the mistake, and the smallest case tried that shows it. If you are stuck,
+# ask for a hint: `hint("0.1")` shows the first one, and the next one each time you call it.
+# With a number, it shows that one:
 
 # %%
 hint("0.1", 1)
 
 # %% [markdown]
-# `solution("0.1")` shows our answer. It is one of several right ones, and reading it *after* your own passes is the best
-# time.
+# `solution("0.1")` shows our answer. It is one of several right ones. The best time to read it
+# is *after* your own passes.
 #
-# What you have passed is remembered on your machine, in the folder `.progress`, and is sent nowhere:
+# What you have passed is stored on your machine, in the folder `.progress`, and is not sent
+# anywhere:
 
 # %%
 progress_bar("00")
@@ -149,7 +159,7 @@ progress_bar("00")
 # %% [markdown]
 # ## What paging saves
 #
-# With your function, the same five requests in blocks of 16 tokens:
+# Here are the same five requests in blocks of 16 tokens, with your function:
 
 # %%
 block_size = 16
@@ -164,13 +174,14 @@ draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for eac
 # Each request now wastes less than one block, however long it grows. The paper measured 96.3 % of the cache in use with
 # PagedAttention.
 #
-# Three things have to be built for this, and you will build them:
+# This takes three things, and you will build them all:
 #
-# - somebody who hands out blocks and takes them back: lesson 01;
+# - a manager that hands out blocks and takes them back: lesson 01;
 # - a table that says where each request's blocks are: lesson 02;
 # - attention that reads keys and values through that table: lessons 03 to 07.
 #
-# Lesson 08 puts them under a real model. Lesson 09 is a [glossary](09_summary.ipynb#Words), for words that you meet again.
+# Lesson 08 puts them under a real model. Lesson 09 has a [glossary](09_summary.ipynb#Words),
+# for words that you meet again.
 #
 # ## Ask yourself
 #
@@ -181,15 +192,16 @@ draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for eac
 #
 # <details><summary>Smaller blocks waste less. Why not use blocks of one token?</summary>
 #
-# The table gets an entry for each block, and whoever reads the cache has to follow each entry. With one token a block the
-# table is 16 times as long. The paper measured several sizes (section 7.2): with small blocks a GPU does not do its best, with
-# large ones more slots stay empty. 16 is what it takes.
+# The table has an entry for each block, and anything that reads the cache has to follow each
+# entry. With one token in a block, the table is 16 times as long. The paper measured several
+# sizes (section 7.2): small blocks do not use a GPU well, and with large ones more slots stay
+# empty. The paper settles on 16.
 # </details>
 #
 # <details><summary>Does paging make the cache of one request smaller?</summary>
 #
-# No. Each token still needs its keys and values, 144 KiB in our example. Paging removes what was reserved and empty, so
-# that more requests fit.
+# No. Each token still needs its keys and values, 144 KiB in our example. Paging removes what
+# was reserved but empty, so that more requests fit.
 # </details>
 #
 # ## Sources

@@ -9,9 +9,10 @@
 # %% [markdown]
 # # 01 · The block manager
 #
-# **You build** the part of PagedAttention that hands out memory: a block manager in C++, compiled from this notebook. It
-# knows which blocks are free, counts who uses each one, refuses every wrong call, and may be used by several threads.
-# With it, two sequences share their blocks until one of them writes.
+# **You build** the part of PagedAttention that hands out memory: a block manager in C++,
+# compiled from this notebook. It knows which blocks are free, counts who uses each one,
+# refuses every wrong call, and may be used by several threads. With it, two sequences can
+# share their blocks until one of them writes.
 #
 # **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a reference. **It takes** 60
 # to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
@@ -28,12 +29,14 @@ progress_bar("01")
 # %% [markdown]
 # ## The pool
 #
-# The memory for keys and values is allocated once, as a **pool** of blocks of equal size. From then on nobody allocates
-# memory. A sequence asks for a block and is given a number, the **block id**. The number says where in the pool the block
-# is. What is in it is not the manager's business: it only keeps the books.
+# The memory for keys and values is allocated once, as a **pool** of blocks of equal size.
+# After that, no more memory is allocated. A sequence asks for a block and is given a number,
+# the **block id**. The number says where in the pool the block is. What is in it is not the
+# manager's business: it only keeps the books.
 #
-# Below is where you will get to: a pool of eight blocks, drawn after three events. The number in a block is its id, the one
-# below it says how many sequences use it. White blocks are free.
+# This is where you will get to: a pool of eight blocks, drawn after three events. The number
+# in a block is its id. The one below it says how many sequences use the block. White blocks
+# are free.
 
 # %%
 draw.show(draw.pool_steps([
@@ -56,12 +59,13 @@ free.append(first)
 print(f"took {first}, then {second}, gave {first} back; the stack is now {free}")
 
 # %% [markdown]
-# Taking and giving back touch only the end of the list, so they cost the same for ten blocks and for a million.
+# Taking an id and giving it back touch only the end of the list, so they cost the same for ten
+# blocks as for a million.
 #
 # ### Exercise 1.1: the free list
 #
-# The same in C++. The source is text in a Python string; you complete the four bodies. The check compiles it first,
-# which takes longer than the check itself.
+# Now write the same in C++. The source is a text in a Python string, and you complete the four
+# bodies. The check compiles it first, which takes longer than the check itself.
 
 # %% exercise="1.1"
 free_list = r"""
@@ -74,9 +78,9 @@ check("1.1", free_list)
 # %% [markdown]
 # ## From C++ to Python
 #
-# To call the class from here, Python has to be told about it. That is what a **binding** does, written with pybind11. It
-# names each method once. Building it takes a while, since the headers of pybind11 are long: ten seconds on our machine, which
-# has two cores.
+# Before you can call the class from here, Python has to be told about it. That is what a
+# **binding** does, written with pybind11. It names each method once. Building it takes a
+# while, because pybind11's headers are long: ten seconds on our machine, which has two cores.
 
 # %%
 free_list_binding = r"""
@@ -94,33 +98,36 @@ print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.si
 # torch.utils.cpp_extension.load_inline(name, cpp_sources=text, no_implicit_headers=True)
 # ```
 #
-# `no_implicit_headers=True` matters. Without it, `load_inline` puts all of PyTorch's headers before your code, and a build
-# takes more than four times as long. `make bench-build` measures both on your machine. The second time the same
-# text is built, it is not compiled at all.
+# `no_implicit_headers=True` matters. Without it, `load_inline` puts all of PyTorch's headers
+# before your code, and a build takes more than four times as long. `make bench-build` measures
+# both on your machine. When the same text is built again, it is not compiled at all.
 #
-# Two words in the binding are worth a look. `TORCH_EXTENSION_NAME` is the name under which the module is built.
-# `py::module_local()` keeps the class inside this module, so that you can build the cell again after a change without a
-# clash with the previous version.
+# Two words in the binding are worth a look. `TORCH_EXTENSION_NAME` is the name under which the
+# module is built. `py::module_local()` keeps the class inside this module, so that you can
+# build the cell again after a change without clashing with the previous version.
 #
 # ## Who uses a block?
 #
-# A free list is enough while each block has one user. But sequences share blocks. When two people continue the same text,
-# both start with the same keys and values, and keeping them twice would be a waste.
+# A free list is enough as long as each block has one user. But sequences share blocks. When
+# two people continue the same text, both start with the same keys and values, and keeping them
+# twice would be a waste.
 #
-# So the manager counts the users of each block, its **reference count**. `allocate()` sets it to 1.
-# `increase_ref_count()` adds a user. `free()` takes one away, and only the last one returns the block to the free list.
+# So the manager counts the users of each block, its **reference count**. `allocate()` sets it
+# to 1. `increase_ref_count()` adds a user. `free()` takes one away, and when the last one is
+# gone, the block returns to the free list.
 #
 # ## Wrong calls
 #
-# A mistake in these books is found late: two sequences write over each other, and the model talks nonsense. So every wrong
-# call is refused at once, and **a call that fails leaves everything as it was**. Each kind of mistake has an error of its
-# own, which names the number that was wrong:
+# A mistake in these books shows up late: two sequences write over each other, and the model
+# talks nonsense. So every wrong call is refused at once, and **a call that fails leaves
+# everything as it was**. Each kind of mistake has its own error, which names the number that
+# was wrong:
 #
 # | error | when |
 # |---|---|
 # | `PoolSizeError(num_blocks)` | the pool would have no blocks |
-# | `OutOfBlocksError(num_blocks)` | `allocate()`, and every one of the pool's `num_blocks` blocks is in use |
-# | `BlockIndexError(block_id)` | there is no block of that id |
+# | `OutOfBlocksError(num_blocks)` | `allocate()` while all of the pool's `num_blocks` blocks are in use |
+# | `BlockIndexError(block_id)` | there is no block with that id |
 # | `DoubleFreeError(block_id)` | `free()` of a block that is free |
 # | `BlockNotAllocatedError(block_id)` | `increase_ref_count()` of a block that is free |
 #
@@ -134,9 +141,10 @@ errors = r"""
 # %% [markdown]
 # ### Exercise 1.2: reference counts and errors
 #
-# Write the manager. The constructor is given; the function `check_pool_size()` that it calls, at the end of the cell above,
-# shows how an error is thrown. `check_index()` throws a `BlockIndexError` unless `block_id` is one of the pool's ids. Your
-# `FreeList` is at hand as `free_list_`. `get_ref_count()` of a free block is 0.
+# Write the manager. The constructor is given. It calls `check_pool_size()`, at the end of the
+# cell above, which shows how to throw an error. `check_index()` throws a `BlockIndexError`
+# unless `block_id` is one of the pool's ids. Your `FreeList` is available as `free_list_`.
+# `get_ref_count()` of a free block is 0.
 
 # %% exercise="1.2"
 block_manager = r"""
@@ -147,8 +155,9 @@ block_manager = r"""
 check("1.2", block_manager)
 
 # %% [markdown]
-# The check did something that a test by hand cannot. It made *every* sequence of up to four calls on pools of one and two
-# blocks, the wrong calls among them, and compared each result with what the table above promises.
+# The check did something that testing by hand cannot. It tried *every* sequence of up to four
+# calls on pools of one and two blocks, wrong calls included, and compared each result with
+# what the table above promises.
 #
 # ## Two threads at once
 #
@@ -161,13 +170,13 @@ check("1.2", block_manager)
 # | removes the top | | 7, 6 |
 # | | removes the top | 7 |
 #
-# Both got block 5, and block 6 is lost. The program may crash, and it may as well go on: then the two sequences write over
-# each other, and no log says so. Such a **race** needs two calls within the same
-# few instructions, so it may be rare.
+# Both got block 5, and block 6 is lost. The program may crash. Or it may go on: then the two
+# sequences write over each other, and no log says so. Such a **race** needs two calls within
+# the same few instructions, so it may be rare.
 #
-# To see it at once, we help it along. Here is a `FreeList` that sleeps for a moment in the middle of each change, so that
-# another thread can come between. And here is a test with several threads, each of which takes a block, keeps it for a
-# moment and gives it back:
+# To see it at once, we help it along. Here is a `FreeList` that sleeps for a moment in the
+# middle of each change, so that another thread can get in between. And here is a test with
+# several threads, each of which takes a block, keeps it for a moment and gives it back:
 
 # %%
 slow_free_list = r"""
@@ -180,11 +189,11 @@ stress = r"""
 """
 
 # %% [markdown]
-# (These are C++ threads. Python's own would not show it: with its global lock, the interpreter lets only one of them into
-# your code at a time.)
+# (These are C++ threads. Python's own threads would not show the race: with its global lock,
+# the interpreter lets only one of them into your code at a time.)
 #
-# A broken manager may do worse than count wrong: it may crash or never come back. So the test runs in a process of its
-# own, as the checks do. `run_isolated` says how it ended.
+# A broken manager may do worse than miscount: it may crash or never return. So the test runs
+# in its own process, as the checks do. `run_isolated` says how it ended.
 
 # %%
 def stress_test(manager_source):
@@ -204,8 +213,9 @@ assert not survives, "It held. If your block_manager has a mutex already, you ar
 # %% [markdown]
 # ### Exercise 1.3: thread safety
 #
-# A **mutex** is a door with one key. Who holds the key works inside; the others wait. This line takes the key, and gives it
-# back at the closing brace of the block that it stands in, also when an error leaves the block early:
+# A **mutex** is a door with one key. The thread that holds the key works inside, and the
+# others wait. This line takes the key, and gives it back at the closing brace of its C++
+# block, even when an error leaves the block early:
 #
 # ```cpp
 # std::lock_guard<std::mutex> guard(mutex_);
@@ -223,10 +233,12 @@ safe_block_manager = r"""
 check("1.3", safe_block_manager)
 
 # %% [markdown]
-# Waiting for a race is a poor test: it may not come. The check does something surer, and needs no second thread. It looks
-# which data each method reads and writes, and which lock it holds at that moment. Two methods that touch the same data, one
-# of them to change it, must hold the same lock. If they do not, two threads can meet there, whether they ever do or not. And
-# where a method gives its lock back in between, the check lets another call in. The stress test you can still try yourself:
+# Waiting for a race is a poor test, because the race may never come. The check does something
+# surer, and needs no second thread. It watches which data each method reads and writes, and
+# which lock it holds at that moment. If two methods touch the same data, and one of them
+# changes it, they must hold the same lock. Otherwise two threads can meet there, whether they
+# ever do or not. And if a method gives its lock back halfway, the check lets another call in.
+# You can still try the stress test yourself:
 
 # %%
 survives = holds(safe_block_manager)
@@ -236,14 +248,15 @@ assert survives
 # %% [markdown]
 # ## Errors that Python understands
 #
-# A C++ error that leaves the module has to become a Python exception. pybind11 translates the standard ones:
-# `std::out_of_range` becomes `IndexError`, `std::runtime_error` becomes `RuntimeError`. That is too coarse. A scheduler
-# wants to catch a full pool and wait, and not to catch a double free, which is a bug.
+# A C++ error that leaves the module has to become a Python exception. pybind11 translates the
+# standard ones: `std::out_of_range` becomes `IndexError`, `std::runtime_error` becomes
+# `RuntimeError`. That is too coarse. A scheduler wants to catch a full pool, and wait. It does
+# not want to catch a double free, which is a bug.
 #
 # ### Exercise 1.4: errors reach Python
 #
-# Give each error a Python class of its own, with the same name as in C++, derived from the type that a Python programmer
-# would expect:
+# Give each error its own Python class. It has the same name as in C++, and is derived from the
+# type that a Python programmer would expect:
 #
 # | error | Python base | its name in C++ |
 # |---|---|---|
@@ -253,14 +266,14 @@ assert survives
 # | `DoubleFreeError` | `RuntimeError` | `PyExc_RuntimeError` |
 # | `BlockNotAllocatedError` | `RuntimeError` | `PyExc_RuntimeError` |
 #
-# One line does it for one error:
+# One line is enough for one error:
 #
 # ```cpp
 # py::register_local_exception<CppType>(module, "PythonName", base);
 # ```
 #
-# “Local” keeps the translation inside this module, for the same reason as `module_local()`. The check builds the module,
-# which takes as long as the binding above did.
+# “Local” keeps the translation inside this module, for the same reason as `module_local()`.
+# The check builds the module, which takes as long as building the binding above.
 
 # %% exercise="1.4"
 binding = r"""
@@ -271,7 +284,7 @@ binding = r"""
 check("1.4", binding)
 
 # %% [markdown]
-# Now the manager is a Python class, and every wrong call is answered:
+# Now the manager is a Python class, and every wrong call gets an answer:
 
 # %%
 module = build_cpp(errors, free_list, safe_block_manager, binding)
@@ -292,12 +305,12 @@ for call, make in wrong_calls.items():
         print(f"{call:23}{type(error).__name__}, from {type(error).__base__.__name__}: {error}")
 
 # %% [markdown]
-# A wrong *type* needs no line of yours. pybind11 knows that `block_id` is an `int`, and answers `manager.free("one")` with
-# a `TypeError` that shows the value.
+# A wrong *type* needs no code from you. pybind11 knows that `block_id` is an `int`, and
+# answers `manager.free("one")` with a `TypeError` that shows the value.
 #
 # ## Watch it work
 #
-# A pool of eight blocks as sequences come, fork and go. This is your code:
+# Here is a pool of eight blocks as sequences come, fork and go. This is your code at work:
 
 # %%
 manager = module.BlockManager(num_blocks=8)
@@ -329,8 +342,9 @@ draw.show(draw.pool_steps(steps), alt="A pool of eight blocks in five rows, one 
 # %% [markdown]
 # ## What a call costs
 #
-# Was C++ worth it? Measure. Here is the same manager in Python, as short as it can be, and three ways to allocate a block
-# and free it again: Python calling Python, Python calling your C++, and C++ calling your C++.
+# Was C++ worth it? Let us measure. Here is the same manager in Python, as short as it can be.
+# And here are three ways to allocate a block and free it again: Python calling Python, Python
+# calling your C++, and C++ calling your C++.
 
 # %%
 class SmallestManager:
@@ -375,20 +389,21 @@ for name, seconds in costs.items():
 assert costs["C++ calls C++"] < costs["Python calls C++"]
 
 # %% [markdown]
-# Look at the order of the three, not at the digits. On our machine C++ is no faster when Python calls it: the time goes into
-# crossing the border between the two languages, twice for each pair. Within C++ the pair takes a small part of that, mutex
-# and all.
+# Look at the order of the three, not at the digits. On our machine C++ is no faster when
+# Python calls it: the time goes into crossing the border between the two languages, twice for
+# each pair of calls. Within C++ the pair takes a small part of that time, mutex and all.
 #
-# So the language matters where the caller is C++ too, or where one call does a lot of work. And the lock matters where
-# Python's own is not held: between C++ threads, and under a Python without a global lock. (There, importing a module switches
-# the lock on again, unless the module declares that it can do without. In pybind11 it says `py::mod_gil_not_used()` for that;
-# ours does not.)
+# So the language matters where the caller is C++ too, or where one call does a lot of work.
+# And the lock matters where Python's own is not held: between C++ threads, and in a Python
+# without a global lock. (There, importing a module switches the lock on again, unless the
+# module declares that it can do without it. In pybind11 it says so with
+# `py::mod_gil_not_used()`; our module does not.)
 #
 # ## Sharing: fork
 #
-# Now the manager goes to work. A sequence is a list of block ids, in the order of its tokens. To **fork** it is to start a
-# second sequence that has the same tokens so far: for a second answer to the same question, or for a beam search. No key
-# or value is copied.
+# Now the manager goes to work. A sequence is a list of block ids, in the order of its tokens.
+# To **fork** it means to start a second sequence with the same tokens so far: for a second
+# answer to the same question, or for a beam search. No key or value is copied.
 #
 # ### Exercise 1.5: fork a sequence
 
@@ -412,10 +427,10 @@ check("1.5", fork)
 # %% [markdown]
 # ## Sharing, until somebody writes: copy on write
 #
-# The two sequences go on differently. Unless the last block is full, the next token goes into it, and both share it: whoever
-# writes there changes the other's text as well. So the writer first makes a copy of that block for itself. This is **copy
-# on write**.
-# It copies one block at most, and only when it must:
+# Now the two sequences go on differently. Unless the last block is full, the next token goes
+# into it. But both share that block, so a write by one changes the other's text as well. So
+# the writer first makes its own copy of the block. This is **copy on write**. It copies at
+# most one block, and only when it must:
 #
 # - A block with one user is written in place.
 # - A block with more users is copied: take a new block, copy the contents, let go of the old block, and put the new id
@@ -425,7 +440,8 @@ check("1.5", fork)
 #
 # ### Exercise 1.6: copy on write
 #
-# To keep it visible, the pool here holds one number for each token instead of keys and values.
+# To make this easy to see, the pool here holds one number for each token instead of keys and
+# values.
 
 # %% exercise="1.6"
 def write(manager, pool, blocks, position, value):
@@ -454,7 +470,8 @@ check("1.6", write)
 # %% [markdown]
 # ## All of it together
 #
-# Two people ask a model to go on from the same words. Blocks hold four letters each, so that you can read them.
+# Two people ask a model to continue the same words. Blocks hold four letters each, so that you
+# can read them.
 
 # %%
 import torch
@@ -498,7 +515,8 @@ draw.show(draw.pool_steps(steps), alt="Six blocks in four rows. The text fills t
           "the old last block holds their ending.")
 
 # %% [markdown]
-# Two sequences of eleven and twelve letters, six blocks' worth, stand in four. When both leave, every block comes back:
+# Two sequences of eleven and twelve letters, six blocks' worth, fit into four. When both
+# leave, every block comes back:
 
 # %%
 while blocks := ours or theirs:
@@ -509,14 +527,17 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # %% [markdown]
 # ## What you built
 #
-# A block manager that never loses a block: a stack of free ids, a count for each block, an error for each wrong call, one
-# lock. On top of it, sequences that share their past and copy only what they change.
+# A block manager that never loses a block: a stack of free ids, a count for each block, an
+# error for each wrong call, and one lock. On top of it are sequences that share their past and
+# copy only what they change.
 #
 # ## Ask yourself
 #
-# <details><summary>Why does the manager keep a free list, and not look for a block whose count is 0?</summary>
+# <details><summary>Why does the manager keep a free list, instead of looking for a block whose
+# count is 0?</summary>
 #
-# Looking takes longer the larger and the fuller the pool is. The stack has the answer on top, at the same cost always.
+# The larger and fuller the pool, the longer it takes to look. The stack has the answer on top,
+# always at the same cost.
 # </details>
 #
 # <details><summary>Your test frees a block twice, and no error is raised. What happens to the next two sequences?</summary>
@@ -528,15 +549,17 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # <details><summary>Each public method takes the lock. Is <code>if manager.get_num_free_blocks() > 0: manager.allocate()</code>
 # safe with two threads?</summary>
 #
-# No. Between the two calls another thread may take the last block. The look and the act have to be under one lock, as they
-# are inside <code>allocate()</code>; a caller tries, and handles the error.
+# No. Between the two calls another thread may take the last block. Looking and taking have to
+# happen under one lock, as they do inside <code>allocate()</code>. A caller just tries, and
+# handles the error.
 # </details>
 #
 # <details><summary>A sequence is forked ten times, and then all eleven write one token. How many blocks are copied at most?
 # </summary>
 #
-# Ten. Each writer copies the shared last block, until only one user is left: the last one writes in place. If the last
-# block happens to be full, each takes a fresh block instead, and nothing is copied.
+# Ten. Each writer copies the shared last block, until only one user is left, and that one
+# writes in place. If the last block happens to be full, each takes a fresh block instead, and
+# nothing is copied.
 # </details>
 #
 # ## Sources

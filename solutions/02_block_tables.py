@@ -36,9 +36,10 @@ progress_bar("02")
 # %% [markdown]
 # ## Where this goes
 #
-# Four sequences and one pool. Each sequence has a row in the **block table**: a list of block ids, in the order of its
-# tokens. An arrow leads from each entry to the block, wherever that is. A **slot** is the place of one token: coloured slots
-# hold one, grey slots with a stroke are empty. Orange blocks, marked ×2, belong to two sequences.
+# Here are four sequences and one pool. Each sequence has a row in the **block table**: a list
+# of block ids, in the order of its tokens. An arrow leads from each entry to its block,
+# wherever that is. A **slot** is the place of one token: coloured slots hold a token, and grey
+# slots with a stroke are empty. Orange blocks, marked ×2, belong to two sequences.
 
 # %%
 from paged_attention.kv_cache import PagedAttentionManager as FinishedManager
@@ -55,13 +56,13 @@ goal.append_tokens([(3, 2), (0, 1)])
 draw_tables(goal, "Four sequences in a pool of ten blocks")
 
 # %% [markdown]
-# Look at sequences 0 and 3. They share their first block. Both have written into the second since, so sequence 3 has
-# a copy of its own.
+# Look at sequences 0 and 3. They share their first block. Both have since written into the
+# second, so sequence 3 has its own copy of it.
 #
 # ## One pool for everything
 #
-# A model has many layers, and each layer has keys and values of its own for every token. All of it lies in one tensor,
-# allocated once, when the server starts:
+# A model has many layers, and each layer has its own keys and values for every token. They are
+# all in one tensor, which is allocated once, when the server starts:
 #
 # | dimension | meaning | in Qwen3-8B |
 # |---|---|---|
@@ -77,8 +78,9 @@ draw_tables(goal, "Four sequences in a pool of ten blocks")
 #
 # ## Does the order of the dimensions matter?
 #
-# For the result, no. For speed, yes: memory is fast when it is read in long pieces. Which numbers lie side by side is
-# decided by the **strides**. `stride(i)` says how far apart two neighbours along dimension `i` are, counted in numbers.
+# For the result, no. For speed, yes: memory is fast when it is read in long pieces. Which
+# numbers lie side by side depends on the **strides**. `stride(i)` says how far apart two
+# neighbours along dimension `i` are, counted in numbers.
 
 # %%
 pool = torch.zeros(3, 4, 2)  # three blocks of four slots, two numbers in each
@@ -86,9 +88,10 @@ print("the pool:             shape", tuple(pool.shape), "strides", pool.stride()
 print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[:, 1].stride())
 
 # %% [markdown]
-# A slot has 2 numbers, and the next slot begins 2 numbers further on. A block has 8, and the next block begins 8 further
-# on. There is no gap, so the pool is one piece of 24 numbers. In `pool[:, 1]` each slot has 2 numbers, and the next one
-# begins 8 further on. That leaves gaps: three pieces of two numbers.
+# A slot has 2 numbers, and the next slot begins 2 numbers further on. A block has 8, and the
+# next block begins 8 further on. There are no gaps, so the pool is one piece of 24 numbers. In
+# `pool[:, 1]` each slot has 2 numbers, and the next one begins 8 further on. That leaves gaps:
+# three pieces of two numbers.
 #
 # ### Exercise 2.1: count the pieces
 
@@ -100,9 +103,10 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 check("2.1", count_pieces)
 
 # %% [markdown]
-# Now three layouts for one layer, in float16. A **kernel**, the program that computes attention on the GPU, reads *one
-# head's keys in a block*. The model writes *one token's keys, all heads*. A copy on write moves *all keys in a block*. Into
-# how many pieces does each layout cut them?
+# Now compare three layouts for one layer, in float16. A **kernel**, the program that computes
+# attention on the GPU, reads *one head's keys in a block*. The model writes *one token's keys,
+# all heads*. A copy on write moves *all keys in a block*. Into how many pieces does each
+# layout cut them?
 
 # %%
 num_blocks, block_size, heads, head_size = 4, 16, 8, 128
@@ -120,8 +124,9 @@ for what, of_layouts in views.items():
     print(f"{what:28}" + "".join(f"{pieces:>8} × {size:>5} B" for pieces, size in counts))
 
 # %% [markdown]
-# The same three layouts as strips of memory, small enough to see: four blocks of four slots, two heads, two numbers in each
-# head. Grey is block 1; blue and dotted are the keys of its head 0.
+# Here are the same three layouts as strips of memory, small enough to see: four blocks of four
+# slots, two heads, two numbers in each head. Block 1 is grey. The keys of its head 0 are blue
+# and dotted.
 
 # %%
 first, second, third = torch.zeros(4, 4, 2, 2, 2), torch.zeros(4, 2, 2, 4, 2), torch.zeros(2, 4, 4, 2, 2)
@@ -134,26 +139,29 @@ draw.show(draw_layouts({
         "in the first of them.")
 
 # %% [markdown]
-# No layout is best at everything. *Head by head* reads a head in one piece, and cuts every write into eight. The other two
-# write in one piece and read a head in pieces of 256 bytes. That is long enough: a GPU fetches memory in sectors of 32
-# bytes, so nothing is fetched in vain.
+# No layout is best at everything. *Head by head* reads a head in one piece, but cuts every
+# write into eight. The other two write in one piece, but read a head in pieces of 256 bytes.
+# That is long enough: a GPU fetches memory in sectors of 32 bytes, so nothing is fetched in
+# vain.
 #
-# This course takes **two halves**. A token's keys are written in one piece, its values in another. A block's keys are copied
-# in one piece, its values in another. And each half is an ordinary tensor, in the shape in which PyTorch's own paged
-# attention takes it (lesson 05).
+# This course uses **two halves**. A token's keys are written in one piece, its values in
+# another. A block's keys are copied in one piece, its values in another. And each half is an
+# ordinary tensor, in the shape that PyTorch's own paged attention takes (lesson 05).
 #
 # ## Slots
 #
-# Slots are counted through the whole pool: block 0 has the slots 0 to `block_size - 1`, block 1 the next ones, and so on.
+# Slots are numbered through the whole pool: block 0 has slots 0 to `block_size - 1`, block 1
+# has the next ones, and so on.
 #
 # $$\text{slot} = \text{block id} \times \text{block size} + \text{offset}$$
 #
-# Which block, the sequence's row of the block table says. With blocks of 4 and the row `[5, 0, 2]`, the token at position 6
-# is in the row's entry 1, at offset 2. That entry is block 0, so the slot is 0 × 4 + 2 = 2.
+# The sequence's row of the block table says which block. With blocks of 4 and the row
+# `[5, 0, 2]`, the token at position 6 is in the row's entry 1, at offset 2. That entry is
+# block 0, so the slot is 0 × 4 + 2 = 2.
 #
 # ### Exercise 2.2: slots
 #
-# For many positions at once, because a prompt has many tokens.
+# Write it for many positions at once, because a prompt has many tokens.
 
 # %% exercise="2.2"
 # INCLUDE paged_attention/slots.py slot_mapping
@@ -169,9 +177,10 @@ print("slots of positions 0 to 9:", slot_mapping(row, torch.arange(10), block_si
 # %% [markdown]
 # ## Writing through a flat view
 #
-# The model computes keys and values for the tokens of a step, in one tensor `(num_tokens, num_kv_heads, head_size)`. They
-# have to go to their slots. But `k_cache` counts blocks in its first dimension, and offsets in its second. The numbers in
-# memory do not care: the same memory can be looked at as one long list of slots.
+# The model computes keys and values for the tokens of a step, in one tensor
+# `(num_tokens, num_kv_heads, head_size)`. They have to go to their slots. But `k_cache` counts
+# blocks in its first dimension, and offsets in its second. The numbers in memory do not care:
+# the same memory can be seen as one long list of slots.
 
 # %%
 cache = torch.arange(12).view(3, 2, 1, 2)  # three blocks, two slots, one head, two numbers
@@ -194,7 +203,7 @@ print("after a write to slot 3, block 1 is", cache[1].tolist())
 check("2.3", write_kv)
 
 # %% [markdown]
-# What `check_write` is for:
+# This is what `check_write` is for:
 
 # %%
 k_cache, v_cache = torch.zeros(2, 3, 4, 1, 2)
@@ -216,9 +225,9 @@ assert not k_cache.any()
 # %% [markdown]
 # ## The block table
 #
-# A row for each sequence, an entry for each of its blocks. The kernel on the GPU reads it, so it lies in the GPU's memory.
-# The manager reads it too, and must not wait for the GPU each time. So there are two copies, and every change is made to
-# both at once.
+# The table has a row for each sequence, with an entry for each of its blocks. The kernel on
+# the GPU reads it, so it is in the GPU's memory. The manager reads it too, and must not wait
+# for the GPU each time. So there are two copies, and every change is made to both at once.
 #
 # An entry without a block is -1. Filling it with 0 would be a trap, because 0 is a block.
 
@@ -244,8 +253,9 @@ assert torch.equal(table.cpu, table.on_device)
 #
 # ## The manager
 #
-# It puts the parts together: lesson 01's block manager, the pool, the block table, and each sequence's row and length. What
-# is given below is bookkeeping. Read what each helper promises; you will use all of them.
+# The manager puts the parts together: lesson 01's block manager, the pool, the block table,
+# and each sequence's row and length. The code given below is bookkeeping. Read what each
+# helper promises; you will use all of them.
 
 # %%
 from dataclasses import dataclass
@@ -281,24 +291,26 @@ PagedAttentionManager.start = start
 # | error | Python base | when |
 # |---|---|---|
 # | `DuplicateSequenceError` | `ValueError` | the id is taken |
-# | `UnknownSequenceError` | `LookupError` | there is no sequence of that id |
-# | `SequenceTooLongError` | `ValueError` | more blocks than a row has entries |
+# | `UnknownSequenceError` | `LookupError` | there is no sequence with that id |
+# | `SequenceTooLongError` | `ValueError` | the sequence needs more blocks than a row has entries |
 # | `OutOfRowsError` | `MemoryError` | every row is in use |
 # | `OutOfBlocksError` | `MemoryError` | too few free blocks |
 #
-# In Python each takes a text of your choice: `raise OutOfBlocksError("3 blocks needed, 2 are free")`. A block manager built
-# from C++ has an `OutOfBlocksError` of its own, beside the Python one. Both derive from `MemoryError`, so that is what a
-# caller catches.
+# In Python each takes a message of your choice:
+# `raise OutOfBlocksError("3 blocks needed, 2 are free")`. A block manager built from C++ has
+# its own `OutOfBlocksError`, besides the Python one. Both derive from `MemoryError`, so that
+# is what a caller catches.
 #
-# You write four of the methods that change something. (A fifth, `append_tokens`, makes room for a whole batch; you write it
-# in lesson 05.) Each is a function here, which the last line of the cell makes a method of the class. For all of them one
-# rule holds: **all or nothing**. When a call raises, the tables, the counts and the pool are as they were. Which error comes
-# first when a call is wrong in two ways does not matter.
+# You write four of the methods that change something. (A fifth, `append_tokens`, makes room
+# for a whole batch; you write it in lesson 05.) Here each one is a function, and the last line
+# of its cell makes it a method of the class. One rule holds for all of them: **all or
+# nothing**. When a call raises an error, the tables, the counts and the pool are as they were.
+# If a call is wrong in two ways, it does not matter which error comes first.
 #
 # ### Exercise 2.4: a sequence comes
 #
-# A new sequence gets a row, and as many blocks as its prompt needs, in the order in which `allocate()` gives them. Count before
-# you take.
+# A new sequence gets a row, and as many blocks as its prompt needs, in the order in which
+# `allocate()` hands them out. Count before you take.
 
 # %% exercise="2.4"
 # INCLUDE paged_attention/kv_cache.py PagedAttentionManager.add_sequence
@@ -310,7 +322,8 @@ PagedAttentionManager.add_sequence = add_sequence
 check("2.4", add_sequence)
 
 # %% [markdown]
-# A block table with your method. The pool's block manager is the C++ one of lesson 01 from now on: the class is an argument.
+# Here is a block table filled by your method. From now on the pool's block manager is the C++
+# one of lesson 01: the class is an argument.
 
 # %%
 from paged_attention.block_manager import build_block_manager
@@ -337,9 +350,10 @@ print("free blocks:", manager.block_manager.get_num_free_blocks())
 # %% [markdown]
 # ### Exercise 2.5: a sequence grows
 #
-# Each step of the model gives a sequence one more token. Mostly the last block has an empty slot. When it is full, the
-# sequence needs another block. And when the last block is shared, it must be copied first, in all layers, keys and values:
-# exercise 1.6 with the real pool.
+# Each step of the model gives a sequence one more token. Usually the last block has an empty
+# slot. When it is full, the sequence needs another block. And when the last block is shared,
+# it must be copied first, in all layers, keys and values. This is exercise 1.6 with the real
+# pool.
 
 # %% exercise="2.5"
 # INCLUDE paged_attention/kv_cache.py PagedAttentionManager.append_token
@@ -359,7 +373,8 @@ print("row:", manager.get_block_table_for_seq(0).tolist())
 # %% [markdown]
 # ### Exercise 2.6: a sequence forks
 #
-# Exercise 1.5 with the block table: the child gets a row of its own with the same block ids, and each block has one user more.
+# This is exercise 1.5 with the block table: the child gets its own row with the same block
+# ids, and each block has one more user.
 
 # %% exercise="2.6"
 # INCLUDE paged_attention/kv_cache.py PagedAttentionManager.fork_sequence
@@ -373,7 +388,7 @@ check("2.6", fork_sequence)
 # %% [markdown]
 # ### Exercise 2.7: a sequence ends
 #
-# Each of its blocks has one user less, and its row is free for another sequence.
+# Each of its blocks loses a user, and its row becomes free for another sequence.
 
 # %% exercise="2.7"
 # INCLUDE paged_attention/kv_cache.py PagedAttentionManager.free_sequence
@@ -387,7 +402,8 @@ check("2.7", free_sequence)
 # %% [markdown]
 # ## Watch it work
 #
-# A film of your manager. It plays by itself. Choose a number below it to hold a step; run the cell again to let it play on.
+# Here is a film of your manager. It plays by itself. Choose a number below it to stop at a
+# step, and run the cell again to let it play on.
 
 # %%
 manager, film = small_manager(), Film()
@@ -409,10 +425,11 @@ film.add(manager, "Sequence 5 comes with 12 tokens, and gets what is free")
 film
 
 # %% [markdown]
-# In the last step, sequence 5 has the row of sequence 1, and blocks from here and there. Nobody had to make room side by
-# side. That is the whole idea of paging.
+# In the last step, sequence 5 has the row of sequence 1, and blocks from here and there. They
+# did not have to be side by side. That is the whole idea of paging.
 #
-# The pool is nearly full now. What does not fit, or does not exist, must change nothing:
+# The pool is nearly full now. A call for something that does not fit, or does not exist, must
+# change nothing:
 
 # %%
 table_before, free_before = manager.table.cpu.clone(), manager.block_manager.get_num_free_blocks()
@@ -433,7 +450,8 @@ assert manager.block_manager.get_num_free_blocks() == free_before and sorted(man
 # %% [markdown]
 # ## Keys and values of a sequence, there and back
 #
-# All parts together: write twelve keys and values of sequence 5 through its slots, and read them back block by block.
+# Now we use all parts together: we write twelve keys and values of sequence 5 through its
+# slots, and read them back block by block.
 
 # %%
 torch.manual_seed(0)
@@ -448,16 +466,18 @@ print("twelve keys written to blocks", row[:3].tolist(), "and read back")
 # %% [markdown]
 # ## What it saves
 #
-# Before paging, a server gave each request one contiguous stretch of memory. It had to be long enough for the whole answer,
-# and nobody knows beforehand how long that will be. (A **request** is what a user sends: a prompt, to be answered. While it
-# runs, it is a sequence in the manager.) The paper that introduced PagedAttention compares three ways to guess:
+# Before paging, a server gave each request one contiguous stretch of memory. It had to be long
+# enough for the whole answer, and nobody knows in advance how long that will be. (A
+# **request** is what a user sends: a prompt to be answered. While it runs, it is a sequence in
+# the manager.) The paper that introduced PagedAttention compares three ways to guess:
 #
-# - **reserve the maximum**: as many slots as the model can take at all;
-# - **reserve a power of two**: the prompt, and for the answer the next power of two of its true length;
+# - **reserve the maximum**: as many slots as the model can ever use;
+# - **reserve a power of two**: the prompt, and the answer's true length rounded up to a power
+#   of two;
 # - **reserve what will be needed**: the true length, which no real server knows.
 #
-# Let us replay the same requests through all of them, and through your manager. A contiguous allocator first. It takes the
-# first hole that is long enough:
+# Let us replay the same requests through all of them, and through your manager. The contiguous
+# allocator comes first. It takes the first hole that is long enough:
 
 # %%
 class ContiguousAllocator:
@@ -492,8 +512,8 @@ class ContiguousAllocator:
 
 
 # %% [markdown]
-# Your manager behind the same calls. A request comes in only if a free block then remains for every running request, because
-# all of them will grow.
+# Now your manager, with the same methods. A request comes in only if a free block is then left
+# for every running request, because all of them will grow.
 
 # %%
 class Paged:
@@ -526,9 +546,10 @@ class Paged:
 
 
 # %% [markdown]
-# The requests. Lengths of real conversations have a long tail: most are short, a few are very long. In the ShareGPT
-# conversations that the paper uses (figure 11), a prompt has 161 tokens on average, and an answer 338. Here are 200 drawn from a
-# distribution of that kind.
+# Now the requests. The lengths of real conversations have a long tail: most are short, and a
+# few are very long. In the ShareGPT conversations that the paper uses (figure 11), a prompt
+# has 161 tokens on average, and an answer 338. Here are 200 requests drawn from a similar
+# distribution.
 
 # %%
 import random
@@ -554,9 +575,11 @@ for what in ("prompt", "answer"):
     print(f"{what}: median {sizes[100]}, mean {sum(sizes) / 200:.0f}, longest {sizes[-1]} tokens")
 
 # %% [markdown]
-# And the server. In each step, waiting requests come in while there is room, and every running request grows by one token.
-# When paging runs out of blocks in the middle, the request that came last gives way, or is **preempted**: its blocks go
-# back, and it waits again. Its tokens have to be computed anew. That is the price of not reserving, and we will count it.
+# And last, the server. In each step, waiting requests come in while there is room, and every
+# running request grows by one token. When paging runs out of blocks in the middle of a step,
+# the request that came last gives way, or is **preempted**: its blocks go back, and it waits
+# again. Its tokens have to be computed again. That is the price of not reserving, and we will
+# count it.
 
 # %%
 from collections import deque, namedtuple
@@ -600,7 +623,7 @@ replays = {name: replay(memory, draw_requests(200), num_slots) for name, memory 
 histories = {name: history for name, (history, _) in replays.items()}
 shares = {}
 for name, history in histories.items():
-    busy = [step for step in history if step.waiting]  # while somebody waits, unused memory is a loss
+    busy = [step for step in history if step.waiting]  # while a request waits, unused memory is a loss
     average = {part: sum(getattr(step, part) for step in busy) / len(busy) for part in Step._fields}
     shares[name] = {"tokens": average["tokens"], "kept for later tokens": average["kept"], "never used": average["unused"],
                     "free": average["free"]}
@@ -614,15 +637,17 @@ draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds when the
           "Diamonds mark the paper's figures: 20.4, 26.8, 38.2 and 96.3 percent.")
 
 # %% [markdown]
-# Our requests are not the paper's, nor is the allocator (theirs gives out powers of two of memory). So the figures differ.
-# The order is the same, and so is the leap at the end. Only the tokens are of use. The rest is lost in three ways:
+# Our requests are not the paper's, and neither is our allocator (theirs gives out memory in
+# powers of two). So the figures differ. But the order is the same, and so is the leap at the
+# end. Only slots with tokens are useful. The rest is lost in three ways:
 #
 # - **kept for later tokens**: needed at the end, empty until then;
-# - **never used**: reserved, and the answer is shorter (*internal fragmentation*);
-# - **free**, and no use: every hole is too short for the next request (*external fragmentation*).
+# - **never used**: reserved, but the answer is shorter (*internal fragmentation*);
+# - **free**, but useless: every hole is too short for the next request (*external
+#   fragmentation*).
 #
-# Paging loses at most 15 slots in the last block of each sequence, and the few blocks that it leaves free for those who run.
-# Its price:
+# Paging loses at most 15 slots in the last block of each sequence, and the few blocks that it
+# leaves free for the running requests. This is its price:
 
 # %%
 gave_way = replays["paged"][1]
@@ -631,9 +656,10 @@ print(f"beside the {sum(request.prompt + request.answer for request in requests)
 assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
-# Try it: in `Paged.come`, put `0` in place of `len(self.manager.sequences)`. Then no block is left free for the running
-# requests, and a request gives way 403 times, with 65,327 tokens computed again. Who is let in, and who gives way, is the
-# scheduler's decision. You write one in lesson 08.
+# Try it: in `Paged.come`, put `0` in place of `len(self.manager.sequences)`. Then no block is
+# left free for the running requests, and a request gives way 403 times, with 65,327 tokens
+# computed again. Which request is let in, and which gives way, is the scheduler's decision.
+# You write a scheduler in lesson 08.
 
 # %%
 draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "
@@ -641,9 +667,10 @@ draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, 
           "the largest hole is mostly a fifth to a half of the free slots.")
 
 # %% [markdown]
-# The left plot is what a server earns: more requests at once from the same memory, and all of them done sooner. The right
-# one shows external fragmentation: the free slots lie scattered, and the largest hole is only a part of them. (With the
-# maximum reserved, no slot is free until the end.) Blocks have no such curve, because any free block is as good as any
+# The left plot shows what a server gains: more requests at once from the same memory, and all
+# of them done sooner. The right one shows external fragmentation: the free slots are
+# scattered, and the largest hole is only a part of them. (With the maximum reserved, no slot
+# is free until the end.) Blocks have no such curve, because any free block is as good as any
 # other.
 
 # %%
@@ -655,12 +682,14 @@ print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the ste
 # %% [markdown]
 # ## What you built
 #
-# The memory of a server: a pool whose layout has a reason, slots and a flat view to write through, a block table on the
-# CPU and on the device, and a manager that does all of what it is asked, or nothing.
+# The memory of a server: a pool whose layout has a reason, slots and a flat view to write
+# through, a block table on the CPU and on the device, and a manager that does all that it is
+# asked, or nothing.
 #
 # ## Ask yourself
 #
-# <details><summary>A block table is a lookup for every key that a kernel reads. Why is that not slow?</summary>
+# <details><summary>A block table means a lookup for every key that a kernel reads. Why is that
+# not slow?</summary>
 #
 # One entry serves a whole block. In Qwen3-8B, 4 bytes are looked up for 64 KiB of keys and
 # values in each layer (16 tokens × 8 heads × 128 numbers × 2 bytes, twice). And the entries of a row lie side by side.
@@ -668,27 +697,32 @@ print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the ste
 #
 # <details><summary>Why is the block size 16, and not 1, or 256?</summary>
 #
-# A block of 1 wastes no slot, and its table is as long as the sequence; each lookup serves one token. A block of 256 leaves
-# about half of its slots empty at the end of each sequence, and only whole blocks can be found again and shared. The paper measured several sizes: on long
-# conversations 16 to 128 were best, on short ones large blocks hurt. It takes 16.
+# Blocks of 1 waste no slot, but the table is as long as the sequence, and each lookup serves
+# only one token. With blocks of 256, about half of the last block's slots are empty in each
+# sequence, and only whole blocks can be found again and shared. The paper measured several
+# sizes: on long conversations 16 to 128 were best, and on short ones large blocks hurt. It
+# settles on 16.
 # </details>
 #
-# <details><summary>The block table is filled with 0 where there is no block. When is that found out?</summary>
+# <details><summary>The block table is filled with 0 where there is no block. When is the
+# mistake found?</summary>
 #
-# Late, or never. The kernel reads block 0, which may be another sequence's, and no error is raised. A check cannot tell it
-# from a real entry. It can tell -1. (Left to itself, PyTorch takes an index of -1 for the last block. So check.)
+# Late, or never. The kernel reads block 0, which may be another sequence's, and no error is
+# raised. A check cannot tell a 0 from a real entry. It can tell a -1. (Left to itself, PyTorch
+# takes an index of -1 for the last block. So check.)
 # </details>
 #
 # <details><summary><code>append_token</code> takes a block first, and then sees that the row is full. What is lost?</summary>
 #
-# The block. Its count is 1 and no sequence knows it, so nobody will ever free it. After as many failures as there are
-# blocks, none is left to give.
+# The block. Its count is 1 and no sequence knows it, so it will never be freed. After as many
+# failures as there are blocks, none is left.
 # </details>
 #
-# <details><summary>Why does the manager keep each sequence's length, and not its caller?</summary>
+# <details><summary>Why does the manager, and not its caller, keep each sequence's
+# length?</summary>
 #
-# Two who keep the same number will differ one day. Then a block is taken too early, or a token is written into a block of
-# somebody else.
+# If two places keep the same number, one day they will differ. Then a block is taken too
+# early, or a token is written into another sequence's block.
 # </details>
 #
 # ## Sources
@@ -699,5 +733,5 @@ print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the ste
 #   lengths, section 7.2 for the block size.
 # - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*, “Coalesced Access to Global Memory”.
 #
-# **Next:** [03 · Prefill](03_prefill.ipynb). Several prompts at once, attention over their blocks, and keys and values into
-# this pool.
+# **Next:** [03 · Prefill](03_prefill.ipynb). Several prompts at once, attention over their
+# blocks, and their keys and values in this pool.

@@ -9,10 +9,11 @@
 # %% [markdown]
 # # 03 · Prefill, request by request
 #
-# **You build** the attention of a prefill, in which whole prompts are read at once. Several prompts of different lengths
-# come together, and each attends to itself only. You write attention twice: plainly, with all scores at once, and block by
-# block with the online softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it into a
-# layer that leaves its keys and values in the pool.
+# **You build** the attention of a prefill, in which whole prompts are read at once. Several
+# prompts of different lengths come together, and each attends only to itself. You write
+# attention twice: plainly, with all scores at once, and block by block with the online
+# softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it
+# into a layer that leaves its keys and values in the pool.
 #
 # **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is compared with keys, and the
 # result is a weighted sum of values. **It takes** 75 to 90 minutes. Words that you meet again are in the
@@ -42,10 +43,11 @@ from paged_attention.validate import check_prefill
 # %% [markdown]
 # ## Several prompts at once
 #
-# Three prompts arrive, of 6, 4 and 9 tokens. A batch with a row for each prompt would have to be as long as the longest
-# one, and be filled up with padding. We put their *blocks* one after the other instead: `x` has the shape
-# (total_blocks, block_size, dim), and a list says how many blocks belong to each request. Only the last block of a request
-# can have empty slots.
+# Three prompts arrive, of 6, 4 and 9 tokens. In a batch with a row for each prompt, every row
+# would have to be as long as the longest prompt, and the rest would be padding. Instead we put
+# their *blocks* one after the other: `x` has the shape (total_blocks, block_size, dim), and a
+# list says how many blocks belong to each request. Only the last block of a request can have
+# empty slots.
 
 # %%
 lengths, block_size = [6, 4, 9], 4
@@ -56,10 +58,12 @@ draw.show(draw.attention.requests_in_blocks(lengths, block_size), alt="A row of 
           "hold no token.")
 
 # %% [markdown]
-# The first dimension counts blocks and not requests, so requests of any lengths fit into one tensor.
+# The first dimension counts blocks, not requests, so requests of any length fit into one
+# tensor.
 #
-# A layer of a model first turns the hidden state of each token into queries, keys and values. That happens token by token,
-# so it does not matter whose token it is. `AttentionLayer` does it for all blocks at once:
+# A layer of a model first turns the hidden state of each token into queries, keys and values.
+# That happens token by token, so it does not matter which request a token belongs to.
+# `AttentionLayer` does it for all blocks at once:
 
 # %%
 layer = AttentionLayer(dim=12, num_q_heads=6, num_kv_heads=2, head_size=8)
@@ -68,8 +72,8 @@ for name, projected in zip("qkv", layer.project(x)):
     print(f"{name}: {tuple(projected.shape)}")
 
 # %% [markdown]
-# What comes next does depend on it: a token may attend to its own request only. Let us take one request, and come back to
-# the others at the end.
+# In the next step it does matter: a token may attend only to its own request. Let us take one
+# request, and come back to the others at the end.
 #
 # ## Attention of one request
 #
@@ -78,10 +82,10 @@ for name, projected in zip("qkv", layer.project(x)):
 # $$o_i = \sum_{j \le i} w_{ij}\, v_j \qquad
 #   w_{ij} = \operatorname{softmax}_j\left(\frac{q_i \cdot k_j}{\sqrt{\text{head\_size}}}\right)$$
 #
-# There are four things in it to get right.
+# There are four things to get right.
 #
-# **First, the scale.** A score is a sum of head_size products. If the numbers are independent, of spread 1 and around 0,
-# such a sum has the spread √head_size:
+# **First, the scale.** A score is a sum of head_size products. If the numbers are independent,
+# with mean 0 and spread 1, the sum has spread √head_size:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -99,8 +103,9 @@ close, far_apart = torch.tensor([1.0, 0.0, -1.0]), torch.tensor([16.0, 0.0, -16.
 print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for weight in far_apart.softmax(0)])
 
 # %% [markdown]
-# **Second, the causal mask.** A token may look at itself and at those before it. **Third, the end of the last block.** What
-# comes after the last token belongs to nobody. Here are both for the request of 6 tokens:
+# **Second, the causal mask.** A token may look at itself and at those before it. **Third, the
+# end of the last block.** What comes after the last token belongs to no request. Here are both
+# for the request of 6 tokens:
 
 # %%
 draw.show(draw.attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
@@ -108,21 +113,24 @@ draw.show(draw.attention.visible_keys(length=6, block_size=4), alt="A square of 
           "hatched.")
 
 # %% [markdown]
-# A hidden score is set to -inf, whose exponential is 0. The other scores of the row then share the whole weight.
+# A hidden score is set to -inf, whose exponential is 0. The other scores of the row then share
+# all the weight.
 #
-# Look at the hatched columns. With the causal mask no token looks there anyway, because they come later than all of them.
-# But the hatched *rows* would give an output, made of whatever lies in these slots. And a weight of 0 does not undo
-# everything:
+# Look at the hatched columns. With the causal mask no token looks there anyway, because these
+# slots come after all the tokens. But the hatched *rows* would still give an output, made of
+# whatever is in these slots. And a weight of 0 does not undo everything:
 
 # %%
 weights = torch.tensor([0.4, 0.6, 0.0])
 print("weighted sum:", (weights @ torch.tensor([1.0, 2.0, float("nan")])).item())
 
 # %% [markdown]
-# So slots without a token are cut off, values included, and the output there is 0. In the checks NaN lies in some of them.
+# So slots without a token are cut off, values included, and the output there is 0. In the
+# checks, some of them hold NaN.
 #
-# **Fourth, the heads.** In **grouped-query attention**, or GQA, there are fewer KV heads than query heads, so that the cache
-# is smaller. Neighbouring query heads share a KV head. This is given:
+# **Fourth, the heads.** In **grouped-query attention**, or GQA, there are fewer KV heads than
+# query heads, so that the cache is smaller. Neighbouring query heads share a KV head. This
+# function is given:
 
 # %%
 # INCLUDE paged_attention/attention.py share_heads
@@ -151,7 +159,8 @@ print("NO_KEY is", NO_KEY, "and exp(NO_KEY) is", math.exp(NO_KEY))
 check("3.1", plain_attention)
 
 # %% [markdown]
-# PyTorch has the same in one call, for tensors without blocks. Here is request 2, with its nine tokens in three blocks:
+# PyTorch does the same in one call, for tensors without blocks. Here is request 2, with its
+# nine tokens in three blocks:
 
 # %%
 def by_pytorch(q, k, v, length):
@@ -177,16 +186,16 @@ for num_tokens in (1024, 8192, 131072):
     print(f"{num_tokens:8,} {kv_mib:13,.0f} MiB {scores_mib:9,.0f} MiB")
 
 # %% [markdown]
-# The scores of the longest prompt take a tebibyte, for one layer, and are thrown away at once. We want to compute a part
-# of them, use it up, and forget it.
+# The scores of the longest prompt take a tebibyte for one layer, and are thrown away right
+# after use. We want to compute a part of them, use it, and forget it.
 #
-# What stands in the way is the softmax. The denominator of each weight is a sum over *all* keys, so it seems that all scores
-# have to be there before the first weight is known.
+# The softmax stands in the way. The denominator of each weight is a sum over *all* keys, so it
+# seems that all scores have to be there before the first weight is known.
 #
 # ## Softmax in parts
 #
-# It is not so. Take one row of six scores. The values are the numbers 1 to 6, so that the output tells where the
-# attention is.
+# It only seems so. Take one row of six scores. The values are the numbers 1 to 6, so that the
+# output shows where the attention is.
 
 # %%
 row = torch.tensor([2.0, 1.0, 4.0, 3.0, 0.0, 2.5])
@@ -194,22 +203,24 @@ numbers = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
 print(f"softmax over the whole row gives {row.softmax(0) @ numbers:.4f}")
 
 # %% [markdown]
-# A softmax never takes the exponential of a score as it is. It would overflow:
+# A softmax never takes the exponential of a score as it is, because that can overflow:
 
 # %%
 large = torch.tensor([100.0, 99.0])
 print("exp(100) in float32:", large[0].exp().item(), "· softmax:", [f"{weight:.4f}" for weight in large.softmax(0)])
 
 # %% [markdown]
-# Every score is first reduced by the largest one, $m$. That changes nothing: numerator and denominator both get the factor
-# $e^{-m}$, and it cancels out. So three numbers make the output of a row:
+# First the largest score, $m$, is subtracted from every score. That changes nothing: numerator
+# and denominator both get the factor $e^{-m}$, and it cancels out. So three numbers make the
+# output of a row:
 #
 # $$m = \max_j s_j \qquad l = \sum_j e^{s_j - m} \qquad
 #   \text{acc} = \sum_j e^{s_j - m}\, v_j \qquad o = \frac{\text{acc}}{l}$$
 #
-# Now let the scores come in parts. After the first part, (2, 1), the largest is m = 2. The second part brings a 4.
-# All that we have summed up was counted from 2, and should have been counted from 4. Each of its terms is too large by the
-# same factor $e^{4-2}$, so one multiplication puts all of them right:
+# Now let the scores come in parts. After the first part, (2, 1), the largest is m = 2. The
+# second part brings a 4. Everything summed up so far is relative to 2, and should have been
+# relative to 4. Each term is too large by the same factor $e^{4-2}$, so one multiplication
+# puts them all right:
 #
 # $$e^{s - m_\text{new}} = e^{m_\text{old} - m_\text{new}} \cdot e^{s - m_\text{old}}$$
 #
@@ -219,7 +230,7 @@ print("exp(100) in float32:", large[0].exp().item(), "· softmax:", [f"{weight:.
 # $$l_\text{new} = f\, l_\text{old} + \sum_j e^{s_j - m_\text{new}} \qquad
 #   \text{acc}_\text{new} = f\, \text{acc}_\text{old} + \sum_j e^{s_j - m_\text{new}}\, v_j$$
 #
-# That is the **online softmax**. With two keys in a part:
+# That is the **online softmax**. Here it is with two keys in each part:
 
 # %%
 largest, total, weighted, steps = -math.inf, 0.0, 0.0, []
@@ -241,17 +252,19 @@ draw.show(draw.attention.recurrence(steps, goal), alt="Three plots of m, l and o
           "exactly on a dashed line, which is the softmax over the whole row.")
 
 # %% [markdown]
-# The output is right after each part, for the keys so far. After the last one it is the softmax over the whole row.
+# After each part, the output is right for the keys so far. After the last one, it is the
+# softmax over the whole row.
 #
-# **Why it is always so.** After each part, three things are true of the keys seen so far: m is the largest score, l is the
-# sum of $e^{s - m}$, and acc is the sum of $e^{s - m} v$.
-# They are true before the first key: the maximum of nothing is -inf, and the empty sums are 0. And if they are true before
-# a part, they are true after it. The factor turned each old term into a term counted from the new maximum, and the new
-# terms were added. So at the end they are true of all keys, and acc / l is the output of the softmax over all of them. It
-# does not matter where the row was cut.
+# **Why this always works.** After each part, three things are true of the keys seen so far: m
+# is the largest score, l is the sum of $e^{s - m}$, and acc is the sum of $e^{s - m} v$. They
+# are true before the first key: the maximum of nothing is -inf, and the empty sums are 0. And
+# if they are true before a part, they are true after it. The factor makes each old term
+# relative to the new maximum, and the new terms are added. So at the end they are true of all
+# keys, and acc / l is the output of the softmax over all of them. It does not matter where the
+# row was cut.
 #
-# **Why the factor.** Without it, old terms are counted from one maximum and new ones from another. A weight then depends on
-# which part its key was in:
+# **Why the factor is needed.** Without it, old terms are relative to one maximum and new ones
+# to another. A weight then depends on which part its key was in:
 
 # %%
 largest, total, weighted = -math.inf, 0.0, 0.0
@@ -262,8 +275,9 @@ for part, value in zip(row.split(2), numbers.split(2)):
 print(f"without the factor {weighted / total:.4f}, and it should be {goal[2]:.4f}")
 
 # %% [markdown]
-# **Why m starts at -inf.** A start at 0 claims that some key had the score 0. Most of the time that does no harm: any
-# common m cancels out. But let all scores lie far below 0, and each exponential becomes 0:
+# **Why m starts at -inf.** To start at 0 is to claim that some key had the score 0. Most of
+# the time that does no harm, because any common m cancels out. But if all scores are far below
+# 0, each exponential becomes 0:
 
 # %%
 low = row - 300
@@ -273,10 +287,10 @@ for start in (0.0, -math.inf):
     print(f"m starts at {start:4}: l = {exponentials.sum():.4f}, o = {exponentials @ numbers / exponentials.sum():.4f}")
 
 # %% [markdown]
-# With -inf there is one case to mind. A row may have seen no key yet, because all of them were hidden, and then a
-# difference of maxima is -inf - (-inf), which is NaN. The function `finite` gives 0 where m is -inf. Its result is
-# subtracted in place of the new maximum, and used nowhere else: the old maximum in the factor, and the m that is stored,
-# stay -inf.
+# With -inf there is one case to watch. A row may have seen no key yet, because all of them
+# were hidden. Then a difference of maxima is -inf - (-inf), which is NaN. The function
+# `finite` gives 0 where m is -inf. Subtract its result in place of the new maximum, and use it
+# nowhere else: the old maximum in the factor, and the m that is stored, stay -inf.
 
 # %%
 # INCLUDE paged_attention/softmax_state.py finite
@@ -289,9 +303,10 @@ print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - fini
 # %% [markdown]
 # ### Sums in 16 bits
 #
-# Models and their caches often use bfloat16, a float of 16 bits. It has 8 significant bits: above 256 not every whole number
-# can be written any more, and between 4096 and 8192 they are 32 apart. To a sum of 4096 you can add 16 as often as you like.
-# The result is rounded, and it is 4096 again.
+# Models and their caches often use bfloat16, a float of 16 bits. It has 8 significant bits.
+# Above 256 it can no longer hold every whole number, and between 4096 and 8192 its numbers are
+# 32 apart. You can add 16 to a sum of 4096 as often as you like. The result is rounded, and it
+# is 4096 again.
 #
 # Our l is such a sum. Let 6,400 keys come in parts of 16, all with the score 0, so that each weight is 1. The values grow
 # evenly from 0 to 1. The output is their mean, 0.5:
@@ -305,9 +320,10 @@ for dtype in (torch.bfloat16, torch.float32):
     print(f"sums in {dtype}: l = {total:.0f}, acc = {weighted:.0f}, o = {weighted / total:.3f}")
 
 # %% [markdown]
-# In bfloat16 l never gets past 4096, so acc is divided by too little. The result looks like any other output, and nobody is
-# warned. The values were the same both times, in 16 bits: it is the *sums* that need more. So whatever the type of scores
-# and values, m, l and acc have 32 bits at least. The output may be rounded to 16 bits at the end, once.
+# In bfloat16 l never gets past 4096, so acc is divided by too little. The result looks like
+# any other output, and nobody is warned. The values had 16 bits both times: it is the *sums*
+# that need more. So whatever the type of the scores and values, m, l and acc have at least 32
+# bits. The output may be rounded to 16 bits once, at the end.
 #
 # ### Exercise 3.2: the online softmax
 #
@@ -325,7 +341,8 @@ for dtype in (torch.bfloat16, torch.float32):
 check("3.2", SoftmaxState)
 
 # %% [markdown]
-# A row of 200 keys, cut in a hundred different ways, against one softmax over all of it:
+# Here is a row of 200 keys, cut in a hundred different ways, and compared with one softmax
+# over all of it:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -342,14 +359,16 @@ print("a hundred ways to cut the row, one result")
 # %% [markdown]
 # ## Parts that do not wait for each other
 #
-# An update takes its part after the one before. But two workers could each take half of the keys, with a state of their
-# own, and put the two together at the end. Both states may then have to be brought to the larger maximum:
+# Updates come one after the other. But two workers could each take half of the keys, each with
+# its own state, and put the two states together at the end. Both are then brought to the
+# larger maximum:
 #
 # $$m = \max(m_a, m_b) \qquad l = e^{m_a - m}\, l_a + e^{m_b - m}\, l_b \qquad
 #   \text{acc} = e^{m_a - m}\, \text{acc}_a + e^{m_b - m}\, \text{acc}_b$$
 #
-# An update is a merge with the new part. The sums of the part are counted from the new maximum already, so its factor is 1.
-# Lesson 04 puts the blocks of a sequence together in this way, and lesson 07 lets the whole GPU work on one long sequence.
+# An update is a merge with the new part. The sums of the part are already relative to the new
+# maximum, so its factor is 1. Lesson 04 puts the blocks of a sequence together this way, and
+# lesson 07 lets the whole GPU work on one long sequence.
 #
 # ### Exercise 3.3: merge two states
 #
@@ -365,7 +384,8 @@ SoftmaxState.merge = merge
 check("3.3", merge)
 
 # %% [markdown]
-# Four workers take fifty keys each. In whatever order their states meet, the result is the same:
+# Four workers take fifty keys each. The result is the same in whatever order their states are
+# merged:
 
 # %%
 def state_of(begin, end):
@@ -384,8 +404,9 @@ print("three orders, one result")
 # %% [markdown]
 # ## Block by block
 #
-# Now attention needs no large matrix of scores any more. Take one block of queries. It has a state for each of its rows.
-# Blocks of keys pass by, and each gives block_size × block_size scores per head. These go into the state and are forgotten.
+# Now attention no longer needs a large matrix of scores. Take one block of queries. It has a
+# state for each of its rows. Blocks of keys pass by, and each gives block_size × block_size
+# scores per head. These go into the state and are forgotten.
 #
 # Here is what has to be computed for a request of four blocks. It is the mask from above, seen from further away:
 
@@ -394,18 +415,21 @@ draw.show(draw.attention.tiles(num_blocks=4), alt="Four by four pairs of blocks.
           "visible. The four on the diagonal are masked inside. The six above it are never computed.")
 
 # %% [markdown]
-# Below the diagonal every key is in the past. Above it every key is in the future, and the pair is left out: 6 of 16 here,
-# nearly half of them in a long request. On the diagonal a block meets itself, and there the mask is needed *inside* the
-# pair. It is easily forgotten, since leaving out the later blocks looks like a causal mask already.
+# Below the diagonal every key is in the past. Above it every key is in the future, and the
+# pair is left out: 6 of 16 pairs here, and nearly half of them in a long request. On the
+# diagonal a block meets itself, and there the mask is needed *inside* the pair. It is easy to
+# forget, because leaving out the later blocks already looks like a causal mask.
 #
-# The last block takes part as a whole, with its empty slots. Hiding their scores is not enough: the weight is 0, and 0 times
-# NaN is NaN. The *values* after the end must be cut off or set to 0 too.
+# The last block takes part as a whole, empty slots included. Hiding their scores is not
+# enough: the weight is 0, and 0 times NaN is NaN. The *values* after the end must also be cut
+# off or set to 0.
 #
 # ### Exercise 3.4: attention block by block
 #
-# Use your `SoftmaxState`, and take one block of queries with one block of keys at a time: the check looks at how many scores
-# of a head are there at once. Positions help with the masks: slot s of block i has the position i · block_size + s.
-# `state.update()` takes the scores (num_q_heads, block_size, block_size), and values that broadcast over the queries,
+# Use your `SoftmaxState`, and take one block of queries with one block of keys at a time: the
+# check looks at how many scores of a head exist at once. Positions help with the masks: slot s
+# of block i has the position i · block_size + s. `state.update()` takes the scores
+# (num_q_heads, block_size, block_size), and values that broadcast over the queries,
 # (num_q_heads, 1, block_size, head_size).
 
 # %% exercise="3.4"
@@ -416,8 +440,9 @@ draw.show(draw.attention.tiles(num_blocks=4), alt="Four by four pairs of blocks.
 check("3.4", tiled_attention)
 
 # %% [markdown]
-# Two ways and PyTorch's own, on a longer request with seven query heads for each KV head. The last block is partly filled,
-# and NaN follows the last token: had anything read it, the results would be NaN.
+# Here are your two ways and PyTorch's own, on a longer request with seven query heads for each
+# KV head. The last block is partly filled, and NaN follows the last token. If anything read
+# it, the results would be NaN.
 
 # %%
 length = 333
@@ -431,17 +456,18 @@ torch.testing.assert_close(plain.flatten(0, 1)[:length], by_pytorch(q, k, v, len
 print(f"all agree; counted from the shapes, scores of a head at once: plain {length * length}, tiled {16 * 16}")
 
 # %% [markdown]
-# This is **FlashAttention** without its GPU part. On a GPU the point is where the scores live. The plain way writes them
-# to the large, slow memory and reads them back. One pair of blocks fits into the small, fast memory next to the arithmetic,
-# and its scores never leave it.
+# This is **FlashAttention** without its GPU part. On a GPU, what matters is where the scores
+# live. The plain way writes them to the large, slow memory and reads them back. One pair of
+# blocks fits into the small, fast memory next to the arithmetic, and its scores never leave
+# it.
 #
-# Our order of the loops, queries outside and one division at the end, is that of FlashAttention-2. The first paper had the
-# keys outside, and divided at each step.
+# Our loops have the queries outside and one division at the end, as in FlashAttention-2. The
+# first paper had the keys outside, and divided at each step.
 #
 # ## All requests, and the pool
 #
-# Back to the three prompts. Each gets its slice of q, k and v, and attends on its own. Where the slice starts follows from
-# `request_num_blocks`: add up as you go.
+# Back to the three prompts. Each gets its slice of q, k and v, and attends on its own. To find
+# where a slice starts, add up `request_num_blocks` as you go.
 #
 # A prefill also leaves something behind. The next token will need the keys and values of all tokens before it, so they go
 # into the pool, through the block table of lesson 02. `x` holds a request's blocks side by side. In the pool they lie
@@ -465,8 +491,8 @@ draw.show(draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in 
           "order, with free blocks between them.")
 
 # %% [markdown]
-# Requests are counted by their place in the batch: 0, 1, 2. The manager knows them as sequences 10, 11 and 12, because ids
-# need not start at 0 or follow the batch.
+# Requests are numbered by their place in the batch: 0, 1, 2. The manager knows them as
+# sequences 10, 11 and 12, because ids need not start at 0 or follow the batch.
 #
 # ### Exercise 3.5: prefill
 #
@@ -488,7 +514,7 @@ draw.show(draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in 
 check("3.5", forward_prefill)
 
 # %% [markdown]
-# The three prompts, with both ways to attend:
+# Here are the three prompts, with both ways of attending:
 
 # %%
 y = forward_prefill(layer, x, request_num_blocks, [10, 11, 12], new_manager())
@@ -510,8 +536,8 @@ print("sequence 12 lies in the blocks", manager.blocks_of(12), "and its keys are
 # %% [markdown]
 # ## Requests never see each other
 #
-# Change one token of request 1, its second, and look at every output. `torch.equal` asks for equal numbers down to the last
-# bit, not for nearly equal ones.
+# Change the second token of request 1, and look at every output. `torch.equal` asks for
+# numbers that are equal to the last bit, not for nearly equal ones.
 
 # %%
 perturbed = x.clone()
@@ -524,16 +550,18 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
           "and the two after it in the same request differ, and no other.")
 
 # %% [markdown]
-# The picture shows both at once. No other request has noticed: that is the slicing. And within the request, the token before
-# has not noticed either: that is the causal mask.
+# The picture shows both at once. No other request has noticed: that is the slicing at work.
+# And within the request, the token before has not noticed either: that is the causal mask at
+# work.
 #
-# In a server, one user's prompt must have no influence on another user's answer. This is the test for it. It asks for equal
-# bits because both runs have the same shapes. In a batch of another size, PyTorch may add the same numbers up in another
-# order, and then the last bits can differ.
+# In a server, one user's prompt must have no influence on another user's answer. This is the
+# test for it. It can ask for equal bits because both runs have the same shapes. In a batch of
+# another size, PyTorch may add up the same numbers in another order, and then the last bits
+# can differ.
 #
 # ## FlashAttention and PagedAttention
 #
-# The names are similar, and they answer different questions:
+# The names are similar, but the two answer different questions:
 #
 # | | FlashAttention | PagedAttention |
 # |---|---|---|
@@ -541,32 +569,35 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 # | answers | in tiles, with an online softmax | in blocks anywhere in the pool, found through a table |
 # | saves | memory traffic: no scores in the GPU's large memory | memory: no room kept for tokens that may never come |
 #
-# They go together. A tile of keys can be a block of the pool as well as a piece of a contiguous tensor, and the order in
-# which the parts come is free. That is why a fast kernel can do both: walk along the block table, and merge what it finds.
+# They go together. A tile of keys can just as well be a block of the pool as a piece of a
+# contiguous tensor, and the parts may come in any order. That is why a fast kernel can do
+# both: walk along the block table, and merge what it finds.
 #
 # ## What you built
 #
-# Attention in two ways that agree with each other and with PyTorch, one of which never holds more than one pair of blocks'
-# scores for each head. The online softmax, which takes its keys in any parts and in any order. And a layer that reads
-# several prompts at once, keeps them apart, and leaves their keys and values in the pool.
+# Attention in two ways that agree with each other and with PyTorch, one of which never holds
+# the scores of more than one pair of blocks for each head. The online softmax, which takes its
+# keys in any parts and in any order. And a layer that reads several prompts at once, keeps
+# them apart, and leaves their keys and values in the pool.
 #
 # ## Ask yourself
 #
-# <details><summary>What are the formulas of the online softmax, and why do they give the same as one softmax over all keys?
-# </summary>
+# <details><summary>What are the formulas of the online softmax, and why do they give the same
+# result as one softmax over all keys?</summary>
 #
 # The new maximum is the larger of the old one and the part's. The old sums are multiplied by
-# exp(m<sub>old</sub> − m<sub>new</sub>), and the new terms, counted from m<sub>new</sub>, are added. So after each part l
-# and acc are the sums over all keys so far, counted from the maximum so far. At the end acc / l is the softmax; the common
-# factor exp(−m) cancels out.
+# exp(m<sub>old</sub> − m<sub>new</sub>), and the new terms, relative to m<sub>new</sub>, are
+# added. So after each part l and acc are the sums over all keys so far, relative to the
+# maximum so far. At the end acc / l is the softmax; the common factor exp(−m) cancels out.
 # </details>
 #
 # <details><summary>Why does <code>x</code> have total_blocks as its first dimension, and not the number of requests?
 # </summary>
 #
-# Requests have different lengths. With a row for each, all rows would be as long as the longest. In blocks, at most
-# block_size − 1 slots of each request are empty, and the projections run over all tokens of all requests in one
-# multiplication. <code>request_num_blocks</code> says where each request starts.
+# Requests have different lengths. With a row for each request, all rows would be as long as
+# the longest. In blocks, at most block_size − 1 slots of each request are empty, and the
+# projections run over all tokens of all requests in one multiplication.
+# <code>request_num_blocks</code> says where each request starts.
 # </details>
 #
 # <details><summary>What is the difference between PagedAttention and FlashAttention? Does one replace the other?</summary>
@@ -578,22 +609,24 @@ draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, req
 #
 # <details><summary>The running maximum starts at 0 in a program, and its tests pass. When does it fail?</summary>
 #
-# When all scores of a row lie far below 0. In float32 exp(−104) is 0, so every term is 0 and the output is 0/0. With scores
-# around 0, any start that is not too far away cancels out, so a test with random numbers does not see it.
+# When all scores of a row are far below 0. In float32 exp(−104) is 0, so every term is 0 and
+# the output is 0/0. With scores around 0, any start that is not too far away cancels out, so a
+# test with random numbers does not see it.
 # </details>
 #
 # <details><summary>With the causal mask no token looks past the end. Why must the last block be masked all the same?
 # </summary>
 #
-# Its empty slots are queries as well, and their output would look like a token's. And the values there are multiplied by
-# weights of 0: if one is NaN or infinite, the sum is NaN. In a decode, where the query comes after all keys, it would even
-# be attended to.
+# Its empty slots are queries as well, and their output would look like a token's. And the
+# values there are multiplied by weights of 0: if one is NaN or infinite, the sum is NaN. In a
+# decode, where the query comes after all keys, these slots would even be attended to.
 # </details>
 #
 # <details><summary>Does the tiled way compute fewer scores than the plain one?</summary>
 #
-# For a long request about half as many, because pairs of blocks above the diagonal are left out. The large gain lies
-# elsewhere: for n tokens it keeps block_size² scores of a head at a time, and not n².
+# For a long request about half as many, because pairs of blocks above the diagonal are left
+# out. The large gain lies elsewhere: for n tokens it keeps block_size² scores of a head at a
+# time, instead of n².
 # </details>
 #
 # ## Sources

@@ -9,9 +9,10 @@
 # %% [markdown]
 # # 04 · Decode: one query, many blocks
 #
-# **You build** what runs for every token that a model writes: a decode step. Each sequence brings one query. Its keys and
-# values lie in blocks anywhere in the pool, and they are never moved together. Each block gives a part of the answer, and
-# the parts are put together at the end.
+# **You build** what runs for every token that a model writes: a decode step. Each sequence
+# brings one query. Its keys and values lie in blocks anywhere in the pool, and they are never
+# brought together. Each block gives a part of the answer, and the parts are put together at
+# the end.
 #
 # **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and [03](03_prefill.ipynb) (the online softmax).
 # **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
@@ -45,7 +46,7 @@ progress_bar("04")
 # After the prompt, a sequence grows by one token at a time. In prefill there were as many queries as keys. Now there is one
 # query for each sequence, and it looks at everything that the sequence has written so far.
 #
-# This is the whole step. From top to bottom, it is also the order of this lesson:
+# This is the whole step. Read from top to bottom, it is also the order of this lesson:
 
 # %%
 draw.show(draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
@@ -54,8 +55,9 @@ draw.show(draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
               "new token itself, lead to one answer.")
 
 # %% [markdown]
-# Three requests, then, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands out its blocks in disorder, as it
-# would after hours of work. And each slot that holds no token holds NaN: whoever reads it will see it.
+# We take three requests, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands
+# out its blocks in disorder, as it would after hours of work. And each slot without a token
+# holds NaN, so that a mistaken read shows.
 
 # %%
 dim, block_size = 24, 4
@@ -99,11 +101,12 @@ for seq_id in texts:
 # %% [markdown]
 # ### Room for the new token
 #
-# Each sequence now has a new token. Where will its key and value go? That is settled before the step begins: somebody, in a
-# real server the **scheduler**, has called `append_token` for each sequence. If there is no block left, it is the scheduler
-# who finds out, and who makes a sequence wait.
+# Each sequence now has a new token. Where will its key and value go? That is settled before
+# the step begins. In a real server, the **scheduler** has called `append_token` for each
+# sequence. If there is no block left, the scheduler finds out, and makes a sequence wait.
 #
-# So in a decode step the last token of each sequence is the new one. It has a slot already, and nothing stands there yet.
+# So in a decode step the last token of each sequence is the new one. It already has a slot,
+# and nothing is there yet.
 
 # %%
 texts, manager = three_requests([5, 0, 7, 2, 6, 1, 4, 3])
@@ -116,9 +119,10 @@ for seq_id in texts:
     assert not written
 
 # %% [markdown]
-# The **past** of a sequence is everything before its last token. This function says in which blocks the past lies, how many
-# tokens stand in each of them, and how many blocks each request has. With these three, attention needs no block table
-# any more. The table is read once again at the end of the step, to find the new token's slot:
+# The **past** of a sequence is everything before its last token. This function says which
+# blocks hold the past, how many tokens are in each of them, and how many blocks each request
+# has. With these three, attention no longer needs the block table. The table is read once more
+# at the end of the step, to find the new token's slot:
 
 # %%
 # INCLUDE paged_attention/decode.py past_blocks
@@ -132,9 +136,10 @@ print("blocks per request: ", request_num_blocks.tolist())
 # %% [markdown]
 # ## A query for each block
 #
-# There are three queries and six blocks. To work on all blocks at once, each block needs its request's query beside it. So
-# each query is copied: as many times as its request has blocks, and in the order of the blocks. This is the **dispatch**. A
-# request may have no past blocks at all: its only token is the new one.
+# There are three queries and six blocks. To work on all blocks at once, each block needs its
+# request's query beside it. So each query is copied as many times as its request has blocks,
+# in the order of the blocks. This is the **dispatch**. A request may have no past blocks at
+# all, if its only token is the new one.
 #
 # ### Exercise 4.1: each query once for each of its blocks
 
@@ -145,7 +150,7 @@ print("blocks per request: ", request_num_blocks.tolist())
 check("4.1", dispatch)
 
 # %% [markdown]
-# Compare it with a function that is easily taken by mistake. The number of rows is the same:
+# Compare it with a function that is easily used by mistake. The number of rows is the same:
 
 # %%
 numbers = torch.tensor([0, 1, 2]).view(3, 1, 1)
@@ -158,12 +163,13 @@ draw.show(draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
               "fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four of them stand above another request's block.")
 
 # %% [markdown]
-# With `repeat`, a query would read another user's text. Nothing would raise an error: the shapes are right.
+# With `repeat`, a query would read another user's text. No error would be raised, because the
+# shapes are right.
 #
 # ## Attention over one block
 #
-# Here is what one query sees in its three blocks: the scores of the first request, for its first head. The last block is
-# partly filled. What stands in its other slots is no token of this sequence:
+# Here is what one query sees in its three blocks: the scores of the first request, for its
+# first head. The last block is partly filled. Its other slots hold no token of this sequence:
 
 # %%
 queries, keys, values = layer.project(new_tokens)  # (3, 6, 16), (3, 2, 16), (3, 2, 16)
@@ -173,12 +179,13 @@ draw.show(draw.decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3]
               "Ten slots hold a score. The last two slots of block 7 are hatched: they hold no token.")
 
 # %% [markdown]
-# Each row of this picture becomes a part of the answer, by itself. A part consists of three things, the same three that
-# `finish()` gave in lesson 03. For the scores $s_t$ of a block, divided by √head_size as before, and its values $v_t$:
+# Each row of this picture becomes a part of the answer, independently of the others. A part
+# consists of three things, the same three that `finish()` gave in lesson 03. For the scores
+# $s_t$ of a block, divided by √head_size as before, and its values $v_t$:
 #
 # $$m = \max_t s_t \qquad l = \sum_t e^{s_t - m} \qquad o = \frac{1}{l} \sum_t e^{s_t - m}\, v_t$$
 #
-# The same in code, for the first row:
+# Here is the same in code, for the first row:
 
 # %%
 row = scores[0]
@@ -189,12 +196,12 @@ o = p @ v_cache[block_ids[0], :, 0] / l
 print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 
 # %% [markdown]
-# $o$ is the answer that the query would get if this block were all there is. $m$ and $l$ say how much that answer counts
-# beside others. We will need them soon.
+# $o$ is the answer that the query would get if this block were all there is. $m$ and $l$ say
+# how much that answer counts compared with others. We will need them soon.
 #
 # ### Exercise 4.2: attention over one block, as (o, m, l)
 #
-# Do it for all pairs of query and block at once. Three things need care:
+# Write it for all pairs of query and block at once. Three things need care:
 #
 # - **Heads.** There are more query heads than KV heads. `share_heads(k, num_q_heads)`, from lesson 03, gives each query head
 #   the keys that it reads.
@@ -204,9 +211,10 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 # - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY` is -inf, and `finite(m)` is
 #   `m` with 0 in place of -inf. Use it where m is subtracted, and only there: the m that you return stays -inf.
 #
-# The parts are sums, and more sums are made of them. So they are kept in float32 even where the cache has 16 bits:
-# [lesson 03](03_prefill.ipynb#Sums-in-16-bits) shows why. `widen(x)` makes float32 of numbers with fewer bits, and leaves
-# others as they are. The check gives you float32.
+# The parts are sums, and they are summed again. So they are kept in float32 even where the
+# cache has 16 bits: [lesson 03](03_prefill.ipynb#Sums-in-16-bits) shows why. `widen(x)` turns
+# numbers with fewer bits into float32, and leaves others as they are. The check gives you
+# float32.
 
 # %% exercise="4.2"
 # INCLUDE paged_attention/decode.py block_attention
@@ -230,17 +238,19 @@ assert not all_o.isnan().any()
 # Three blocks, three answers. The right answer is a mean of them, but not the plain one: a block with high scores counts
 # for more. How much more?
 #
-# A softmax weighs each key by $e^{s}$. A block weighs as much as its keys do together: the sum of their $e^{s}$. We have
-# that sum, counted from the block's own maximum: it is $l$. To compare two blocks, both must be counted from the same
-# maximum. So take the largest of all, $m_\text{all}$, and the part of each block weighs
+# A softmax gives each key the weight $e^{s}$. A block weighs as much as its keys do together:
+# the sum of their $e^{s}$. We have that sum, relative to the block's own maximum: it is $l$.
+# To compare two blocks, both sums must be relative to the same maximum. So take the largest of
+# all, $m_\text{all}$. Then the part of each block weighs
 #
 # $$w = e^{m - m_\text{all}} \cdot l$$
 #
 # You have seen this in exercise 3.3, where two states were brought to one maximum. There a state kept acc. A part keeps
 # o = acc / l, so its acc is l · o. Hence the factor l.
 #
-# Below, left: the shares that this gives. Right: one of the 16 numbers of the answer, as it adds up. Each block contributes
-# its share times its own answer. The dashed line is attention over all ten keys at once, computed by PyTorch.
+# Below on the left are the shares that this gives. On the right, you see one of the 16 numbers
+# of the answer add up. Each block contributes its share times its own answer. The dashed line
+# is attention over all ten keys at once, computed by PyTorch.
 
 # %%
 first_o, first_m, first_l = all_o[:3, 0], all_m[:3, 0], all_l[:3, 0]
@@ -256,14 +266,16 @@ draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:
               "keys.")
 
 # %% [markdown]
-# Two wrong forms of this are easily written. Weighing by $m - m_\text{all}$ without the exponential gives the block with the largest
-# $m$ no weight at all, and that is often the one that counts most. Weighing by $e^{m - m_\text{all}}$ without $l$
-# forgets how many keys a block has.
+# It is easy to get this wrong in two ways. Weighing by $m - m_\text{all}$ without the
+# exponential gives the block with the largest $m$ no weight at all, and that is often the one
+# that counts most. Weighing by $e^{m - m_\text{all}}$ without $l$ forgets how many keys a
+# block has.
 #
 # ### Exercise 4.3: the parts put together
 #
-# The result is again a triple (o, m, l), as if all keys had been in one block. So results can be combined further. A part
-# that saw no key has m = -inf and l = 0; it must not disturb the others. If no part saw a key, the result is 0, -inf, 0.
+# The result is again a triple (o, m, l), as if all keys had been in one block. So results can
+# be combined again. A part that saw no key has m = -inf and l = 0, and must not disturb the
+# others. If no part saw a key, the result is 0, -inf, 0.
 
 # %% exercise="4.3"
 # INCLUDE paged_attention/decode.py combine_result
@@ -272,7 +284,8 @@ draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:
 check("4.3", combine_result)
 
 # %% [markdown]
-# Now all six heads of the first request, against PyTorch's attention over its ten keys at once:
+# Now we compare all six heads of the first request with PyTorch's attention over its ten keys
+# at once:
 
 # %%
 past_k, past_v = (share_heads(cache[block_ids[:3]].flatten(0, 1)[:10], 6).transpose(0, 1) for cache in (k_cache, v_cache))
@@ -283,19 +296,21 @@ print("by blocks:   ", [f"{number:.3f}" for number in in_parts[:, 0].tolist()])
 print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 
 # %% [markdown]
-# The order of the parts does not matter, and neither does how the keys were divided. That is why blocks may lie anywhere,
-# and why lesson 07 can give the blocks of one long sequence to many workers at once.
+# The order of the parts does not matter, and neither does the way in which the keys were
+# divided. That is why blocks may lie anywhere, and why lesson 07 can give the blocks of one
+# long sequence to many workers at once.
 #
 # ## One step of decoding
 #
-# Two pieces are missing. The new token also looks at itself, and its key and value are not in the pool yet. That needs
-# nothing new: treat the token as a block of one slot.
+# Two pieces are still missing. The new token also looks at itself, and its key and value are
+# not in the pool yet. That needs nothing new: treat the token as a block of one slot.
 
 # %%
 # INCLUDE paged_attention/decode.py own_token
 
 # %% [markdown]
-# And at the end its key and value go into the slot that was made ready for them, so that the next step finds them:
+# At the end, its key and value go into the slot that was made ready for them, so that the next
+# step finds them:
 
 # %%
 # INCLUDE paged_attention/decode.py write_new_tokens
@@ -303,16 +318,20 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 # %% [markdown]
 # ### Exercise 4.4: decode one token of each sequence
 #
-# Put the step together, in the order of the first picture: project, find the past blocks, dispatch, attend block by block,
-# combine for each request its own parts with the new token's, write, project back. A loop over the requests is fine.
+# Put the step together, in the order of the first picture: project, find the past blocks,
+# dispatch, attend block by block, combine each request's own parts with the new token's,
+# write, project back. A loop over the requests is fine.
 #
-# The functions you need are `past_blocks`, `dispatch`, `block_attention`, `own_token`, `combine_result` and
-# `write_new_tokens`, and of the layer `layer.project(x)` and `layer.output(o)`. `k_cache[block_ids]` takes several blocks
-# out of the pool, in the order in which you name them. `torch.cat` puts tensors together along their first dimension. All of
-# them must have that dimension. For a tensor `t`, `t[i]` has lost it, and `t[i : i + 1]` has kept it, with size 1.
+# The functions you need are `past_blocks`, `dispatch`, `block_attention`, `own_token`,
+# `combine_result` and `write_new_tokens`, and the layer's `layer.project(x)` and
+# `layer.output(o)`. `k_cache[block_ids]` takes several blocks out of the pool, in the order in
+# which you name them. `torch.cat` joins tensors along their first dimension. All of them must
+# have that dimension. For a tensor `t`, `t[i]` loses it, and `t[i : i + 1]` keeps it, with
+# size 1.
 #
-# `dispatch`, `block_attention` and `combine_result` are here the functions that you wrote above, and `own_token` calls your
-# `block_attention`. So their checks should have passed before this one.
+# Here `dispatch`, `block_attention` and `combine_result` are the functions that you wrote
+# above, and `own_token` calls your `block_attention`. So their checks should pass before this
+# one.
 
 # %% exercise="4.4"
 # INCLUDE paged_attention/decode.py forward_decoding_loop
@@ -321,8 +340,9 @@ print("all at once: ", [f"{number:.3f}" for number in at_once[:, 0].tolist()])
 check("4.4", forward_decoding_loop)
 
 # %% [markdown]
-# Is it right from end to end? A prompt, then six steps. In each, the result must be what PyTorch's attention gives over the
-# whole text so far, without pool or blocks. On the way each sequence fills a block and begins another.
+# Is it right from end to end? We run a prompt, then six steps. In each, the result must be
+# what PyTorch's attention gives over the whole text so far, without pool or blocks. On the
+# way, each sequence fills a block and begins another.
 
 # %%
 def attend_last(tokens):
@@ -345,9 +365,10 @@ for step in range(1, 7):
 # %% [markdown]
 # ## Without a loop
 #
-# The blocks of all requests are attended at once, and then Python goes through the requests one by one, with a dozen small
-# calls for each. This loop can go. What it does is a maximum and two sums, each over the rows of one request. Such a run of
-# rows is called a **segment**, and PyTorch reduces all segments in one call:
+# The blocks of all requests are attended at once, and then Python goes through the requests
+# one by one, with a dozen small calls for each. This loop can go. All it does is take a
+# maximum and two sums, each over the rows of one request. Such a run of rows is called a
+# **segment**, and PyTorch reduces all segments in one call:
 
 # %%
 owner = torch.tensor([0, 0, 0, 1, 2, 2])
@@ -356,9 +377,9 @@ print("sums:   ", torch.zeros(3).index_add(0, owner, amounts).tolist())
 print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax").tolist())
 
 # %% [markdown]
-# `owner` says to which of three requests each row belongs. Both functions begin with what stands in the tensor that they
-# are called on: the sums with 0, the maxima with 10. That is why two maxima are 10, though no such number is among the
-# amounts. Choose the start well.
+# `owner` says which of three requests each row belongs to. Both functions begin with what is
+# in the tensor that they are called on: the sums with 0, the maxima with 10. That is why two
+# maxima are 10, though 10 is not among the amounts. Choose the start well.
 #
 # `index_add` takes one index for each row. `scatter_reduce` wants an index for each number, so `owner` has to be expanded to
 # the shape of the tensor that is reduced.
@@ -372,8 +393,9 @@ print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax
 check("4.5", combine_segments)
 
 # %% [markdown]
-# Both give the same result. To see how long they take, we need a function that measures. It uses one thread, since several
-# threads on a busy machine wait for each other, and takes the shortest of five runs:
+# The loop and the segments give the same result. To see how long they take, we need a function
+# that measures time. It uses one thread, because several threads on a busy machine wait for
+# each other, and takes the shortest of five runs:
 
 # %%
 def milliseconds(function):
@@ -410,18 +432,21 @@ for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments
     print(f"{name:9} {milliseconds(combine):6.1f} ms")
 
 # %% [markdown]
-# On our machine the segments took a fraction of the loop's time. How much is gained depends on the machine and on the sizes:
-# the loop pays for its calls once per request, however short the request is.
+# On our machine the segments took a fraction of the loop's time. How much you gain depends on
+# the machine and on the sizes: the loop pays for its calls once per request, however short the
+# request is.
 #
-# Two lines can replace the loop in `forward_decoding_loop`. The past of every request is combined, and then past and new
-# token, two parts, for all requests together. Here `parts` is what `block_attention` returned:
+# Two lines can replace the loop in `forward_decoding_loop`. The first combines the past of
+# every request. The second combines two parts, past and new token, for all requests together.
+# Here `parts` is what `block_attention` returned:
 #
 # ```python
 # past = combine_segments(*parts, request_num_blocks)
 # o, _, _ = combine_result(*(torch.stack(pair) for pair in zip(past, own_token(q, k, v))))
 # ```
 #
-# The course's own `forward_decoding` has this form. On the last step from above it agrees with yours:
+# The course's own `forward_decoding` has this form. On the last step above, it agrees with
+# yours:
 
 # %%
 from paged_attention.decode import forward_decoding
@@ -433,13 +458,15 @@ print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:"
 # %% [markdown]
 # ## Where the bytes go
 #
-# Why not gather a request's blocks into one tensor first, and then call any attention? It is right,
-# and it is called **gather-then-attend**. The question is what it costs.
+# Why not gather a request's blocks into one tensor first, and then call any attention
+# function? The result is right, and this is called **gather-then-attend**. The question is
+# what it costs.
 #
-# A decode step does little arithmetic: each key is multiplied with one query, in the few heads that share it. On a GPU
-# nearly all of the time goes into fetching keys and values from memory, as lesson 07 measures. So count bytes. Gather-then-attend moves them
-# three times: it reads the blocks, it writes the copy, and attention reads the copy. Attention on the blocks themselves
-# reads them once.
+# A decode step does little arithmetic: each key is multiplied by one query, in the few heads
+# that share it. On a GPU, nearly all of the time goes into fetching keys and values from
+# memory, as lesson 07 measures. So we count bytes. Gather-then-attend moves them three times:
+# it reads the blocks, it writes the copy, and attention reads the copy. Attention on the
+# blocks themselves reads them once.
 #
 # ### Exercise 4.6: count the bytes
 
@@ -450,7 +477,8 @@ print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:"
 check("4.6", bytes_moved)
 
 # %% [markdown]
-# For Qwen3-8B, with 36 layers, 8 KV heads of size 128 and two bytes a number, and 1,024 tokens of context:
+# For Qwen3-8B, with 36 layers, 8 KV heads of size 128 and two bytes per number, and 1,024
+# tokens of context:
 
 # %%
 MIB = 2**20
@@ -467,7 +495,7 @@ draw.show(draw.decode.bytes_per_step({
 # %% [markdown]
 # ### What PyTorch can and cannot save
 #
-# Does your function have the short bar? Not yet. Look at what indexing does:
+# Does your function get the short bar? Not yet. Look at what indexing does:
 
 # %%
 def in_the_pool(tensor):
@@ -529,10 +557,11 @@ assert made["a loop over views"] < made["gather, then attend"]
 # All three give the same result. What the figures show:
 #
 # - **Gather, then attend** copies the keys and the values, 8 MiB each, as counted.
-# - **Your blocks** are gathered too, and `share_heads`, the mask and the multiplications make further tensors. In PyTorch
-#   the block form saves nothing. It costs more, in bytes and in time.
-# - **The loop over views** makes hardly any tensors. On our machine it took longer than the gather all the same: Python
-#   calls a dozen functions for each block, and the calls cost more than the copies.
+# - **Your blocks** are gathered too, and `share_heads`, the mask and the multiplications make
+#   more tensors. In PyTorch the block form saves nothing. It costs more, in bytes and in time.
+# - **The loop over views** makes hardly any tensors. Even so, on our machine it took longer
+#   than the gather: Python calls a dozen functions for each block, and the calls cost more
+#   than the copies.
 #
 # Which of the last two is slower changes from run to run on our machine, and may be different on yours.
 #
@@ -542,8 +571,8 @@ assert made["a loop over views"] < made["gather, then attend"]
 #
 # ## Hostile numbers
 #
-# Attention code that works on random numbers may still fail on a real model. Four cases, each with what a careless form
-# makes of it.
+# Attention code that works on random numbers may still fail on a real model. Here are four
+# cases, each with what careless code makes of it.
 #
 # **Scores far from zero.** A softmax does not change when the same number is added to all scores. But $e^{10000}$ is too
 # large for a float, and $e^{-10000}$ is 0:
@@ -563,10 +592,12 @@ for level in (0.0, 1e4, -1e4):
     assert abs(mine[0, 0, 0] - 2.4927) < 1e-3
 
 # %% [markdown]
-# A maximum that starts at 0 fails the third case alone: every score lies below it, and all weights are 0 again.
+# A maximum that starts at 0 fails only the third case: every score is far below it, and all
+# weights are 0 again.
 #
-# **A request of one token.** Its only block holds the new token, so it has no past block. Its past is o = 0, m = -inf, l =
-# 0, and must vanish beside the new token's own part. A careless form divides by that l, and gets 0 / 0:
+# **A request of one token.** Its only block holds the new token, so it has no past block. Its
+# past is o = 0, m = -inf, l = 0, and must add nothing to the new token's own part. Careless
+# code divides by that l, and gets 0 / 0:
 
 # %%
 nobody = torch.tensor([0])
@@ -582,8 +613,9 @@ torch.testing.assert_close(alone[0], attend_last(new_tokens[:1]), atol=1e-5, rto
 print("decoded without a past: equal to 1e-5")
 
 # %% [markdown]
-# **A block in which every score is -inf.** Then the maximum is -inf as well, and -inf - (-inf) is NaN. PyTorch's own softmax
-# does the same. And one NaN part is enough to make the whole answer NaN:
+# **A block in which every score is -inf.** Then the maximum is -inf as well, and -inf - (-inf)
+# is NaN. PyTorch's own softmax gives NaN too. And one NaN part is enough to make the whole
+# answer NaN:
 
 # %%
 print("softmax of two masked scores:", torch.softmax(torch.tensor([NO_KEY, NO_KEY]), dim=0).tolist())
@@ -595,8 +627,9 @@ assert torch.allclose(both, block_o[0], atol=1e-5)
 print("a full and an empty block together: the full one alone")
 
 # %% [markdown]
-# **NaN in a slot that is not used.** Memory that was allocated and not written may hold anything, and lesson 03 showed that
-# a weight of 0 does not undo a NaN. This is what the second half of your mask is for:
+# **NaN in a slot that is not used.** Memory that was allocated but not written may hold
+# anything, and lesson 03 showed that a weight of 0 does not undo a NaN. This is what the
+# second half of your mask is for:
 
 # %%
 assert k_cache[7, 2:].isnan().all() and not all_o.isnan().any()
@@ -605,34 +638,36 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # %% [markdown]
 # ## What you built
 #
-# A decode step over blocks in any order: a query for each block, a part from each, and an exact sum. It holds for any
-# number of requests, heads that share keys, partly filled blocks, and numbers that break careless code.
+# A decode step over blocks in any order: a query for each block, a part from each, and an
+# exact sum. It works for any number of requests, heads that share keys, partly filled blocks,
+# and numbers that break careless code.
 #
 # ## Ask yourself
 #
 # <details><summary>What does <code>repeat_interleave</code> do in a decode step, and what would <code>repeat</code> do
 # there?</summary>
 #
-# A request has one query and several blocks. `repeat_interleave` copies each query as often as its request has blocks, with
-# the copies side by side. So row i of the queries belongs to row i of the blocks, and one batched multiplication serves all
-# requests. `repeat` lays the whole batch down again and again: the shapes can fit, and queries meet other requests' blocks.
+# A request has one query and several blocks. `repeat_interleave` copies each query as often as
+# its request has blocks, with the copies side by side. So row i of the queries belongs to row
+# i of the blocks, and one batched multiplication serves all requests. `repeat` repeats the
+# whole batch: the shapes can fit, but queries meet other requests' blocks.
 # </details>
 #
 # <details><summary>Each block took a softmax with its own maximum. Why is the combined result exact, and not an
 # approximation?</summary>
 #
-# $l$ is the sum of $e^{s - m}$ over the block's keys. Multiplied by $e^{m - m_\text{all}}$, it becomes the sum of
-# $e^{s - m_\text{all}}$: the block's part of the sum that one softmax over all keys has. In the same way $l \cdot o$ becomes the
-# block's part of the weighted values. Both sums are complete, and which maximum is subtracted cancels. Only rounding
-# differs.
+# $l$ is the sum of $e^{s - m}$ over the block's keys. Multiplied by $e^{m - m_\text{all}}$, it
+# becomes the sum of $e^{s - m_\text{all}}$: the block's share of the sum in one softmax over
+# all keys. In the same way $l \cdot o$ becomes the block's share of the weighted values. Both
+# sums are complete, and the choice of the maximum cancels out. Only rounding differs.
 # </details>
 #
 # <details><summary>Why is the new token's own attention a part by itself?</summary>
 #
-# A token also attends to itself, and in our step its key and value are not in the pool when the blocks are read. It is a
-# block of one slot. One can as well write first and count the new token's slot with the past: then it must not be a part of
-# its own, or it counts twice. Lesson 05 writes first, and so does the engine of
-# lesson 08.
+# A token also attends to itself, and in our step its key and value are not in the pool when
+# the blocks are read. It is a block of one slot. You can just as well write first and count
+# the new token's slot with the past. Then it must not be a part by itself, or it counts twice.
+# Lesson 05 writes first, and so does the engine of lesson 08.
 # </details>
 #
 # <details><summary>Which part of your decode step is FlashAttention's idea, and which is PagedAttention's?</summary>
@@ -641,19 +676,20 @@ print("block 7 holds NaN behind its second slot, and your part of it is", f"{all
 # block table to keys that lie anywhere is PagedAttention's.
 # </details>
 #
-# <details><summary>A colleague replaces gather-then-attend by your PyTorch code, “because it reads the blocks directly”.
-# What do you answer?</summary>
+# <details><summary>A colleague replaces gather-then-attend with your PyTorch code, “because it
+# reads the blocks directly”. What do you answer?</summary>
 #
-# `k_cache[block_ids]` is a gather. The bytes are moved as before, and a few more. It takes a kernel that follows the block
-# table itself to save them.
+# `k_cache[block_ids]` is a gather. The bytes are moved as before, and a few more. Only a
+# kernel that follows the block table itself saves them.
 # </details>
 #
 # <details><summary>One sequence has 100,000 tokens, and the GPU has 132 multiprocessors, which compute
 # side by side. How does <code>combine_result</code> help?</summary>
 #
-# Each multiprocessor takes some of the blocks and makes a part of them. `combine_result` joins the parts exactly. Without
-# it, one multiprocessor for each head would walk through the whole sequence, and all others would wait. This is called
-# split KV, or Flash-Decoding, and lesson 07 builds it.
+# Each multiprocessor takes some of the blocks and makes one part from them. `combine_result`
+# joins the parts exactly. Without it, one multiprocessor for each head would walk through the
+# whole sequence, and all the others would wait. This is called split KV, or Flash-Decoding,
+# and lesson 07 builds it.
 # </details>
 #
 # ## Sources

@@ -9,8 +9,9 @@
 # %% [markdown]
 # # 09 · The whole on one page
 #
-# Nothing to build here. This page puts the nine lessons together: one picture, one run, the ideas, the tensors, what was
-# measured, and the words. Come here when you want to look something up. **It takes** ten minutes.
+# There is nothing to build here. This page puts the nine lessons together: one picture, one
+# run, the ideas, the tensors, what was measured, and the words. Come here when you want to
+# look something up. **It takes** ten minutes.
 
 # %%
 try:
@@ -28,8 +29,9 @@ except ModuleNotFoundError as error:
 # %% [markdown]
 # ## In one picture
 #
-# Sequence A has ten tokens. They fill two blocks and half of a third. The block table says where these lie in the pool.
-# Attention goes through the table, block by block, and puts the parts together.
+# Sequence A has ten tokens. They fill two blocks and half of a third. The block table says
+# where these blocks are in the pool. Attention goes through the table, block by block, and
+# puts the parts together.
 
 # %%
 draw.show(draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=8), alt="From top to bottom. Ten tokens of A in three "
@@ -41,7 +43,8 @@ draw.show(draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=8), alt="From to
 # %% [markdown]
 # ## In one run
 #
-# Three prompts, a real model, blocks of four slots, and at most 16 tokens a step. All of it is what you built.
+# Three prompts, a real model, blocks of four slots, and at most 16 tokens a step. You built
+# all of it.
 
 # %%
 def show_step(engine, scheduled):
@@ -58,32 +61,33 @@ for request in requests:
 assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "blocks7$"]
 
 # %% [markdown]
-# In the first step C gets the four tokens that the budget has left, and in the second the rest of its prompt beside the new
-# tokens of A and B. Whoever has ended gives its blocks back. Full ones stay with the prefix cache until their room is
-# needed: so C's last block is 8, and not one of A's.
+# In the first step, C gets the four tokens that are left in the budget. In the second, it gets
+# the rest of its prompt, along with the new tokens of A and B. A request that has ended gives
+# its blocks back. Full blocks stay in the prefix cache until their room is needed, so C's last
+# block is 8, and not one of A's.
 #
 # ## In nine sentences
 #
 # | the idea | lesson |
 # |---|---|
-# | Keys and values of past tokens are kept, and reserving room for the longest answer wastes most of it. | [00](00_start_here.ipynb) |
-# | Memory is cut into blocks of equal size; a free list hands them out, and counts who uses each. | [01](01_block_manager.ipynb) |
+# | Keys and values of past tokens are kept, but reserving room for the longest answer wastes most of it. | [00](00_start_here.ipynb) |
+# | Memory is cut into blocks of equal size; a free list hands them out, and a count for each says how many use it. | [01](01_block_manager.ipynb) |
 # | A block table maps a sequence's position to a slot: `block_ids[position // block_size] * block_size + position % block_size`. | [02](02_block_tables.ipynb) |
 # | A softmax can be computed in parts, if each keeps its maximum m and its sum l. | [03](03_prefill.ipynb) |
-# | So each block can answer by itself, and `combine_result` makes one answer of the parts. | [04](04_decode.ipynb) |
-# | Four tensors describe any mix of prompts, chunks and decodes; no padding. | [05](05_batched_metadata.ipynb) |
+# | So each block can answer by itself, and `combine_result` makes one answer out of the parts. | [04](04_decode.ipynb) |
+# | Four tensors describe any mix of prompts, chunks and decodes, without padding. | [05](05_batched_metadata.ipynb) |
 # | A kernel follows the table itself, so nothing is gathered. | [06](06_cuda_kernel.ipynb) |
 # | A decode waits for memory, so a fast kernel reads each byte once, in wide loads, with all multiprocessors. | [07](07_fast_kernel.ipynb) |
-# | An engine decides anew at each step who computes what, and takes blocks back when they run out. | [08](08_serve_a_model.ipynb) |
+# | An engine decides anew at each step which request computes what, and takes blocks back when they run out. | [08](08_serve_a_model.ipynb) |
 #
 # ## The tensors
 #
 # | name | shape | dtype | what it says |
 # |---|---|---|---|
 # | `k_cache`, `v_cache` | (num_blocks, block_size, num_kv_heads, head_size) | float | the pool: two halves of one allocation |
-# | `block_table` | (num_seqs, max_blocks_per_seq) | int32 | the blocks of each sequence, -1 behind the last |
+# | `block_table` | (num_seqs, max_blocks_per_seq) | int32 | the blocks of each sequence, -1 after the last |
 # | `slot_mapping` | (num_tokens,) | int64 | where each new token's key and value are written |
-# | `cu_seqlens_q` | (num_seqs + 1,) | int32 | where each sequence's queries begin in the row of all |
+# | `cu_seqlens_q` | (num_seqs + 1,) | int32 | where each sequence's queries begin in the row of all queries |
 # | `seq_lens_kv`, `context_lens` | (num_seqs,) | int32 | how many keys each sequence has |
 # | o, m, l | (…, head_size), (…), (…) | float | a part: output, maximum of the scores, sum of the exponentials |
 #
@@ -113,29 +117,29 @@ for run in bench.serving_runs.recorded():
 #
 # | word | what it means here | lesson |
 # |---|---|---|
-# | **all or nothing** | A call changes all that it should, or it raises an error and has changed nothing. | [02](02_block_tables.ipynb) |
+# | **all or nothing** | A call changes all that it should, or it raises an error and changes nothing. | [02](02_block_tables.ipynb) |
 # | **bank** | One of the 32 parts of shared memory. Lanes that want the same one at once are served one after the other. | [07](07_fast_kernel.ipynb) |
-# | **barrier** | A line in a kernel that no thread of a thread block passes before all of them have come to it. | [06](06_cuda_kernel.ipynb) |
+# | **barrier** | A line in a kernel that no thread of a thread block passes until all of them have reached it. | [06](06_cuda_kernel.ipynb) |
 # | **binding** | The text that makes a C++ class known to Python. | [01](01_block_manager.ipynb) |
 # | **block** | A fixed number of slots for the keys and values of consecutive tokens of one sequence. Others call it a page. | [00](00_start_here.ipynb) |
 # | **block id** | The number of a block in the pool. | [01](01_block_manager.ipynb) |
-# | **block manager** | Who hands out blocks and takes them back: a free list and a reference count for each block. | [01](01_block_manager.ipynb) |
-# | **block size** | The number of slots in a block, 16 unless said otherwise. | [02](02_block_tables.ipynb) |
-# | **block table** | For each sequence the ids of its blocks, in order. Entries behind the last block are -1. | [02](02_block_tables.ipynb) |
+# | **block manager** | Hands out blocks and takes them back: a free list and a reference count for each block. | [01](01_block_manager.ipynb) |
+# | **block size** | The number of slots in a block, 16 unless stated otherwise. | [02](02_block_tables.ipynb) |
+# | **block table** | For each sequence the ids of its blocks, in order. Entries after the last block are -1. | [02](02_block_tables.ipynb) |
 # | **causal** | A query sees its own key and those before it, and none after it. | [03](03_prefill.ipynb) |
 # | **checked mode** | Running a CUDA kernel on the CPU with every access watched, so that a race or a wrong index is named by its line. | [06](06_cuda_kernel.ipynb) |
 # | **chunk** | A piece of a prompt that is computed in one step, so that others need not wait for the whole prompt. | [05](05_batched_metadata.ipynb) |
 # | **combine** | Making one (o, m, l) out of several, exactly, in any order. | [04](04_decode.ipynb) |
-# | **context length** | How many tokens a sequence has whose keys are in the cache: `context_len`. | [06](06_cuda_kernel.ipynb) |
-# | **continuous batching** | Deciding at every step anew which requests are in the batch. | [08](08_serve_a_model.ipynb) |
+# | **context length** | How many of a sequence's tokens have their keys in the cache: `context_len`. | [06](06_cuda_kernel.ipynb) |
+# | **continuous batching** | Deciding anew at every step which requests are in the batch. | [08](08_serve_a_model.ipynb) |
 # | **copy on write** | A shared block is copied when one of its users wants to write into it, and not before. | [01](01_block_manager.ipynb) |
 # | **decode** | A step in which a sequence has one new token, and its query reads all keys of its past. | [04](04_decode.ipynb) |
 # | **dispatch** | Copying each query as many times as its request has blocks, so that each block has its query beside it. | [04](04_decode.ipynb) |
 # | **first divergence** | The first place, by layer and position, where a run differs from one that is right. | [05](05_batched_metadata.ipynb) |
 # | **FlashAttention** | Attention in tiles with an online softmax, so that the scores are never stored. | [03](03_prefill.ipynb) |
 # | **fork** | A second sequence with the same past: it shares the first one's blocks. | [01](01_block_manager.ipynb) |
-# | **fragmentation** | Memory that is lost in holes between the pieces given out (external) or unused inside of them (internal). | [02](02_block_tables.ipynb) |
-# | **free list** | The ids of the blocks that nobody uses. Ours is a stack. | [01](01_block_manager.ipynb) |
+# | **fragmentation** | Memory that is lost in holes between the pieces given out (external) or unused inside them (internal). | [02](02_block_tables.ipynb) |
+# | **free list** | The ids of the blocks that are not in use. Ours is a stack. | [01](01_block_manager.ipynb) |
 # | **gather** | Copying scattered blocks into one contiguous tensor. It moves bytes that a paged kernel need not move. | [04](04_decode.ipynb) |
 # | **GQA** | Grouped-query attention: several query heads share one KV head. | [03](03_prefill.ipynb) |
 # | **grid** | All thread blocks of one launch. | [06](06_cuda_kernel.ipynb) |
@@ -145,11 +149,11 @@ for run in bench.serving_runs.recorded():
 # | **KV cache** | The keys and values of all past tokens, kept so that they are computed once. | [00](00_start_here.ipynb) |
 # | **KV head** | A head that has keys and values; one or several query heads read them. | [03](03_prefill.ipynb) |
 # | **lane** | One of the 32 threads of a warp. | [06](06_cuda_kernel.ipynb) |
-# | **logits** | The numbers that a model gives to all tokens of its vocabulary; the largest is that of the likeliest next token. | [08](08_serve_a_model.ipynb) |
+# | **logits** | The numbers that a model gives to all tokens of its vocabulary; the largest belongs to the likeliest next token. | [08](08_serve_a_model.ipynb) |
 # | **mask** | What hides scores from a softmax: each is replaced by -inf. | [03](03_prefill.ipynb) |
-# | **metadata** | The tensors that tell attention which tokens are whose, and where: `cu_seqlens_q`, `seq_lens_kv`, `block_table`, `slot_mapping`. | [05](05_batched_metadata.ipynb) |
+# | **metadata** | The tensors that tell attention which tokens belong to which sequence, and where they are: `cu_seqlens_q`, `seq_lens_kv`, `block_table`, `slot_mapping`. | [05](05_batched_metadata.ipynb) |
 # | **multiprocessor** | A part of a GPU that runs thread blocks. A large GPU has more than a hundred. | [06](06_cuda_kernel.ipynb) |
-# | **mutex** | What only one thread can hold at a time, so that no other changes the same data meanwhile. | [01](01_block_manager.ipynb) |
+# | **mutex** | Something that only one thread can hold at a time, so that no other changes the same data meanwhile. | [01](01_block_manager.ipynb) |
 # | **online softmax** | A softmax that reads the scores once, in parts, and keeps m and l up to date. | [03](03_prefill.ipynb) |
 # | **padding** | Places without a token that fill a tensor up to a rectangle. | [03](03_prefill.ipynb) |
 # | **PagedAttention** | Attention over keys and values that lie in blocks anywhere in the pool and are found through a block table. | [00](00_start_here.ipynb) |
@@ -162,14 +166,14 @@ for run in bench.serving_runs.recorded():
 # | **query** | The vector of a token that is compared with the keys, to find out how much each value counts for it. | [03](03_prefill.ipynb) |
 # | **race** | A result that depends on which of several threads comes first. | [01](01_block_manager.ipynb) |
 # | **reference count** | How many users a block has: sequences, and in lesson 08 also the prefix cache. At 0 it is free. | [01](01_block_manager.ipynb) |
-# | **request** | A prompt and what is wanted for it. While it runs it is a sequence. | [02](02_block_tables.ipynb) |
-# | **rung** | One of the kernels of lesson 07, with one idea more than the one before it. | [07](07_fast_kernel.ipynb) |
-# | **scheduler** | Who decides what is computed in the next step, and who has to wait. | [04](04_decode.ipynb) |
-# | **sector** | 32 bytes of a GPU's memory, the least that a load brings. | [07](07_fast_kernel.ipynb) |
+# | **request** | A prompt and what the user wants for it. While it runs, it is a sequence. | [02](02_block_tables.ipynb) |
+# | **rung** | One of the kernels of lesson 07, with one more idea than the one before it. | [07](07_fast_kernel.ipynb) |
+# | **scheduler** | Decides what is computed in the next step, and which requests have to wait. | [04](04_decode.ipynb) |
+# | **sector** | 32 bytes of a GPU's memory, the least that a load fetches. | [07](07_fast_kernel.ipynb) |
 # | **segment** | The rows of one request in a tensor of all requests. | [04](04_decode.ipynb) |
 # | **sequence** | The tokens of one request, so far. | [01](01_block_manager.ipynb) |
 # | **shared memory** | Memory on the multiprocessor that the threads of one thread block share. Fast and small. | [06](06_cuda_kernel.ipynb) |
-# | **shuffle** | An instruction by which the threads of a warp read each other's registers. | [06](06_cuda_kernel.ipynb) |
+# | **shuffle** | An instruction with which the threads of a warp read each other's registers. | [06](06_cuda_kernel.ipynb) |
 # | **slot** | The place of one token in the pool: `block_id * block_size + offset`. | [02](02_block_tables.ipynb) |
 # | **split KV** | Several thread blocks share one sequence's keys, and their parts are combined. Also called Flash-Decoding. | [07](07_fast_kernel.ipynb) |
 # | **stage** | A place in shared memory for a tile that is on its way from memory. | [07](07_fast_kernel.ipynb) |
@@ -180,14 +184,14 @@ for run in bench.serving_runs.recorded():
 # | **tensor core** | The part of a GPU that multiplies small matrices in one instruction. | [07](07_fast_kernel.ipynb) |
 # | **thread block** | In CUDA, threads that run on one multiprocessor and can wait for each other. No relation to the blocks of the pool. | [06](06_cuda_kernel.ipynb) |
 # | **tile** | The keys and values of 16 tokens, which a warp takes at once. | [07](07_fast_kernel.ipynb) |
-# | **token** | A word or a part of one. A model reads and writes one after the other. | [00](00_start_here.ipynb) |
+# | **token** | A word or a part of one. A model reads and writes one after another. | [00](00_start_here.ipynb) |
 # | **token budget** | How many tokens a step may compute. | [08](08_serve_a_model.ipynb) |
 # | **trace** | The outputs of all layers of a run, kept to be compared. | [05](05_batched_metadata.ipynb) |
-# | **value** | The vector of a token of which attention makes a weighted sum. There is one for each key. | [00](00_start_here.ipynb) |
+# | **value** | The vector of a token that goes into attention's weighted sum. There is one for each key. | [00](00_start_here.ipynb) |
 # | **warp** | 32 threads that execute together and can exchange registers. | [06](06_cuda_kernel.ipynb) |
 # | **waste** | Slots that are taken and hold no token. | [00](00_start_here.ipynb) |
-# | **wave** | The thread blocks that run at the same time. When there are more blocks than places, there is a further wave. | [07](07_fast_kernel.ipynb) |
-# | **workspace** | Memory that a kernel is given for results on the way. | [06](06_cuda_kernel.ipynb) |
+# | **wave** | The thread blocks that run at the same time. When there are more blocks than places, another wave follows. | [07](07_fast_kernel.ipynb) |
+# | **workspace** | Memory that a kernel is given for intermediate results. | [06](06_cuda_kernel.ipynb) |
 #
 # ## What you have done
 

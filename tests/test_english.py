@@ -1,0 +1,222 @@
+"""The prose of lessons and pages has none of the turns that came into it from German.
+
+A turn is here only if a pattern can find it and leave right English alone. To add one, add a
+row to TURNS, with a sentence that it must find, and to RIGHT the right sentences near it.
+"""
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from lessons_lib.paths import ROOT, SOLUTIONS
+from solutions.source import read_lesson
+
+PAGES = [*sorted(SOLUTIONS.glob("[0-9]*.py")), ROOT / "README.md",
+         *sorted(ROOT.glob("*/*/README.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+NOT_PROSE = re.compile(
+    r"```.*?```"                                  # a block of code
+    r"|<code>.*?</code>|`[^`]*`|<[a-z/][^>\n]*>"  # code within a line, other tags
+    r"|\$\$.*?\$\$|\$[^$\n]+\$"                   # formulas
+    r"|!\[[^\]]*\]\([^)]*\)|(?<=\])\([^)\s]*\)"   # pictures with alt text, links' addresses
+    r"|^#+ [^\n]*$",                              # headings
+    re.DOTALL | re.MULTILINE)
+NEW_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=[-*] |\d+\. )|\|")
+START = r"(?:^…*|[.:;(] )"  # of a sentence, or of its second half
+
+
+class Turn(NamedTuple):
+    """What to look for, why it is wrong, what to write instead, and a sentence that has it."""
+
+    pattern: str
+    why: str
+    instead: str
+    example: str
+
+
+TURNS = [
+    Turn(r"(?<!idea )(?<!ideas )(?<!reason )(?<!thinking )"
+         r"\bbehind (?:(?:the|a|its|their|each) )?"
+         r"(?:last|first|second|leading|end|text|query|prompt|pointer|slots?|tokens?|block"
+         r"|context|entries|entry|diagonal|number|position|same calls?|theirs|different)\b",
+         "“behind” is a place in a room",
+         "after, past, beyond",
+         "Entries behind the last block are -1."),
+    Turn(r"(?<!as it )\b(?:stands?|standing|stood) "
+         r"(?:(?:there|here|below|above|before|beside|under|side by side|far apart)\b|\d"
+         r"|in (?!the way|for|line|contrast)|on (?!its own|their own|the should))"
+         r"|\b[Ww]hat stands (?!in the way|for|out)|… stands? the\b",
+         "numbers and lines of text do not stand",
+         "is, are, lies",
+         "Nothing stands there yet."),
+    Turn(r"\b(?:request|block|thread|lane|warp|token|sequence|kernel|key|value|slot)s?"
+         r",? whom?\b",
+         "“who” is for persons",
+         "that, which",
+         "The requests who wait are in a queue."),
+    Turn(START + r"[Ww]ho (?!is\b|are\b|was\b|were\b)[a-z]+ (?!which\b|what\b|whom\b)"
+         r"[^.?;]*(?:[.;]|$)",
+         "“who” alone opens a question",
+         "the thread that …; a request that …; what …",
+         "A mutex is a door. Who holds the key works inside."),
+    Turn(r"\b[Ww]hoever\b",
+         "stiff for a person, wrong for a thing",
+         "anyone who, if you; any request that",
+         "Whoever has ended gives its blocks back."),
+    Turn(r"\b[Nn]obody (?:uses|owns|allocates|goes on|waits|runs|is started|will ever free)\b"
+         r"|\bbelongs? to nobody\b|(?<!waits )\bfor nobody\b|\bof somebody else\b"
+         r"|\b(?:anybody|somebody) (?:had to give|has to give|waits)\b",
+         "“nobody” and “somebody” are persons",
+         "nothing, no request, no thread; another sequence's",
+         "The ids of the blocks that nobody uses."),
+    Turn(r"\b(?:nothing|little|few|small|much|anything) beside\b"
+         r"|\bbeside (?:that|this|the model itself|those of)\b",
+         "“beside” is a place, not an addition or a comparison",
+         "besides, on top of; compared with",
+         "They are few beside the keys."),
+    Turn(r"\b(?:the|into) so many\b|\bso many [a-z]+ (?:to (?:each|a)|behind|fill)\b"
+         r"|\bso and so many\b",
+         "“so many” does not stand for a number",
+         "that many, this number of",
+         "Only the so many likeliest may be drawn."),
+    Turn(r"(?<!give )(?<!gives )(?<!hand )(?<!hands )\b(?:[Aa]|[Oo]ne) "
+         r"(?:part|line|row|query|key|bar|entry|warp|thread) a "
+         r"(?:block|step|request|sequence|head|token|row|key)\b",
+         "“a … a …” is for rates (100 tokens a second)",
+         "for each, to each, in each",
+         "A part a block, and one step."),
+    Turn(r"\bas it were\b",
+         "an ornament",
+         "leave it out, or say what is meant",
+         "It is the head of the queue, as it were."),
+    Turn(r"(?<!one )(?<!some )(?<!none )(?<!all )(?<!any )(?<!friend )(?<!thing )"
+         r"\bof (?:ours|yours|theirs)\b",
+         "goes the long way round the noun",
+         "our …, your …, their …",
+         "A wrong type needs no line of yours."),
+    Turn(r"\b(?:is|are|was|were|be) of (?:the|that|this) kind\b",
+         "“of the kind” needs a noun before it",
+         "is like that, is one of these",
+         "The third would be of that kind too."),
+    Turn(r"\b(?:has|have) it (?:twice|turned)\b|\bone has not[.,;)]"
+         r"|\b(?:where|which|that) (?:\w+ )?(?:has|have) it[.,;)]",
+         "the object is left to be guessed",
+         "name it: contains the function twice; if yours has one; does not have one",
+         "The recorded one has not."),
+    Turn(r"\bcom(?:es?|ing) to (?:lie|stand)\b",
+         "from “zu liegen kommen”",
+         "lies, ends up",
+         "It comes to lie in slot 3."),
+    Turn(r"\bmodels? of (?:others|other people)\b",
+         "“of others” is a genitive",
+         "another project's model",
+         "This is attention for a model of others."),
+    Turn(r"\b[Gg]o(?:es)? on running\b",
+         "from “läuft weiter”",
+         "keeps running, runs on",
+         "It gets nothing and goes on running."),
+    Turn(START + r"In (?:checked|fast) mode (?:runs?|is|are|does|do)\b",
+         "the subject comes before the verb",
+         "In checked mode the kernel runs …",
+         "In checked mode runs the same kernel."),
+    Turn(r"[,(] ?also (?:when|if|those|where|inside)\b",
+         "from “auch wenn”",
+         "even when, even if; including those",
+         "It gives the key back, also when an error is raised."),
+    Turn(r"\bsome (?:hundreds|thousands|seconds|minutes|hours|gigabytes|megabytes)\b"
+         r"(?! later| ago)",
+         "from “einige Minuten”",
+         "a few, several, hundreds of",
+         "It takes some minutes."),
+    Turn(r"\b(?:each|every) \w+ for itself\b",
+         "from “für sich”",
+         "by itself, separately",
+         "It reads each number for itself."),
+    Turn(r"\b[Ii]t is not so\.",
+         "from “so ist es nicht”",
+         "That is not the case; or say what is",
+         "It is not so. Take one row."),
+    Turn(r"\bcan as well (?!as\b)|\bdifferently often\b",
+         "from “kann ebenso gut” and “verschieden oft”",
+         "can just as well; a different number of times",
+         "One can as well write first."),
+]
+
+RIGHT = [
+    "Behind the scenes the manager keeps a list.",
+    "It leaves three small things behind.",
+    "The idea behind a block table is old.",
+    "It waits behind three others, and falls behind schedule.",
+    "`T` stands for the type. It stands out.",
+    "Nothing stands in the way of the softmax.",
+    "As it stands, the line is too long. It is as it stood above.",
+    "It stands on its own; it cannot stand alone.",
+    "A user who asks for two answers forks a sequence.",
+    "Who decides, and when? Who runs first?",
+    "Who is let in, and who gives way, is decided later.",
+    "Who owns which score matters. Those who have a GPU run it there.",
+    "Nobody knows how long an answer will be.",
+    "It waits for nobody, and that is nobody's business.",
+    "The query is beside its block. Besides the model, the card holds the pool.",
+    "There are so many requests that the pool is full.",
+    "So many blocks are free that all can start.",
+    "It decodes 100 tokens a second, a few at a time.",
+    "It gives a row a key. One row at a time.",
+    "The counts are as they were.",
+    "It is one of ours. Nothing of yours is lost.",
+    "Errors of this kind are caught.",
+    "It has it all. Some requests have finished, and some have not.",
+    "It comes to a stop. It goes on to the next block.",
+    "In checked mode the kernel runs on the CPU.",
+    "It also runs if no GPU is there. It is also where the error shows.",
+    "Some minutes later it ends. It ended some minutes ago.",
+    "It copies that block for itself. See for yourself.",
+    "It can as well as not. It is not so large.",
+]
+
+
+def prose(path) -> list[str]:
+    """The paragraphs of a page, each in one line, without what is no prose."""
+    if path.suffix == ".md":
+        text = path.read_text(encoding="utf-8")
+    else:
+        cells = read_lesson(path).cells
+        text = "\n\n".join(cell.source for cell in cells if cell.kind == "markdown")
+    paragraphs = NEW_PARAGRAPH.split(NOT_PROSE.sub("…", text))
+    lines = (" ".join(paragraph.replace("*", "").split()) for paragraph in paragraphs)
+    return [line for line in lines if line]
+
+
+def turns_in(paragraph: str) -> list[str]:
+    """For each turn in a paragraph: its words, why it is wrong, and what to write."""
+    return [f"{match[0]!r}: {turn.why}. Write: {turn.instead}."
+            for turn in TURNS for match in re.finditer(turn.pattern, paragraph)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_has_none_of_the_turns(path):
+    paragraphs = prose(path)
+    assert paragraphs
+    found = [f"{turn}\n    in: {line}" for line in paragraphs for turn in turns_in(line)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("turn", TURNS, ids=lambda turn: turn.example)
+def test_each_pattern_finds_its_example(turn):
+    assert re.search(turn.pattern, turn.example)
+
+
+@pytest.mark.parametrize("sentence", RIGHT)
+def test_right_english_is_left_alone(sentence):
+    assert not turns_in(sentence)
+
+
+def test_code_formulas_headings_and_pictures_are_no_prose(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# As it were\n\n`whoever`, $whoever$, ![as it\nwere](a.png)\n\n"
+                    "[x](whoever.md)\n\n```\nas it were\n```\n\n"
+                    "<details><summary>as it\nwere</summary>\n",
+                    encoding="utf-8")
+    found = [turn for paragraph in prose(page) for turn in turns_in(paragraph)]
+    assert found == turns_in("as it were")
