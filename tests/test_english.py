@@ -1,4 +1,4 @@
-"""The prose of lessons and pages has none of the turns that came into it from German.
+"""The prose of lessons and pages has none of the turns that read like a translation.
 
 A turn is here only if a pattern can find it and leave right English alone. To add one, add a
 row to TURNS, with a sentence that it must find, and to RIGHT the right sentences near it.
