@@ -1,5 +1,6 @@
 """What the runtime reports becomes an error in words: what happened, the learner's line, the thread, and what to look at."""
 
+import ctypes
 import itertools
 import pickle
 import shutil
@@ -15,7 +16,7 @@ from lessons_lib.cuda_on_cpu.elements import inner_sizes, shared_element, tensor
 from lessons_lib.cuda_on_cpu.report_messages import lanes, position
 from lessons_lib.cuda_on_cpu.report_messages import explain
 from lessons_lib.cuda_on_cpu.reports import parse, updates_in_two_lines, updates_itself
-from lessons_lib.cuda_on_cpu.source_lines import SourceLine, look_up, source_line
+from lessons_lib.cuda_on_cpu.source_lines import SourceLine, look_up, offset_in_library, source_line
 
 TEXT = """__global__ void k(const float* x, float* out) {
   __shared__ float scores[64];
@@ -257,6 +258,8 @@ def test_elements_have_names():
     assert shared_element("s", 14, 4, 64) == "byte 14 of s (in s[3])"
     assert shared_element("tile", 37 * 4, 4, 4 * 9 * 4, (9,)) == "tile[4][1]"
     assert shared_element("tile", -4, 4, 4 * 9 * 4, (9,)) == "tile[-1][8]"
+    assert shared_element("cube", 4 * (12 * 1 + 4 * 2 + 3), 4, 4 * 24, (3, 4)) == "cube[1][2][3]"
+    assert tensor_element("x", torch.zeros(3).expand(2, 3), 4) == "x[0, 1]"
 
 
 def test_the_sizes_of_a_shared_array_are_read_from_its_declaration():
@@ -272,6 +275,7 @@ def test_a_file_of_the_compiler_is_matched_with_the_longest_name():
     assert source_line(texts, "/folder/kernels/a.cu", 2) == SourceLine("kernels/a.cu", 2, "4")
     assert source_line(texts, "/folder/a.cu", 1) == SourceLine("a.cu", 1, "1")
     assert source_line(texts, "/folder/b.cu", 1) is None and source_line(texts, None, 1) is None
+    assert source_line({"z.cu": "1", "a/z.cu": "2"}, "/folder/a/z.cu", 1).source == "a/z.cu"
     behind = source_line(texts, "a.cu", 9)
     assert behind == SourceLine("a.cu", 9, "") and str(behind) == "a.cu, line 9"
 
@@ -294,3 +298,49 @@ def test_a_place_in_the_code_has_a_line(tmp_path, monkeypatch, name):
     assert found[1] is None and found[0] == found[2] and found[0].number in (2, 4, 5)
     monkeypatch.setattr("lessons_lib.cuda_on_cpu.source_lines.shutil.which", lambda tool: None)
     assert look_up(str(library), [start + 1, 1], {"your code": text}) == [None, None]
+
+
+ADDR2LINE = "0x0f\n/usr/include/math.h:7\n/folder/your code:2 (discriminator 3)\n/folder/your code:5\n0x1f\n??:0\n"
+ATOS = ("sqrt (in libm.so) (math.h:7)\nf(float*) (in library.so) (your code:2)\nk() (in library.so) (your code:5)\n",
+        "0x1f (in library.so) + 12\n")
+LLVM = "0xf\n/folder/your code:2:0\n0x1f\n??:0:0\n"
+
+
+@pytest.mark.parametrize("name, answers", [("addr2line", [ADDR2LINE]), ("llvm-symbolizer", [ADDR2LINE]), ("atos", ATOS)])
+def test_each_tool_is_asked_for_the_instruction_before_and_its_innermost_line_of_ours_counts(tmp_path, monkeypatch, name, answers):
+    tool = tmp_path / name
+    (tmp_path / "0xf").write_text(answers[0])
+    (tmp_path / "0x1f").write_text(answers[-1])
+    tool.write_text(f'#!/bin/sh\ncase "$*" in *0xf*) cat {tmp_path}/0xf;; *0x1f*) cat {tmp_path}/0x1f;; esac\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setattr("lessons_lib.cuda_on_cpu.source_lines.shutil.which", lambda other: str(tool) if other == name else None)
+    found = look_up("library.so", [0x10, 0x20], {"your code": "1\n  2\n3\n4\n5"})
+    assert found == [SourceLine("your code", 2, "2"), None]
+
+
+def test_a_tool_that_fails_or_says_what_is_no_text_leaves_the_line_out(tmp_path, monkeypatch):
+    tool = tmp_path / "addr2line"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    for script, expected in (("printf '0x0f\\n/\\377/your code:1\\n'", SourceLine("your code", 1, "1")), ("exit 1", None),
+                             ("echo your code:1", None), ("echo 0x0f; echo 0x1f", None)):
+        tool.write_text(f"#!/bin/sh\n{script}\n")
+        tool.chmod(0o755)
+        assert look_up("library.so", [0x10], {"your code": "1"}) == [expected]
+    tool.write_text("#!/no/such/shell\n")
+    assert look_up("library.so", [0x10], {"your code": "1"}) == [None]
+
+
+def test_an_address_of_this_process_has_a_library(tmp_path):
+    (tmp_path / "code.cpp").write_text('extern "C" { int first() { return 1; } int second() { return 2; } }')
+    library = tmp_path / "here.so"
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", library, tmp_path / "code.cpp"], check=True)
+    elsewhere = bytes(tmp_path) + b"/th\xffre.so"
+    shutil.copy(library, elsewhere)
+    for path, name in ((str(library), str(library)), (elsewhere, elsewhere.decode(errors="replace"))):
+        code = ctypes.CDLL(path)
+        places = [offset_in_library(ctypes.cast(function, ctypes.c_void_p).value) for function in (code.first, code.second)]
+        symbols = subprocess.run(["nm", library], capture_output=True, text=True, check=True).stdout.splitlines()
+        assert places == [(name, int(next(line for line in symbols if line.endswith(f" T {function}")).split()[0], 16))
+                          for function in ("first", "second")]
+    assert offset_in_library(0) is None
