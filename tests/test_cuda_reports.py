@@ -1,5 +1,6 @@
 """What the runtime reports becomes an error in words: what happened, the learner's line, the thread, and what to look at."""
 
+import copy
 import ctypes
 import itertools
 import pickle
@@ -29,7 +30,7 @@ TEXT = """__global__ void k(const float* x, float* out) {
 constexpr int ROWS = 4;
 """
 TENSORS = {"k_cache": torch.zeros(8, 4, 1, 16), "block_table": torch.zeros(3, 4, dtype=torch.int32), "out": torch.zeros(6),
-           "x": torch.zeros(4, 8)[:, ::2], "one": torch.zeros(())}
+           "x": torch.zeros(4, 8)[:, ::2], "one": torch.zeros(()), "row": torch.zeros(1, 8)}
 THREAD = "kernel k<float>\nblock 1 2 0\nthread 37 0 0\nlinear 37\n"
 OTHER = "other_linear 3\nother_thread 3 0 0\n"
 
@@ -118,9 +119,9 @@ def test_each_kind_says_what_happened_and_where(kind):
 @pytest.mark.parametrize("kind", REPORTS)
 def test_errors_travel_between_processes(kind):
     found = error(REPORTS[kind])
-    copy = pickle.loads(pickle.dumps(found))
-    assert type(copy) is KernelError and str(copy) == str(found) and vars(copy) == vars(found)
-    assert copy._render_traceback_() == [f"KernelError: {found}"]
+    again = pickle.loads(pickle.dumps(found))
+    assert type(again) is KernelError and str(again) == str(found) and vars(again) == vars(found)
+    assert again._render_traceback_() == [f"KernelError: {found}"]
 
 
 def test_both_lines_of_a_race_are_shown_with_their_threads():
@@ -150,11 +151,22 @@ def test_a_negative_byte_of_dynamic_memory_is_out_of_bounds():
     (("byte -44", "byte -300"), "out-of-bounds", "k_cache[-2, 3, 0, 5], outside"),   # not the block that the table named
     (("36 -1 block", "36 8 block"), "out-of-bounds", "k_cache[-1, 3, 0, 5]"),
     (("36 -1 block_table", "36 -1 other"), "out-of-bounds", "k_cache[-1, 3, 0, 5]"),
+    (("byte -44", "byte -42"), "block-table", "block_table[2, 1] holds -1"),             # the second half of a number
     (("byte -44", f"byte {2**34 - 44}"), "block-table", "reads k_cache[-1, 3, 0, 5]"),  # the index was unsigned
 ])
 def test_a_table_entry_is_blamed_only_when_it_led_there(change, kind, words):
     found = error(REPORTS["block-table"].replace(*change))
     assert found.kind == kind and words in str(found)
+
+
+@pytest.mark.parametrize("name, byte, table, words", [
+    ("k_cache", 2036, "36 7 block_table", "reads k_cache[7, 3, 0, 13] and the 3 behind it"),
+    ("row", 24, "36 0 block_table", "reads row[0, 6] and the 3 behind it"), ("one", 0, "36 -1 block_table", "reads one and the 3"),
+])
+def test_a_wide_access_at_the_end_of_a_block_that_is_there_is_no_fault_of_the_table(name, byte, table, words):
+    report = "kind out-of-bounds\naccess read\n" + here(4) + THREAD + memory(name, byte, 32, "tensor").replace("size 4", "size 16")
+    found = error(f"{report}table {table}\n")
+    assert found.kind == "out-of-bounds" and words in str(found)
 
 
 def test_words_for_what_is_not_usual():
@@ -176,8 +188,100 @@ def test_words_for_what_is_not_usual():
     assert "Thread 37 reads k_cache[7, 3, 0, 13] and the 3 behind it, outside" in str(error(
         REPORTS["out-of-bounds"].replace("byte 2048\nsize 4", "byte 2036\nsize 16")))
     assert str(error("kind something-new\ntext more")) == "The kernel failed: something-new. more"
+    assert "has the elements 0 to 1." in str(error(REPORTS["shared-out-of-bounds"].replace("bytes 256", "bytes 8")))
+    assert "k_cache[8, 0, 0, 0] and the 1 behind it" in str(error(REPORTS["out-of-bounds"].replace("size 4", "size 8")))
+    assert "and the" not in str(error(REPORTS["output-read"].replace("size 4", "size 16")))
     rows = error("kind shared-out-of-bounds\naccess read\n" + here(7) + THREAD + memory("tile", 144, 144))
     assert "reads tile[4][0], but tile is tile[4][9]" in str(rows)
+
+
+@pytest.mark.parametrize("index, is_far", [(2**30, False), (2**30 + 1, True), (-(2**30), False), (-(2**30) - 1, True), (8 * 64, False)])
+def test_an_index_that_is_far_away_may_have_run_over(index, is_far):
+    found = str(error(REPORTS["out-of-bounds"].replace("byte 2048", f"byte {4 * index}")))
+    assert ("does the calculation fit into an int" in found) == is_far
+
+
+@pytest.mark.parametrize("number, words", [(1, "gave 1 byte."), (2, "gave 2 bytes."), (0, "gave none.")])
+def test_bytes_are_counted_in_words(number, words):
+    assert words in str(error(REPORTS["dynamic-shared-too-small"].replace("bytes 256", f"bytes {number}")))
+
+
+@pytest.mark.parametrize("waiting, returned, words", [
+    (1, 2, "Thread 37 waits at __syncthreads(), and 2 have returned from the kernel, thread 3 among them."),
+    (2, 1, "2 threads wait at __syncthreads(), thread 37 among them, and thread 3 has returned from the kernel."),
+    (3, 3, "3 threads wait at __syncthreads(), thread 37 among them, and 3 have returned from the kernel, thread 3 among them."),
+])
+def test_one_thread_is_no_several(waiting, returned, words):
+    report = REPORTS["divergent-barrier"].replace("waiting 120\nreturned 8", f"waiting {waiting}\nreturned {returned}")
+    assert str(error(report)).split("\n")[0] == words
+
+
+def test_where_the_absent_lane_is_is_said_if_it_waits():
+    assert "waits for lanes 16 to 31. Thread 3 waits at __syncthreads instead.\n" in str(error(REPORTS["absent-lane"]))
+    assert "waits for lanes 16 to 31.\n" in str(error(REPORTS["absent-lane"].replace("other_what __syncthreads\n", "")))
+
+
+def test_a_row_of_a_table_ends_in_padding():
+    padding = "A row is filled with -1 behind its sequence's last block."
+    assert padding in str(error(REPORTS["block-table"]))
+    for value, byte in ((8, 2048), (-2, -512)):
+        found = error(REPORTS["block-table"].replace("36 -1", f"36 {value}").replace("byte -44", f"byte {byte}"))
+        assert found.kind == "block-table" and f"holds {value}, which is no block" in str(found) and padding not in str(found)
+
+
+def test_how_many_elements_were_not_written():
+    def says(missing):
+        return str(error(REPORTS["output-unwritten"].replace("missing 12", f"missing {missing}"))).split("\n")[0]
+
+    assert says(4) == "out[3] was never written."
+    assert says(8) == "out[3] was never written, nor was 1 other element of out."
+    assert says(12) == "out[3] was never written, nor were 2 other elements of out."
+
+
+@pytest.mark.parametrize("address, near", [("0x1", True), ("0xfffff", True), ("0x100000", False), ("0x1fffff", False)])
+def test_a_small_address_is_next_to_a_null_pointer(address, near):
+    words = f"writes memory through the address {address}, next to a null pointer." if near else "a pointer that leads to no tensor"
+    assert words in str(error(REPORTS["no-address"].replace("0x10", address)))
+
+
+def test_of_what_a_wide_access_and_a_launch_asked_for():
+    found = error("kind misaligned\naccess read\n" + here(4) + THREAD + memory("out", 4, 24, "tensor").replace("size 4", "size 16"))
+    assert str(found).startswith("Thread 37 reads out[1] and what follows as 16 bytes at once, but their address is no multiple of 16.")
+    asked = "The launch asks for (2, 1, 1) blocks of (2048, 1, 1) threads"
+    assert f"{asked} and 64 bytes of dynamic shared memory." in str(error(REPORTS["bad-launch"]))
+    assert f"{asked}." in str(error(REPORTS["bad-launch"].replace("shared_bytes 64", "shared_bytes 0")))
+    assert "It was asked for 64 bytes." in str(error("kind bad-launch\ntext too much\nshared_bytes 64"))
+    assert "asked" not in str(error("kind bad-launch\ntext too much\nshared_bytes 0"))
+
+
+def test_an_update_from_two_blocks_names_both():
+    report = REPORTS["non-atomic-update"].replace(OTHER, "other_block 0 2 0\n")
+    assert str(error(report)).startswith("Thread 37 of block (1, 2) and a thread of block (0, 2) both update total")
+
+
+@pytest.mark.parametrize("one, other, kind", [(0, 31, "missing-syncwarp"), (31, 32, "race"), (32, 63, "missing-syncwarp"),
+                                              (63, 64, "race"), (64, 95, "missing-syncwarp"), (32, 31, "race"), (96, 64, "race")])
+def test_a_warp_has_32_lanes(one, other, kind):
+    report = REPORTS["race"].replace("linear 37\n", f"linear {one}\n", 1).replace("other_linear 3\n", f"other_linear {other}\n")
+    assert error(report).kind == kind
+
+
+@pytest.mark.parametrize("gap, source, kind", [(1, "a", "non-atomic-update"), (3, "a", "non-atomic-update"), (4, "a", "race"),
+                                               (1, "b", "race")])
+def test_an_update_in_two_lines_has_them_close_together(gap, source, kind):
+    texts = {"a": "\n".join(["", "", "old = total;", *[""] * (gap - 1), "total = old + 1;"]),
+             "b": "\n".join(["", "", "", "total = old + 1;"])}
+    lines = f"line 3\nfile a\nother_line {3 + gap}\nother_file {source}\n"
+    report = parse("kind race\naccess read\nother_access write\nboth_update 1\n" + lines + THREAD + OTHER + memory("total", 0, 4))
+    assert explain(report, texts, TENSORS).kind == kind
+
+
+def test_a_report_has_what_the_runtime_wrote():
+    report = parse("kind race\npc 0x10 /a folder/of ours.so\ntable 8 -1 block_table\n\nblock 1 2 3\nsize 4\nname x")
+    assert (report.kind, report.pc, report.tables) == ("race", (16, "/a folder/of ours.so"), ((8, -1, "block_table"),))
+    assert (report.block, report.size, report.name, report.thread, report.here, report.there) == ((1, 2, 3), 4, "x", None, None, None)
+    assert copy.copy(report) == report and not hasattr(report, "__len__")
+    assert parse("").kind == "unknown" and parse("") == parse("\n")
 
 
 def test_an_error_without_a_line_still_says_the_rest():
