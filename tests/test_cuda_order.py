@@ -224,19 +224,19 @@ def _element(words: str) -> int:
 @given(section_lists(), st.booleans(), st.integers(0, 3))
 @example([({0: [(WRITE, SHARED, 0)], 33: [(READ, SHARED, 0)]}, None)], True, 0)
 @example([({0: [(WRITE, SHARED, 0)]}, None), ({33: [(READ, SHARED, 0)]}, None)], True, 0)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_race_is_named_exactly_where_nothing_orders_two_accesses(sections, filled, seed):
     judge(follow([[sections]], filled, seed), accesses_of(0, sections), filled)
 
 
 @given(section_lists(whole | single), st.booleans(), st.integers(0, 3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_bytes_are_told_apart(sections, filled, seed):
     judge(follow([[sections]], filled, seed), accesses_of(0, sections), filled)
 
 
 @given(st.lists(section_lists(whole | single), min_size=2, max_size=3), st.integers(0, 3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_end_of_a_launch_orders_all(launches, seed):
     """So the first launch with a race is the one that is told of, and what came before it is never a part of it."""
     error = follow([[sections] for sections in launches], True, seed)
@@ -266,7 +266,7 @@ def handed_over(steps: list, place: int) -> bool:
 @example([(0, [(WRITE, TENSOR, 0), *hand_over])], [(64, [(READ, TENSOR, 0)])], 0)
 @example([(0, [(WRITE, TENSOR, 0)]), (2, hand_over)], [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])], 0)
 @example([(0, [(WRITE, TENSOR, 0)]), (2, hand_over[1:])], [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])], 0)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_block_knows_of_another_only_what_was_handed_over(first, second, seed):
     """By the one's __threadfence, then its atomic operation, then an atomic operation of the other. One thread at a time."""
     error = follow([[[({thread: steps}, None) for thread, steps in turns] for turns in (first, second)]], True, seed)

@@ -38,6 +38,10 @@ def launched(name: str, configuration: str, called: str = "") -> str:
     ("copy<<<n >> 2, 1 << 5>>>(a);", launched("copy", "n >> 2, 1 << 5") + "(a);"),
     ("copy<<<a < b ? 1 : 2, 32>>>(a);", launched("copy", "a < b ? 1 : 2, 32") + "(a);"),
     ("copy<<<a<b ? 1 : 2, b>a>>>(a);", launched("copy", "a<b ? 1 : 2, b>a") + "(a);"),
+    ("copy<<<a<b ? 1 : 2, 32>>>(a);", launched("copy", "a<b ? 1 : 2, 32") + "(a);"),
+    ("copy<T> <<<1, 1>>>(a);", launched("copy<T>", "1, 1") + "(a);"),
+    *((f"{kernel}<<<1, 1>>>(a);", launched(kernel, "1, 1") + "(a);")
+      for kernel in ("k<a<c>, 1>", "k<ab<c>, 1>", "k<a<bc>>", "k<ab<c>>", "k<a<b<c>, 2>, 3>", "kk<(a), b<c>>", "k<a <b>>")),
     ("copy <<< 1, 1 >>> (a);", launched("copy", " 1, 1 ") + " (a);"),
     ("kernels[i]<<<1, 1>>>(a);", launched("kernels[i]", "1, 1") + "(a);"),
     ("(wide ? copy4 : copy1)<<<1, 1>>>(a);", launched("(wide ? copy4 : copy1)", "1, 1") + "(a);"),
@@ -169,7 +173,8 @@ def test_after_a_macro_namespace_scope_goes_on():
 
 def test_a_text_may_begin_with_a_launch_or_an_empty_line():
     assert rewrite("(wide ? copy4 : copy1)<<<1, 1>>>(a);") == launched("(wide ? copy4 : copy1)", "1, 1") + "(a);"
-    for text, line in (("\ncopy<<<>>>(a);", 2), ("copy<<<>>>(a);", 1), (")<<<1, 1>>>(", 1)):
+    assert rewrite("copy<<<1, 1>>>(a);") == launched("copy", "1, 1") + "(a);"
+    for text, line in (("\ncopy<<<>>>(a);", 2), ("copy<<<>>>(a);", 1), (")<<<1, 1>>>(", 1), ("<<<1, 1>>>(a);", 1)):
         with pytest.raises(CompileError) as caught:
             rewrite(text)
         assert caught.value.line == line
@@ -197,7 +202,13 @@ def test_a_place_outside_brackets_is_found_or_there_is_none():
     assert code.find_outside_brackets(0, lambda at: code.bare[at] == "z", stop="") is None
 
 
+def test_names_of_the_stand_in_are_not_for_answers():
+    with pytest.raises(CompileError, match="cuda_on_cpu_own is a name of the CPU stand-in"):
+        rewrite("int cuda_on_cpu_own;")
+
+
 def test_the_kernels_that_are_launched_have_names():
+    assert kernels_launched("a<<<1, 1>>>(); b<<<1, 1>>>(); c<<<1, 1>>>(); d<<<1, 1>>>();") == ["a", "b", "c", "d"]
     assert kernels_launched("// no<<<1, 1>>>();\nf<int,\n  3><<<1, 1>>>(); g<<<2, 2>>>(1);") == ["f<int, 3>", "g"]
     assert kernels_launched("cudaLaunchKernel((void*)\n f<int,\n 3>, 1, 1, all); g<<<2, 2>>>(1);") == ["f<int, 3>", "g"]
 

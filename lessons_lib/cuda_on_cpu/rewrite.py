@@ -86,7 +86,7 @@ def _find_launches(code: CodeText):
         if not re.match(r"[\s\\]*\(", code.bare[closing + 3:]):
             raise code.error(closing, "after >>> come the kernel's arguments in parentheses")
         yield _Launch(start, opening, closing, one_line(code.plain[start:opening]))
-        opening = code.bare.find("<<<", closing + 3)
+        opening = code.bare.find("<<<", closing)
 
 
 def _kernel_start(code: CodeText, opening: int) -> int:
