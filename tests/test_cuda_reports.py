@@ -431,6 +431,8 @@ def test_a_tool_that_fails_or_says_what_is_no_text_leaves_the_line_out(tmp_path,
         tool.write_text(f"#!/bin/sh\n{script}\n")
         tool.chmod(0o755)
         assert look_up("library.so", [0x10], {"your code": "1"}) == [expected]
+    tool.write_text("#!/bin/sh\necho 0x0f; echo '/folder/part: two.cu:1'\n")
+    assert look_up("library.so", [0x10], {"part: two.cu": "1"}) == [SourceLine("part: two.cu", 1, "1")]
     tool.write_text("#!/no/such/shell\n")
     assert look_up("library.so", [0x10], {"your code": "1"}) == [None]
 
