@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lessons_lib import KernelError, build_cuda
+from lessons_lib.cuda_on_cpu.report_messages import position
 
 KINDS = {"uint8": (torch.uint8, "uint8_t"), "float32": (torch.float32, "float"), "float64": (torch.float64, "double")}
 MANY = [f"x{number}" for number in range(64)]
@@ -65,6 +66,43 @@ extern "C" int copy(const float* from, float* to, int n, int at, int what, cudaS
   copy_kernel<<<1, 1, 0, stream>>>(from, to, n, at, what);
   return cudaGetLastError();
 }
+// Copies whose length the compiler knows.
+__global__ void known_length_kernel(const float* from, float* out, int at, int what) {
+  __shared__ float array[4];
+  if (what != 3) memset(array, 0, sizeof array);
+  if (what == 0) memcpy(out, from + at, 4 * sizeof(float));
+  if (what == 1) memmove(out + at, from, 4 * sizeof(float));
+  if (what == 2) memset(out + at, 0, 4 * sizeof(float));
+  if (what == 3) memset(array + at, 0, 4 * sizeof(float));
+  if (what == 4) {
+    float four[4];
+    memcpy(four, from + at, sizeof four);
+    for (int i = 0; i < 4; ++i) out[i] = four[i] + array[i];
+  }
+  if (what == 3) for (int i = 0; i < 4; ++i) out[i] = array[i];
+}
+extern "C" int known_length(const float* from, float* out, int at, int what, cudaStream_t stream) {
+  known_length_kernel<<<1, 1, 0, stream>>>(from, out, at, what);
+  return cudaGetLastError();
+}
+template <class T>
+__global__ void read_at_kernel(const char* x, int at, int in_shared, T* to) {
+  __shared__ double4 array[4];
+  memset(array, 1, sizeof array);
+  *to = *reinterpret_cast<const T*>((in_shared ? reinterpret_cast<const char*>(array) : x) + at);  // reads
+}
+template <class T> int launch_read(const void* x, int at, int in_shared, void* to, cudaStream_t stream) {
+  read_at_kernel<T><<<1, 1, 0, stream>>>(static_cast<const char*>(x), at, in_shared, static_cast<T*>(to));
+  return cudaGetLastError();
+}
+__global__ void two_blocks_kernel(int* x, int one, int other) {
+  int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  if (block == one || block == other) x[2] = block;
+}
+extern "C" int two_blocks(int* x, int one, int other, int a, int b, int c, cudaStream_t stream) {
+  two_blocks_kernel<<<dim3(a, b, c), 1, 0, stream>>>(x, one, other);
+  return cudaGetLastError();
+}
 struct Many { %s };
 __global__ void many_kernel(Many many) { *many.x63 = *many.x0 + *many.x31; }
 extern "C" int many(Many many, cudaStream_t stream) {
@@ -76,6 +114,12 @@ extern "C" int one_more(Many many, float* more, cudaStream_t stream) { return 0;
 extern "C" int fill_{name}(const bool* first, {kind}* out_first, int n, const bool* second, {kind}* out_second, int m,
                            int launches, cudaStream_t stream) {{
   return launch_fill<{kind}>(first, out_first, n, second, out_second, m, launches, stream);
+}}
+extern "C" int read_{name}(const {kind}* x, int size, int at, int in_shared, double* to, cudaStream_t stream) {{
+  if (size == 2) return launch_read<short>(x, at, in_shared, to, stream);
+  if (size == 4) return launch_read<int>(x, at, in_shared, to, stream);
+  if (size == 8) return launch_read<double>(x, at, in_shared, to, stream);
+  return launch_read<float4>(x, at, in_shared, to, stream);
 }}""" for name, (_, kind) in KINDS.items())
 
 
@@ -184,6 +228,46 @@ def test_a_copy_of_no_bytes_touches_nothing(what):
     if what < 3:
         library().copy(numbers, to, 8, 1, what)
         assert to.tolist() == [9, *([0, 0] if what == 2 else [1, 2]), 9]
+
+
+@pytest.mark.parametrize("what", range(5))
+def test_a_copy_of_a_known_length_is_watched_too(what):
+    numbers, out = torch.arange(4.0), torch.full((4,), 9.0)
+    library().known_length(numbers, out, 0, what)
+    assert out.tolist() == ([0] * 4 if what in (2, 3) else [0, 1, 2, 3])
+    with pytest.raises(KernelError, match=r"(read|write)s (from|out|array)\[1\] and the 3 behind it, outside of|writes array\[1\] and"):
+        library().known_length(numbers, out, 1, what)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+def test_an_access_has_to_be_at_a_multiple_of_its_size(name, size):
+    """As on a GPU."""
+    x, to = torch.zeros(16, dtype=torch.float64).view(KINDS[name][0]), torch.zeros(2, dtype=torch.float64)
+    first = -x.data_ptr() % 16  # the byte that is a multiple of 16
+    for in_shared in (0, 1):
+        for at in range(17):
+            where = at if in_shared else first + at
+            if size == 16 and at == 8 and (in_shared or name == "float64"):
+                continue  # it may be two doubles, which may lie there
+            if at % size == 0:
+                getattr(library(), f"read_{name}")(x, size, where, in_shared, to)
+                continue
+            with pytest.raises(KernelError) as caught:
+                getattr(library(), f"read_{name}")(x, size, where, in_shared, to)
+            assert (caught.value.kind, caught.value.name) == ("misaligned", "array" if in_shared else "x"), caught.value
+            assert f"as {size} bytes at once, but their address is no multiple of {size}." in str(caught.value)
+
+
+@pytest.mark.parametrize("grid", [(6, 1, 1), (2, 3, 1), (2, 3, 2), (1, 2, 3)])
+def test_the_other_block_is_named_by_its_place_in_the_grid(grid):
+    width, height, _ = grid
+    for one, other in ((0, 1), (1, 4), (3, 5), (2, 3)):
+        with pytest.raises(KernelError) as caught:
+            library().two_blocks(torch.zeros(4, dtype=torch.int32), one, other, *grid)
+        mine, others = ((block % width, block // width % height, block // width // height) for block in (other, one))
+        assert (caught.value.kind, caught.value.block) == ("race-between-blocks", mine)
+        assert f"x[2], which block {position(others)} wrote in the same launch." in str(caught.value)
 
 
 def test_64_tensors_have_room_and_no_more():
