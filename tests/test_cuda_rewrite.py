@@ -41,7 +41,9 @@ def launched(name: str, configuration: str, called: str = "") -> str:
     ("copy<<<a<b ? 1 : 2, 32>>>(a);", launched("copy", "a<b ? 1 : 2, 32") + "(a);"),
     ("copy<T> <<<1, 1>>>(a);", launched("copy<T>", "1, 1") + "(a);"),
     *((f"{kernel}<<<1, 1>>>(a);", launched(kernel, "1, 1") + "(a);")
-      for kernel in ("k<a<c>, 1>", "k<ab<c>, 1>", "k<a<bc>>", "k<ab<c>>", "k<a<b<c>, 2>, 3>", "kk<(a), b<c>>", "k<a <b>>")),
+      for kernel in ("k<a<c>, 1>", "k<ab<c>, 1>", "k<a<bc>>", "k<ab<c>>", "k<a<b<c>, 2>, 3>", "kk<(a), b<c>>", "k<a <b>>", "k<(a > b)<<1>")),
+    *((f"copy<<<{size}, 1>>>(a);", launched("copy", f"{size}, 1") + "(a);")
+      for size in ("size< pair< A< int>>>()", "size<A<B<C<int>>>>()")),
     ("copy <<< 1, 1 >>> (a);", launched("copy", " 1, 1 ") + " (a);"),
     ("kernels[i]<<<1, 1>>>(a);", launched("kernels[i]", "1, 1") + "(a);"),
     ("(wide ? copy4 : copy1)<<<1, 1>>>(a);", launched("(wide ? copy4 : copy1)", "1, 1") + "(a);"),
