@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import stat
+import sys
 
 import pytest
 
@@ -13,7 +15,9 @@ from lessons_lib.display import Card, as_html, show
 def test_a_card_has_a_sign_for_its_tone():
     assert [repr(Card("Title", tone=tone)) for tone in ("passed", "failed", "note")] == ["✓ Title", "✗ Title", "› Title"]
     assert repr(Card("Title", "one\n  two")) == "› Title\n  one\n    two"
-    assert "Title</div></div>" in Card("Title")._repr_html_()
+    shown = [Card("Title", tone=tone)._repr_html_() for tone in ("passed", "failed", "note")]
+    assert all("Title</div></div>" in one for one in shown)
+    assert [re.search("solid (#[0-9a-f]{6});", one)[1] for one in shown] == ["#117733", "#b35900", "#3465a4"]
 
 
 @pytest.mark.parametrize("body, shown", [
@@ -51,7 +55,7 @@ def test_what_is_shown_is_printed_or_displayed_in_a_notebook(monkeypatch, capsys
     monkeypatch.setattr(IPython, "get_ipython", Shell)
     show(card)
     assert capsys.readouterr().out == "" and displayed == [card]
-    monkeypatch.delattr(IPython, "get_ipython")
+    monkeypatch.setitem(sys.modules, "IPython", None)  # it is not installed
     show(card)
     assert capsys.readouterr().out == "› Title\n" and displayed == [card]
 
