@@ -224,6 +224,10 @@ def _element(words: str) -> int:
 @given(section_lists(), st.booleans(), st.integers(0, 3))
 @example([({0: [(WRITE, SHARED, 0)], 33: [(READ, SHARED, 0)]}, None)], True, 0)
 @example([({0: [(WRITE, SHARED, 0)]}, None), ({33: [(READ, SHARED, 0)]}, None)], True, 0)
+@example([({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 33: [(WRITE, SHARED, 0)]}, None)], True, 0)
+@example([({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 1: [(WRITE, SHARED, 0)]}, None)], True, 0)
+@example([({0: [(READ, SHARED, 0)], 1: [(READ, SHARED, 0)], 2: [(READ, SHARED, 0)]}, {0: 3, 1: 3}), ({1: [(WRITE, SHARED, 0)]}, None)],
+         True, 0)
 @settings(max_examples=200, deadline=None)
 def test_a_race_is_named_exactly_where_nothing_orders_two_accesses(sections, filled, seed):
     judge(follow([[sections]], filled, seed), accesses_of(0, sections), filled)
