@@ -128,13 +128,12 @@ def _declared(code: CodeText):
             continue  # in a string
         if not linkage["block"]:
             end = code.find_outside_brackets(linkage.end(), lambda position: code.bare[position] in "({;", stop=")}")
-            function = _FUNCTION.search(code.bare, linkage.end(), end + 1)
-            if function and code.bare[end] == "(":
-                yield function.end() - 1, function["name"]
+            if end and code.bare[end] == "(" and (function := _FUNCTION.search(code.bare, linkage.end(), end + 1)):
+                yield end, function["name"]
             continue
         start = linkage.end()
         end = code.find_outside_brackets(start, lambda position: code.bare[position] == "}", stop="")
-        for function in _FUNCTION.finditer(code.bare, start, end if end >= 0 else len(code.bare)):
+        for function in _FUNCTION.finditer(code.bare, start, end or len(code.bare)):
             inside = code.enclosing_braces(function.start())
             before = re.split(r"[;{}]", code.bare[start:function.start()])[-1]
             if inside and inside[-1] == start - 1 and not re.search(r"\b(static|return|else)\b|[=(]", before):
@@ -143,7 +142,7 @@ def _declared(code: CodeText):
 
 def _parameters(code: CodeText, opening: int, function: str, types: "_Types"):
     end = code.find_outside_brackets(opening + 1, lambda position: code.bare[position] == ")", stop=";")
-    if end < 0:
+    if end is None:
         raise code.error(opening, f"the parameters of {function} have no closing parenthesis")
     text = code.plain[opening + 1:end]
     if text.strip() in ("", "void"):
@@ -210,7 +209,7 @@ class _Types:
             raise code.error(position, f"the struct {struct} holds itself")
         code, start = self.structs[struct]
         end = code.find_outside_brackets(start, lambda at: code.bare[at] == "}", stop="")
-        if end < 0:
+        if end is None:
             raise code.error(start - 1, f"the struct {struct} has no closing brace")
         self.being_read.append(struct)
         fields = [field for at, text in _statements(code.plain, start, end) for field in self._field(code, at, text, struct)]

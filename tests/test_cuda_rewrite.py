@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lessons_lib import CompileError
-from lessons_lib.cuda_on_cpu.code_text import mask
+from lessons_lib.cuda_on_cpu.code_text import CodeText, mask, outside_brackets, split_at_commas
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched, rewrite
 from lessons_lib.paths import KERNELS
 
@@ -38,6 +38,12 @@ def launched(name: str, configuration: str, called: str = "") -> str:
     ("copy<<<n >> 2, 1 << 5>>>(a);", launched("copy", "n >> 2, 1 << 5") + "(a);"),
     ("copy<<<a < b ? 1 : 2, 32>>>(a);", launched("copy", "a < b ? 1 : 2, 32") + "(a);"),
     ("copy<<<a<b ? 1 : 2, b>a>>>(a);", launched("copy", "a<b ? 1 : 2, b>a") + "(a);"),
+    ("copy<<<a<b ? 1 : 2, 32>>>(a);", launched("copy", "a<b ? 1 : 2, 32") + "(a);"),
+    ("copy<T> <<<1, 1>>>(a);", launched("copy<T>", "1, 1") + "(a);"),
+    *((f"{kernel}<<<1, 1>>>(a);", launched(kernel, "1, 1") + "(a);")
+      for kernel in ("k<a<c>, 1>", "k<ab<c>, 1>", "k<a<bc>>", "k<ab<c>>", "k<a<b<c>, 2>, 3>", "kk<(a), b<c>>", "k<a <b>>", "k<(a > b)<<1>")),
+    *((f"copy<<<{size}, 1>>>(a);", launched("copy", f"{size}, 1") + "(a);")
+      for size in ("size< pair< A< int>>>()", "size<A<B<C<int>>>>()")),
     ("copy <<< 1, 1 >>> (a);", launched("copy", " 1, 1 ") + " (a);"),
     ("kernels[i]<<<1, 1>>>(a);", launched("kernels[i]", "1, 1") + "(a);"),
     ("(wide ? copy4 : copy1)<<<1, 1>>>(a);", launched("(wide ? copy4 : copy1)", "1, 1") + "(a);"),
@@ -144,6 +150,8 @@ def test_a_declaration_in_a_macro_is_no_namespace_scope():
     ("__shared__ float& x;", "cannot be read"),
     ("__shared__ __align__(8) alignas(16) float x;", "more than one alignment"),
     ("__shared__ float x", "does not end with a semicolon"),
+    (")<<<1, 2>>>(a);", "this ) has no ( that opens it"),
+    ("a]<<<1, 2>>>(", "this ] has no [ that opens it"),
 ])
 def test_what_cannot_be_read_is_an_error_at_its_line(line, words):
     with pytest.raises(CompileError) as caught:
@@ -159,7 +167,50 @@ def test_shared_variables_stand_in_functions(before):
         rewrite(f"{before}\nextern __shared__ float smem[];")
 
 
+def test_after_a_macro_namespace_scope_goes_on():
+    for macro in ("#define TILE 32", "#define TILE \\\n 32", "int a; //\\\n#"):
+        with pytest.raises(CompileError, match="inside the kernel"):
+            rewrite(f"{macro}\n __shared__ float tile[TILE];")
+
+
+def test_a_text_may_begin_with_a_launch_or_an_empty_line():
+    assert rewrite("(wide ? copy4 : copy1)<<<1, 1>>>(a);") == launched("(wide ? copy4 : copy1)", "1, 1") + "(a);"
+    assert rewrite("copy<<<1, 1>>>(a);") == launched("copy", "1, 1") + "(a);"
+    for text, line in (("\ncopy<<<>>>(a);", 2), ("copy<<<>>>(a);", 1), (")<<<1, 1>>>(", 1), ("<<<1, 1>>>(a);", 1)):
+        with pytest.raises(CompileError) as caught:
+            rewrite(text)
+        assert caught.value.line == line
+
+
+@pytest.mark.parametrize("text, parts", [
+    ("a, b", ["a", " b"]), ("", [""]), (",", ["", ""]), ("f(a, b), c[1, 2], {3, 4}", ["f(a, b)", " c[1, 2]", " {3, 4}"]),
+    ("pair<int, int> a, b", ["pair<int, int> a", " b"]), ("f<(a > b), c>, d", ["f<(a > b), c>", " d"]),
+    ("f<p->n, 2>, b", ["f<p->n, 2>", " b"]), ("(a < b, c), d", ["(a < b, c)", " d"]), ("f<(a < b), c>, d", ["f<(a < b), c>", " d"]),
+])
+def test_commas_in_brackets_part_nothing(text, parts):
+    assert split_at_commas(text) == parts
+
+
+def test_what_is_outside_brackets_keeps_its_place():
+    assert outside_brackets("a<b, c> d[e] (f(g))") == "a<    > d[ ] (    )"
+
+
+def test_a_place_outside_brackets_is_found_or_there_is_none():
+    code = CodeText("a(b;c) [;] d; e )", "your code")
+    assert code.find_outside_brackets(0, lambda at: code.bare[at] == ";", stop="") == 12
+    assert code.find_outside_brackets(0, lambda at: code.bare[at] == "e") is None  # the semicolon is first
+    assert code.find_outside_brackets(0, lambda at: code.bare[at] == "e", stop="") == 14
+    assert code.find_outside_brackets(0, lambda at: code.bare[at] == ")", stop="") == 16
+    assert code.find_outside_brackets(0, lambda at: code.bare[at] == "z", stop="") is None
+
+
+def test_names_of_the_stand_in_are_not_for_answers():
+    with pytest.raises(CompileError, match="cuda_on_cpu_own is a name of the CPU stand-in"):
+        rewrite("int cuda_on_cpu_own;")
+
+
 def test_the_kernels_that_are_launched_have_names():
+    assert kernels_launched("a<<<1, 1>>>(); b<<<1, 1>>>(); c<<<1, 1>>>(); d<<<1, 1>>>();") == ["a", "b", "c", "d"]
     assert kernels_launched("// no<<<1, 1>>>();\nf<int,\n  3><<<1, 1>>>(); g<<<2, 2>>>(1);") == ["f<int, 3>", "g"]
     assert kernels_launched("cudaLaunchKernel((void*)\n f<int,\n 3>, 1, 1, all); g<<<2, 2>>>(1);") == ["f<int, 3>", "g"]
 

@@ -27,6 +27,15 @@ def read(parameters: str, before: str = ""):
     return functions({"your code": f'{before}extern "C" int f({parameters}) {{ return 0; }}'})["f"]
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_a_parameter_that_cannot_be_passed_is_named_at_its_line(place):
+    good = ["int first", "  float* second", "bool third", "  cudaStream_t stream"]
+    lines = ",\n".join("  what is this" if number == place else words for number, words in enumerate(good))
+    with pytest.raises(CompileError, match="what is this") as caught:
+        read(lines)
+    assert caught.value.line == 1 + place
+
+
 @pytest.mark.parametrize("parameter, type, pointer, const", [
     ("const float* __restrict__ a", "float", True, True),
     ("float const *a", "float", True, True),
@@ -37,6 +46,8 @@ def read(parameters: str, before: str = ""):
     ("half* a", "__half", True, False),
     ("__nv_bfloat16* a", "__nv_bfloat16", True, False),
     ("const std::int32_t* a", "int", True, True),
+    ("const ::std::int32_t* a", "int", True, True),
+    ("::size_t a", "unsigned long long", False, False),
     ("const int64_t* a", "long long", True, True),
     ("const long long int* a", "long long", True, True),
     ("unsigned char* a", "unsigned char", True, False),

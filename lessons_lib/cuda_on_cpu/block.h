@@ -15,23 +15,23 @@ extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx,
 
 namespace cuda_on_cpu {
 
-inline long long step_limit = 20'000'000;
+inline long long step_limit;  // Python sets it before each call
 
 enum class State { ready, at_barrier, in_warp, returned };
 
 struct Thread {
     uint3 index{};
-    unsigned number = 0, warp = 0, lane = 0;
+    unsigned number, warp, lane;
     State state = State::ready;
     void* stack = nullptr;
     // Where it waits, and for what.
-    const char *what = "", *file = "";
-    int line = 0;
+    const char *what, *file;
+    int line;
     // What it brings to a meeting of its warp and where the answer goes (warp.h).
-    const void* value = nullptr;
-    void* result = nullptr;
-    size_t bytes = 0;
-    int source = 0;
+    const void* value;
+    void* result;
+    size_t bytes;
+    int source;
 #if CHECKED
     uint32_t clock = 1, seen[32] = {};      // its time (clock.h)
     long long steps = step_limit;           // that it may still take

@@ -41,8 +41,8 @@ class CodeText:
         excerpt = self.text.split("\n")[line - 1].replace("\t", " ")
         return CompileError(f"{self.source}, line {line}: {reason}\n    {excerpt}", self.source, line, reason)
 
-    def find_outside_brackets(self, start: int, found, stop: str = ";") -> int:
-        """The first position from `start`, outside brackets, where `found(position)`; -1 if `stop` or the end is first."""
+    def find_outside_brackets(self, start: int, found, stop: str = ";") -> int | None:
+        """The first position from `start`, outside brackets, where `found(position)`; None if `stop` or the end is first."""
         expected = []
         for position in range(start, len(self.bare)):
             character = self.bare[position]
@@ -52,10 +52,10 @@ class CodeText:
                 expected.append(_CLOSING[character])
             elif character in ")]}":
                 if not expected or expected.pop() != character:
-                    return -1
+                    return None
             elif not expected and character in stop:
-                return -1
-        return -1
+                return None
+        return None
 
     def opening_bracket(self, end: int, opening: str, closing: str) -> int:
         """The position of the bracket that the one just before `end` closes."""
@@ -103,7 +103,7 @@ def split_at_commas(text: str) -> list[str]:
 
 def outside_brackets(text: str) -> str:
     """`text` with spaces for what stands in brackets. The length stays."""
-    return "".join(character if depth == 0 and character not in "([{<" else " " for character, depth in bracket_depths(text))
+    return "".join(" " if depth else character for character, depth in bracket_depths(text))
 
 
 def one_line(text: str) -> str:

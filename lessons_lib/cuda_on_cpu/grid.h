@@ -13,8 +13,8 @@
 namespace cuda_on_cpu {
 
 constexpr size_t most_stacks = 8192;  // each is two mappings of memory, of which Linux gives a process 65530
-inline int os_threads = 1;
-inline unsigned long long seed = 0;
+inline int os_threads;  // Python sets both before each call
+inline unsigned long long seed;
 
 // Why a GPU would not take this launch, or null; `code` is then CUDA's error.
 inline const char* refusal(const Launch& launch, cudaError_t& code) {

@@ -8,6 +8,13 @@
 
 #define HERE __builtin_return_address(0)
 
+namespace cuda_on_cpu {
+// A copy of no bytes touches nothing, wherever its pointers lead.
+inline void watch_range(const void* where, size_t size, Access access, const void* code) {
+    if (size) watch(where, size, access, code);
+}
+}  // namespace cuda_on_cpu
+
 extern "C" {
 
 #define DEFINE_HOOKS(bytes)                                                                                             \
@@ -23,32 +30,32 @@ DEFINE_HOOKS(4)
 DEFINE_HOOKS(8)
 DEFINE_HOOKS(16)
 
-void __tsan_read_range(void* p, size_t bytes) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::read, HERE); }
-void __tsan_write_range(void* p, size_t bytes) { cuda_on_cpu::watch(p, bytes, cuda_on_cpu::Access::write, HERE); }
+void __tsan_read_range(void* p, size_t bytes) { cuda_on_cpu::watch_range(p, bytes, cuda_on_cpu::Access::read, HERE); }
+void __tsan_write_range(void* p, size_t bytes) { cuda_on_cpu::watch_range(p, bytes, cuda_on_cpu::Access::write, HERE); }
 void* cuda_on_cpu_memcpy(void* to, const void* from, size_t bytes) {
-    cuda_on_cpu::watch(from, bytes, cuda_on_cpu::Access::read, HERE);
-    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    cuda_on_cpu::watch_range(from, bytes, cuda_on_cpu::Access::read, HERE);
+    cuda_on_cpu::watch_range(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memcpy(to, from, bytes);
 }
 void* cuda_on_cpu_memmove(void* to, const void* from, size_t bytes) {
-    cuda_on_cpu::watch(from, bytes, cuda_on_cpu::Access::read, HERE);
-    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    cuda_on_cpu::watch_range(from, bytes, cuda_on_cpu::Access::read, HERE);
+    cuda_on_cpu::watch_range(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memmove(to, from, bytes);
 }
 void* cuda_on_cpu_memset(void* to, int value, size_t bytes) {
-    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    cuda_on_cpu::watch_range(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memset(to, value, bytes);
 }
 
 // By these Clang copies a struct, and makes it all zeros. Of 8 or 16 bytes it is taken for one of CUDA's vectors.
 void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
     bool vector = bytes == 8 || bytes == 16;
-    (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch)(from, bytes, cuda_on_cpu::Access::read, HERE);
-    (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch)(to, bytes, cuda_on_cpu::Access::write, HERE);
+    (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch_range)(from, bytes, cuda_on_cpu::Access::read, HERE);
+    (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch_range)(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memcpy(to, from, bytes);
 }
 void* __tsan_memset(void* to, int value, size_t bytes) {
-    cuda_on_cpu::watch(to, bytes, cuda_on_cpu::Access::write, HERE);
+    cuda_on_cpu::watch_range(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memset(to, value, bytes);
 }
 #if !defined(__APPLE__)  // the same before Clang 15 (cuda_builds.py)

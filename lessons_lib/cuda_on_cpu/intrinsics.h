@@ -100,7 +100,7 @@ inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __saturatef(float a) { return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f; }
 template <class To, class From> To cuda_on_cpu_bits(From from) {
     To to;
-    memcpy(&to, &from, sizeof to);
+    __builtin_memcpy(&to, &from, sizeof to);
     return to;
 }
 inline float __int_as_float(int a) { return cuda_on_cpu_bits<float>(a); }

@@ -101,10 +101,10 @@ const unsigned char* padding() {
     if constexpr (std::is_class_v<T> && std::is_trivially_copyable_v<T> && !std::has_unique_object_representations_v<T>) {
         alignas(T) static unsigned char used[sizeof(T)];
 #if __has_builtin(__builtin_clear_padding)
-        memset(used, 0xff, sizeof used);
+        __builtin_memset(used, 0xff, sizeof used);
         __builtin_clear_padding(reinterpret_cast<std::remove_cv_t<T>*>(used));
 #else
-        memset(used, 0xff, sizeof(T) == alignof(T) ? sizeof(T) : 1);  // Clang before 20: all but the first byte may fill up
+        __builtin_memset(used, 0xff, sizeof(T) == alignof(T) ? sizeof(T) : 1);  // Clang before 20: all but the first byte may fill up
 #endif
         return used;
     }

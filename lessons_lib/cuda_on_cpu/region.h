@@ -19,16 +19,16 @@ inline const char* word(Access access) {
 
 constexpr uint16_t several = 0xffff, nobody = 0xffff;
 
-// The accesses of one kind to one element that later ones may clash with. Times are explained in clock.h.
+// The accesses of one kind to one element that later ones may clash with: all zero, none yet. Times are explained in clock.h.
 struct Record {
-    uint32_t epoch = 0;        // 0: never accessed
-    uint32_t clock = 0;        // the warp's time of the latest
-    uint32_t lanes = 0;        // who, within `warp`
-    uint32_t other_block = 0;  // an epoch in which another block did it, in this launch or before
-    int32_t code = 0;          // where in the library's code, from its base: the access of `thread`,
-    int32_t previous_code = 0, other_block_code = 0;  // of `previous`, and in `other_block`
-    uint16_t warp = several;   // the warp of all of them, or `several`
-    uint16_t thread = nobody, previous = nobody;  // the last of them, and the last before who was somebody else
+    uint32_t epoch;        // 0: never accessed
+    uint32_t clock;        // the warp's time of the latest
+    uint32_t lanes;        // who, within `warp`
+    uint32_t other_block;  // an epoch in which another block did it, in this launch or before
+    int32_t code;          // where in the library's code, from its base: the access of `thread`,
+    int32_t previous_code, other_block_code;  // of `previous`, and in `other_block`
+    uint16_t warp;         // the warp of all of them, or `several`
+    uint16_t thread, previous;  // the last of them, and the last before who was somebody else
 };
 
 struct Cell {

@@ -59,7 +59,7 @@ class _Scene:
         self.other = f"thread {position(report.other_thread)}" if report.other_thread else "another thread"
         self.other_block = f"block {position(report.other_block)}" if report.other_block else None
         self.other_did = _PAST.get(report.other_access, "used")
-        self.element = self._element() if report.byte is not None else report.name or "memory"
+        self.element = self._element() if report.byte is not None else "memory"
         self.does = f"{_PRESENT.get(report.access, 'uses')} {self.element}{' atomically' * (report.access == 'atomic')}"
 
     def _element(self) -> str:
@@ -68,9 +68,10 @@ class _Scene:
             element = tensor_element(report.name, self.tensor, self.entry.byte if self.entry else report.byte)
         else:
             element = shared_element(report.name, report.byte, report.element, report.bytes, self.inner)
-        behind = (report.size or 0) // (report.element or 1) - 1
-        # Elsewhere the runtime names the one element of a wide access that it objects to.
-        return f"{element} and the {behind} behind it" if behind > 0 and report.kind in _OUTSIDE else element
+        if report.kind not in _OUTSIDE:
+            return element  # the runtime names the one element of a wide access that it objects to
+        behind = report.size // report.element - 1
+        return f"{element} and the {behind} behind it" if behind > 0 else element
 
     def lines(self) -> list[str]:
         here, there = self.report.here, self.report.there
@@ -85,8 +86,8 @@ class _Scene:
 
     def far(self) -> str:
         """What an index means that no tensor has: an int ran over. Empty for others."""
-        elements = (self.report.byte or 0) // (self.report.element or 1)
-        return " So far away: does the calculation fit into an int, up to 2147483647?" if abs(elements) > 1 << 30 else ""
+        is_far = abs(self.report.byte) > self.report.element << 30
+        return " So far away: does the calculation fit into an int, up to 2147483647?" if is_far else ""
 
     def extent(self) -> str:
         """Which elements the variable or tensor has."""
@@ -204,7 +205,7 @@ def _write_to_input(scene):
 
 def _output_unwritten(scene):
     report = scene.report
-    others = (report.missing or 0) // (report.element or 1) - 1
+    others = report.missing // report.element - 1
     also = f"{'were' if others > 1 else 'was'} {others} other element{'s' * (others > 1)} of {report.name}"
     nor = f", nor {also}" if others > 0 else ""
     advice = ("The function launched no kernel." if report.launches == 0 else

@@ -1,7 +1,7 @@
 """What the runtime found wrong: which rule was broken, and where. report_messages.py puts it into words."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from lessons_lib.cuda_on_cpu.elements import tensor_element, tensor_index
 from lessons_lib.cuda_on_cpu.source_lines import SourceLine
@@ -36,8 +36,8 @@ class Report:
     inputs that the thread read last, the latest first."""
 
     kind: str
-    values: dict = field(default_factory=dict)
-    tables: tuple[tuple[int, int, str], ...] = ()
+    values: dict
+    tables: tuple[tuple[int, int, str], ...]
     here: SourceLine | None = None
     there: SourceLine | None = None
 
@@ -73,7 +73,7 @@ def refine(report: Report, tensors: dict) -> Report:
     kind = report.kind
     if kind == "race":
         kind = _kind_of_race(report)
-    elif kind == "shared-out-of-bounds" and report.memory == "dynamic" and (report.byte or 0) >= 0:
+    elif kind == "shared-out-of-bounds" and report.memory == "dynamic" and report.byte >= 0:
         kind = "dynamic-shared-too-small"
     elif kind == "out-of-bounds" and block_entry(report, tensors):
         kind = "block-table"
@@ -140,7 +140,7 @@ class BlockEntry:
 def block_entry(report: Report, tensors: dict) -> BlockEntry | None:
     """The entry that the thread took for a block of the tensor that it then missed, if it was that."""
     tensor = tensors.get(report.name)
-    if tensor is None or tensor.ndim == 0 or report.byte is None:
+    if tensor is None or report.byte is None:
         return None
     wrapped = report.byte - tensor.element_size() * 2**32  # a negative index in an unsigned variable
     for reached in (report.byte, wrapped):

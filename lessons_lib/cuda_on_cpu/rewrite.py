@@ -67,8 +67,8 @@ def _launches_by_function(code: CodeText):
 def _find_launches_by_function(code: CodeText):
     """Where each begins, where its arguments and the end of the first of these are, and the kernel without a cast."""
     for call in re.finditer(r"\bcudaLaunchKernel\s*\(", code.bare):
-        closing = code.find_outside_brackets(call.end(), lambda position: code.bare[position] == ")", stop=";")
-        if closing < 0:
+        closing = code.find_outside_brackets(call.end(), lambda position: code.bare[position] == ")")
+        if closing is None:
             raise code.error(call.start(), "cudaLaunchKernel has no closing parenthesis")
         first = split_at_commas(code.plain[call.end():closing])[0]
         yield call.start(), call.end(), call.end() + len(first), one_line(_CAST.sub("", first))
@@ -79,14 +79,14 @@ def _find_launches(code: CodeText):
     while opening >= 0:
         start = _kernel_start(code, opening)
         closing = _launch_end(code, opening)
-        if closing < 0:
+        if closing is None:
             raise code.error(opening, "this <<< has no >>> that closes it")
         if not code.bare[opening + 3:closing].strip():
             raise code.error(opening, "a launch says how many blocks and how many threads: kernel<<<blocks, threads>>>(…)")
         if not re.match(r"[\s\\]*\(", code.bare[closing + 3:]):
             raise code.error(closing, "after >>> come the kernel's arguments in parentheses")
         yield _Launch(start, opening, closing, one_line(code.plain[start:opening]))
-        opening = code.bare.find("<<<", closing + 3)
+        opening = code.bare.find("<<<", closing)
 
 
 def _kernel_start(code: CodeText, opening: int) -> int:
@@ -127,8 +127,8 @@ def _opening_angle(code: CodeText, end: int) -> int:
     raise code.error(end - 1, "the template arguments before <<< cannot be read")
 
 
-def _launch_end(code: CodeText, opening: int) -> int:
-    """The position of the `>>>` that closes the launch, or -1.
+def _launch_end(code: CodeText, opening: int) -> int | None:
+    """The position of the `>>>` that closes the launch, or None.
 
     `size<pair<A<int>>>()` among the values ends in `>>>` too. So each `<` behind a name is first taken for a template's;
     where that leads to no end, they were comparisons.
@@ -148,6 +148,6 @@ def _launch_end(code: CodeText, opening: int) -> int:
             return False
 
         closing = code.find_outside_brackets(opening + 3, closes)
-        if closing >= 0:
+        if closing is not None:
             return closing
-    return -1
+    return None

@@ -14,8 +14,8 @@ def shared_declarations(code: CodeText):
     for keyword in re.finditer(r"\b__shared__\b", code.bare):
         before = _QUALIFIERS_BEFORE.search(code.bare, max(0, keyword.start() - 300), keyword.start())
         start = before.start() if before else keyword.start()
-        semicolon = code.find_outside_brackets(keyword.end(), lambda position: code.bare[position] == ";", stop="")
-        if semicolon < 0:
+        semicolon = code.find_outside_brackets(keyword.end(), lambda position: code.bare[position] == ";")
+        if semicolon is None:
             raise code.error(keyword.start(), "this __shared__ declaration does not end with a semicolon")
         if not _in_macro(code, start) and _at_namespace_scope(code, start):
             raise code.error(keyword.start(), "declare __shared__ variables inside the kernel or function that uses them")
@@ -25,10 +25,8 @@ def shared_declarations(code: CodeText):
 
 
 def _in_macro(code: CodeText, position: int) -> bool:
-    begin = code.bare.rfind("\n", 0, position) + 1
-    while begin >= 2 and code.bare[begin - 2] == "\\":
-        begin = code.bare.rfind("\n", 0, begin - 1) + 1
-    return code.bare[begin:position].lstrip().startswith("#")
+    """Whether `position` is in a directive, whose lines but the last end in a backslash."""
+    return re.search(r"^[ \t]*#(?:\\\n|[^\n])*\Z", code.bare[:position], re.MULTILINE) is not None
 
 
 def _at_namespace_scope(code: CodeText, position: int) -> bool:
@@ -85,7 +83,7 @@ def _type_and_declarator(text: str) -> tuple[str, str]:
     names = list(re.finditer(r"[A-Za-z_]\w*", outside_brackets(text)))
     if not names:
         return "", text
-    kind = text[:names[-1].start()].rstrip()
+    kind = text[:names[-1].start()]
     without_stars = kind.rstrip("*& ")
     return without_stars, kind[len(without_stars):] + text[names[-1].start():]
 

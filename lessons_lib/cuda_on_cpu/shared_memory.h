@@ -112,8 +112,8 @@ private:
     }
 
     char* arena_ = nullptr;
-    size_t used_ = 0, static_bytes_ = 0, dynamic_alignment_ = 1;
-    int allowed_ = not_set;
+    size_t used_, static_bytes_, dynamic_alignment_;
+    int allowed_;
     std::deque<Variable> variables_;  // each stays where it is
     Region* regions_[shared_slots] = {};
 };

@@ -63,7 +63,7 @@ def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
 
 def _run(command: list[str]) -> list[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300).stdout.splitlines()
+        return subprocess.run(command, capture_output=True, errors="replace", timeout=300).stdout.splitlines()
     except (OSError, subprocess.TimeoutExpired):
         return []
 

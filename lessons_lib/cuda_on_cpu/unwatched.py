@@ -124,7 +124,7 @@ def _refuse_attributes(lines: list[_Line], texts):
     code = CodeText("\n".join(line.text for line in lines), "")
     for attribute in re.finditer(r"\b__attribute(?:__)?\s*(?=\()|\[(?=\[)", code.bare):
         end = code.find_outside_brackets(attribute.end() + 1, lambda position: code.bare[position] in ")]", stop="")
-        for name in re.finditer(r"[A-Za-z_]\w*", code.bare[attribute.end():max(end, 0)]):
+        for name in re.finditer(r"[A-Za-z_]\w*", code.bare[attribute.end():end or 0]):
             if _OPTIMIZE.fullmatch(name[0]):
                 line = lines[code.bare.count("\n", 0, attribute.end() + name.start())]
                 raise _error(line, texts, f"{name[0]} changes how the compiler announces accesses; leave the attribute out")

@@ -65,10 +65,10 @@ struct Other {
     uint16_t thread;
 };
 
-// Of the two threads in the record one that is not this thread, and of another warp if there is one.
+// Of the two threads in the record one that is not this thread, and of another warp if there is one: the two of several warps
+// are of different ones (see note).
 inline Other other_thread(const Record& record) {
-    bool own_warp = record.thread / 32 == self->warp && record.previous != nobody && record.previous / 32 != self->warp;
-    bool previous = record.thread == self->number || (record.warp == several && own_warp);
+    bool previous = record.thread == self->number || (record.warp == several && record.thread / 32 == self->warp);
     return previous ? Other{record.previous_code, record.previous} : Other{record.code, record.thread};
 }
 

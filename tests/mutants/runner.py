@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -99,10 +101,11 @@ class Runner:
             kept: bool = False) -> Iterator[tuple[Mutant, Verdict]]:
         """The verdict on each, as they come."""
         waiting, free, running = deque(mutants), list(self.trees), []
+        prepare = partial(_build_runtime, free[0].runtime_texts()) if kept else None
         try:
             while waiting or running:
                 while waiting and free:
-                    running.append(self._start(free.pop(), waiting.popleft(), baseline, elsewhere, kept))
+                    running.append(self._start(free.pop(), waiting.popleft(), baseline, elsewhere, prepare))
                 for job in [job for job in running if job.ended()]:
                     running.remove(job)
                     free.append(job.tree)
@@ -117,13 +120,13 @@ class Runner:
             for tree in self.trees:
                 tree.keep_kernels(False)
 
-    def _start(self, tree, mutant, baseline, elsewhere, kept):
+    def _start(self, tree, mutant, baseline, elsewhere, prepare):
         order = baseline.chosen(mutant, elsewhere(mutant.path))
         files = [name for name in baseline.tests if any(test.startswith(f"{name}::") for test in order)]
         patience = self.patience if mutant.path.endswith(".py") else 6 * self.patience  # a compiler has the same limit
         limits = {test: patience + 3 * seconds for test, seconds in baseline.seconds.items()}
         words = dict(tests=files or baseline.tests, order=order, limits=limits | {"": patience + 3 * baseline.cpu})
-        return _Job(self, tree, mutant, words, limit=300 + 20 * baseline.wall, prepare=_build_runtime if kept else None)
+        return _Job(self, tree, mutant, words, limit=300 + 20 * baseline.wall, prepare=prepare)
 
 
 class _Job:
@@ -207,7 +210,7 @@ class _Job:
 
     def _does_not_compile(self) -> bool:
         """Whether the first failure of a changed C++ file is that our own text does not compile."""
-        return not self.mutant.path.endswith(".py") and "CompileError" in self.log()
+        return not self.mutant.path.endswith(".py") and re.search(r"^E +[\w.]*CompileError: ", self.log(), re.MULTILINE) is not None
 
     def log(self) -> str:
         path = self._files.with_suffix(".log")
@@ -233,7 +236,19 @@ def _kill_group(process: int):
         pass
 
 
-def _build_runtime(tree: Tree) -> bool:
-    """Compiles the changed runtime where the old one is."""
-    return all(subprocess.run(["ninja", "-C", folder]).returncode == 0 for folder in sorted(tree.build.glob("cuda_on_cpu_*"))
-               if folder.is_dir())
+def _build_runtime(originals: dict[bool, bytes], tree: Tree) -> bool:
+    """Compiles the changed runtimes where the old ones are. Much of the text is for checked mode alone, or for another
+    processor: a runtime for which the preprocessor leaves the text that it was built from stays, and where both texts are the
+    `originals` there is nothing to try."""
+    texts = tree.runtime_texts()
+    if texts == originals:
+        return False
+    for folder in sorted(path for path in tree.build.glob("cuda_on_cpu_*") if path.is_dir()):
+        built, text = folder / "built_from", texts["checked" in folder.name]
+        if built.exists() and built.read_bytes() == text:
+            continue
+        built.unlink(missing_ok=True)
+        if subprocess.run(["ninja", "-C", folder]).returncode != 0:
+            return False
+        built.write_bytes(text)
+    return True

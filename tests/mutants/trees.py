@@ -58,6 +58,13 @@ class Tree:
         for folder in self.build.glob("cuda_on_cpu_*"):
             shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink()
 
+    def runtime_texts(self) -> dict[bool, bytes]:
+        """What the preprocessor leaves of the stand-in's runtime, for checked mode or not."""
+        folder = self.folder / _STAND_IN
+        command = ["c++", "-std=c++17", "-E", "-P", f"-I{folder}", folder / "runtime.cpp"]
+        return {checked: subprocess.run([*command, f"-DCHECKED={int(checked)}"], capture_output=True).stdout
+                for checked in (False, True)}
+
     def builds(self) -> set[Path]:
         return {path for path in self.build.iterdir() if path.is_dir()}
 

@@ -1,0 +1,258 @@
+"""What can be launched, and what launches and CUDA's errors do after one that could not, or that went wrong."""
+
+import functools
+import re
+
+import pytest
+import torch
+
+from lessons_lib import KernelError, build_cuda
+
+on_gpu = pytest.param("gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
+TARGETS = ("fast", "checked")
+TEXT = r"""
+#include <cstring>
+__global__ void count_kernel(int* ran) {
+  if (threadIdx.x + threadIdx.y + threadIdx.z + blockIdx.x + blockIdx.y + blockIdx.z == 0) ran[0] = 1;
+}
+extern "C" int launch(int* ran, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned f, int bytes, cudaStream_t stream) {
+  count_kernel<<<dim3(a, b, c), dim3(d, e, f), bytes, stream>>>(ran);
+  return cudaGetLastError();
+}
+// Bad, then good: what the two functions say after each, as digits; 9 becomes 3.
+__device__ __host__ int digit(cudaError_t error) { return error == cudaErrorInvalidConfiguration ? 3 : int(error); }
+extern "C" int ask(int* ran, int* out, cudaStream_t stream) {
+  int said = digit(cudaPeekAtLastError());
+  count_kernel<<<1, 2000, 0, stream>>>(ran);
+  said = said * 10 + digit(cudaPeekAtLastError());
+  said = said * 10 + digit(cudaPeekAtLastError());
+  said = said * 10 + digit(cudaGetLastError());
+  said = said * 10 + digit(cudaGetLastError());
+  said = said * 10 + digit(cudaPeekAtLastError());
+  count_kernel<<<1, 2, 0, stream>>>(out);
+  said = said * 10 + digit(cudaGetLastError());
+  return said;
+}
+extern "C" int text_of(int code, int which) {
+  const char* expected[] = {"no error", "invalid argument", "invalid configuration argument", "unspecified launch failure"};
+  return strcmp(cudaGetErrorString(cudaError_t(code)), expected[which]) ? 5 : 0;
+}
+// Blocks from `first` on fail, the earlier the later; then another launch writes.
+__global__ void fail_kernel(int* work, int first, int n) {
+  int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+  if (block < first) return;
+  for (int i = 0; i < (n - block) * 20000; ++i) work[block] += i;
+  assert(block < first);
+}
+__global__ void after_kernel(int* after) { after[0] = 1; }
+extern "C" int fail(int* work, int* after, int first, int x, int y, int z, cudaStream_t stream) {
+  fail_kernel<<<dim3(x, y, z), 1, 0, stream>>>(work, first, x * y * z);
+  int error = cudaDeviceSynchronize();
+  after_kernel<<<1, 1, 0, stream>>>(after);
+  cudaGetLastError();
+  return cudaGetLastError() == error ? error : 0;  // a kernel's own error stays
+}
+__global__ void large_kernel(int* out, int fault) {
+  extern __shared__ int room[];
+  assert(!fault);
+  room[12 * 1024] = 7;
+  out[0] = room[12 * 1024];
+}
+extern "C" int large(int* out, int attribute, int fault, cudaStream_t stream) {
+  if (attribute) cudaFuncSetAttribute(large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 50 * 1024);
+  large_kernel<<<1, 1, 50 * 1024, stream>>>(out, fault);
+  return cudaGetLastError();
+}
+
+// Arrays of odd sizes, each at a multiple of its alignment, and none in another.
+__global__ void arrays_kernel(int* out, int bytes) {
+  __shared__ char a[3];
+  __shared__ double b[2];
+  __shared__ char c;
+  __shared__ __align__(64) float d[5];
+  __shared__ short e[7];
+  extern __shared__ int f[];
+  char* arrays[] = {a, reinterpret_cast<char*>(b), &c, reinterpret_cast<char*>(d), reinterpret_cast<char*>(e), reinterpret_cast<char*>(f)};
+  int sizes[] = {3, 16, 1, 20, 14, bytes}, alignments[] = {1, 8, 1, 64, 2, 16};
+  for (int i = 0; i < 6; ++i) {
+    out[2 * i] = reinterpret_cast<uintptr_t>(arrays[i]) % alignments[i];
+    memset(arrays[i], i + 1, sizes[i]);
+  }
+  for (int i = 0; i < 6; ++i) {
+    int others = 0;
+    for (int byte = 0; byte < sizes[i]; ++byte) others += arrays[i][byte] != i + 1;
+    out[2 * i + 1] = others;
+  }
+}
+extern "C" int arrays(int* out, int bytes, int launches, cudaStream_t stream) {
+  for (int i = 0; i < launches; ++i) arrays_kernel<<<1, 1, bytes, stream>>>(out, bytes);
+  return cudaGetLastError();
+}
+template <int count> struct Arrays {
+  static __device__ int sum() {
+    __shared__ int mine[2];
+    mine[1] = count;
+    return mine[1] + Arrays<count - 1>::sum();
+  }
+};
+template <> struct Arrays<0> { static __device__ int sum() { return 0; } };
+template <int count> __global__ void many_kernel(int* out) { out[0] = Arrays<count>::sum(); }
+extern "C" int many(int* out, int more, cudaStream_t stream) {
+  if (more) many_kernel<64><<<1, 1, 0, stream>>>(out);
+  else many_kernel<63><<<1, 1, 0, stream>>>(out);
+  return cudaGetLastError();
+}
+// An index that is far out of `one` or `two`.
+__global__ void far_kernel(int* out, int which, int index) {
+  __shared__ int one[8];
+  __shared__ int two[8];
+  extern __shared__ int three[];
+  one[0] = two[0] = three[0] = 1;
+  int* array = which == 0 ? three : which == 1 ? one : two;
+  array[index] = 5;
+  out[0] = array[index];
+}
+extern "C" int far(int* out, int which, int index, cudaStream_t stream) {
+  far_kernel<<<1, 1, 32, stream>>>(out, which, index);
+  return cudaGetLastError();
+}
+"""
+
+
+@functools.cache
+def library(target: str):
+    return build_cuda(TEXT, target=target, name="grid")
+
+
+def line(words: str) -> int:
+    (found,) = [number for number, text in enumerate(TEXT.split("\n"), 1) if words in text]
+    return found
+
+
+THREADS = "more than 1024 threads in a block"
+BLOCKS = "more than 2147483647, 65535 or 65535 blocks in x, y or z"
+
+
+@pytest.mark.parametrize("target", [*TARGETS, on_gpu])
+@pytest.mark.parametrize("grid, block, bytes_shared, words", [
+    ((1, 1, 1), (1024, 1, 1), 0, ""), ((1, 1, 1), (1, 1024, 1), 0, ""), ((1, 1, 1), (16, 1, 64), 0, ""), ((1, 1, 1), (8, 8, 16), 0, ""),
+    ((1, 1, 1), (1025, 1, 1), 0, THREADS), ((1, 1, 1), (1, 1025, 1), 0, THREADS), ((1, 1, 1), (33, 32, 1), 0, THREADS),
+    ((1, 1, 1), (11, 10, 10), 0, THREADS), ((1, 1, 1), (2, 16, 33), 0, THREADS), ((1, 1, 1), (2**16, 2**16, 1), 0, THREADS),
+    ((1, 1, 1), (2, 1, 65), 0, "more than 64 threads in the block's z direction"),
+    ((1, 1, 1), (0, 1, 1), 0, "a block of no threads"), ((1, 1, 1), (4, 0, 1), 0, "a block of no threads"),
+    ((1, 1, 1), (4, 4, 0), 0, "a block of no threads"), ((0, 1, 1), (1, 1, 1), 0, "a grid of no blocks"),
+    ((3, 0, 1), (1, 1, 1), 0, "a grid of no blocks"), ((3, 3, 0), (1, 1, 1), 0, "a grid of no blocks"),
+    ((1, 65536, 1), (1, 1, 1), 0, BLOCKS), ((1, 1, 65536), (1, 1, 1), 0, BLOCKS), ((2**31, 1, 1), (1, 1, 1), 0, BLOCKS),
+    ((2, 3, 4), (2, 3, 4), 4096, ""), ((1, 1, 1), (1, 1, 1), 48 * 1024, ""),
+    ((1, 1, 1), (1, 1, 1), 48 * 1024 + 1, "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow"),
+    ((1, 1, 1), (1, 1, 1), 227 * 1024 + 1, "more than 227 KiB of dynamic shared memory"),
+])
+def test_what_a_gpu_refuses_is_refused(target, grid, block, bytes_shared, words):
+    ran = torch.zeros(1, dtype=torch.int32, device="cuda" if target == "gpu" else "cpu")
+    if not words:
+        library(target).launch(ran, *grid, *block, bytes_shared)
+        assert ran.item() == 1
+        return
+    with pytest.raises(KernelError) as caught:
+        library(target).launch(ran, *grid, *block, bytes_shared)
+    assert ran.item() == 0 and caught.value.kind == "bad-launch"
+    if target != "gpu":
+        shared = f" and {bytes_shared} bytes of dynamic shared memory" if bytes_shared else ""
+        assert str(caught.value).startswith(f"count_kernel cannot be launched: {words}")
+        assert f"The launch asks for {grid} blocks of {block} threads{shared}." in str(caught.value)
+        assert (caught.value.kernel, caught.value.source, caught.value.line) == (
+            "count_kernel", "your code", line("count_kernel<<<dim3(a"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("grid", [(1, 65535, 1), (1, 1, 65535)])
+def test_so_many_blocks_run(target, grid):
+    ran = torch.zeros(1, dtype=torch.int32)
+    library(target).launch(ran, *grid, 1, 1, 1, 0)
+    assert ran.item() == 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_code_of_a_refusal_is_cudas(target):
+    for grid, block, size, code in (((1, 1, 1), (0, 1, 1), 0, 9), ((0, 1, 1), (1, 1, 1), 0, 9), ((1, 1, 1), (1, 1, 65), 0, 9),
+                                    ((1, 1, 1), (1, 1, 1), 48 * 1024 + 1, 1), ((1, 1, 1), (1, 1, 1), 227 * 1024 + 1, 1)):
+        with library(target).launches() as launches, pytest.raises(KernelError):
+            library(target).launch(torch.zeros(1, dtype=torch.int32), *grid, *block, size)
+        assert launches.returned == code
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_asking_forgets_an_error_and_peeking_does_not(target):
+    ran, out = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    with library(target).launches() as launches, pytest.raises(KernelError, match=r"ask, .* returned 33300"):
+        library(target).ask(ran, out)
+    assert launches.returned == 333000
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("code, which", [(0, 0), (1, 1), (9, 2), (719, 3)])
+def test_errors_have_texts(target, code, which):
+    library(target).text_of(code, which)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("first, grid", [(0, (6, 1, 1)), (2, (5, 1, 1)), (3, (1, 2, 3)), (4, (2, 3, 1)), (5, (2, 2, 2))])
+def test_of_blocks_that_fail_the_first_counts_and_nothing_runs_after_it(target, first, grid):
+    for threads in (1, 2, 4):
+        work, after = torch.zeros(64, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+        library(target).options(os_threads=threads)
+        with library(target).launches() as launches, pytest.raises(KernelError) as caught:
+            library(target).fail(work, after, first, *grid)
+        library(target).options()
+        x, y, _ = grid
+        assert (caught.value.kind, caught.value.block) == ("assertion", (first % x, first // x % y, first // x // y))
+        assert after.item() == 0 and launches.returned == 719
+    library(target).fail(work, after, 10, *grid)
+    assert after.item() == 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_after_a_fault_a_kernel_has_no_more_than_48_kib_again(target):
+    """On a GPU everything ends there."""
+    def call(*arguments):
+        out = torch.zeros(1, dtype=torch.int32)
+        library(target).large(out, *arguments)
+        assert out.item() == 7
+
+    call(1, 0), call(0, 0)
+    with pytest.raises(KernelError, match="assertion"):
+        call(0, 1)
+    with pytest.raises(KernelError, match="must allow this kernel first"):
+        call(0, 0)
+    call(1, 0)
+    with pytest.raises(KernelError, match="assertion"):
+        call(1, 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_shared_arrays_are_apart_and_aligned(target):
+    for size in (0, 1, 5, 1000, 40_000):
+        out = torch.full((12,), -1, dtype=torch.int32)
+        library(target).arrays(out, size, 3)
+        assert out.tolist() == [0] * 12, size
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_63_shared_arrays_have_room_and_no_more(target):
+    out = torch.zeros(1, dtype=torch.int32)
+    library(target).many(out, 0)
+    assert out.item() == 63 * 64 // 2
+    with pytest.raises(KernelError, match="more than 63 shared variables") as caught:
+        library(target).many(out, 1)
+    assert caught.value.kind == "bad-launch"
+    library(target).many(out, 0)
+
+
+@pytest.mark.parametrize("which, name", [(0, "three"), (1, "one"), (2, "two")])
+@pytest.mark.parametrize("index", [-1, 8, 9, 1000, -1000, 100_000, -100_000, 131_071, -131_072])
+def test_an_index_far_out_of_a_shared_array_still_tells_whose_it_was(which, name, index):
+    """Up to half a MiB to both sides."""
+    with pytest.raises(KernelError) as caught:
+        library("checked").far(torch.zeros(1, dtype=torch.int32), which, index)
+    assert caught.value.name == name and re.match(rf"Thread 0 writes {name}\[{index}\]", str(caught.value))
+    assert caught.value.kind == ("dynamic-shared-too-small" if name == "three" and index > 0 else "shared-out-of-bounds")
