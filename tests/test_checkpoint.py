@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -56,9 +57,19 @@ def test_a_missing_file_is_named(folder, missing):
         load_model(folder)
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        load_model(tmp_path / "nowhere")
+@pytest.mark.parametrize("name", ["./nowhere", "../nowhere", "/nowhere", "~/nowhere", Path("nowhere"), Path("no/where")])
+def test_a_folder_that_is_not_there(name, monkeypatch):
+    """What can only be a folder is not looked for on the hub."""
+    monkeypatch.setattr("paged_attention.engine.checkpoint.AutoConfig", None)
+    with pytest.raises(FileNotFoundError, match=f"there is no folder '{name}'"):
+        load_model(name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_has_the_numbers_that_were_asked_for(folder, dtype):
+    model = load_model(str(folder), dtype)
+    assert model.dtype == dtype == model.get_input_embeddings().weight.dtype and model.device == torch.device("cpu")
+    assert load_model(device="meta").device == torch.device("meta")
 
 
 def test_a_name_that_cannot_be_fetched(monkeypatch):
@@ -77,6 +88,7 @@ def test_a_config_that_is_not_json(folder):
     ({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}, "the architecture GPT2LMHeadModel; the engine runs"),
     ({"model_type": "no-such-model"}, "transformers knows no model"),
     ({"architectures": None}, "an unnamed one"),
+    ({"quantization_config": {"quant_method": "fp8"}}, "quantized weights; the engine runs float32, float16 and bfloat16"),
     ({"layer_types": ["sliding_attention"] * 4, "sliding_window": 8, "use_sliding_window": True}, "sliding window")])
 def test_another_architecture_is_refused(folder, values, words):
     change(folder, **values)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paged_attention.engine.checkpoint import load_model
-from paged_attention.engine.divergence import LayerCall, apart, first_difference, locate_divergence
+from paged_attention.engine.divergence import Divergence, LayerCall, apart, first_difference, locate_divergence
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import SamplingParams
@@ -62,6 +62,17 @@ def test_a_difference_up_to_the_tolerance_is_rounding():
     assert first_difference(calls(), changed, tolerance=0.2) == (2, 1, "key", 0, 0.25)
 
 
+def test_unlike_models_are_refused():
+    with pytest.raises(ValueError):
+        first_difference(calls(num_layers=2), calls(num_layers=3), tolerance=1e-3)
+
+
+@pytest.mark.parametrize(("what", "head"), [("key", "KV"), ("value", "KV"), ("query", "query"), ("output", "query")])
+def test_it_says_whose_head_it_is(what, head):
+    assert str(Divergence(token=7, layer=2, head=3, block=1, what=what, difference=0.126)) == (
+        f"token 7, layer 2, {head} head 3, block 1: the {what} differs by 0.13")
+
+
 def test_how_far_apart():
     a, b = torch.zeros(1, 4, 2), torch.tensor([[[0.0, 3.0], [math.nan, 0.0], [0.0, -math.inf], [-5.0, 2.0]]])
     assert apart(a, b).tolist() == [[3.0, math.inf, math.inf, 5.0]] == apart(b, a).tolist()
@@ -89,6 +100,19 @@ def test_numbers_that_are_none_are_found_in_their_block(model, number, block):
         found = locate_divergence(*pair, PROMPT, num_tokens=2)
         assert (found.token, found.layer, found.head, found.block, found.what) == (16 * block + 3, 0, 0, block, "output")
         assert found.difference == math.inf and not pair[0].requests and not pair[1].requests
+
+
+def test_it_goes_on_past_an_end_token(model):
+    """To each of these engines any token is the end; they part at the third new one."""
+    def path(metadata):
+        attend = PATHS["gather"](metadata)
+        return lambda *arguments: attend(*arguments) + (int(metadata.seq_lens_kv[0]) == len(PROMPT) + 3)
+
+    engines = [Engine(model, path=each, block_size=8) for each in ("gather", path)]
+    for engine in engines:
+        engine.end_tokens = frozenset(range(engine.vocab_size))
+    assert locate_divergence(*engines, PROMPT, num_tokens=4).token == len(PROMPT) + 2
+    assert locate_divergence(*engines, PROMPT, num_tokens=3) is None  # which is never computed: it is the last
 
 
 def test_unequal_starts_are_refused(model):

@@ -1,6 +1,8 @@
 """The engine on random traces: every request gets its own tokens, whoever else runs, and no block is lost."""
 
 from collections import Counter
+from contextlib import contextmanager
+from copy import copy
 from types import SimpleNamespace
 
 import pytest
@@ -148,11 +150,21 @@ def test_an_unknown_path_is_refused():
 @pytest.mark.parametrize(("values", "words"), [
     ({"max_new_tokens": 0}, "max_new_tokens must be 1 or more, not 0"), ({"temperature": -1}, "temperature must be 0 or more"),
     ({"temperature": 1e-310}, "too close to 0"), ({"seed": 2**64}, "seed must fit into 64 bits"),
-    ({"temperature": float("nan")}, "temperature"), ({"top_k": 0}, "top_k must be 1 or more"),
+    ({"temperature": float("nan")}, "temperature"), ({"temperature": float("inf")}, "temperature"),
+    ({"top_k": 0}, "top_k must be 1 or more"),
     ({"top_p": 0}, "top_p must be above 0"), ({"top_p": 1.5}, "at most 1, not 1.5")])
 def test_sampling_parameters_out_of_range_are_refused(values, words):
     with pytest.raises(ValueError, match=words):
         SamplingParams(**values)
+
+
+def test_a_seed_is_what_a_generator_takes():
+    smallest, largest = -(2**63), 2**64 - 1
+    for seed in (smallest, largest):
+        assert engine_with().add("a", [1], SamplingParams(max_new_tokens=1, seed=seed)).generator.initial_seed() == seed % 2**64
+    for seed in (smallest - 1, largest + 1):
+        with pytest.raises(ValueError, match="seed must fit into 64 bits"):
+            SamplingParams(seed=seed)
 
 
 def test_what_is_no_integer_is_refused():
@@ -162,6 +174,35 @@ def test_what_is_no_integer_is_refused():
         SamplingParams(max_new_tokens=2.5)
     with pytest.raises(TypeError, match="max_new_tokens must be an integer, not NoneType"):
         SamplingParams(max_new_tokens=None)
+
+
+def test_postprocess_gives_a_token_to_those_whose_tokens_are_all_computed():
+    """Whoever stands where: with a scheduler of one's own a chunk may come first."""
+    engine, params = engine_with(), SamplingParams(max_new_tokens=3)
+    chunk, whole = engine.add("chunk", [1] * 6, params), engine.add("whole", [2, 3], params)
+    rows = torch.eye(VOCAB_SIZE)
+    assert engine.postprocess([(chunk, 4), (whole, 2)], rows[[4, 5]]) == [(whole, 5)]
+    assert (chunk.num_computed, chunk.output, whole.num_computed, whole.output) == (4, [], 2, [5])
+    with pytest.raises(ValueError):
+        engine.postprocess([(chunk, 2), (whole, 1)], rows[[4]])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_the_model_gets_its_attention_back_though_the_plug_was_still_in(monkeypatch, error):
+    """As where Ctrl-C comes while it is being taken out."""
+    @contextmanager
+    def stuck(model, forward):
+        model.config._attn_implementation = "ours"
+        yield
+        raise error("now")
+
+    monkeypatch.setattr("paged_attention.engine.runner.plugged_in", stuck)
+    monkeypatch.setattr(EchoModel, "config", copy(EchoModel.config))
+    engine = engine_with()
+    engine.add("a", [1], SamplingParams(max_new_tokens=2))
+    with pytest.raises(error, match="now"):
+        engine.step()
+    assert engine.runner.model.config._attn_implementation == "eager"
 
 
 def test_what_would_go_on_for_ever_is_an_error():

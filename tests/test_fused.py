@@ -427,3 +427,19 @@ def test_every_path_gives_the_tokens_of_transformers_in_16_bits(path):
     (row,), expected = found["paths"], found["expected"]
     assert min(map(len, expected)) >= 20 and row.texts == expected and all(row.same.values())
     assert found["margin"] > 4
+
+
+def test_the_head_sizes_that_a_way_takes_are_those_that_it_names():
+    taken = [size for size in range(1, 600) if WAYS["flashinfer"].fits(size)]
+    assert taken == [int(number) for number in re.findall(r"\d+", WAYS["flashinfer"].head_sizes)]
+    for way in ("flash_attn", "varlen_attn"):
+        step, most = map(int, re.findall(r"\d+", WAYS[way].head_sizes))
+        assert [size for size in range(1, 600) if WAYS[way].fits(size)] == list(range(step, most + 1, step))
+
+
+@pytest.mark.parametrize(("capability", "enough"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_which_gpus_are_enough(monkeypatch, capability, enough):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setitem(WAYS, "flashinfer", dataclasses.replace(WAYS["flashinfer"], missing=lambda: None))
+    assert fused_needs() == (None if enough else "a GPU of compute capability 8.0 or more")

@@ -207,6 +207,14 @@ def test_the_engine_chooses_its_path_by_device_and_shapes(monkeypatch, dtype, he
     assert choose_path(Shape(dtype, head_size, group, 16), torch.device(device)) == path
 
 
+def test_the_engine_chooses_by_the_shapes_of_the_model_and_of_its_pool(monkeypatch):
+    seen = []
+    monkeypatch.setattr("paged_attention.engine.engine.choose_path", lambda *asked: seen.append(asked) or "gather")
+    model = random_model("qwen3", head_dim=24, num_attention_heads=6).to(torch.bfloat16)
+    assert Engine(model, num_blocks=4, block_size=8).runner.plan is PATHS["gather"]
+    assert seen == [(Shape(torch.bfloat16, 24, 3, 8), torch.device("cpu"))]
+
+
 def test_on_the_cpu_the_engine_chooses_batched():
     assert Engine(random_model("llama"), num_blocks=4).runner.plan is PATHS["batched"]
 

@@ -138,6 +138,33 @@ CacheAsALedger.TestCase.settings = settings(max_examples=100, stateful_step_coun
 TestCacheAsALedger = CacheAsALedger.TestCase
 
 
+@pytest.mark.parametrize("block_size", [1, 2, 4, 7])
+def test_a_hash_for_each_full_block(block_size):
+    for length in range(3 * block_size):
+        assert len(block_hashes([5] * length, block_size)) == length // block_size
+
+
+@pytest.mark.parametrize("token_budget", [2, 3, 40])
+def test_a_block_that_is_hashed_later_has_the_same_hash(token_budget):
+    """Chunk by chunk, and of tokens that were generated: a hash says which tokens there are up to the block's end."""
+    engine = engine_with(num_blocks=40, block_size=2, token_budget=token_budget)
+    request = engine.add("a", [1, 2, 3, 4, 5], SamplingParams(max_new_tokens=6, ignore_end=True))
+    engine.run()
+    assert request.hashes == block_hashes(request.tokens[:-1], 2) and len(set(request.hashes)) == 5
+
+
+def test_who_finds_no_block_for_its_copy_waits():
+    """Its prompt is all in the cache. It needs no further block, and yet one to write its last token to."""
+    engine, prompt, params = engine_with(num_blocks=3), [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=2)
+    engine.generate([prompt], SamplingParams(max_new_tokens=1))
+    first, second = engine.add("first", [9], params), engine.add("second", prompt, params)
+    engine.step()
+    assert engine.scheduler.running == [first] and list(engine.scheduler.waiting) == [second]
+    engine.run()
+    assert [each.output for each in (first, second)] == [continuation(each.prompt, params) for each in (first, second)]
+    assert_nothing_is_lost(engine)
+
+
 def test_requests_share_the_blocks_of_a_common_prefix():
     history = History()
     engine = engine_with(num_blocks=30, token_budget=12, history=history)

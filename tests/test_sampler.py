@@ -26,6 +26,11 @@ def test_of_equal_tokens_as_few_as_reach_top_p(top_p, count):
     assert len(drawn([1.5, 1.5, 1.5, 1.5], top_p=top_p)) == count
 
 
+@pytest.mark.parametrize(("top_k", "tokens"), [(1, {1}), (2, {1, 3}), (3, {0, 1, 3}), (4, {0, 1, 2, 3}), (9, {0, 1, 2, 3})])
+def test_only_the_top_k_likeliest_are_drawn(top_k, tokens):
+    assert drawn([0.2, 0.4, 0.1, 0.3], top_k=top_k) == tokens
+
+
 @settings(max_examples=60, deadline=None)
 @given(powers=st.lists(st.integers(0, 3), min_size=1, max_size=5, unique=True), top_k=st.none() | st.integers(1, 6),
        eighths=st.integers(1, 7), seed=st.integers(0, 99))

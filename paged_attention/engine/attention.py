@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock, RLock
+from threading import RLock
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -58,13 +58,12 @@ def plugged_in(model, forward):
 
 
 _own_configs = WeakKeyDictionary()  # model: its config
-_locks, _lock_of_locks = WeakKeyDictionary(), Lock()
+_locks = WeakKeyDictionary()  # model: its lock
 
 
 def lock_of(model):
     """The model's own lock, for those who change what it does for a while."""
-    with _lock_of_locks:
-        return _locks.setdefault(model, RLock())
+    return _locks.setdefault(model, RLock())  # in one go, so that no two threads get different ones
 
 
 def own_config(model):
