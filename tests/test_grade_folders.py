@@ -1,0 +1,454 @@
+"""Folders and files that are not as they should be, and a command that is stopped: one line of the report, and nobody else
+loses a grade by it."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from graded import RIGHT
+from graded import hand_in as hand_in_cells
+from test_grade_classroom import ALL_RIGHT, called, fake_grader, hand_in, outcomes, run  # noqa: F401
+
+from grading import claim, classroom, command, kept, notebook, submissions
+from grading.claim import Claim
+from grading.classroom import grade_all
+from grading.grades import SubmissionGrade
+from grading.judge import grade_notebook
+from grading.notebook import Unreadable, digest_of, read_file, read_notebook
+from grading.submissions import Submission, find_submissions, text_of
+
+
+def nest(folder: Path, name: str, depth: int):
+    """Folders inside of each other, which no path can name as a whole."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+@pytest.fixture
+def class_folder(tmp_path):
+    """A folder for submissions, which ends however deep it is."""
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    yield folder
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("name, depth", [("d", 1_100), ("n" * 200, 30)])
+def test_folders_too_deep_are_one_line_of_the_report(class_folder, name, depth):
+    for student in ("ada", "eve"):
+        (class_folder / student).mkdir()
+        (class_folder / student / "00.ipynb").write_text("")
+    nest(class_folder / "eve", name, depth)
+    found = find_submissions(class_folder)
+    assert [(each.student, each.path.name) for each in found] == [("ada", "00.ipynb"), ("eve", "00.ipynb"), ("eve", "eve")]
+    assert found[2].problem in ("there are folders more than 20 deep, which were not looked into",
+                                "a folder cannot be read: File name too long")
+    assert run(class_folder) == 0
+    graded = json.loads((class_folder.parent / "results/results.json").read_text())["submissions"]
+    assert [(each["student"], len(each["exercises"]), each["events"]) for each in graded] == [
+        ("ada", 1, []), ("eve", 0, [found[2].problem]), ("eve", 1, [])]
+
+
+def test_a_folder_just_deep_enough_is_looked_into(class_folder, monkeypatch):
+    monkeypatch.setattr(submissions, "DEEPEST", 3)
+    (class_folder / "ada/1/2/3").mkdir(parents=True)
+    (class_folder / "ada/1/2/00.ipynb").touch()
+    (class_folder / "ada/1/2/3/02.ipynb").touch()
+    first, problem = find_submissions(class_folder)
+    assert first.path == class_folder / "ada/1/2/00.ipynb" and "more than 3 deep" in problem.problem
+    (class_folder / "ada/1/2/3/02.ipynb").unlink()
+    (class_folder / "ada/1/2/3").rmdir()
+    assert [each.problem for each in find_submissions(class_folder)] == [""]
+
+
+def test_a_folder_that_cannot_be_read_is_one_line(class_folder, monkeypatch):
+    for name in ("ada/00.ipynb", "ada/closed/02.ipynb", "bob/00.ipynb"):
+        (class_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (class_folder / name).touch()
+    scandir = os.scandir
+
+    def refuse(path):  # for whoever runs the tests as root, whom no mode of a folder stops
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert [(each.student, each.path.name, each.problem) for each in find_submissions(class_folder)] == [
+        ("ada", "00.ipynb", ""), ("ada", "ada", "a folder cannot be read: Permission denied"), ("bob", "00.ipynb", "")]
+
+
+def test_links_to_folders_are_not_followed_wherever_they_are(class_folder):
+    for student in ("ada", "bob", "eve"):
+        (class_folder / student).mkdir()
+    (class_folder / "ada/00.ipynb").touch()
+    (class_folder / "eve/hers").symlink_to("../ada")
+    (class_folder / "ada/round").symlink_to("..")
+    (class_folder / "bob/circle").symlink_to("circle")
+    (class_folder / "circle").symlink_to("circle")
+    (class_folder / "link").symlink_to("ada")
+    (class_folder / "link.ipynb").symlink_to("ada")
+    assert [(each.student, each.path.name, each.problem) for each in find_submissions(class_folder)] == [
+        ("ada", "00.ipynb", ""), ("bob", "bob", "there is no notebook in this folder"),
+        ("eve", "eve", "there is no notebook in this folder, and links to folders are not followed"),
+        ("link", "link", "links to folders are not followed"),
+        ("link.ipynb", "link.ipynb", "links to folders are not followed")]
+
+
+def test_a_folder_named_like_a_notebook_is_a_folder(class_folder):
+    (class_folder / "ada/02.ipynb").mkdir(parents=True)
+    (class_folder / "ada/02.ipynb/02.ipynb").touch()
+    (only,) = find_submissions(class_folder)
+    assert only.path == class_folder / "ada/02.ipynb/02.ipynb"
+
+
+def test_one_student_cannot_hand_in_without_end(class_folder, monkeypatch):
+    monkeypatch.setattr(submissions, "MOST_NOTEBOOKS", 3)
+    (class_folder / "eve/deeper").mkdir(parents=True)
+    for name in ("a", "b", "deeper/c"):
+        (class_folder / f"eve/{name}.ipynb").touch()
+    assert [each.problem for each in find_submissions(class_folder)] == ["", "", ""]
+    (class_folder / "eve/deeper/d.ipynb").touch()
+    assert [(each.path.stem, each.problem) for each in find_submissions(class_folder)] == [
+        ("a", ""), ("b", ""), ("c", ""), ("eve", "there are 4 notebooks, of which 3 are graded")]
+    monkeypatch.setattr(submissions, "MOST_ENTRIES", 5)
+    assert find_submissions(class_folder)[-1].problem == "there are 4 notebooks, of which 3 are graded"
+    monkeypatch.setattr(submissions, "MOST_ENTRIES", 4)
+    assert find_submissions(class_folder)[-1].problem == "there are more than 4 files: not all were looked at"
+
+
+@pytest.mark.parametrize("name, text", [
+    (b"Jos\xe9", r"Jos\xe9"), ("Zoë Müller 李", "Zoë Müller 李"), ("a\r=1+1\n", r"a\r=1+1\n"), ("a\u2028b\x1b[2J", r"a\u2028b\x1b[2J"),
+    ("\u202egnp", r"\u202egnp"), ("نیم\u200cفاصله", "نیم\u200cفاصله")])
+def test_a_name_becomes_a_line_that_can_be_written(name, text):
+    assert text_of(os.fsdecode(name)) == text == text_of(text)
+
+
+@pytest.mark.parametrize("make, problem", [
+    (os.mkfifo, "this is not a file"), (lambda path: os.mknod(path, 0o20666, os.makedev(1, 5)), "this is not a file"),
+    (lambda path: os.symlink("/dev/zero", path), "this is a link, and links are not followed"),
+    (os.mkdir, "this is not a file"),
+    (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 2 << 30), "this file has 2048 MB, and a notebook may have 100"),
+    (lambda path: None, "this file cannot be read: No such file or directory")])
+def test_what_is_no_plain_file_is_not_read_and_nothing_is_kept_of_it(tmp_path, make, problem):
+    path = tmp_path / "ada_00.ipynb"
+    try:
+        make(path)
+    except PermissionError:
+        pytest.skip("only root can make devices")
+    with pytest.raises(Unreadable, match=problem):
+        read_file(path)
+    grade = grade_notebook(path, "ada", 1)
+    assert (grade.is_final, grade.exercises, grade.events) == (False, (), (problem,))
+    assert kept.Kept(tmp_path, "").find(Submission("ada", path)) is None
+
+
+def test_a_file_that_is_replaced_before_it_is_opened_is_no_trap(tmp_path, monkeypatch):
+    path, opened = tmp_path / "ada.ipynb", os.open
+    path.write_text("good")
+
+    def swap(file, flags, *rest, **named):
+        if Path(file) == path and not path.is_fifo():
+            path.unlink()
+            os.mkfifo(path)
+        return opened(file, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", swap)
+    with pytest.raises(Unreadable, match="this is not a file"):
+        read_file(path)
+
+
+@pytest.mark.parametrize("change", [lambda path: path.write_text("longer than before"), lambda path: path.write_text("g"),
+                                    lambda path: os.utime(path, ns=(1, 1))])
+def test_a_file_that_changes_while_it_is_read_is_read_another_time(tmp_path, monkeypatch, change):
+    path, seen, fstat = tmp_path / "00.ipynb", [], os.fstat
+    path.write_text("good")
+
+    def look(descriptor):
+        seen.append(descriptor)
+        if seen.count(descriptor) == 2:
+            change(path)
+        return fstat(descriptor)
+
+    monkeypatch.setattr(notebook.os, "fstat", lambda descriptor: look(descriptor))
+    with pytest.raises(Unreadable, match="this file changed while it was read"):
+        # Only `_expect_file` and the two looks around the reading come here.
+        read_file(path)
+
+
+def test_a_file_that_is_away_for_a_moment_has_its_grade_in_the_next_run(class_folder):
+    """What it got meanwhile is not kept under the content that it has before and after."""
+    path, away = class_folder / "ada.ipynb", class_folder.parent / "away"
+    path.write_text("good")
+    graded = []
+    for is_there in (False, True):
+        def grader(path, student, seed=0, limits=None, progress=None, is_there=is_there):
+            if not is_there:
+                shutil.move(path, away)
+            notebook = read_notebook(path)
+            if not is_there:
+                shutil.move(away, path)
+            graded.append(notebook.digest)
+            return SubmissionGrade(student, path.name, notebook.digest, "00", (ALL_RIGHT,), (), 0.1, bool(notebook.digest))
+
+        def grade_here(submissions, grade, *rest):
+            return ((each, grade(each.path, each.student)) for each in submissions)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(command, "grade_all", grade_here)
+            assert command.main([str(class_folder), "--no-sandbox"], grader=grader) == 0
+    assert graded == ["", digest_of(b"good")]
+
+
+def unfinished_grader(path, student, seed=0, limits=None, progress=lambda: None):
+    """A grade that is final at the second attempt, for "b" never. Notes how many graders there are beside it."""
+    with path.with_suffix(".log").open("a") as log:
+        beside = [each for each in psutil.Process().parent().children() if each.status() != psutil.STATUS_ZOMBIE]
+        log.write(f"{len(beside) - 1}\n")
+    tried = len(path.with_suffix(".log").read_text().split())
+    is_final = tried > 1 and path.stem != "b"
+    return SubmissionGrade(student, path.name, digest_of(b""), "00", (ALL_RIGHT,), (f"attempt {tried}",), 0.1, is_final)
+
+
+def test_what_was_not_finished_is_tried_again_alone_and_then_by_the_next_run(class_folder, capsys):
+    for name in "abc":
+        (class_folder / f"{name}.ipynb").touch()
+    grades = {each.student: grade for each, grade in grade_all(find_submissions(class_folder), unfinished_grader, 3)}
+    assert {name: (grade.is_final, grade.events) for name, grade in grades.items()} == {
+        "a": (True, ("attempt 2",)), "b": (False, ("attempt 2",)), "c": (True, ("attempt 2",))}
+    for name in "abc":
+        assert (class_folder / f"{name}.log").read_text().split()[1] == "0"
+        (class_folder / f"{name}.log").unlink()
+    for _ in range(2):
+        assert command.main([str(class_folder), "--no-sandbox", "--workers", "2"], grader=unfinished_grader) == 0
+        assert "Without a final grade: 1. The same command tries them again." in capsys.readouterr().out
+    assert {name: len((class_folder / f"{name}.log").read_text().split()) for name in "abc"} == {"a": 2, "b": 4, "c": 2}
+
+
+class Steps:
+    """Stands in for the clock and for waiting: each look at the worker takes a minute."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, pipes, seconds):
+        self.now += min(60.0, seconds)
+        for pipe in pipes:
+            pipe.poll(None)
+        return pipes
+
+
+def steady_grader(path, student, progress):
+    for _ in range(500):
+        progress()
+    return SubmissionGrade(student, path.name, digest_of(b""), "00", (ALL_RIGHT,), (), 0.1)
+
+
+def test_patience_is_for_a_step_and_not_for_the_whole(class_folder, monkeypatch):
+    """A notebook whose answers hang takes long, and each of its steps its time."""
+    (class_folder / "a.ipynb").touch()
+    clock = Steps()
+    monkeypatch.setattr(classroom, "time", clock)
+    monkeypatch.setattr(classroom, "wait", clock.wait)
+    ((_, grade),) = grade_all(find_submissions(class_folder), steady_grader, 1, patience=100.0)
+    assert grade.is_final and clock.now > 20_000
+
+
+def test_patience_covers_the_longest_step_that_the_limits_allow():
+    limits = command.Limits()
+    for seconds in (120.0, limits.notebook_seconds):  # by the clock a run may take ten times as long as its limit
+        assert command._patience(limits) >= 10 * seconds
+    assert command._patience(command.Limits(notebook_seconds=5_000.0)) > 50_000
+
+
+def test_outputs_cost_nobody_a_grade(tmp_path, monkeypatch):
+    """25 MB of pictures, and lists in lists, which take most room when they are parsed."""
+    path = hand_in_cells(tmp_path, RIGHT)
+    content = json.loads(path.read_text())
+    content["cells"][0]["outputs"] = [{"data": {"image/png": "A" * (25 << 20), "text": 'quo"te ] \\" [ }'}}, [[]] * 100_000]
+    content["cells"][0]["attachments"] = {"a.png": {"image/png": "A" * (5 << 20)}}
+    content["metadata"]["widgets"] = {"state": ["}"] * 100_000}
+    path.write_text(json.dumps(content))
+    read = read_notebook(path)
+    assert (read.problem, read.lesson, read.cells[0].source) == ("", "00", RIGHT)
+    assert len(notebook._without_bulk(path.read_bytes())) < 1_000
+
+
+@pytest.mark.parametrize("text", [
+    '{"cells": [{"source": "x = {\\"outputs\\": [1]}", "outputs": [{"a": "]"}], "id": "\\\\"}]}',
+    '{"outputs": [{"outputs": []}], "cells": [], "x": "\\"outputs\\": ["}', '{"a": "outputs", "b": [1], "attachments" : {}}',
+    '{"outputs": null, "widgets": "["}'])
+def test_only_outputs_and_the_like_are_left_out(text):
+    def without(value):
+        if isinstance(value, dict):
+            return {name: None if name in ("outputs", "attachments", "widgets") and isinstance(part, list | dict)
+                    else without(part) for name, part in value.items()}
+        return [without(part) for part in value] if isinstance(value, list) else value
+
+    assert json.loads(notebook._without_bulk(text.encode())) == without(json.loads(text))
+
+
+@pytest.mark.parametrize("data", [b'{"outputs": [', b'{"outputs": ["', b'{"outputs": ["\\'])
+def test_outputs_without_an_end_are_no_notebook(data):
+    assert notebook._without_bulk(data) == b'{"outputs": null'
+
+
+def test_a_notebook_of_much_code_is_refused_for_good(tmp_path):
+    path = hand_in_cells(tmp_path, "#" * (11 << 20))
+    read = read_notebook(path)
+    assert read.problem == "this notebook has 11 MB beside its outputs, and may have 10" and read.digest
+
+
+@pytest.mark.parametrize("name, lesson", [("20240112.ipynb", None), ("20240112_07.ipynb", "07"), ("0", None), ("071", None)])
+def test_a_date_is_no_lesson(tmp_path, name, lesson):
+    assert read_notebook(hand_in_cells(tmp_path, "x = 1", name=name)).lesson == lesson
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "100", "002"])
+def test_a_number_of_many_digits_is_no_lesson(tmp_path, number):
+    path = hand_in_cells(tmp_path, f'check("{number}.1", x)', name="a.ipynb")
+    content = json.loads(path.read_text())
+    content["cells"][0] |= {"metadata": {"exercise": f"{number}.1", "nbgrader": {"grade_id": f"check-{number}-1"}},
+                            "id": f"exercise-{number}-1"}
+    path.write_text(json.dumps(content))
+    assert read_notebook(path).lesson is None
+
+
+def test_two_graders_do_not_mix(class_folder, capsys):
+    (class_folder / "a.ipynb").touch()
+    results = class_folder.parent / "results"
+    with Claim(results):
+        with pytest.raises(SystemExit) as refusal:
+            run(class_folder)
+        said = capsys.readouterr().err
+        assert refusal.value.code == 2
+        assert f"another grader is at work on {results}, process {os.getpid()}: wait" in said
+        assert sorted(path.name for path in results.iterdir()) == [".claim"]
+        assert run(class_folder, "--results", str(class_folder.parent / "elsewhere")) == 0
+    assert run(class_folder) == 0
+
+
+def test_a_claim_ends_with_its_process_and_the_next_one_tidies_up(tmp_path):
+    script = ("import os, sys; from pathlib import Path; from grading.claim import Claim\n"
+              "scratch = Claim(Path(sys.argv[1]))._scratch\n"
+              "Path(scratch, 'left').touch(); print(scratch, flush=True); os.kill(os.getpid(), 9)")
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "results")], capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    left = Path(done.stdout.strip())
+    assert left.is_dir() and done.returncode == -9
+    for name in ("results/.12.partial", "results/graded/.12.partial"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with Claim(tmp_path / "results") as scratch:
+        assert not left.exists() and scratch.is_dir()
+        assert sorted(path.name for path in (tmp_path / "results").rglob("*")) == [".claim", "graded"]
+    assert not scratch.exists()
+
+
+@pytest.mark.parametrize("noted", ["", "[]", "{", '{"scratch": 3}', '{"scratch": "TMP/mine"}'])
+def test_a_note_of_another_kind_deletes_nothing(tmp_path, noted):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / ".claim").write_text(noted.replace("TMP", str(tmp_path)))
+    Claim(tmp_path).close()
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_a_folder_without_locks_can_be_used(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(claim.fcntl, "flock", refuse)
+    Claim(tmp_path).close()
+
+
+def test_the_temporary_files_of_graders_are_in_the_claimed_folder(class_folder):
+    (class_folder / "a.ipynb").touch()
+    ((_, grade),) = grade_all(find_submissions(class_folder), where_files_go, 1, scratch=class_folder.parent)
+    assert grade.events == (str(class_folder.parent),)
+
+
+def where_files_go(path, student, progress):
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        return SubmissionGrade(student, path.name, digest_of(b""), None, (), (os.path.dirname(folder),), 0.1)
+
+
+@pytest.mark.parametrize("fails_at", ["graded", "students", "results"])
+def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(class_folder, monkeypatch, capsys, fails_at):
+    for name in "ab":
+        (class_folder / f"{name}.ipynb").touch()
+    replace = os.replace
+
+    def full(source, target):
+        if Path(target).parent.name == fails_at and Path(target).name != "seed":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(kept.os, "replace", full)
+        assert run(class_folder) == 1
+    said = capsys.readouterr().err
+    assert "Stopped: [Errno 28] No space left on device." in said and "the same command goes on from here" in said
+    assert not list((class_folder.parent / "results").rglob("*.partial"))
+    graded = len(called(class_folder))
+    assert run(class_folder) == 0
+    assert len(called(class_folder)) == graded + (2 if fails_at == "graded" else 0)
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", b"-1", b"1.5", b"9" * 5_000, b"2147483648", b"\xff", b"1 2", "٣".encode()])
+def test_a_bad_seed_is_a_sentence(class_folder, capsys, content):
+    (class_folder / "a.ipynb").touch()
+    results = class_folder.parent / "results"
+    results.mkdir()
+    (results / "seed").write_bytes(content)
+    for _ in range(2):  # the folder is free again
+        with pytest.raises(SystemExit) as refusal:
+            run(class_folder)
+        assert refusal.value.code == 2
+        assert f"{results / 'seed'} holds no number from 0 to 2147483647: " in capsys.readouterr().err
+    assert (results / "seed").read_bytes() == content
+    assert run(class_folder, "--seed", "2147483647") == 0 and run(class_folder) == 0
+    assert len(called(class_folder)) == 1
+
+
+@pytest.mark.parametrize("seed", ["-1", "2147483648"])
+def test_a_seed_out_of_range_is_refused(class_folder, capsys, seed):
+    (class_folder / "a.ipynb").touch()
+    with pytest.raises(SystemExit):
+        run(class_folder, f"--seed={seed}")
+    assert f"--seed must be from 0 to 2147483647, not {seed}" in capsys.readouterr().err
+
+
+def test_of_eight_answers_the_last_five_are_tried():
+    from grading.judge import _Grading
+    from grading.sandbox import Limits
+    from lessons_lib import checks
+    from lessons_lib.isolation import Outcome
+
+    class Reports:
+        def __init__(self):
+            self.left, self.outcome = [["cell", 1], *(["answer", "0.1", {"text": str(n)}] for n in range(1, 9))], None
+
+        def next(self, seconds=None):
+            self.outcome = None if self.left else Outcome("returned")
+            return self.left.pop(0) if self.left else None
+
+    read = notebook.Notebook("", "00", (notebook.Cell(1, ""),))
+    work = _Grading(read, checks.exercises_of("00"), 1, Limits())
+    work._run = lambda *arguments, **limits: Reports()
+    work.run_cells()
+    assert work.answers["0.1"] == [{"text": str(number)} for number in range(4, 9)]
