@@ -126,7 +126,8 @@ def _numbers_of(students: list[Student]) -> dict:
     titles = {entry.exercise: entry.title for entry in entries}
     exercises = [{"id": id, "title": titles[id], "passed": passed[id], "of": handed_in[id]}
                  for id in sorted(titles, key=_numbers)]
-    mistakes = [row | {"count": len(row["students"]), "of": handed_in[row["id"]], "title": titles[row["id"]]}
+    mistakes = [row | {"count": len(row["students"]), "of": handed_in[row["id"]], "title": titles[row["id"]],
+                       "words": row["words"].format(f"{len(row['students'])} of {handed_in[row['id']]}")}
                 for row in _groups(students)]
     mistakes.sort(key=lambda row: (-row["alike"], row["slug"] in UNTOUCHED, _numbers(row["id"]), row["slug"]))
     return {"exercises": exercises, "mistakes": mistakes,
@@ -150,11 +151,11 @@ def _groups(students: list[Student]) -> list[dict]:
             alone.setdefault((id, slug), []).extend(group)
         else:
             rows.append({"id": id, "slug": slug, "students": group, "alike": len(group), "way": way or _way(_entry(group[0], id)),
-                         "words": "fail in the same way" if slug in UNNAMED else ""})
+                         "words": "{} fail in the same way" if slug in UNNAMED else ""})
     for (id, slug), group in alone.items():
         one = len(group) == 1
         rows.append({"id": id, "slug": slug, "students": group, "alike": 1, "way": _way(_entry(group[0], id)) if one else "",
-                     "words": "fails like no other" if one else "fail, each in a way of its own"})
+                     "words": "no other answer fails like this one" if one else "{} fail, each in a way of its own"})
     return rows
 
 

@@ -96,8 +96,8 @@ def test_what_is_not_final_is_no_zero(written):
     results = written(open_still, submission("bob", lesson=None, events=[UNSEEN]))
     rows = csv.DictReader((results / "results.csv").open(encoding="utf-8"))
     assert [(row["student"], row["mistake"]) for row in rows] == [("ada", "not-graded"), ("bob", "unreadable")]
-    assert "1 of the notebooks and folders has no final grade" in Page(results / "class.html").text
-    assert "no final grade" not in (written(submission("bob", entry("2.1"))) / "class.html").read_text()
+    assert "Without a final grade: 1." in Page(results / "class.html").text
+    assert "final grade" not in (written(submission("bob", entry("2.1"))) / "class.html").read_text()
 
 
 CASE = "Smallest case that shows it: slot_mapping(…)\n  expected: 3\n  got:      {}"
@@ -119,8 +119,8 @@ def test_unnamed_answers_that_fail_alike_are_one_group_with_an_example(written):
     others = [wrong(7), wrong(8), entry("2.2"), entry("2.2", "position-for-offset", "You add all.")]
     held_up = rows_of_class(written, *fives, *lines, *others)
     case = "Smallest case that shows it: slot_mapping(…) expected: 3 got: "
-    assert f"3 of 9 2.2 slots wrong : 3 of 9 fail in the same way {case}5 For example s0 , s1 , s2 " in held_up
-    assert f"2 of 9 2.2 slots wrong : 2 of 9 fail in the same way {case}KeyError: 3, a line of yours For example s3 , s4 " in held_up
+    assert f"3 of 9 2.2 slots wrong : 3 of 9 fail in the same way {case}5 See s0 , s1 , s2 " in held_up
+    assert f"2 of 9 2.2 slots wrong : 2 of 9 fail in the same way {case}KeyError: 3, a line of yours See s3 , s4 " in held_up
     assert "2 of 9 2.2 slots wrong : 2 of 9 fail, each in a way of its own See s5 , s6" in held_up
     assert "1 of 9 2.2 slots position-for-offset You add all." in held_up
     assert "not right" not in held_up and "here" not in held_up
@@ -142,7 +142,7 @@ def test_endings_are_groups_of_their_own_and_further_cases_make_no_difference(wr
                             entry("2.2", "position-for-offset", "You add all.\n…"),
                             entry("2.2", "position-for-offset", f"{NEW_CASE}\nYou add all.\n…"))
     assert f"crashed : 2 of 5 fail in the same way {crash} Smallest case" in held_up
-    assert "1 of 5 2.2 slots wrong : 1 of 5 fails like no other Smallest case" in held_up and "See s0" in held_up
+    assert "1 of 5 2.2 slots wrong : no other answer fails like this one Smallest case" in held_up and "See s0" in held_up
     assert "2 of 5 2.2 slots position-for-offset You add all." in held_up and "It passes the check" not in held_up
 
 
