@@ -32,7 +32,8 @@ START_ATTEMPTS = 20
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take beside PyTorch itself
 MOST_ROUNDS = 1_000  # of killing what a run has left; only what starts more and more needs several
-_PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen", "psutil"]  # so that no run imports them
+# So that no run imports them.
+_PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen", "psutil"]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOAD)

@@ -28,7 +28,7 @@ def test_two_kernels_that_record_at_once_lose_nothing(folder):
     program = ("import sys; from lessons_lib import progress\n"
                "sys.stdin.read(1)\n"
                "for number in range(100): progress.remember(f'{sys.argv[1]}.{number}', True, f'm{number}')")
-    kernels = [subprocess.Popen([sys.executable, "-c", program, str(kernel)], cwd=ROOT, stdin=subprocess.PIPE) for kernel in (1, 2, 3)]
+    kernels = [subprocess.Popen([sys.executable, "-c", program, kernel], cwd=ROOT, stdin=subprocess.PIPE) for kernel in "123"]
     for kernel in kernels:
         kernel.stdin.close()
     assert [kernel.wait() for kernel in kernels] == [0, 0, 0]
