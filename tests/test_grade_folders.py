@@ -245,6 +245,15 @@ def test_a_notebook_of_much_code_is_refused_for_good(tmp_path):
     assert read.problem == "this notebook has 11 MB beside its outputs, and may have 10" and read.digest
 
 
+@pytest.mark.parametrize("limit", ["LARGEST_CODE", "LARGEST_FILE"])
+def test_what_is_just_small_enough_is_read(tmp_path, monkeypatch, limit):
+    path = hand_in_cells(tmp_path, RIGHT)
+    size = len(notebook._without_bulk(path.read_bytes())) if limit == "LARGEST_CODE" else path.stat().st_size
+    for largest, is_read in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(notebook, limit, largest)
+        assert (read_notebook(path).problem == "") == is_read
+
+
 @pytest.mark.parametrize("name, lesson", [("20240112.ipynb", None), ("20240112_07.ipynb", "07"), ("0", None), ("071", None)])
 def test_a_date_is_no_lesson(tmp_path, name, lesson):
     assert read_notebook(hand_in_cells(tmp_path, "x = 1", name=name)).lesson == lesson
