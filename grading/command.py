@@ -3,6 +3,7 @@
 import argparse
 import functools
 import os
+import re
 import secrets
 import sys
 import time
@@ -15,39 +16,54 @@ import psutil
 from tqdm import tqdm
 
 from grading import sandbox
-from grading.classroom import find_submissions, grade_all
-from grading.judge import grade_notebook
+from grading.claim import Claim
+from grading.classroom import grade_all
+from grading.judge import RUN_FACTOR, grade_notebook
 from grading.kept import Kept, course_digest, write_whole
+from grading.notebook import lessons
 from grading.report import to_look_at, write_report
 from grading.sandbox import Limits
+from grading.submissions import find_submissions, text_of
+from lessons_lib import checks
+from lessons_lib.isolation import BUSY
 
 MEMORY_OF_A_WORKER = 2 << 30  # bytes that an honest notebook and its judge take together, with room to spare
-LONGEST_JUDGEMENT = 3600.0  # seconds beside the notebook's own: each exercise built, and run to its limit
+OF_THE_JUDGE = 600.0  # seconds for what it does between two runs in the sandbox, which takes a few
+LARGEST_SEED = (1 << 31) - 1
 
 
 def main(words: Sequence[str] | None = None, grader=grade_notebook) -> int:
-    """Returns 0 when each submission has a grade, whatever it is; 130 after Ctrl-C. Exits with 2 for bad arguments."""
+    """Returns 0 when each submission has a grade, whatever it is; 1 when the results cannot be written, 130 after Ctrl-C.
+    Exits with 2 for bad arguments."""
     try:
         return _run(_arguments(words), grader)
     except KeyboardInterrupt:
         print("\nStopped. What is graded so far is kept: the same command goes on from here.", file=sys.stderr)
         return 130
+    except OSError as error:
+        print(f"\nStopped: {text_of(str(error))}. What is graded so far is kept: once this is mended, the same command goes on "
+              "from here.", file=sys.stderr)
+        return 1
 
 
 def _run(arguments: argparse.Namespace, grader) -> int:
+    with arguments.claim as scratch:
+        return _grade(arguments, grader, scratch)
+
+
+def _grade(arguments: argparse.Namespace, grader, scratch: Path) -> int:
     started, limits, seed = time.monotonic(), arguments.limits, arguments.seed
-    print(f"Hidden cases of seed {seed}, which is kept in {arguments.results / 'seed'}.", flush=True)
+    print(f"Hidden cases of seed {seed}, which is kept in {text_of(str(arguments.results / 'seed'))}.", flush=True)
     kept = Kept(arguments.results / "graded", f"{seed} {limits} {course_digest()}")
     limits = replace(limits, unseen=(str(arguments.folder), str(arguments.results)))
-    files = {submission: kept.file(submission) for submission in arguments.submissions}
-    grades = {} if arguments.again else {each: grade for each, file in files.items() if (grade := kept.load(file))}
-    before, rest = len(grades), [submission for submission in files if submission not in grades]
-    judged = grade_all(rest, functools.partial(grader, seed=seed, limits=limits), arguments.workers,
-                       patience=limits.notebook_seconds + LONGEST_JUDGEMENT)
-    with tqdm(total=len(files), initial=before, desc="grading", unit="notebook") as bar, closing(judged):
-        for submission, grade, is_final in judged:
-            if is_final:
-                kept.save(files[submission], grade)
+    grades = {} if arguments.again else {
+        each: grade for each in arguments.submissions if not each.problem and (grade := kept.find(each))}
+    before, rest = len(grades), [submission for submission in arguments.submissions if submission not in grades]
+    judged = grade_all(rest, functools.partial(grader, seed=seed, limits=limits), arguments.workers, _patience(limits), scratch)
+    with tqdm(total=len(arguments.submissions), initial=before, desc="grading", unit="notebook") as bar, closing(judged):
+        for submission, grade in judged:
+            if grade.is_final:
+                kept.save(submission, grade)
             grades[submission] = grade
             bar.update()
     write_report(arguments.results, grades.values(), seed, limits.sandboxed)
@@ -56,8 +72,17 @@ def _run(arguments: argparse.Namespace, grader) -> int:
           f"Time: {time.monotonic() - started:.0f} s.")
     if noted := sum(bool(to_look_at(grade)) for grade in grades.values()):
         print(f"Notebooks to look at, stopped at a limit or not to be read: {noted}.")
-    print(f"Open {arguments.results / 'class.html'}")
+    if open_still := sum(not grade.is_final for grade in grades.values()):
+        print(f"Without a final grade: {open_still}. The same command tries them again.")
+    print(f"Open {text_of(str(arguments.results / 'class.html'))}")
     return 0
+
+
+def _patience(limits: Limits) -> float:
+    """Seconds of the clock for the longest run in the sandbox that the limits allow, and what the judge does after it."""
+    longest = max(limits.notebook_seconds, checks.BUILD_TIME_LIMIT,
+                  *(RUN_FACTOR * exercise.time_limit for lesson in lessons() for exercise in checks.exercises_of(lesson)))
+    return BUSY * longest + OF_THE_JUDGE
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -104,10 +129,26 @@ def _look_around(arguments: argparse.Namespace):
     arguments.submissions = find_submissions(folder)
     if not arguments.submissions:
         raise ValueError(f"there is no notebook in {folder}")
-    seed = arguments.results / "seed"
-    if arguments.seed is None:
-        arguments.seed = int(seed.read_text()) if seed.exists() else secrets.randbelow(1 << 31)
-    write_whole(seed, f"{arguments.seed}\n")
+    if arguments.seed is not None and not 0 <= arguments.seed <= LARGEST_SEED:
+        raise ValueError(f"--seed must be from 0 to {LARGEST_SEED}, not {arguments.seed}")
+    arguments.claim = Claim(arguments.results)
+    try:
+        seed = arguments.results / "seed"
+        arguments.seed = _kept_seed(seed) if arguments.seed is None else arguments.seed
+        write_whole(seed, f"{arguments.seed}\n")
+    except BaseException:
+        arguments.claim.close()
+        raise
+
+
+def _kept_seed(file: Path) -> int:
+    if not file.exists():
+        return secrets.randbelow(LARGEST_SEED + 1)
+    text = file.read_bytes().strip()
+    if not re.fullmatch(rb"[0-9]{1,10}", text) or int(text) > LARGEST_SEED:
+        raise ValueError(f"{file} holds no number from 0 to {LARGEST_SEED}: write the seed into it that results.json names, or "
+                         "delete it, and everything is graded anew with another")
+    return int(text)
 
 
 def _usual_workers() -> int:

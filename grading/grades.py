@@ -26,8 +26,10 @@ class ExerciseGrade:
 class SubmissionGrade:
     """One notebook.
 
-    `digest`: SHA-256 of the file, "" where it cannot be read. `lesson`: its number, such as "02", or None where nothing
-    says it. `events`: what happened besides, in plain words, such as "cell 7 was stopped after 20 s".
+    `digest`: SHA-256 of the bytes that were graded, "" where none could be read. `lesson`: its number, such as "02", or None
+    where nothing says it. `events`: what happened besides, in plain words, such as "cell 7 was stopped after 20 s".
+    `is_final`: False where another attempt may give another grade, since the file could not be read or the machine did not
+    let it come to an end. Such a grade is not kept.
     """
 
     student: str
@@ -37,6 +39,7 @@ class SubmissionGrade:
     exercises: tuple[ExerciseGrade, ...]
     events: tuple[str, ...]
     seconds: float
+    is_final: bool = True
 
     def to_json(self) -> dict:
         return dataclasses.asdict(self)

@@ -15,6 +15,7 @@ from grading import results
 from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.notebook import Notebook, read_notebook
 from grading.sandbox import Limits, Run, Sandbox
+from grading.submissions import text_of
 from lessons_lib import checks, cuda_builds, isolation
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_lib.compiler_errors import CompileError
@@ -28,22 +29,24 @@ RUN_FACTOR = 2  # hidden cases are about as many as visible ones
 NEW_CASE = "It passes the check of the notebook, and not all of the further cases that are used for grades."
 
 
-def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits()) -> SubmissionGrade:
+def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(), progress=lambda: None) -> SubmissionGrade:
     """The grade of one notebook. Never raises for a bad submission; RuntimeError where no sandbox can be started.
 
-    `seed`: of the hidden cases. The sandbox ends with the thread that calls this.
+    `seed`: of the hidden cases. `progress` is called before each run in the sandbox. The sandbox ends with the thread that
+    calls this.
     """
     started = time.monotonic()
     notebook = read_notebook(Path(path))
-    exercises = checks.exercises_of(notebook.lesson) if notebook.lesson else ()
-    work = _Grading(notebook, exercises, seed, limits)
+    was_read = bool(notebook.digest)
+    exercises = checks.exercises_of(notebook.lesson) if notebook.lesson and was_read else ()
+    work = _Grading(notebook, exercises, seed, limits, progress)
     try:
         work.run_cells()
         grades = tuple(map(work.grade, exercises))
     finally:
         work.close()
-    return SubmissionGrade(student, Path(path).name, notebook.digest, notebook.lesson, grades, work.list_events(),
-                           round(time.monotonic() - started, 2))
+    return SubmissionGrade(student, text_of(Path(path).name), notebook.digest, notebook.lesson, grades, work.list_events(),
+                           round(time.monotonic() - started, 2), is_final=was_read)
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,15 @@ class _Ended(Exception):
 class _Grading:
     """One submission: its sandbox, the answers that its cells gave, what happened."""
 
-    def __init__(self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits):
+    def __init__(self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits,
+                 progress=lambda: None):
         self.notebook, self.exercises, self.seed, self.limits = notebook, exercises, seed, limits
         self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
         if notebook.problem:
             self._note(notebook.problem)
         self._sandbox: Sandbox | None = None
+        self._progress = progress
 
     def _note(self, event: str):
         if len(self.events) < 1_000:
@@ -112,6 +117,7 @@ class _Grading:
             self._sandbox.close()
 
     def _run(self, function: str, *arguments, **limits) -> Run:
+        self._progress()
         if self._sandbox and not self._sandbox.alive:
             self._sandbox.close()
             self._sandbox = None

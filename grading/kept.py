@@ -3,15 +3,13 @@
 import hashlib
 import json
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from grading.classroom import Submission, text_of
 from grading.grades import SubmissionGrade
+from grading.notebook import Unreadable, digest_of, read_file
+from grading.submissions import Submission, text_of
 from lessons_lib.paths import ROOT
-
-LARGEST_READ = 20 << 20  # bytes; the grader refuses larger files
 
 
 @dataclass(frozen=True)
@@ -21,18 +19,21 @@ class Kept:
     folder: Path
     terms: str
 
-    def file(self, submission: Submission) -> Path:
-        parts = submission.student, text_of(submission.path.name), _fingerprint(submission.path), self.terms
-        return self.folder / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}.json"
-
-    def load(self, file: Path) -> SubmissionGrade | None:
+    def find(self, submission: Submission) -> SubmissionGrade | None:
+        """The grade of the bytes that the submission has now."""
         try:
+            file = self._file(submission, digest_of(read_file(submission.path)))
             return SubmissionGrade.from_json(json.loads(file.read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (Unreadable, OSError, ValueError, KeyError, TypeError):
             return None
 
-    def save(self, file: Path, grade: SubmissionGrade):
-        write_whole(file, json.dumps(grade.to_json(), indent=1))
+    def save(self, submission: Submission, grade: SubmissionGrade):
+        """Keeps a final grade, under the bytes that were graded: by now the file may hold others."""
+        write_whole(self._file(submission, grade.digest), json.dumps(grade.to_json(), indent=1))
+
+    def _file(self, submission: Submission, digest: str) -> Path:
+        parts = submission.student, text_of(submission.path.name), digest, self.terms
+        return self.folder / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}.json"
 
 
 def write_whole(file: Path, text: str):
@@ -52,14 +53,3 @@ def course_digest() -> str:
              for path in sorted((ROOT / folder).rglob("*")) if path.suffix not in (".pyc", ".html") and path.is_file()]
     contents = [(path.relative_to(ROOT), path.read_bytes()) for path in files]
     return hashlib.sha256(repr(contents).encode()).hexdigest()
-
-
-def _fingerprint(path: Path) -> str:
-    """Another text for another content. What is no plain file, or too large, is not read."""
-    try:
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_READ:
-            return f"{status.st_mode} {status.st_size} {status.st_mtime_ns}"
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        return str(error)

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import os
 import re
 import stat
 from collections import Counter
@@ -12,7 +13,12 @@ from pathlib import Path
 from lessons_lib import checks
 from lessons_lib.paths import SOLUTIONS
 
-LARGEST_FILE = 20 << 20  # bytes; a lesson with all its pictures has less than one million
+LARGEST_FILE = 100 << 20  # bytes, with all outputs
+LARGEST_CODE = 10 << 20  # bytes, without them; a lesson with all its text has less than one million
+# What a notebook may have much of and a grade does not need: outputs, pasted pictures, the state of widgets. In JSON a
+# quote inside of a string has a backslash before it, so this finds names only.
+_BULK = re.compile(rb'"(?:outputs|attachments|widgets)"[ \t\r\n]*:[ \t\r\n]*(?=[\[{])')
+_MARK = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """`digest`: SHA-256 of the file. `lesson`: "02", or None. `problem`: why it cannot be graded, or ""."""
+    """`digest`: SHA-256 of the bytes that were read, "" where there are none, and then it is worth another try. `lesson`: "02",
+    or None. `problem`: why it cannot be graded, or ""."""
 
     digest: str
     lesson: str | None
@@ -33,47 +40,91 @@ class Notebook:
     problem: str = ""
 
 
-class _Unreadable(Exception):
-    """Why a file is no notebook, in plain words."""
+class Unreadable(Exception):
+    """Why a file cannot be read, or is no notebook, in plain words."""
 
 
 def read_notebook(path: Path) -> Notebook:
     """The notebook at `path`. Never raises for what lies there."""
     digest, by_name = "", _lesson_of_name(path.name)
     try:
-        data = _read_file(path)
-        digest = hashlib.sha256(data).hexdigest()
+        data = read_file(path)
+        digest = digest_of(data)
         cells = _cells(data)
-    except _Unreadable as problem:
+    except Unreadable as problem:
         return Notebook(digest, by_name, (), str(problem))
     lesson = _most_named(map(_lessons_marked, cells)) or _most_named(map(_lessons_of_answers, cells)) or by_name
     code = tuple(Cell(number, _source(cell)) for number, cell in enumerate(cells, 1) if cell.get("cell_type") == "code")
     return Notebook(digest, lesson, code, "" if lesson else "nothing in this notebook says which lesson it is")
 
 
-def _read_file(path: Path) -> bytes:
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_file(path: Path) -> bytes:
+    """All bytes of a plain file, as they were at one time. Raises Unreadable for anything else."""
     try:
-        about = path.lstat()
-        if stat.S_ISLNK(about.st_mode):
-            raise _Unreadable("this is a link, and links are not followed")
-        if not stat.S_ISREG(about.st_mode):
-            raise _Unreadable("this is not a file")
-        if about.st_size > LARGEST_FILE:
-            raise _Unreadable(f"this file has {about.st_size >> 20} MB, and a notebook may have {LARGEST_FILE >> 20}")
-        return path.read_bytes()
+        _expect_file(path.lstat())  # before it is opened, which a pipe or a device may not bear
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            before = os.fstat(file.fileno())
+            _expect_file(before)
+            data = file.read(LARGEST_FILE + 1)
+            after = os.fstat(file.fileno())
     except OSError as error:
-        raise _Unreadable(f"this file cannot be read: {error.strerror}") from None
+        raise Unreadable(f"this file cannot be read: {error.strerror}") from None
+    if len(data) != before.st_size or (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise Unreadable("this file changed while it was read")
+    return data
+
+
+def _expect_file(about: os.stat_result):
+    if stat.S_ISLNK(about.st_mode):
+        raise Unreadable("this is a link, and links are not followed")
+    if not stat.S_ISREG(about.st_mode):
+        raise Unreadable("this is not a file")
+    if about.st_size > LARGEST_FILE:
+        raise Unreadable(f"this file has {about.st_size >> 20} MB, and a notebook may have {LARGEST_FILE >> 20}")
+
+
+def _without_bulk(data: bytes) -> bytes:
+    """The JSON of a notebook with null for each list of outputs and the like. It is not parsed for that: parsed, it takes
+    thirty times the room."""
+    parts, done = [], 0
+    while start := _BULK.search(data, done):
+        parts += [data[done : start.end()], b"null"]
+        done = _end_of_value(data, start.end())
+    return b"".join([*parts, data[done:]])
+
+
+def _end_of_value(data: bytes, start: int) -> int:
+    """Where the list or object ends that begins at `start`; the end of the data if it never does."""
+    depth, in_string = 0, False
+    for mark in _MARK.finditer(data, start):
+        match mark[0]:
+            case b'"':
+                in_string = not in_string
+            case b"[" | b"{" if not in_string:
+                depth += 1
+            case b"]" | b"}" if not in_string:
+                depth -= 1
+                if depth == 0:
+                    return mark.end()
+    return len(data)
 
 
 def _cells(data: bytes) -> list[dict]:
+    code = _without_bulk(data)
+    if len(code) > LARGEST_CODE:
+        raise Unreadable(f"this notebook has {len(code) >> 20} MB beside its outputs, and may have {LARGEST_CODE >> 20}")
     try:
-        content = json.loads(data)
+        content = json.loads(code)
     except (ValueError, RecursionError) as error:
         reason = f"it is not JSON ({error})" if data.strip() else "it is empty"
-        raise _Unreadable(f"this is not a notebook: {reason}") from None
+        raise Unreadable(f"this is not a notebook: {reason}") from None
     cells = content.get("cells") if isinstance(content, dict) else None
     if not isinstance(cells, list):
-        raise _Unreadable("this is not a notebook: it has no list of cells")
+        raise Unreadable("this is not a notebook: it has no list of cells")
     return [cell if isinstance(cell, dict) else {} for cell in cells]
 
 
@@ -82,8 +133,8 @@ def _source(cell: dict) -> str:
     return "".join(map(str, source)) if isinstance(source, list) else source if isinstance(source, str) else ""
 
 
-def _most_named(lessons) -> str | None:
-    known = Counter(lesson for found in lessons for lesson in found if lesson in _lessons())
+def _most_named(of_cells) -> str | None:
+    known = Counter(lesson for found in of_cells for lesson in found if lesson in lessons())
     return known.most_common(1)[0][0] if known else None
 
 
@@ -106,14 +157,14 @@ def _lessons_of_answers(cell: dict) -> set[str]:
 
 
 def _lesson_of_name(file_name: str) -> str | None:
-    return next((number for number in re.findall(r"(?<!\d)\d\d(?!\d)", file_name) if number in _lessons()), None)
+    return next((number for number in re.findall(r"(?<!\d)\d\d(?!\d)", file_name) if number in lessons()), None)
 
 
 @functools.cache
-def _lessons() -> tuple[str, ...]:
+def lessons() -> tuple[str, ...]:
     return tuple(path.name[:2] for path in sorted(SOLUTIONS.glob("[0-9][0-9]_*.py")))
 
 
 @functools.cache
 def _lessons_by_answer() -> dict[str, str]:
-    return {exercise.answer_name: lesson for lesson in _lessons() for exercise in checks.exercises_of(lesson)}
+    return {exercise.answer_name: lesson for lesson in lessons() for exercise in checks.exercises_of(lesson)}

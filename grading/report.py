@@ -18,12 +18,18 @@ import jinja2
 from markupsafe import Markup
 
 from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.judge import NEW_CASE
 from grading.kept import write_whole
+from grading.submissions import text_of
 from lessons_lib import checks, display
 from lessons_lib.paths import NOTEBOOKS
 
 COLUMNS = ("student", "notebook", "lesson", "exercise", "title", "points", "earned", "passed", "mistake", "seconds")
 UNTOUCHED = ("missing", checks.NOT_ATTEMPTED)
+UNNAMED = ("wrong", "crashed", "exited", "timed-out", "does-not-compile")  # no mistake of a bank: many things can be behind one
+MOST_NAMES = 5  # of students, in a row of the class page
+# Where a spreadsheet may see a formula: at the start of a cell, and wherever it may take a character for the end of one.
+_FORMULA = re.compile(r"""((?:^|[,;|:"'])\s*)(?=[=+\-@|＝＋－＠｜])""")
 
 
 @dataclass(frozen=True)
@@ -91,22 +97,25 @@ def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sa
 
 
 def csv_text(grades: Iterable[SubmissionGrade]) -> str:
-    """A row for each exercise; one row without an exercise for a file of which no lesson is known."""
+    """A row for each exercise; one row without an exercise for what could not be graded."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
     for grade in grades:
-        whose = [_cell(grade.student), _cell(grade.notebook), grade.lesson]
+        whose = [grade.student, grade.notebook, grade.lesson]
         if not grade.exercises:
-            rows.writerow([*whose, None, None, 0, 0, False, "unreadable", f"{grade.seconds:.2f}"])
+            rows.writerow(map(_cell, [*whose, None, None, 0, 0, False, "unreadable" if grade.is_final else "not-graded",
+                                      f"{grade.seconds:.2f}"]))
         for entry in grade.exercises:
-            rows.writerow([*whose, *(getattr(entry, column) for column in COLUMNS[3:-1]), f"{entry.seconds:.2f}"])
+            columns = (getattr(entry, column) for column in COLUMNS[3:-1])
+            rows.writerow(map(_cell, [*whose, *columns, f"{entry.seconds:.2f}"]))
     return text.getvalue()
 
 
-def _cell(name: str) -> str:
-    """A student chooses a file's name, and a spreadsheet would run one that looks like a formula."""
-    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+def _cell(value):
+    """A student chooses a file's name, and a spreadsheet would run one that looks like a formula: an apostrophe before it
+    makes it text."""
+    return _FORMULA.sub(r"\1'", text_of(value)) if isinstance(value, str) else value
 
 
 def _numbers_of(students: list[Student]) -> dict:
@@ -114,17 +123,54 @@ def _numbers_of(students: list[Student]) -> dict:
     entries = [entry for student in students for entry in student.exercises]
     handed_in = Counter(entry.exercise for entry in entries)
     passed = Counter(entry.exercise for entry in entries if entry.passed)
-    held_up = Counter((entry.exercise, entry.mistake) for entry in entries if not entry.passed)
-    example = {(entry.exercise, entry.mistake): entry for entry in entries}
     titles = {entry.exercise: entry.title for entry in entries}
     exercises = [{"id": id, "title": titles[id], "passed": passed[id], "of": handed_in[id]}
                  for id in sorted(titles, key=_numbers)]
-    mistakes = [{"count": count, "of": handed_in[id], "slug": slug, "id": id, "title": titles[id],
-                 "message": example[id, slug].message.split("\n")[0]}  # without the case of one student
-                for (id, slug), count in held_up.items()]
-    mistakes.sort(key=lambda row: (-row["count"], row["slug"] in UNTOUCHED, _numbers(row["id"]), row["slug"]))
+    mistakes = [row | {"count": len(row["students"]), "of": handed_in[row["id"]], "title": titles[row["id"]],
+                       "words": row["words"].format(f"{len(row['students'])} of {handed_in[row['id']]}")}
+                for row in _groups(students)]
+    mistakes.sort(key=lambda row: (-row["alike"], row["slug"] in UNTOUCHED, _numbers(row["id"]), row["slug"]))
     return {"exercises": exercises, "mistakes": mistakes,
             "lessons": sorted({lesson for student in students for lesson in student.lessons})}
+
+
+def _groups(students: list[Student]) -> list[dict]:
+    """The students of whom one thing can be said: a mistake that has a name, or a result that no mistake explains and that is
+    the same. `alike`: how many answers fail in the same way. What is in no group makes one row for each exercise.
+    """
+    alike: dict[tuple, list[Student]] = {}
+    for student in students:
+        for entry in student.exercises:
+            if not entry.passed:
+                way = _way(entry) if entry.mistake in UNNAMED else ""
+                alike.setdefault((entry.exercise, entry.mistake, way), []).append(student)
+    alone: dict[tuple, list[Student]] = {}
+    rows = []
+    for (id, slug, way), group in alike.items():
+        if slug in UNNAMED and len(group) == 1:
+            alone.setdefault((id, slug), []).extend(group)
+        else:
+            rows.append({"id": id, "slug": slug, "students": group, "alike": len(group), "way": way or _way(_entry(group[0], id)),
+                         "words": "{} fail in the same way" if slug in UNNAMED else ""})
+    for (id, slug), group in alone.items():
+        one = len(group) == 1
+        rows.append({"id": id, "slug": slug, "students": group, "alike": 1, "way": _way(_entry(group[0], id)) if one else "",
+                     "words": "no other answer fails like this one" if one else "{} fail, each in a way of its own"})
+    return rows
+
+
+def _entry(student: Student, exercise: str) -> ExerciseGrade:
+    return next(entry for entry in student.exercises if entry.exercise == exercise)
+
+
+def _way(entry: ExerciseGrade) -> str:
+    """How an answer fails, in words that are the same for all that fail alike. What a named mistake says of itself is enough;
+    else it is the message, without what is one student's: what the code printed, and the numbers of its lines."""
+    message = entry.message.removeprefix(f"{NEW_CASE}\n")
+    if entry.mistake not in UNNAMED:
+        return message.split("\n")[0]
+    message = message.split("\nYour code printed:\n")[0].removeprefix("The result is not right.").strip("\n")
+    return re.sub(r"\bline \d+", "a line", message)
 
 
 def _numbers(exercise: str) -> tuple[int, ...]:
@@ -147,6 +193,6 @@ def _page(template: str, **values) -> str:
 
 _templates = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
                                 undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-_templates.globals["untouched"] = UNTOUCHED
+_templates.globals.update(untouched=UNTOUCHED, most_names=MOST_NAMES)
 _templates.filters.update(score=_score, besides=besides, to_look_at=to_look_at, prose=lambda text: Markup(display.as_html(text)),
                           lesson_title=lambda lesson: _name(lesson).replace("_", " "))

@@ -22,6 +22,7 @@ from multiprocessing.connection import wait
 
 import cloudpickle
 
+from lessons_lib import process_family
 from lessons_lib.own_time import Stopwatch, observe_session
 
 LOOK_EVERY = 0.1  # seconds between two looks at how long a run has taken
@@ -30,7 +31,9 @@ BUSY = 10  # by the clock a run may take so many times its limit, where others k
 START_ATTEMPTS = 20
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take beside PyTorch itself
-_PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen"]  # so that no run imports them
+MOST_ROUNDS = 1_000  # of killing what a run has left; only what starts more and more needs several
+# So that no run imports them.
+_PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen", "psutil"]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOAD)
@@ -75,8 +78,10 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
     """
     try:
         call = cloudpickle.dumps((function, args))
-    except Exception as error:
-        raise TypeError(f"This cannot be sent to another process: {error}") from None
+    except BaseException as error:  # an answer's own pickling may do anything, exit too
+        words = describe_error(error)
+        words = words.removeprefix(f"{type(error).__name__}: ") if isinstance(error, Exception) else words
+        raise TypeError(f"This cannot be sent to another process: {words}") from None
 
     for attempt in range(1, START_ATTEMPTS + 1):
         try:
@@ -105,7 +110,17 @@ def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: 
 
 
 def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, write_output):
-    os.setsid()  # a session of its own: what the answer starts ends with it
+    """Two processes: one makes the call, and this one waits until it has ended and then ends all that it has left."""
+    os.setsid()
+    process_family.adopt_orphans()
+    if caller := os.fork():
+        send_results.close()
+        write_output.close()
+        process_family.see_out(caller)
+    _call(call, time_limit, report, send_results, write_output)
+
+
+def _call(call: bytes, time_limit: float, report: bool, send_results, write_output):
     _end_by_itself(time_limit)
     _limit_memory()
     os.dup2(write_output.fileno(), 1)
@@ -145,7 +160,7 @@ def _pickle_message(message) -> bytes:
         data = cloudpickle.dumps(message)
         pickle.loads(data)  # some exceptions pickle but do not come back
         return data
-    except Exception:
+    except BaseException:
         kind, value = message
         if kind == "raised":
             return pickle.dumps((kind, RuntimeError(describe_error(value))))
@@ -188,7 +203,7 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
             except (EOFError, ConnectionError):
                 sources.discard(results)
                 continue
-            except Exception as error:  # what came cannot be read: most likely the answer wrote into our pipe
+            except BaseException as error:  # the answer wrote into our pipe, or its result does something as it is read
                 return Outcome("exited", detail=f"unreadable result, {type(error).__name__}", last_report=last_report)
             if kind == "started":
                 time_of_run.begin(time_limit)
@@ -245,21 +260,14 @@ def _how_it_died(process) -> tuple:
 
 
 def _end(process):
-    """Ends the run and all that it started: the compiler's processes have groups of their own, but not sessions."""
+    """Ends the run and all that it started."""
     if process.pid is None:
         return
-    for pid in _processes():
-        with suppress(OSError):
-            if os.getsid(pid) == process.pid:
-                os.kill(pid, signal.SIGKILL)
+    for _ in range(MOST_ROUNDS):
+        if not process_family.kill(process.pid):
+            break
     process.kill()
     process.join()
-
-
-def _processes() -> list[int]:
-    import psutil  # comes with ipykernel
-
-    return psutil.pids()
 
 
 class _Printed:

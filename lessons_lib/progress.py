@@ -1,19 +1,24 @@
 """Remembers, on this machine only, which exercises are done and which mistakes were met."""
 
+import fcntl
 import json
 import os
 import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lessons_lib.paths import SOLUTIONS, progress_folder
+from lessons_lib import solution_cells
+from lessons_lib.paths import progress_folder
 
 _in_solutions: dict[str, dict] = {}  # a solution notebook's own record, which ends with its kernel
 
 
 def load() -> dict[str, dict]:
     """Exercise id to `{"passed": bool, "mistakes": [slug, ...]}`; empty where nothing was recorded or it cannot be read."""
-    if Path.cwd() == SOLUTIONS:
-        return _in_solutions
+    return _in_solutions if solution_cells.are_at_home() else _read()
+
+
+def _read() -> dict[str, dict]:
     try:
         record = json.loads(_file().read_text(encoding="utf-8"))
         return {exercise: entry for exercise, entry in record.items()
@@ -24,17 +29,29 @@ def load() -> dict[str, dict]:
 
 def remember(exercise: str, passed: bool, mistake: str | None):
     """Adds one check to the record. A full or read-only disk never breaks a lesson."""
-    record = load()
+    if solution_cells.are_at_home():
+        _add(_in_solutions, exercise, passed, mistake)  # that a solution passes is nobody's progress
+        return
+    with suppress(OSError), _one_at_a_time():
+        record = _read()
+        _add(record, exercise, passed, mistake)
+        replace_file(_file(), json.dumps(record, indent=1, sort_keys=True))
+
+
+def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | None):
     entry = record.setdefault(exercise, {"passed": False, "mistakes": []})
     entry["passed"] = entry["passed"] or passed
     if mistake and mistake not in entry["mistakes"]:
         entry["mistakes"].append(mistake)
-    if record is _in_solutions:
-        return  # that a solution passes is nobody's progress
-    try:
-        replace_file(_file(), json.dumps(record, indent=1, sort_keys=True))
-    except OSError:
-        pass
+
+
+@contextmanager
+def _one_at_a_time():
+    """Two kernels may record at once: the second one reads what the first has written."""
+    with open(progress_folder() / "lock", "w") as lock:  # what holds it lets go when it ends, in whichever way
+        with suppress(OSError):  # there are file systems without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _file() -> Path:

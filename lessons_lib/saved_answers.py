@@ -13,8 +13,8 @@ from pathlib import Path
 
 import cloudpickle
 
-from lessons_lib import progress
-from lessons_lib.paths import SOLUTIONS, progress_folder
+from lessons_lib import progress, solution_cells
+from lessons_lib.paths import progress_folder
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -37,9 +37,9 @@ def save(exercise_id: str, answer: object) -> None:
     """Saves an answer that has passed, in place of an earlier one. A full or read-only disk never breaks a lesson."""
     try:
         text = _pack(exercise_id, answer)
-    except Exception:  # it cannot be pickled, or is no text that can be written: anything may come out of it
+    except BaseException:  # it cannot be pickled, or is no text that can be written: anything may come out of it, an exit too
         return
-    if Path.cwd() == SOLUTIONS:
+    if solution_cells.are_at_home():
         _in_solutions[exercise_id] = text  # the course's own answers are nobody's parts
         return
     try:
@@ -69,7 +69,7 @@ def load(exercise_id: str) -> SavedAnswer:
         raise NoSavedAnswer(f"saved with Python {python}, and this is Python {PYTHON}")
     try:
         return SavedAnswer(cloudpickle.loads(base64.b64decode(payload)), digest)
-    except Exception as error:
+    except BaseException as error:  # whatever the answer's own pickling does, an exit too
         raise NoSavedAnswer(f"it cannot be loaded ({type(error).__name__}: {error})".replace("\n", " ")) from None
 
 
@@ -86,7 +86,7 @@ def _digest(payload: str) -> str:
 
 def _read(exercise_id: str) -> str:
     try:
-        if Path.cwd() == SOLUTIONS:
+        if solution_cells.are_at_home():
             return _in_solutions[exercise_id]
         return _file(exercise_id).read_bytes().decode("utf-8")
     except (FileNotFoundError, KeyError):

@@ -2,7 +2,7 @@
 
 import json
 
-from lessons_lib import checks, progress, saved_answers
+from lessons_lib import checks, progress, saved_answers, solution_cells
 from lessons_lib.display import Card, show
 from lessons_lib.paths import SOLUTIONS
 
@@ -33,11 +33,13 @@ def check(exercise_id: str, answer: object) -> None:
     exercise = checks.find(exercise_id)
     result = checks.run(exercise_id, answer)
     attempted = result.mistake != checks.NOT_ATTEMPTED
-    if attempted:
+    counts = solution_cells.are_at_home() or not solution_cells.define(exercise.answer_name)
+    if attempted and counts:
         progress.remember(exercise_id, result.passed, result.mistake)
     name = f"Exercise {exercise_id}, {exercise.title}"
     if result.passed:
-        saved_answers.save(exercise.id, answer)
+        if counts:
+            saved_answers.save(exercise.id, answer)
         show(Card(f"{name}: passed", tone="passed"))
     elif attempted:
         next_step = f'One hint at a time: hint("{exercise_id}")'

@@ -18,14 +18,16 @@ from graded import RIGHT, WRONG
 from graded import hand_in as hand_in_cells
 
 from grading import classroom, command, sandbox
-from grading.classroom import Submission, find_submissions, grade_all
+from grading.classroom import grade_all
 from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.kept import Kept, course_digest, write_whole
+from grading.notebook import digest_of
+from grading.submissions import Submission, find_submissions
 
 ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 
 
-def fake_grader(path, student, seed=0, limits=None):
+def fake_grader(path, student, seed=0, limits=None, progress=lambda: None):
     """Does what the file says. Notes in a file beside the submissions that it was called."""
     order = path.read_text()
     calls = path.parent.parent / "calls"
@@ -40,7 +42,7 @@ def fake_grader(path, student, seed=0, limits=None):
         time.sleep(3600)
     if order.startswith("sleep"):
         time.sleep(float(order.split()[1]))
-    return SubmissionGrade(student, path.name, "", "00", (ALL_RIGHT,), (), 0.1)
+    return SubmissionGrade(student, path.name, digest_of(path.read_bytes()), "00", (ALL_RIGHT,), (), 0.1)
 
 
 @pytest.fixture
@@ -56,9 +58,9 @@ def hand_in(tmp_path):
     return hand_in
 
 
-def outcomes(folder: Path, **options) -> dict[str, tuple[SubmissionGrade, bool]]:
+def outcomes(folder: Path, **options) -> dict[str, SubmissionGrade]:
     judged = grade_all(find_submissions(folder), fake_grader, **{"workers": 2} | options)
-    return {submission.student: (grade, is_final) for submission, grade, is_final in judged}
+    return {submission.student: grade for submission, grade in judged}
 
 
 def called(folder: Path) -> list[str]:
@@ -91,8 +93,8 @@ def test_every_submission_gets_its_grade(hand_in):
     hand_in("nothing/essay.pdf")
     grades = outcomes(folder)
     assert len(grades) == 8 and called(folder) == [f"student{number}" for number in range(7)]
-    assert grades.pop("nothing")[0].events == ("there is no notebook in this folder",)
-    assert all(grade.exercises == (ALL_RIGHT,) and is_final for grade, is_final in grades.values())
+    assert grades.pop("nothing").events == ("there is no notebook in this folder",)
+    assert all(grade.exercises == (ALL_RIGHT,) and grade.is_final for grade in grades.values())
 
 
 class Clock:
@@ -126,40 +128,44 @@ def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(hand_in, mon
         monkeypatch.setattr(classroom, "wait", clock.wait)
     grades = outcomes(folder, patience=1_000.0)
     assert called(folder) == ["a", "b", "b", "c", "d", "e", "f"]
-    broken, is_final = grades.pop("b")
-    assert not is_final and broken.exercises == ()
+    broken = grades.pop("b")
+    assert not broken.is_final and broken.exercises == ()
     assert broken.events == (f"the first attempt to grade this failed: {reason}", f"the second attempt failed: {reason}")
-    assert all(grade.exercises and is_final and not grade.events for grade, is_final in grades.values())
+    assert all(grade.exercises and grade.is_final and not grade.events for grade in grades.values())
 
 
 def test_a_second_attempt_may_do(hand_in):
     folder = hand_in("a.ipynb", "die once").parent
-    grade, is_final = outcomes(folder)["a"]
-    assert is_final and grade.exercises == (ALL_RIGHT,) and grade.events == (
+    grade = outcomes(folder)["a"]
+    assert grade.is_final and grade.exercises == (ALL_RIGHT,) and grade.events == (
         "the first attempt to grade this failed: the process that graded it ended, exit code -9",)
 
 
 def test_a_grade_is_found_again_under_the_same_terms_only(tmp_path, hand_in):
     submission = Submission("ada", hand_in("ada.ipynb", "one"))
-    grade = SubmissionGrade("ada", "ada.ipynb", "", "00", (ALL_RIGHT,), ("an event",), 0.5)
+    grade = SubmissionGrade("ada", "ada.ipynb", digest_of(b"one"), "00", (ALL_RIGHT,), ("an event",), 0.5)
     kept = Kept(tmp_path / "graded", "seed 1")
-    kept.save(kept.file(submission), grade)
-    assert kept.load(kept.file(submission)) == grade
-    assert Kept(tmp_path / "graded", "seed 2").load(Kept(tmp_path / "graded", "seed 2").file(submission)) is None
-    assert kept.load(kept.file(Submission("alan", submission.path))) is None
+    kept.save(submission, grade)
+    assert kept.find(submission) == grade
+    assert Kept(tmp_path / "graded", "seed 2").find(submission) is None
+    assert kept.find(Submission("alan", submission.path)) is None
+    (file,) = (tmp_path / "graded").iterdir()
     for damaged in ("", "{", "[]", '{"student": "ada"}', '{"exercises": [], "events": []}'):
-        kept.file(submission).write_text(damaged)
-        assert kept.load(kept.file(submission)) is None
-    kept.save(kept.file(submission), grade)
+        file.write_text(damaged)
+        assert kept.find(submission) is None
+    kept.save(submission, grade)
     submission.path.write_text("two")
-    assert kept.load(kept.file(submission)) is None
+    assert kept.find(submission) is None
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir,
-                                  lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 1 << 40)])
-def test_what_is_no_file_or_too_large_is_not_read(tmp_path, make):
-    make(tmp_path / "ada.ipynb")
-    assert Kept(tmp_path, "").file(Submission("ada", tmp_path / "ada.ipynb")).suffix == ".json"
+def test_a_grade_is_kept_under_the_bytes_that_were_graded(tmp_path, hand_in):
+    """And not under those that the file had before, or has since."""
+    submission = Submission("ada", hand_in("ada.ipynb", "before"))
+    kept = Kept(tmp_path / "graded", "")
+    kept.save(submission, SubmissionGrade("ada", "ada.ipynb", digest_of(b"graded"), "00", (ALL_RIGHT,), (), 0.5))
+    assert kept.find(submission) is None
+    submission.path.write_text("graded")
+    assert kept.find(submission)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -185,7 +191,7 @@ def test_the_command_writes_results_and_grades_only_what_is_new(hand_in, capsys)
     results = folder.parent / "results"
     assert run(folder) == 0
     assert sorted(path.name for path in results.iterdir()) == [
-        "class.html", "graded", "results.csv", "results.json", "seed", "students"]
+        ".claim", "class.html", "graded", "results.csv", "results.json", "seed", "students"]
     seed = (results / "seed").read_text().strip()
     said = capsys.readouterr()
     assert f"seed {seed}," in said.out and "Graded: 2, 0 of them in an earlier run. Students: 2." in said.out

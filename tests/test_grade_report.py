@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from grading.grades import ExerciseGrade, SubmissionGrade
+from grading.judge import NEW_CASE
 from grading.report import COLUMNS, Student, write_report
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
@@ -76,10 +77,73 @@ def test_the_table_has_a_row_for_each_exercise(written):
         ("grace", "2.1", "1", "0", "False", "bytes-of-all")]
 
 
-def test_a_spreadsheet_runs_no_formula_of_a_student(written):
-    results = written(submission("=cmd|' /C calc'!A0", entry("2.1")), submission("-1+1", entry("2.1")))
+@pytest.mark.parametrize("name, shown", [
+    ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"), ("-1+1", "'-1+1"), ("+1", "'+1"), ("@SUM(1)", "'@SUM(1)"), ("|x", "'|x"),
+    *((f"{sign}1", f"'{sign}1") for sign in "＝＋－＠｜"), (" =1", " '=1"), ("\u3000＝1", "\u3000'＝1"),
+    ('a",=1', 'a",\'=1'), ("a;=1", "a;'=1"), ("a|-1", "a|'-1"), ('"=1"', '"\'=1"'), ("a: @x", "a: '@x"),
+    ("a\r=1", r"a\r=1"), ("a\n=1", r"a\n=1"), ("\t=1", r"\t=1"), ("a\u2028=1", r"a\u2028=1"),
+    ("Zoë Müller-Lüdenscheidt", "Zoë Müller-Lüdenscheidt"), ("O'Hara, a+b=c", "O'Hara, a+b=c")])
+def test_a_spreadsheet_runs_no_formula_of_a_student(written, name, shown):
+    results = written(submission(name, entry("2.1"), notebook=name), submission(name, lesson=None, notebook=name))
+    text = (results / "results.csv").read_bytes()
+    assert b"\r" not in text and text.count(b"\n") == 3
+    rows = csv.DictReader(text.decode().splitlines())
+    assert [(row["student"], row["notebook"]) for row in rows] == [(shown, shown)] * 2
+
+
+def test_what_is_not_final_is_no_zero(written):
+    open_still = SubmissionGrade("ada", "a.ipynb", "", None, (), ("this file cannot be read",), 0.1, is_final=False)
+    results = written(open_still, submission("bob", lesson=None, events=[UNSEEN]))
     rows = csv.DictReader((results / "results.csv").open(encoding="utf-8"))
-    assert [row["student"][0] for row in rows] == ["'", "'"]
+    assert [(row["student"], row["mistake"]) for row in rows] == [("ada", "not-graded"), ("bob", "unreadable")]
+    assert "Without a final grade: 1." in Page(results / "class.html").text
+    assert "final grade" not in (written(submission("bob", entry("2.1"))) / "class.html").read_text()
+
+
+CASE = "Smallest case that shows it: slot_mapping(…)\n  expected: 3\n  got:      {}"
+
+
+def wrong(got: object, rest: str = "", slug: str = "wrong", words: str = "The result is not right.") -> ExerciseGrade:
+    return entry("2.2", slug, f"{words}\n{CASE.format(got)}{rest}")
+
+
+def rows_of_class(written, *entries: ExerciseGrade) -> str:
+    page = Page(written(*(submission(f"s{number}", each) for number, each in enumerate(entries))) / "class.html")
+    return page.text[page.text.index("What holds people up"):page.text.index("Students Student")]
+
+
+def test_unnamed_answers_that_fail_alike_are_one_group_with_an_example(written):
+    """Whatever they printed, and wherever in their text it was."""
+    fives = [wrong(5), wrong(5, "\nYour code printed:\nhere"), wrong(5)]
+    lines = [wrong("KeyError: 3, line 7 of yours"), wrong("KeyError: 3, line 12 of yours")]
+    others = [wrong(7), wrong(8), entry("2.2"), entry("2.2", "position-for-offset", "You add all.")]
+    held_up = rows_of_class(written, *fives, *lines, *others)
+    case = "Smallest case that shows it: slot_mapping(…) expected: 3 got: "
+    assert f"3 of 9 2.2 slots wrong : 3 of 9 fail in the same way {case}5 See s0 , s1 , s2 " in held_up
+    assert f"2 of 9 2.2 slots wrong : 2 of 9 fail in the same way {case}KeyError: 3, a line of yours See s3 , s4 " in held_up
+    assert "2 of 9 2.2 slots wrong : 2 of 9 fail, each in a way of its own See s5 , s6" in held_up
+    assert "1 of 9 2.2 slots position-for-offset You add all." in held_up
+    assert "not right" not in held_up and "here" not in held_up
+    assert held_up.index("s2") < held_up.index("s4") < held_up.index("position-for-offset")
+
+
+def test_a_group_names_a_few_and_leads_to_what_happened(written):
+    results = written(*(submission(f"s{number}", wrong(5)) for number in range(7)))
+    page = Page(results / "class.html")
+    assert "For example s0 , s1 , s2 , s3 , s4 and 2 more" in page.text
+    assert page.of("a")[0] == {"href": "students/s0.html#exercise-2.2"}
+    assert {"class": "entry", "id": "exercise-2.2"} in Page(results / "students/s0.html").of("section")
+
+
+def test_endings_are_groups_of_their_own_and_further_cases_make_no_difference(written):
+    crash = "Your code crashed its process (Segmentation fault)."
+    held_up = rows_of_class(written, wrong(5), wrong("the process crashed", slug="crashed", words=crash),
+                            wrong("the process crashed", slug="crashed", words=crash),
+                            entry("2.2", "position-for-offset", "You add all.\n…"),
+                            entry("2.2", "position-for-offset", f"{NEW_CASE}\nYou add all.\n…"))
+    assert f"crashed : 2 of 5 fail in the same way {crash} Smallest case" in held_up
+    assert "1 of 5 2.2 slots wrong : no other answer fails like this one Smallest case" in held_up and "See s0" in held_up
+    assert "2 of 5 2.2 slots position-for-offset You add all." in held_up and "It passes the check" not in held_up
 
 
 def test_the_json_holds_every_grade(written):
@@ -138,7 +202,8 @@ def test_the_class_page_shows_what_holds_people_up(written):
     held_up = page.text[page.text.index("What holds people up"):page.text.index("Students Student")]
     assert "2 of 3 2.2 slots position-for-offset You add the whole position. 1 of 3 2.1" in held_up
     assert "one student" not in held_up
-    assert [link["href"] for link in page.of("a")] == [f"students/{name}.html" for name in ("ada", "alan", "grace", "zuse")]
+    assert [link["href"] for link in page.of("a")] == [
+        "students/grace.html#exercise-2.1", *(f"students/{name}.html" for name in ("ada", "alan", "grace", "zuse"))]
     assert f"zuse, 02.ipynb {UNSEEN}" in page.text and "NameError" not in page.text
 
 

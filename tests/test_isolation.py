@@ -81,6 +81,110 @@ def test_the_time_limit_holds_and_children_end_with_the_run(tmp_path):
     wait_until_ended(int(mark.read_text()))
 
 
+def daemon(mark):
+    """Leaves a process that has a session of its own, no parent any more and none of our pipes."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 100)
+            mark.write_text(str(os.getpid()))
+            time.sleep(1e6)
+        os._exit(0)
+    while not (mark.exists() and mark.read_text()):
+        time.sleep(0.01)
+
+
+def of_another_program(mark):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1e6)"], start_new_session=True, env={},
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    mark.write_text(str(child.pid))
+
+
+ENDINGS = {
+    "returned": lambda: None, "timed out": lambda: time.sleep(1e6), "exited": lambda: os._exit(3),
+    "crashed": lambda: os.kill(os.getpid(), signal.SIGSEGV), "raised": lambda: 1 / 0,
+    "flooded": lambda: [print("x" * 1_000) for _ in range(1_000_000)]}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them")
+@pytest.mark.parametrize("leave", [daemon, of_another_program])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_a_run_leaves_in_a_session_of_its_own_ends_with_it(tmp_path, leave, ending):
+    mark, end = tmp_path / "alive", ENDINGS[ending]
+
+    def answer():
+        leave(mark)
+        end()
+
+    limit = 2.0 if ending == "timed out" else 60.0
+    assert run_isolated(answer, time_limit=limit, output_limit=100_000).ending == ending
+    wait_until_ended(int(mark.read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them")
+def test_what_it_left_ends_even_when_the_notebook_was_killed(tmp_path):
+    mark = tmp_path / "pid"
+
+    def answer():
+        daemon(mark)
+        while True:
+            pass
+
+    end_notebook_in_the_middle(answer, mark)
+    wait_until_ended(int(mark.read_text()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_to_its_group_is_a_crash_like_any_other(number):
+    def answer():
+        signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
+        os.killpg(os.getpgrp(), number)
+        time.sleep(1e6)
+
+    outcome = run_isolated(answer, time_limit=60.0)
+    assert (outcome.ending, outcome.detail) == ("crashed", signal.strsignal(number))
+
+
+@pytest.mark.parametrize("code", [0, 3, 255])
+def test_an_exit_code_comes_back(code):
+    outcome = run_isolated(lambda: os._exit(code))
+    assert (outcome.ending, outcome.detail) == ("exited", f"exit code {code}")
+
+
+class Hostile:
+    """Raises `error` when it is pickled, or when it is unpickled in another process than `home`."""
+
+    def __init__(self, error, home=None):
+        self.error, self.home = error, home
+
+    def __reduce__(self):
+        if self.home is None:
+            raise self.error
+        return raise_elsewhere, (self.error, self.home)
+
+
+def raise_elsewhere(error, home):
+    if os.getpid() != home:
+        raise error
+
+
+class Own(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), Own("mine"), GeneratorExit()])
+def test_whatever_pickling_raises_is_a_result(error):
+    """In an argument on the way there, in a result on the way back, and where a result is read."""
+    with pytest.raises(TypeError, match="cannot be sent to another process"):
+        run_isolated(lambda hostile: None, Hostile(error))
+    outcome = run_isolated(lambda: Hostile(error))
+    assert outcome.ending == "raised" and "cannot be sent back: it is of type Hostile" in str(outcome.error)
+    outcome = run_isolated(lambda: Hostile(error, os.getpid()))
+    assert (outcome.ending, outcome.detail) == ("exited", f"unreadable result, {type(error).__name__}")
+    outcome = run_isolated(lambda hostile: None, Hostile(error, os.getpid()))
+    assert outcome.ending in ("exited", "raised")
+
+
 def works_for_ever():
     while True:
         pass
@@ -145,6 +249,12 @@ def test_a_run_ends_by_itself_when_the_notebook_was_killed(tmp_path):
         while True:
             pass
 
+    end_notebook_in_the_middle(answer, mark)
+    wait_until_ended(int(mark.read_text()))
+
+
+def end_notebook_in_the_middle(answer, mark):
+    """Kills a notebook that runs `answer`, once this has written into the file `mark`."""
     program = f"import cloudpickle, lessons_lib\nlessons_lib.run_isolated(cloudpickle.loads({cloudpickle.dumps(answer)!r}), time_limit=0.5)"
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
     while not (mark.exists() and mark.read_text()):
@@ -152,7 +262,6 @@ def test_a_run_ends_by_itself_when_the_notebook_was_killed(tmp_path):
         time.sleep(0.02)
     process.kill()
     process.wait()
-    wait_until_ended(int(mark.read_text()))
 
 
 def test_a_run_that_got_more_time_ends_by_itself_later():
