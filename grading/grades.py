@@ -28,6 +28,7 @@ class SubmissionGrade:
 
     `digest`: SHA-256 of the file, "" where it cannot be read. `lesson`: its number, such as "02", or None where nothing
     says it. `events`: what happened besides, in plain words, such as "cell 7 was stopped after 20 s".
+    `is_final`: False where another attempt may give another grade, since the machine did not let it come to an end.
     """
 
     student: str
@@ -37,6 +38,7 @@ class SubmissionGrade:
     exercises: tuple[ExerciseGrade, ...]
     events: tuple[str, ...]
     seconds: float
+    is_final: bool = True
 
     def to_json(self) -> dict:
         return dataclasses.asdict(self)
