@@ -1,5 +1,6 @@
 """Answers that would have the course answer for them: where an answer is tried, the course's own is not there."""
 
+import pickle
 import re
 import types
 
@@ -8,6 +9,7 @@ from answers import every_exercise
 from graded import grade, hand_in, mistakes
 
 from grading import confinement, course
+from lessons_lib import checks
 from lessons_lib.paths import ROOT
 
 needs_sandbox = pytest.mark.skipif(confinement.missing() is not None, reason="there is no bubblewrap that works")
@@ -171,3 +173,17 @@ def test_the_package_of_an_exercise_holds_no_function_that_answers_it(exercise, 
     monkeypatch.setattr(course, "_Pickler", Pickler)
     packed = course.pack(exercise, tuple(exercise.in_order(exercise.cases())))
     assert sent and not code & sent and len(packed) < 1 << 20
+
+
+ARRANGED = [exercise for exercise in every_exercise() if exercise.arrange.__name__ != "<lambda>"]
+
+
+@pytest.mark.parametrize("exercise", ARRANGED, ids=lambda exercise: exercise.id)
+def test_an_arranged_case_gives_what_the_case_itself_gives(exercise):
+    """For ours and for the models of mistakes, also after its way into the sandbox."""
+    forms = [exercise.reference, *(mistake.wrong for mistake in exercise.mistakes)]
+    for case in exercise.in_order(exercise.cases())[::3]:
+        for form in forms[::4]:
+            arranged = pickle.loads(pickle.dumps(exercise.arrange(case)))
+            seen = [checks._attempt(exercise, form, each) for each in (case, arranged)]
+            assert exercise.same(*seen)
