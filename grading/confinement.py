@@ -21,7 +21,8 @@ WRITABLE = (SCRATCH, "/tmp", "/dev/shm", *(f"{ROOT}/{name}" for name in WRITTEN)
 SMALL = 64 << 20  # bytes of each other disk
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/etc/alternatives", "/etc/ld.so.cache",
           "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/localtime")
-COURSE = ("bench", "draw", "grading", "lessons_lib", "paged_attention/tiny_qwen3")  # what of it holds no answers
+COURSE = ("bench", "draw", "grading", "lessons_lib")  # what of it holds no answers
+WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = ("Grading needs bubblewrap, which keeps submissions away from your files: sudo apt-get install bubblewrap (Fedora: "
            "dnf install bubblewrap). Without it, --no-sandbox runs them as plain processes, which can read and delete all "
            "that you can.")
@@ -105,24 +106,22 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
         return [*(["--size", str(size)] if sized else []), "--tmpfs", str(folder)]
 
     prefixes = sorted({sys.prefix, sys.base_prefix, *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])})
+    around = [*SYSTEM, *(path for path in prefixes if not Path(path).is_relative_to(ROOT))]
+    seen = [*around, *(path for path in prefixes if path not in around), *(f"{ROOT}/{name}" for name in COURSE)]
     words = ["--proc", "/proc", "--dev", "/dev", *empty("/dev/shm"), *empty("/tmp"), *empty(SCRATCH, disk)]
-    for path in SYSTEM:
-        words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
-    if any(ROOT.is_relative_to(path) for path in SYSTEM) and not (ROOT / "torch").exists():
+    for path in seen[: len(around)]:
+        words += ["--symlink", os.readlink(path), path] if os.path.islink(path) and path in SYSTEM else \
+            ["--ro-bind-try", path, path]
+    if any(ROOT.is_relative_to(path) for path in around) and not (ROOT / "torch").exists():  # else it is among the packages
         words += empty(ROOT)
-    for path in (*prefixes, *(str(ROOT / name) for name in COURSE)):
-        if not path.endswith("/tiny_qwen3"):
-            words += ["--ro-bind-try", path, path]
-    for name in WRITTEN:
-        # Here, and wherever else the course may be installed.
-        for place in {ROOT, *map(Path, site.getsitepackages())}:
-            if place == ROOT or (place / name).is_dir():
-                words += empty(place / name)
-    model = str(ROOT / COURSE[-1])
-    words += ["--ro-bind", model, model]
+    for path in seen[len(around) :]:
+        words += ["--ro-bind-try", path, path]
+    for place in {ROOT, *map(Path, site.getsitepackages())}:  # and wherever else the course may be installed
+        for name in WRITTEN:
+            words += empty(place / name) if place == ROOT or (place / name).is_dir() else []
+    words += ["--ro-bind", f"{ROOT}/{WEIGHTS}", f"{ROOT}/{WEIGHTS}"]  # it holds no answers
     for runtime in build_folder().glob("cuda_on_cpu_*/finished"):  # the same for all, and it takes seconds to build
         words += ["--ro-bind", str(runtime.parent), f"{SCRATCH}/build/{runtime.parent.name}"]
-    seen = [*SYSTEM, *prefixes, *(str(ROOT / name) for name in COURSE)]
     for folder in unseen:
         if any(Path(folder).is_relative_to(path) for path in seen) and Path(folder).is_dir():
             words += empty(folder, 4096)

@@ -15,11 +15,11 @@ import cloudpickle
 
 import solutions
 from grading import results
+from grading.confinement import WEIGHTS
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import ROOT
 from solutions.source import Cell, parse_regions
 
-GIVEN = ("bench", "draw", "grading", "lessons_lib", "paged_attention/tiny_qwen3")  # folders that hold no answers
 WITH_ANSWERS = ("kernels", "paged_attention")
 CHECKS = "solutions/checks"
 # Lesson 08 tries a method of the scheduler or of the engine with the others that it calls.
@@ -97,7 +97,7 @@ def _texts(*folders: str) -> Iterator[tuple[str, str]]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
             name = str(path.relative_to(ROOT))
-            if path.suffix in _TEXTS and not name.startswith(GIVEN):
+            if path.suffix in _TEXTS and not name.startswith(WEIGHTS):
                 yield name, path.read_text(encoding="utf-8")
 
 

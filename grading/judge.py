@@ -22,6 +22,7 @@ from lessons_lib import checks, cuda_builds, isolation
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.isolation import BUSY
+from lessons_lib.paths import SOLUTIONS
 
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # to one exercise, the last ones
@@ -146,9 +147,8 @@ class _Grading:
 
     def _run_once(self, cells, deadline: float) -> int | None:
         """Runs these cells in a process, and returns the number of the one that ended it, or None."""
-        wanted = {exercise.id: (exercise.answer_name, exercise.language, isinstance(exercise.reference, type))
-                  for exercise in self.exercises}
-        run = self._run("run_cells", cells, wanted, self.limits.cell_seconds, files=course.whole(), clean=True,
+        wanted = [exercise.id for exercise in self.exercises]
+        run = self._run("run_cells", cells, _every_exercise(), wanted, self.limits.cell_seconds, files=course.whole(), clean=True,
                         seconds=self.limits.cell_seconds, output_limit=self.limits.output)
         upcoming, limit, number = deque(cell for cell, _ in cells), None, None
         while (report := run.next(limit, max(0.0, deadline - time.monotonic()))) is not None:
@@ -239,6 +239,14 @@ class _Grading:
         if run.starved:
             self.starved = True
             self._note("the machine was too busy to try an answer")
+
+
+@functools.cache
+def _every_exercise() -> dict[str, tuple[str, str, bool]]:
+    """For worker.run_cells."""
+    lessons = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
+    return {exercise.id: (exercise.answer_name, exercise.language, isinstance(exercise.reference, type))
+            for lesson in lessons for exercise in checks.exercises_of(lesson)}
 
 
 @functools.lru_cache(maxsize=100)

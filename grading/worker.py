@@ -51,16 +51,18 @@ def run(function: str, arguments: list, reports, answers):
     os._exit(0)  # at once: threads that the answer left running do not keep the process
 
 
-def run_cells(cells: list, wanted: dict[str, list], seconds: float, report):
+def run_cells(cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report):
     """Executes `cells`, (number, source) each, as a notebook does, and reports what becomes of them:
 
     ["cell", number] before each, ["error", number, text] after one that fails, ["stopped", number] for one that takes
-    longer than `seconds`, and ["answer", exercise, answer] for each value that an answer gets. `wanted`: from exercises to
-    [name of the answer, language, whether it is a class].
+    longer than `seconds`, and ["answer", exercise, answer] for each value that an answer gets. `exercises`: all of the
+    course, by their ids: [name of the answer, language, whether it is a class]. `wanted`: those whose answers are reported.
     """
     sys.path.insert(0, "")  # modules that they write
     shell = _shell()
-    answers = _Answers(wanted, shell.user_ns, report)
+    known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
+    checks.find = lambda exercise: known[str(exercise)]  # lesson 08 looks names up; what else they are is not here
+    answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
     for number, source in cells:
         report(["cell", number])
@@ -124,8 +126,8 @@ def _silence_verbs(answers: "_Answers"):
 class _Answers:
     """Reports each new value of an answer, so that it counts whatever a later cell does."""
 
-    def __init__(self, wanted: dict[str, list], namespace: dict, report):
-        self.exercises = {exercise: _bare(exercise, *about) for exercise, about in wanted.items()}
+    def __init__(self, wanted: list[checks.Exercise], namespace: dict, report):
+        self.exercises = {exercise.id: exercise for exercise in wanted}
         self.names = {id: exercise.answer_name for id, exercise in self.exercises.items()}
         self.namespace, self.report = namespace, report
         self.seen: dict[str, object] = {}
