@@ -260,7 +260,7 @@ class Run:
 
 def _error(name: str, words: str) -> BaseException:
     """An exception of this name that describes itself in these words."""
-    words = words.removeprefix(f"{name}: ")
+    words = "" if words == name else words.removeprefix(f"{name}: ")
     return CompileError(words) if name == "CompileError" else type(name[:100], (Exception,), {})(words)
 
 
