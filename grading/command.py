@@ -66,10 +66,11 @@ def _grade(arguments: argparse.Namespace, grader, scratch: Path) -> int:
                 kept.save(submission, grade)
             grades[submission] = grade
             bar.update()
-    write_report(arguments.results, grades.values(), seed, limits.sandboxed)
+    write_report(arguments.results, grades.values(), seed, limits.sandboxed, sandbox.limited_by(limits))
     students = {grade.student for grade in grades.values()}
     print(f"Graded: {len(grades)}, {before} of them in an earlier run. Students: {len(students)}. "
           f"Time: {time.monotonic() - started:.0f} s.")
+    print(f"Limits on memory and processes were kept by {sandbox.limited_by(limits)}.")
     if noted := sum(bool(to_look_at(grade)) for grade in grades.values()):
         print(f"Notebooks to look at, stopped at a limit or not to be read: {noted}.")
     if open_still := sum(not grade.is_final for grade in grades.values()):

@@ -1,24 +1,29 @@
 """Grades one submission: runs its cells in a sandbox, and compares what its answers give with what ours give, out here.
 
 No code of a submission ever runs in this process, and nothing that it prints, patches or returns says that it has passed:
-its answers are tried in the sandbox on the cases of the check and on hidden ones, and only the results come out, as data.
-What this cannot see is an answer that is a copy of the course's own, which every submission can read: that is plagiarism.
+its answers are tried in the sandbox on the cases of the check and on hidden ones, and only the results come out, as data. They
+have to be right, and what would make them so without an answer, the course's own, is not in the sandbox then.
+What this cannot see is an answer that is a copy of the course's own, typed or put together by a cell: that is plagiarism.
 """
 
+import base64
 import functools
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grading import results
+from grading import course, results
 from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.notebook import Notebook, read_notebook
-from grading.sandbox import Limits, Run, Sandbox
+from grading.sandbox import LARGEST_SUM, Limits, Reported, Run, Sandbox
 from grading.submissions import text_of
 from lessons_lib import checks, cuda_builds, isolation
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_lib.compiler_errors import CompileError
+from lessons_lib.isolation import BUSY
+from lessons_lib.paths import SOLUTIONS
 
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # to one exercise, the last ones
@@ -42,30 +47,33 @@ def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(
     work = _Grading(notebook, exercises, seed, limits, progress)
     try:
         work.run_cells()
+        work.reported.bytes = 0
         grades = tuple(map(work.grade, exercises))
     finally:
         work.close()
     return SubmissionGrade(student, text_of(Path(path).name), notebook.digest, notebook.lesson, grades, work.list_events(),
-                           round(time.monotonic() - started, 2), is_final=was_read)
+                           round(time.monotonic() - started, 2), is_final=was_read and not work.starved)
 
 
 @dataclass(frozen=True)
 class _Exam:
     """An exercise with its hidden cases after the visible ones, of which there are `num_visible`, and our results. Both are
     in order of size, so a message shows the smallest visible case, or the smallest hidden one where all visible ones pass.
+    `packed`: what an answer is tried on, for the sandbox.
     """
 
     exercise: Exercise
     num_visible: int
     expected: tuple
     by_chance: frozenset[int]  # the numbers of cases that chance decides
+    packed: str
 
 
 @functools.lru_cache(maxsize=100)
 def _exam(exercise_id: str, seed: int) -> _Exam:
     exercise = checks.find(exercise_id)
     visible, hidden = exercise.in_order(exercise.cases()), exercise.in_order(exercise.hidden(seed))
-    cases = [*visible, *hidden]
+    cases = (*visible, *hidden)
     expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
 
     def chancy(case):  # a mistake has the name that the notebook's check gives it
@@ -74,7 +82,7 @@ def _exam(exercise_id: str, seed: int) -> _Exam:
     same = functools.partial(_same, exercise.same)
     exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # the order stays as it is
     by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
-    return _Exam(exam, len(visible), expected, by_chance)
+    return _Exam(exam, len(visible), expected, by_chance, base64.b64encode(course.pack(exercise, cases)).decode())
 
 
 def _same(same, expected, actual) -> bool:
@@ -97,10 +105,12 @@ class _Grading:
         self.notebook, self.exercises, self.seed, self.limits = notebook, exercises, seed, limits
         self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
+        self.seconds, self.starved = 0.0, False  # its cells' own; whether only the clock has ended one of its runs
         if notebook.problem:
             self._note(notebook.problem)
         self._sandbox: Sandbox | None = None
         self._progress = progress
+        self.reported = Reported()
 
     def _note(self, event: str):
         if len(self.events) < 1_000:
@@ -116,7 +126,7 @@ class _Grading:
         if self._sandbox:
             self._sandbox.close()
 
-    def _run(self, function: str, *arguments, **limits) -> Run:
+    def _run(self, function: str, *arguments, files: dict[str, str], seconds: float, **limits) -> Run:
         self._progress()
         if self._sandbox and not self._sandbox.alive:
             self._sandbox.close()
@@ -124,18 +134,18 @@ class _Grading:
         if not self._sandbox:
             if any(exercise.language == "cuda" for exercise in self.exercises):
                 _build_runtimes()
-            self._sandbox = Sandbox(self.limits)
-        return self._sandbox.run(function, *arguments, **limits)
+            self._sandbox = Sandbox(self.limits, self.reported)
+        return self._sandbox.run(function, *arguments, files=files, seconds=seconds, **limits)
 
     def run_cells(self) -> None:
         """Runs the notebook; when a cell ends its process, another one runs the other cells."""
         cells = [] if self.notebook.problem else [(cell.number, cell.source) for cell in self.notebook.cells]
-        deadline = time.monotonic() + self.limits.notebook_seconds
+        deadline = time.monotonic() + BUSY * self.limits.notebook_seconds
         for _ in range(1 + RESTARTS):
             ended_by = self._run_once(cells, deadline) if cells else None
-            if ended_by is None:
+            if ended_by is None or self.starved or self.reported.is_too_much():
                 return
-            if time.monotonic() > deadline:
+            if self.seconds >= self.limits.notebook_seconds:
                 self._note(f"the notebook was stopped after {self.limits.notebook_seconds:g} s")
                 return
             cells = [cell for cell in cells if cell[0] != ended_by]
@@ -143,15 +153,16 @@ class _Grading:
 
     def _run_once(self, cells, deadline: float) -> int | None:
         """Runs these cells in a process, and returns the number of the one that ended it, or None."""
-        names = {exercise.id: exercise.answer_name for exercise in self.exercises}
-        run = self._run("run_cells", cells, names, self.limits.cell_seconds, time_limit=self.limits.cell_seconds,
-                        output_limit=self.limits.output)
-        number, seconds = None, None
-        while (report := run.next(seconds)) is not None:
-            seconds = None
+        wanted = [exercise.id for exercise in self.exercises]
+        run = self._run("run_cells", cells, _every_exercise(), wanted, self.limits.cell_seconds, files=course.whole(), clean=True,
+                        seconds=self.limits.cell_seconds, output_limit=self.limits.output)
+        upcoming, limit, number = deque(cell for cell, _ in cells), None, None
+        while (report := run.next(limit, max(0.0, deadline - time.monotonic()))) is not None:
+            limit = None
             match report:
-                case ["cell", int(number)]:
-                    seconds = max(0.0, min(self.limits.cell_seconds + GRACE, deadline - time.monotonic()))
+                case ["cell", int(begun)] if upcoming and begun == upcoming[0]:  # a cell has its time once
+                    number, left = upcoming.popleft(), self.limits.notebook_seconds - self.seconds - run.seconds
+                    limit = max(0.0, min(self.limits.cell_seconds + GRACE, left))
                 case ["error", int(cell), str(words)]:
                     self._note(f"cell {cell} raised {words}")
                 case ["stopped", int(cell)]:
@@ -163,10 +174,17 @@ class _Grading:
                         self.answers[exercise].remove(alike[0])
                     self.answers[exercise].append(answer)
         outcome = run.outcome
+        self.seconds += run.seconds
         if outcome.ending == "returned":
             return None
+        if run.starved:
+            self.starved = True
+            self._note("the machine was too busy for " + (f"cell {number}" if number else "the notebook"))
+            return number
         if number is None:
             raise RuntimeError(f"The cells could not be run: {outcome.ending}, {outcome.error or outcome.detail}")
+        if self.seconds >= self.limits.notebook_seconds:
+            return number
         self._note({
             "raised": f"cell {number} raised {isolation.describe_error(outcome.error)}",
             "crashed": f"the process crashed in cell {number}: {outcome.detail}",
@@ -194,12 +212,16 @@ class _Grading:
 
     def _examine(self, exercise: Exercise, answer: dict) -> CheckResult:
         """As `checks.run`, in the sandbox and with the hidden cases."""
+        if self.reported.is_too_much():
+            self._note(words := f"it reported more than {LARGEST_SUM >> 20} MB")
+            return CheckResult(exercise.id, False, "wrong", f"This was not tried: {words}.")
         if _is_refused(answer):
             return _refused(exercise, ["refused", *answer["refused"]])
         if exercise.language != "python":
-            run = self._run("build", exercise.id, answer, time_limit=checks.BUILD_TIME_LIMIT)
+            run = self._run("build", _tryout_of_none(exercise.id), answer, files=_files(exercise.id),
+                            seconds=checks.BUILD_TIME_LIMIT, clean=True)
             refused = _refused(exercise, run.next())
-            run.stop()
+            self._stop(run)
             if refused or run.outcome.ending != "returned":
                 return refused or _broken(exercise, run.outcome, None)
         verdict, crash = self._observe(exercise, answer, {})
@@ -210,11 +232,37 @@ class _Grading:
     def _observe(self, exercise: Exercise, answer: dict, ended: dict) -> tuple[CheckResult, isolation.Outcome | None]:
         """The verdict, and how the run ended if it crashed in the first case that shows anything: then it is worth a look at
         the cases after that, as in `checks.run`."""
-        run = self._run("observe", exercise.id, answer, self.seed, [*ended], time_limit=RUN_FACTOR * exercise.time_limit)
+        exam = _exam(exercise.id, self.seed)
+        run = self._run("observe", exam.packed, answer, [*ended], files=_files(exercise.id),
+                        seconds=RUN_FACTOR * exercise.time_limit, clean=exercise.language == "python")
         try:
-            return _compare(_exam(exercise.id, self.seed), run, ended)
+            return _compare(exam, run, ended)
         finally:
-            run.stop()
+            self._stop(run)
+
+    def _stop(self, run: Run):
+        run.stop()
+        if run.starved:
+            self.starved = True
+            self._note("the machine was too busy to try an answer")
+
+
+@functools.cache
+def _every_exercise() -> dict[str, tuple[str, str, bool]]:
+    """For worker.run_cells."""
+    lessons = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
+    return {exercise.id: (exercise.answer_name, exercise.language, isinstance(exercise.reference, type))
+            for lesson in lessons for exercise in checks.exercises_of(lesson)}
+
+
+@functools.lru_cache(maxsize=100)
+def _files(exercise_id: str) -> dict[str, str]:
+    return course.without_answers(checks.find(exercise_id))
+
+
+@functools.lru_cache(maxsize=100)
+def _tryout_of_none(exercise_id: str) -> str:
+    return base64.b64encode(course.pack(checks.find(exercise_id), ())).decode()
 
 
 def _is_refused(answer: dict) -> bool:

@@ -81,8 +81,8 @@ def to_look_at(grade: SubmissionGrade) -> list[str]:
     return [event for event in besides(grade) if not re.match(r"cell \d+ raised ", event)]
 
 
-def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sandboxed: bool):
-    """Writes everything into the folder `results`; each file whole or not at all."""
+def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sandboxed: bool, limited_by: str = ""):
+    """Writes everything into the folder `results`; each file whole or not at all. `limited_by`: what kept the limits."""
     grades = sorted(grades, key=lambda grade: (grade.student.casefold(), grade.student, grade.lesson or "", grade.notebook))
     of_student: dict[str, list[SubmissionGrade]] = {}
     for grade in grades:
@@ -93,7 +93,8 @@ def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sa
     write_whole(results / "class.html", _page("class.html", students=students, sandboxed=sandboxed, **_numbers_of(students)))
     write_whole(results / "results.csv", csv_text(grades))
     write_whole(results / "results.json", json.dumps(
-        {"seed": seed, "sandboxed": sandboxed, "submissions": [grade.to_json() for grade in grades]}, indent=1))
+        {"seed": seed, "sandboxed": sandboxed, "limits_kept_by": limited_by,
+         "submissions": [grade.to_json() for grade in grades]}, indent=1))
 
 
 def csv_text(grades: Iterable[SubmissionGrade]) -> str:

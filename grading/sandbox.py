@@ -1,4 +1,4 @@
-"""One sandbox: a process that runs the functions of worker.py on a submission, and that cannot do any harm.
+"""One sandbox: processes that run the functions of worker.py on a submission, and that cannot do any harm.
 
 With bubblewrap it sees the course and the system, both read-only, has no network and a small disk of its own; all that it
 starts ends with it. A watcher beside it ends it when it takes more than it may.
@@ -6,44 +6,41 @@ starts ends with it. A watcher beside it ends it when it takes more than it may.
 
 import json
 import os
-import shutil
-import site
+import re
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import psutil
 
+from grading import confinement, usage
+from grading.controller import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.isolation import BUSY, Outcome
-from lessons_lib.paths import ROOT, build_folder
 
-START_LIMIT = 60.0  # seconds of its own; PyTorch is imported
-PATIENCE = 60.0  # seconds beyond a run's longest time, after which a sandbox is taken for dead
+START_LIMIT = 300.0  # seconds of the clock; PyTorch is imported
+PATIENCE = 60.0  # seconds of the clock beyond a run's longest time, after which a sandbox is taken for dead
+LARGEST_SUM = 64 << 20  # bytes of all that a submission reports
+SMALLEST = 1 << 10  # bytes as which a message counts at least, for the work that it makes
+MOST_PARTS = 200_000  # of one message: each becomes an object, many times as large as its text
 WATCH_EVERY = 0.2  # seconds
 MANY = 24  # processes, for which there is no time to look at each of them for long
-LARGEST_MESSAGE = 64 << 20  # bytes
-SCRATCH = "/scratch"  # inside: the only folder that is not read-only, but for a small /tmp
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/etc/alternatives", "/etc/ld.so.cache",
-          "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/localtime")
-COURSE = ("bench", "draw", "grading", "kernels", "lessons_lib", "paged_attention", "solutions")
-INSTALL = ("Grading needs bubblewrap, which keeps submissions away from your files: sudo apt-get install bubblewrap (Fedora: "
-           "dnf install bubblewrap). Without it, --no-sandbox runs them as plain processes, which can read and delete all "
-           "that you can.")
+
+missing = confinement.missing
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may take. Sizes are bytes. Seconds of cells are their own (own_time.py); the notebook's are real.
+    """What one submission may take. Sizes are bytes. Seconds are its own (own_time.py): by the clock, it gets BUSY times as many.
 
-    `memory` and `processes`: of all its processes together. `output`: what its cells may write. `disk`: its files.
+    `memory` and `processes`, threads among them: of all its processes together. `output`: what its cells may write. `disk`: its files.
     `sandboxed`: False runs it as a plain process. `unseen`: folders that it must not see, wherever they are.
     """
 
@@ -57,212 +54,218 @@ class Limits:
     unseen: tuple[str, ...] = ()
 
 
-@cache
-def missing() -> str | None:
-    """Why there is no sandbox on this machine, in a sentence that says what to install; None where there is one."""
-    if not shutil.which("bwrap"):
-        return INSTALL
-    probe = subprocess.run([*_bubblewrap(Limits()), "true"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if probe.returncode:
-        return f"bubblewrap is here and does not work ({probe.stderr.strip()}). {INSTALL}"
-    return None
+def limited_by(limits: Limits) -> str:
+    """What keeps the limits on memory and processes here, in words for a report."""
+    if limits.sandboxed and confinement.systemd_scope():
+        return "the kernel, in a cgroup of its own for each notebook"
+    watcher = f"a watcher that looks every {WATCH_EVERY:g} s"
+    return f"{watcher}, and a filter of system calls" if limits.sandboxed and confinement.system_call_filter() else watcher
+
+
+class Reported:
+    """How much a submission has reported, through one sandbox after another."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def is_too_much(self) -> bool:
+        return self.bytes > LARGEST_SUM
 
 
 class Sandbox:
     """Starts on construction. Raises RuntimeError where it cannot be started."""
 
-    def __init__(self, limits: Limits):
+    def __init__(self, limits: Limits, reported: Reported):
         self.limits, self.reason, self.alive = limits, "", True
+        self.deadline = time.monotonic() + START_LIMIT  # of what is under way
+        self._reported = reported
         self._folder = tempfile.TemporaryDirectory(prefix="grade-")
-        self._deadline = time.monotonic() + START_LIMIT
         self._start()
         threading.Thread(target=self._watch, daemon=True).start()
-        if self.receive() != ["ready"]:
-            reason = self.reason or Path(self._folder.name, "errors").read_text(errors="replace").strip()[-500:]
+        if self._next_message() != b"ready":
+            reason = self.reason if self._process.poll() is None else self._read_errors()
             self.close()
             raise RuntimeError(f"The sandbox could not be started: {reason}")
+        self._errors.close()  # from now on nobody reads what is written there
+        self.deadline = float("inf")
 
     def _start(self):
-        folder = SCRATCH if self.limits.sandboxed else self._folder.name
-        command = [sys.executable, "-P", "-c", "from grading.worker import serve; serve()"]
-        if self.limits.sandboxed:
-            command = [*_bubblewrap(self.limits), *command]
+        limits = self.limits
+        command = [sys.executable, "-P", "-c", "from grading.controller import serve; serve()"]
+        resources = {"RLIMIT_DATA": limits.memory * 3 // 4, "RLIMIT_FSIZE": limits.disk, "RLIMIT_NOFILE": 1024, "RLIMIT_CORE": 0}
         orders, self._orders = os.pipe()
         self._replies, replies = os.pipe()
-        with open(Path(self._folder.name, "errors"), "wb") as errors:
-            self._process = subprocess.Popen(command, stdin=orders, stdout=replies, stderr=errors, cwd=self._folder.name,
-                                             env=_environment(self.limits, folder), start_new_session=True)
+        with ExitStack() as stack:
+            words, descriptors = [], ()
+            if limits.sandboxed:
+                words, descriptors = stack.enter_context(confinement.command_line(limits.disk, limits.unseen))
+                words = [*confinement.in_scope(limits.memory + limits.disk, limits.processes), *words]
+                if _counts_tasks_by_user_namespace():
+                    resources["RLIMIT_NPROC"] = 4 * limits.processes  # between two looks of the watcher
+            folder = confinement.SCRATCH if limits.sandboxed else self._folder.name
+            self._process = subprocess.Popen(
+                [*words, *command], stdin=orders, stdout=replies, stderr=subprocess.PIPE, cwd=self._folder.name,
+                env=confinement.environment(folder, resources), pass_fds=descriptors, start_new_session=True)
+        self._errors = self._process.stderr
         os.close(orders)
         os.close(replies)
         self._orders, self._replies = Connection(self._orders, readable=False), Connection(self._replies, writable=False)
 
-    def run(self, function: str, *arguments, time_limit: float, output_limit: float | None = None) -> "Run":
-        """Starts a function of worker.py. One at a time."""
-        return Run(self, {"function": function, "arguments": arguments, "time_limit": time_limit,
-                          "output_limit": output_limit or sys.maxsize})
+    def _read_errors(self) -> str:
+        return self._errors.read(1 << 16).decode(errors="replace").strip()[-500:]
 
-    def send(self, order):
-        self._deadline = time.monotonic() + PATIENCE
+    def run(self, function: str, *arguments, files: dict[str, str], seconds: float, output_limit: float | None = None,
+            clean: bool = False) -> "Run":
+        """Starts a function of worker.py. One at a time. `files`: of the course, by their paths. `clean`: whether it finds
+        nothing that an earlier run has written."""
+        return Run(self, {"function": function, "limits": [seconds, BUSY * seconds], "clean": clean,
+                          "output_limit": output_limit or sys.maxsize}, files, arguments)
+
+    def send(self, *messages):
         with suppress(OSError):  # it has ended; `receive` will say so
-            self._orders.send_bytes(json.dumps(order).encode())
+            for message in messages:
+                self._orders.send_bytes(json.dumps(message).encode())
 
-    def receive(self, seconds: float = START_LIMIT):
-        """The next message, or None when the sandbox has ended: `reason` says why."""
-        self._deadline = time.monotonic() + BUSY * seconds + PATIENCE
-        try:
-            return json.loads(self._replies.recv_bytes(LARGEST_MESSAGE))
-        except (EOFError, OSError, ValueError, RecursionError) as error:
-            self._end("its sandbox ended" if isinstance(error, EOFError) else "what came from its sandbox cannot be read")
+    def receive(self) -> tuple | None:
+        """What comes next: ("report", its own seconds so far, what it reports) or ("ended", how); None when the sandbox has
+        ended: `reason` says why."""
+        message = self._next_message()
+        if message is None:
             return None
-        finally:
-            self._deadline = float("inf")
+        kind, content = message[:1], message[1:]
+        try:
+            if kind == ENDED:
+                return "ended", _parsed(content)
+            if kind == REPORT:
+                return "report", *SECONDS.unpack(content[: SECONDS.size]), _parsed(content[SECONDS.size :])
+        except (ValueError, RecursionError, struct.error):
+            pass
+        self.end("what came from its sandbox cannot be read")
+        return None
+
+    def _next_message(self) -> bytes | None:
+        try:
+            message = self._replies.recv_bytes(LARGEST_MESSAGE + 1024)
+        except (EOFError, OSError) as error:
+            self.end("its sandbox ended" if isinstance(error, EOFError) else "what came from its sandbox cannot be read")
+            return None
+        self._reported.bytes += max(len(message), SMALLEST)
+        if self._reported.is_too_much():
+            self.end(f"it reported more than {LARGEST_SUM >> 20} MB")
+            return None
+        return message
 
     def close(self):
         """Ends it, with all that it has started."""
-        self._end("it was closed")
-        for end in (self._orders, self._replies):
+        self.end("it was closed")
+        for end in (self._orders, self._replies, self._errors):
             end.close()
         self._folder.cleanup()
 
-    def _watch(self):
-        while self.alive and self._process.poll() is None:
-            if reason := self._too_much():
-                self._end(reason)
-            time.sleep(WATCH_EVERY)
-
-    def _too_much(self) -> str:
-        processes = _tree(self._process.pid)
-        if len(processes) > self.limits.processes:  # first: it may be why nothing reacts
-            return f"it started more than {self.limits.processes} processes"
-        if time.monotonic() > self._deadline:
-            return "it did not react any more"
-        # What processes share counts for each of them in the quick sum, and once in the exact one, which takes its time.
-        if sum(map(_memory, processes)) > self.limits.memory and (
-                len(processes) > MANY or sum(map(_share, processes)) > self.limits.memory):
-            return f"it took more than {self.limits.memory / 2**30:g} GB of memory, in {len(processes)} processes"
-        if max(map(_disk, processes), default=0) > self.limits.disk:
-            return f"it wrote more than {self.limits.disk / 2**30:.2g} GB of files"
-        return ""
-
-    def _end(self, reason: str):
+    def end(self, reason: str):
         self.alive, self.reason = False, self.reason or reason
-        for process in _tree(self._process.pid) if self._process.poll() is None else ():
+        for process in usage.tree(self._process.pid) if self._process.poll() is None else ():
             with suppress(psutil.Error):
                 process.kill()
         self._process.kill()
         self._process.wait()
 
+    def _watch(self):
+        while self.alive and self._process.poll() is None:
+            if reason := self._too_much():
+                self.end(reason)
+            time.sleep(WATCH_EVERY)
+
+    def _too_much(self) -> str:
+        processes = usage.tree(self._process.pid)
+        if sum(map(usage.num_threads, processes)) > self.limits.processes:  # first: it may be why nothing reacts
+            return f"it started more than {self.limits.processes} processes and threads"
+        if time.monotonic() > self.deadline:
+            return "it did not react any more"
+        memory = self.limits.memory - (usage.sockets(processes[0]) if processes and self.limits.sandboxed else 0)
+        # What processes share counts for each of them in the quick sum, and once in the exact one, which takes its time.
+        if sum(map(usage.memory, processes)) > memory and (len(processes) > MANY or sum(map(usage.share, processes)) > memory):
+            return f"it took more than {self.limits.memory / 2**30:g} GB of memory, in {len(processes)} processes"
+        if self.limits.sandboxed and usage.disk(processes) > self.limits.disk:
+            return f"it wrote more than {self.limits.disk / 2**30:.2g} GB of files"
+        return ""
+
+
+def _parsed(text: bytes):
+    if sum(map(text.count, (b"[", b"{", b","))) > MOST_PARTS:
+        raise ValueError("it has too many parts")
+    return json.loads(text)
+
 
 class Run:
-    """A function at work in a sandbox: `next` gives what it reports, and then `outcome` is what became of it."""
+    """A function at work in a sandbox: `next` gives what it reports, and then `outcome` is what became of it.
 
-    def __init__(self, sandbox: Sandbox, order: dict):
-        self.sandbox, self.time_limit, self.outcome, self._owes_answer = sandbox, order["time_limit"], None, False
-        sandbox.send(order)
+    `seconds`: its own, so far. `starved`: whether only the clock has ended it.
+    """
 
-    def next(self, seconds: float | None = None):
-        """What it reports next, None when it has ended. `seconds`: what it may take from now on."""
+    def __init__(self, sandbox: Sandbox, order: dict, files: dict[str, str], arguments: tuple):
+        self.sandbox, self.outcome, self.seconds, self.starved = sandbox, None, 0.0, False
+        self._owes_answer, self._last_words = False, None
+        sandbox.deadline = time.monotonic() + order["limits"][1] + PATIENCE
+        sandbox.send(order, files, arguments)
+
+    def next(self, seconds: float | None = None, clock: float = float("inf")):
+        """What it reports next, None when it has ended. `seconds`: what it may take from now on, its own; `clock`: by the clock,
+        where that is less than BUSY times as much."""
         if self.outcome:
             return None
-        if self._owes_answer:
-            self.sandbox.send(seconds)
-        self.time_limit = self.time_limit if seconds is None else seconds
-        match self.sandbox.receive(self.time_limit):
-            case ["report", report] if report is not None:
-                self._owes_answer = True
-                return report
-            case ["ended", {"ending": str(ending), "detail": str(detail), "printed": str(printed), "error": error}]:
-                self.outcome = Outcome(ending, None, error and _error(*map(str, error)), detail, printed)
-            case _:
-                self.sandbox._end("what came from its sandbox cannot be read")
-                self.outcome = Outcome("crashed", detail=self.sandbox.reason)
+        limits = None if seconds is None else [seconds, min(BUSY * seconds, clock)]
+        if limits:
+            self.sandbox.deadline = time.monotonic() + limits[1] + PATIENCE
+        while True:
+            if self._owes_answer:
+                self.sandbox.send(limits)
+            match self.sandbox.receive():
+                case "report", float(own), report if report is not None:
+                    self._owes_answer, self.seconds, limits = True, own, None
+                    match report:
+                        case ["returned"] | ["exited", str()] | ["raised", str(), str()]:
+                            self._last_words = report
+                        case _:
+                            return report
+                case "ended", {"ending": str(ending), "detail": str(detail), "printed": str(printed), "seconds": float(own)}:
+                    self.seconds, self.starved = own, ending == "starved"
+                    self.outcome = self._outcome("timed out" if self.starved else ending, detail, printed)
+                    break
+                case _:
+                    self.sandbox.end("what came from its sandbox cannot be read")
+                    self.outcome = Outcome("crashed", detail=self.sandbox.reason)
+                    break
+        self.sandbox.deadline = float("inf")
         return None
+
+    def _outcome(self, ending: str, detail: str, printed: str) -> Outcome:
+        if (ending, detail) == ("exited", "exit code 0"):
+            match self._last_words:
+                case ["returned"]:
+                    return Outcome("returned", printed=printed)
+                case ["exited", how]:
+                    return Outcome("exited", detail=how, printed=printed)
+                case ["raised", name, words]:
+                    return Outcome("raised", error=_error(name, words), printed=printed)
+        return Outcome(ending, detail=detail, printed=printed)
 
     def stop(self):
         """Ends it, if it has not ended."""
-        while self.next(0) is not None:
-            pass
+        if self.outcome is None:
+            while self.next(0.0) is not None:
+                pass
+            self.starved = False
 
 
 def _error(name: str, words: str) -> BaseException:
     """An exception of this name that describes itself in these words."""
-    words = words.removeprefix(f"{name}: ")
-    return CompileError(words) if name == "CompileError" else type(name, (Exception,), {})(words)
-
-
-def _bubblewrap(limits: Limits) -> list[str]:
-    """The words before the command."""
-    words = _words_of_bubblewrap()
-
-    def disk(folder, size):
-        return [*(["--size", str(size)] if "--size" in words else []), "--tmpfs", folder]
-
-    prefixes = {sys.prefix, sys.base_prefix, *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])}
-    seen = [*SYSTEM, *sorted(prefixes), *(str(ROOT / name) for name in COURSE)]
-    command = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
-               "--uid", "1000", "--gid", "1000", *(["--disable-userns"] if "--disable-userns" in words else []),
-               "--proc", "/proc", "--dev", "/dev", *disk("/dev/shm", 64 << 20), *disk("/tmp", 64 << 20),
-               *disk(SCRATCH, limits.disk)]
-    for path in seen:
-        command += ["--symlink", os.readlink(path), path] if os.path.islink(path) and path in SYSTEM else \
-            ["--ro-bind-try", path, path]
-    for runtime in build_folder().glob("cuda_on_cpu_*/finished"):  # the same for all, and it takes seconds to build
-        command += ["--ro-bind", str(runtime.parent), f"{SCRATCH}/build/{runtime.parent.name}"]
-    for folder in limits.unseen:
-        if any(Path(folder).is_relative_to(path) for path in seen) and Path(folder).is_dir():
-            command += disk(folder, 4096)
-    return [*command, "--remount-ro", "/", "--chdir", SCRATCH]
+    words = "" if words == name else words.removeprefix(f"{name}: ")
+    return CompileError(words) if name == "CompileError" else type(name[:100], (Exception,), {})(words)
 
 
 @cache
-def _words_of_bubblewrap() -> list[str]:
-    return subprocess.run(["bwrap", "--help"], capture_output=True, text=True).stdout.split()
-
-
-def _environment(limits: Limits, folder: str) -> dict[str, str]:
-    """All that a submission gets to know of ours."""
-    compiler = {"CXX": os.environ["CXX"]} if "CXX" in os.environ else {}
-    path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-    process_limits = {"RLIMIT_DATA": limits.memory * 3 // 4, "RLIMIT_FSIZE": limits.disk, "RLIMIT_NOFILE": 1024,
-                      "RLIMIT_CORE": 0}
-    return compiler | {
-        "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8", "USER": "student",
-        "HOME": folder, "TMPDIR": folder, "IPYTHONDIR": f"{folder}/ipython", "MPLCONFIGDIR": f"{folder}/matplotlib",
-        "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-        "LESSONS_BUILD_DIR": f"{folder}/build", "LESSONS_PROGRESS_DIR": f"{folder}/progress",
-        "LESSONS_GRADE_FOLDER": folder, "LESSONS_GRADE_LIMITS": json.dumps(process_limits),
-    }
-
-
-def _tree(pid: int) -> list[psutil.Process]:
-    with suppress(psutil.Error):
-        return psutil.Process(pid).children(recursive=True)
-    return []
-
-
-def _memory(process: psutil.Process) -> int:
-    """Bytes in memory, without the files that it has mapped."""
-    return _sum_of_lines(f"/proc/{process.pid}/status", ("RssAnon:", "RssShmem:"))
-
-
-def _share(process: psutil.Process) -> int:
-    """As `_memory`, with its share of what several processes have in common."""
-    return _sum_of_lines(f"/proc/{process.pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
-
-
-def _sum_of_lines(file: str, names: tuple[str, ...]) -> int:
-    try:
-        return sum(int(line.split()[1]) << 10 for line in Path(file).read_text().splitlines() if line.startswith(names))
-    except (OSError, ValueError):  # it has ended
-        return 0
-
-
-def _disk(process: psutil.Process) -> int:
-    """Bytes of files in its sandbox, where bubblewrap (before 0.7) cannot limit them itself."""
-    if "--size" in _words_of_bubblewrap():
-        return 0
-    try:
-        disk = os.statvfs(f"/proc/{process.pid}/root{SCRATCH}")
-        return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-    except OSError:
-        return 0
+def _counts_tasks_by_user_namespace() -> bool:
+    """Since Linux 5.14 RLIMIT_NPROC counts what is in the sandbox, and before it all that the user has."""
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return bool(release) and tuple(map(int, release.groups())) >= (5, 14)

@@ -1,123 +1,68 @@
-"""Runs inside the sandbox: a controller that runs functions of this file, each in a process of its own.
+"""The functions that run on a submission inside the sandbox, each in a process of its own that controller.py begins.
 
-The controller runs no code of the submission itself. It takes orders from the judge outside, one at a time, and passes on
-what a run reports; the judge answers each report, with a new time limit or with null.
+Whatever they do, only what they report comes out, as JSON. Nobody believes it: it can be no more than results.
 """
 
 import base64
 import ctypes
 import json
-import multiprocessing
 import os
 import pickle
-import resource
-import shutil
 import signal
 import sys
-import time
 import types
 from contextlib import suppress
-from multiprocessing import forkserver, resource_tracker, util
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import cloudpickle
-import psutil
 
+from grading.controller import LENGTH
 from lessons_lib import checks, isolation
 from lessons_lib.own_time import own_clock
 from lessons_lib.paths import ROOT
 
 LARGEST_ANSWER = 10 << 20  # bytes
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-def serve():
-    """The controller: takes orders from descriptor 0 and replies to descriptor 1 until the judge is gone."""
-    orders, replies = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    _protect()
-    isolation._context.set_forkserver_preload(["IPython.core.interactiveshell", *isolation._PRELOAD])
-    isolation.run_isolated(os.getpid)  # now the forkserver is there, before any code of the submission
-    replies.send_bytes(b'["ready"]')
-    with suppress(EOFError, OSError):
-        while True:
-            order = json.loads(orders.recv_bytes())
-            replies.send_bytes(json.dumps(["ended", _obey(order, orders, replies)]).encode())
+def run(function: str, arguments: list, reports, answers):
+    """Calls a function and reports how it ended: ["returned"], ["raised", type, text] or ["exited", how]."""
+    sys.stdout = open(1, "w", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", buffering=1, closefd=False)
+
+    def report(message):
+        data = json.dumps(message).encode()
+        data = LENGTH.pack(len(data)) + data
+        while data:  # a pipe may take less than all of it
+            data = data[reports.write(data) :]
+        answers.readline()  # it has arrived where it is wanted
+
+    os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
+    try:
+        {"run_cells": run_cells, "build": build, "observe": observe}[function](*arguments, report)
+        ended = ["returned"]
+    except SystemExit as stop:
+        ended = ["exited", f"exit({stop.code!r:.80})"]
+    except BaseException as error:
+        ended = ["raised", type(error).__name__, isolation.describe_error(error)[:20_000]]
+    with suppress(Exception):
+        sys.stdout.flush()
+        ctypes.CDLL(None).fflush(None)  # what C++ printed
+    report(ended)
+    os._exit(0)  # at once: threads that the answer left running do not keep the process
 
 
-def _protect():
-    """Limits for this process and all that come from it, and none of them may look into this one."""
-    os.nice(10)  # whoever watches comes first, even beside a fork bomb
-    limits = json.loads(os.environ["LESSONS_GRADE_LIMITS"])
-    for name, limit in limits.items():
-        with suppress(OSError, ValueError):
-            resource.setrlimit(getattr(resource, name), (limit, limit))
-    with suppress(AttributeError, OSError):  # only Linux has prctl
-        prctl = ctypes.CDLL(None).prctl
-        prctl(_PR_SET_DUMPABLE, 0)
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a run leaves behind becomes our child, so that it can be found
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _obey(order: dict, orders: Connection, replies: Connection) -> dict:
-    def pass_on(report):
-        replies.send_bytes(json.dumps(["report", report]).encode())
-        try:
-            return json.loads(orders.recv_bytes())
-        except EOFError:
-            sys.exit()  # the judge is gone
-
-    function = {"run_cells": run_cells, "build": build, "observe": observe}[order["function"]]
-    outcome = isolation.run_isolated(function, *order["arguments"], time_limit=order["time_limit"], report=True,
-                                     on_report=pass_on, output_limit=order["output_limit"])
-    _end_what_is_left()
-    if function is run_cells:
-        _empty(os.environ["LESSONS_GRADE_FOLDER"])
-    error = outcome.error and [type(outcome.error).__name__, isolation.describe_error(outcome.error)]
-    return {"ending": outcome.ending, "detail": outcome.detail, "printed": outcome.printed, "error": error}
-
-
-def _end_what_is_left():
-    """Ends the processes that a run has left behind, whichever session they are in."""
-    ours = {forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid}
-    for _ in range(100):
-        left = [process for process in psutil.Process().children(recursive=True) if process.pid not in ours]
-        if not left:
-            return
-        for process in left:
-            with suppress(psutil.Error, OSError):
-                process.kill()
-                os.waitpid(process.pid, 0)
-        time.sleep(0.01)
-    os._exit(1)  # it starts them faster than they can be ended; with us the sandbox ends
-
-
-def _empty(folder: str):
-    """Deletes what the cells have written. What the sandbox itself has put there, builds of ours, cannot be deleted."""
-    for entry in os.scandir(folder):
-        if entry.path == util.get_temp_dir():  # the forkserver's
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry, ignore_errors=True)
-        else:
-            os.unlink(entry)
-
-
-def run_cells(cells: list, names: dict[str, str], seconds: float, report):
+def run_cells(cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report):
     """Executes `cells`, (number, source) each, as a notebook does, and reports what becomes of them:
 
     ["cell", number] before each, ["error", number, text] after one that fails, ["stopped", number] for one that takes
-    longer than `seconds`, and ["answer", exercise, answer] for each value that an answer gets. `names`: from exercises to
-    the names of their answers.
+    longer than `seconds`, and ["answer", exercise, answer] for each value that an answer gets. `exercises`: all of the
+    course, by their ids: [name of the answer, language, whether it is a class]. `wanted`: those whose answers are reported.
     """
-    multiprocessing.current_process()._config["daemon"] = False  # cells may run processes of their own
-    os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     sys.path.insert(0, "")  # modules that they write
     shell = _shell()
-    answers = _Answers(names, shell.user_ns, report)
+    known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
+    checks.find = lambda exercise: known[str(exercise)]  # lesson 08 looks names up; what else they are is not here
+    answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
     for number, source in cells:
         report(["cell", number])
@@ -181,8 +126,10 @@ def _silence_verbs(answers: "_Answers"):
 class _Answers:
     """Reports each new value of an answer, so that it counts whatever a later cell does."""
 
-    def __init__(self, names: dict[str, str], namespace: dict, report):
-        self.names, self.namespace, self.report = names, namespace, report
+    def __init__(self, wanted: list[checks.Exercise], namespace: dict, report):
+        self.exercises = {exercise.id: exercise for exercise in wanted}
+        self.names = {id: exercise.answer_name for id, exercise in self.exercises.items()}
+        self.namespace, self.report = namespace, report
         self.seen: dict[str, object] = {}
         self.sent: set[tuple[str, int]] = set()
 
@@ -203,10 +150,15 @@ class _Answers:
         if exercise not in self.names:
             return
         self.seen[exercise] = answer
-        packed = _pack(checks.find(exercise), answer)
+        packed = _pack(self.exercises[exercise], answer)
         if (key := (exercise, hash(json.dumps(packed)))) not in self.sent:
             self.sent.add(key)
             self.report(["answer", exercise, packed])
+
+
+def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
+    """An exercise as far as it says what kind of thing its answer is."""
+    return checks.Exercise(id, "", answer_name, type if is_class else None, tuple, len, len, (), (), language=language)
 
 
 def _pack(exercise: checks.Exercise, answer) -> dict:
@@ -229,25 +181,23 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
     return {"pickle": base64.b64encode(data).decode()}
 
 
-def build(exercise_id: str, packed: dict, report):
-    """Builds an answer in C++ or CUDA, so that `observe` need not."""
-    exercise, answer = checks.find(exercise_id), _unpack(packed)
+def build(tryout: str, packed: dict, report):
+    """Builds an answer in C++ or CUDA, so that `observe` need not. `tryout`: from course.pack()."""
+    (exercise, _), answer = _loaded(tryout), packed["text"]
     if not _refused(exercise, answer, report):
         exercise.prepare(answer)
 
 
-def observe(exercise_id: str, packed: dict, seed: int, ended: list[int], report):
-    """Reports ["case", number, result] for each case, first the visible ones, then those of `seed`; or ["refused", mistake,
-    message] for an answer that need not be tried. `ended`: the numbers of cases that are not tried again."""
+def observe(tryout: str, packed: dict, ended: list[int], report):
+    """Reports ["case", number, result] for each case; or ["refused", mistake, message] for an answer that need not be tried.
+    `ended`: the numbers of cases that are not tried again."""
     import torch
 
     from grading.results import encode
 
     torch.set_num_threads(1)
-    exercise = checks.find(exercise_id)
-    # Before any code of the submission is here.
-    cases = [*exercise.in_order(exercise.cases()), *exercise.in_order(exercise.hidden(seed))]
-    answer = _unpack(packed)
+    exercise, cases = _loaded(tryout)  # before any code of the submission is here
+    answer = packed["text"] if "text" in packed else _loaded(packed["pickle"])
     if _refused(exercise, answer, report):
         return
     subject = exercise.prepare(answer)
@@ -257,8 +207,8 @@ def observe(exercise_id: str, packed: dict, seed: int, ended: list[int], report)
         report(["case", number, encode(checks._attempt(exercise, subject, case))])
 
 
-def _unpack(packed: dict):
-    return packed["text"] if "text" in packed else pickle.loads(base64.b64decode(packed["pickle"]))
+def _loaded(text: str):
+    return pickle.loads(base64.b64decode(text))
 
 
 def _refused(exercise: checks.Exercise, answer, report) -> bool:

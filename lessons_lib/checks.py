@@ -77,6 +77,9 @@ class Exercise:
     time_limit: float = 5.0
     # For grades: further cases from a seed, of other shapes and numbers, so that nobody can learn the known ones by heart.
     hidden: Callable[[int], Iterable] = lambda seed: ()
+    # For grades: a case with all done that our own answers do in it before the learner's is called. `observe` takes either. Then
+    # no answer of ours need be there when the learner's is tried.
+    arrange: Callable[[object], object] = lambda case: case
 
     def in_order(self, cases: Iterable) -> list:
         """These cases as an answer is tried on them: the smallest first, so that the first that shows a mistake is the

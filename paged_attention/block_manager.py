@@ -36,6 +36,7 @@ class PythonBlockManager:
     """
 
     def __init__(self, num_blocks: int):
+        # BEGIN SOLUTION 1.2
         num_blocks = _integer(num_blocks)
         if num_blocks <= 0:
             raise PoolSizeError(f"num_blocks must be positive, not {num_blocks}")
@@ -78,6 +79,7 @@ class PythonBlockManager:
         if not 0 <= block_id < len(self.ref_counts):
             raise BlockIndexError(f"there is no block {block_id}")
         return block_id
+        # END SOLUTION
 
 
 def _integer(value) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from graded import QUICK, RIGHT, WRONG, grade, hand_in, mistakes
 
-from grading import sandbox
+from grading import confinement, sandbox
 from lessons_lib.paths import ROOT
 
 pytestmark = pytest.mark.skipif(sandbox.missing() is not None, reason="there is no bubblewrap that works")
@@ -48,7 +48,7 @@ HARM = {
     "loop that catches all": (STUBBORN, "cell 2 was stopped after 3 s"),
     "exit": ("import os\nos._exit(3)", "the process ended in cell 2, exit code 3"),
     "segfault": ("import ctypes\nctypes.string_at(0)", "the process crashed in cell 2: Segmentation fault"),
-    "kill all": ("import os\nos.kill(-1, 9)", "the process crashed in cell 2: "),
+    "kill all": ("import os\nos.kill(-1, 9)", "cell 2 raised ProcessLookupError"),  # there is nobody else
     "fork bomb": ("import os\nwhile True:\n    os.fork()", " processes"),
     "fork and stay": ("import os\nos.fork()\nimport time\ntime.sleep(30)", "cell 2 was stopped after 3 s"),
     "memory": (MEMORY, "cell 2 raised MemoryError"),
@@ -88,7 +88,7 @@ ANSWERS = {
     "loop": ("def blocks_needed(num_tokens, block_size):\n    while True: pass", "timed-out"),
     "exit": ("import os\ndef blocks_needed(num_tokens, block_size):\n    os._exit(0)", "exited"),
     "segfault": ("import ctypes\ndef blocks_needed(num_tokens, block_size):\n    ctypes.string_at(0)", "crashed"),
-    "kill all": ("import os\ndef blocks_needed(num_tokens, block_size):\n    os.kill(-1, 9)", "crashed"),
+    "kill all": ("import os\ndef blocks_needed(num_tokens, block_size):\n    os.kill(-1, 9)", "wrong"),
     "no result": ("import threading\ndef blocks_needed(num_tokens, block_size):\n    return threading.Lock()", "wrong"),
     "equal to all": ("class Yes:\n    def __eq__(self, other): return True\n    __hash__ = None\n"
                      "def blocks_needed(num_tokens, block_size):\n    return Yes()", "wrong"),
@@ -131,31 +131,11 @@ else: raise AssertionError('there is a network')
     assert earned(result) == 1 and result.events == ()
 
 
-def test_nobody_looks_into_the_controller(tmp_path):
-    """It holds the pipe to the judge."""
-    look = """
-import os
-found = 0
-for number in filter(str.isdigit, os.listdir('/proc')):
-    words = open(f'/proc/{number}/cmdline').read().split('\\0')
-    if 'bwrap' not in words[0] and 'from grading.worker' in ' '.join(words):
-        found += 1
-        for file in ('mem', 'maps', *(f'fd/{descriptor}' for descriptor in range(100))):
-            try: open(f'/proc/{number}/{file}', 'rb').close()
-            except (PermissionError, FileNotFoundError): pass
-            else: raise AssertionError(f'{file} is open')
-assert found == 1, found
-"""
-    result = grade(hand_in(tmp_path, look, RIGHT))
-    assert earned(result) == 1 and result.events == ()
-
-
 def test_a_folder_that_shall_not_be_seen_is_hidden_even_inside_of_what_is_seen(tmp_path):
-    folder = ROOT / "solutions" / "checks"
-    limits = replace(QUICK, unseen=(str(folder),))
-    command = sandbox._bubblewrap(limits)
-    assert command[command.index(str(folder)) - 1] == "--tmpfs"
-    assert str(tmp_path) not in sandbox._bubblewrap(replace(QUICK, unseen=(str(tmp_path),)))
+    folder = str(ROOT / "lessons_lib" / "cuda_on_cpu")
+    command = confinement._mounts(1 << 20, (folder,))
+    assert command[command.index(folder) - 1] == "--tmpfs"
+    assert str(tmp_path) not in confinement._mounts(1 << 20, (str(tmp_path),))
 
 
 FAKES = [

@@ -76,6 +76,7 @@ def watched_block_manager_class(source: str) -> type:
     """The same, and it can tell what its methods do with locks and data: see watched.h. One thread is enough for that."""
     library = build_library(_read("watched.h"), *_manager_texts(source), _read("watched_abi.cpp"), name="check",
                             names=("the watch", *NAMES, "the watch's calls"), flags=WATCHED, link=LINK)
+    outcome = _outcome_type()
 
     class WatchedBlockManager(_class_over(library, library.watched_new, library.watched_manager_call)):
         def __init__(self, num_blocks):
@@ -101,7 +102,7 @@ def watched_block_manager_class(source: str) -> type:
         def meet(self, gap, *calls):
             """Two calls, each (method, block id), the second one in a gap of the first, where that holds no lock. Their
             results, or None where there is no such gap."""
-            outcomes = (_Outcome * 2)(_Outcome(0, NO_RESULT), _Outcome(0, NO_RESULT))
+            outcomes = (outcome * 2)(outcome(0, NO_RESULT), outcome(0, NO_RESULT))
             methods = (ctypes.c_int * 2)(*(METHODS.index(name) for name, _ in calls))
             ids = (ctypes.c_int * 2)(*(block_id for _, block_id in calls))
             came = library.meet(self.pointer, gap, methods, ids, outcomes)
@@ -132,13 +133,17 @@ def _class_over(library, new, call) -> type:
     return NativeBlockManager
 
 
-class _Outcome(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int), ("result", ctypes.c_int), ("message", ctypes.c_char * 256)]
+def _outcome_type() -> type:
+    """Made at each use: such a class cannot be sent to another process, and the grader sends this module's functions."""
+    class Outcome(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_int), ("result", ctypes.c_int), ("message", ctypes.c_char * 256)]
 
-    def words(self) -> str:
-        if self.code:
-            return f"{ERRORS[self.code].__name__}: {self.message.decode(errors='replace')}"
-        return "no error" if self.result == NO_RESULT else f"returns {self.result}"
+        def words(self) -> str:
+            if self.code:
+                return f"{ERRORS[self.code].__name__}: {self.message.decode(errors='replace')}"
+            return "no error" if self.result == NO_RESULT else f"returns {self.result}"
+
+    return Outcome
 
 
 def _method(function, number):

@@ -267,6 +267,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     size=functools.partial(managers.size, "add_sequence"),
     hidden=functools.partial(managers.hidden, "add_sequence"),
+    arrange=managers.arrange,
     observe=functools.partial(managers.drive, "add_sequence"),
     describe=functools.partial(managers.describe, "add_sequence"),
     show=managers.show,

@@ -347,6 +347,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     size=functools.partial(managers.size, "append_token"),
     hidden=functools.partial(managers.hidden, "append_token"),
+    arrange=managers.arrange,
     observe=functools.partial(managers.drive, "append_token"),
     describe=functools.partial(managers.describe, "append_token"),
     show=managers.show,

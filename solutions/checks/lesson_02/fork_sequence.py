@@ -279,6 +279,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     size=functools.partial(managers.size, "fork_sequence"),
     hidden=functools.partial(managers.hidden, "fork_sequence"),
+    arrange=managers.arrange,
     observe=functools.partial(managers.drive, "fork_sequence"),
     describe=functools.partial(managers.describe, "fork_sequence"),
     show=managers.show,

@@ -173,6 +173,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     size=functools.partial(managers.size, "free_sequence"),
     hidden=functools.partial(managers.hidden, "free_sequence"),
+    arrange=managers.arrange,
     observe=functools.partial(managers.drive, "free_sequence"),
     describe=functools.partial(managers.describe, "free_sequence"),
     show=managers.show,

@@ -79,20 +79,20 @@ class BlockManager(PythonBlockManager):
         return super().allocate()
 
 
-def learners_manager(name: str, method, sizes: dict) -> PagedAttentionManager:
-    """Our manager with the learner's method `name`, and a pool in which every number is another."""
-    manager = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})(
-        num_kv_heads=1, head_size=2, num_layers=2, block_manager=BlockManager, **sizes)
+def arrange(case) -> tuple[PagedAttentionManager, list]:
+    """What a case begins with: our manager after its steps, with a pool in which every number is another; and the calls."""
+    sizes, steps, calls = case
+    manager = PagedAttentionManager(num_kv_heads=1, head_size=2, num_layers=2, block_manager=BlockManager, **sizes)
     manager.kv_cache.copy_(torch.arange(1.0, manager.kv_cache.numel() + 1).view_as(manager.kv_cache))
-    return manager
+    for step, *args in steps:
+        getattr(manager, step)(*args)
+    return manager, calls
 
 
 def drive(name: str, method, case) -> list:
-    """What each call of the method gave, and the manager's parts after it."""
-    sizes, steps, calls = case
-    manager = learners_manager(name, method, sizes)
-    for step, *args in steps:
-        getattr(PagedAttentionManager, step)(manager, *args)
+    """What each call of the learner's method gave, and the manager's parts after it. `case`: one of ours, or arranged."""
+    manager, calls = case if isinstance(case[0], PagedAttentionManager) else arrange(case)
+    manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
     # What was there must stay where callers hold it; what a new slot holds is nobody's business yet.
     watched = manager.kv_cache, manager.block_table, {seq_id: sequence.length for seq_id, sequence in manager.sequences.items()}
     seen = []

@@ -29,11 +29,13 @@ NOT_ALWAYS_ONE = Text("not always the same token")
 
 @dataclass(frozen=True)
 class Case:
-    """about_randomness: the result does not name the tokens that were drawn, and says where the randomness comes from."""
+    """about_randomness: the result does not name the tokens that were drawn, and says where the randomness comes from.
+    known: whether one token alone may be drawn, and the likeliest, as far as somebody has found that out."""
 
     logits: tuple[float, ...]
     params: SamplingParams = SamplingParams(temperature=1.0)
     about_randomness: bool = False
+    known: tuple[bool, int] | None = None
 
 
 def params(temperature=1.0, **more):
@@ -87,20 +89,28 @@ def exact(case):
     return {token: shares[token] / reached for token in sorted(shares)}
 
 
+samplers.MODELS[exact] = samplers.Model(lambda logits, params: exact(Case(tuple(logits.tolist()), params)))
+
+
 def is_certain(shares):
     return max(shares.values()) > 0.999
 
 
+def arrange(case):
+    """The case, with what `observe` asks our answer."""
+    shares = exact(case)
+    return replace(case, known=(is_certain(shares), max(shares, key=shares.get)))
+
+
 def observe(answer, case):
     """What many draws give. The reference and the bank's mistakes need none."""
-    if answer is exact:
-        return _from_model(samplers.Model(lambda logits, params: exact(case)), case)
-    if answer in samplers.MODELS:
-        return _from_model(samplers.MODELS[answer], case)
+    case = case if case.known else arrange(case)
+    if model := _model(answer):
+        return _from_model(model, case)
     for seeding in (torch.manual_seed, random.seed, np.random.seed):
         seeding(1)  # an answer that uses them gives the same result at each check
     before = torch.get_rng_state()
-    runs = [_run(answer, case, 1_000 + number, number) for number in range(1 if is_certain(exact(case)) else NUM_GENERATORS)]
+    runs = [_run(answer, case, 1_000 + number, number) for number in range(1 if case.known[0] else NUM_GENERATORS)]
     uses_global = not torch.equal(before, torch.get_rng_state())
     again, other = (_run(answer, case, seed, 0)[0] if case.about_randomness else None for seed in (1_000, 2_000))
     tokens, kinds, changed, advanced = zip(*runs, strict=True)
@@ -108,6 +118,15 @@ def observe(answer, case):
     drawn = {token: count / counts.total() for token, count in sorted(counts.items())}
     return _seen(case, drawn, all(len(set(run)) == 1 for run in tokens), again == tokens[0], other == tokens[0],
                  uses_global, " or ".join(sorted(set().union(*kinds))), any(changed), any(advanced))
+
+
+def _model(answer):
+    """What is known of a function of ours without a draw. Where only answers of others are tried, none of ours is there."""
+    try:
+        from solutions.checks.lesson_08.samplers import MODELS
+    except ImportError:
+        return None
+    return MODELS.get(answer)
 
 
 def _from_model(model, case):
@@ -125,7 +144,7 @@ def _run(answer, case, seed, own_seed):
     logits, generator = torch.tensor(case.logits), torch.Generator().manual_seed(seed)
     own, state = replace(case.params, seed=own_seed), generator.get_state()
     tokens, kinds, changed = [], set(), False
-    for _ in range(16 if is_certain(exact(case)) else NUM_DRAWS):
+    for _ in range(16 if case.known[0] else NUM_DRAWS):
         token = answer(given := logits.clone(), own, generator)
         kinds.add(type(token).__name__)
         tokens.append(int(token))
@@ -135,18 +154,17 @@ def _run(answer, case, seed, own_seed):
 
 def _seen(case, shares, always_one, repeats, same_with_other_seed, uses_global, kind, changed, advanced):
     """A result. Where one token alone is right, and where one alone was drawn, it says less: the rest is chance."""
-    possible = exact(case)
-    if is_certain(possible):
+    is_only, likeliest = case.known
+    if is_only:
         drawn = shares if always_one else NOT_ALWAYS_ONE
     elif always_one:
-        likeliest = max(possible, key=possible.get)
         drawn = ALWAYS_LIKELIEST if case.about_randomness and set(shares) == {likeliest} else ALWAYS_ONE
     else:
         drawn = NOT_ALWAYS_LIKELIEST if case.about_randomness else shares
     seen = {"drawn": drawn, "type of a token": Text(kind), "logits afterwards": Text("changed" if changed else "as before")}
     if case.params.temperature == 0:
         seen["generator afterwards"] = Text("advanced" if advanced else "as before")
-    elif not is_certain(possible):
+    elif not is_only:
         seen["torch's global generator"] = Text("used" if uses_global else "not used")
     if case.about_randomness:
         seen["drawn again with the same seed"] = Text("the same tokens" if repeats else "other tokens")
@@ -202,6 +220,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     size=lambda case: len(case.logits),
     hidden=hidden,
+    arrange=arrange,
     observe=observe,
     describe=describe,
     same=same,

@@ -421,7 +421,8 @@ def hidden(seed):
                    block_size, sharing=number % 8 != 7)
 
 
-def observe(answer, case):
+def arrange(case) -> tuple[Scheduler, Request]:
+    """What a case begins with: our scheduler in the midst of its work, and the request that is to be started."""
     manager = PagedAttentionManager(NUM_BLOCKS, case.block_size, 1, 2, max_num_seqs=5, max_blocks_per_seq=10)
     manager.kv_cache.copy_(torch.arange(1.0, manager.kv_cache.numel() + 1).view_as(manager.kv_cache))
     scheduler = Scheduler(manager, PrefixCache(manager, case.sharing), token_budget=64, max_num_seqs=5)
@@ -435,6 +436,13 @@ def observe(answer, case):
         scheduler.preempt(request)
     else:
         scheduler.waiting.append(request)
+    return scheduler, request
+
+
+def observe(answer, case):
+    """`case`: one of ours, or arranged."""
+    scheduler, request = case if isinstance(case, tuple) else arrange(case)
+    manager = scheduler.manager
     answer(scheduler, request)
     seen = _parts(scheduler, request, "")
     seen["the keys of its computed tokens, a number for each"] = _numbers(manager, request)
@@ -524,6 +532,7 @@ EXERCISE = Exercise(
     cases=lambda: CASES,
     size=size,
     hidden=hidden,
+    arrange=arrange,
     observe=observe,
     describe=describe,
     show=show,

@@ -1,0 +1,246 @@
+"""Routes through the wall between a submission and its judge, tried with all of `grading/` known."""
+
+import struct
+
+import pytest
+from graded import QUICK, RIGHT, WRONG, grade, hand_in
+from test_grade_hostile import earned
+
+from grading import confinement, sandbox
+from grading.sandbox import Limits, Reported, Sandbox
+from lessons_lib.paths import ROOT
+
+needs_sandbox = pytest.mark.skipif(confinement.missing() is not None, reason="there is no bubblewrap that works")
+# For the cells below: the end of the pipe to the controller, and its messages.
+FORGE = """
+import ctypes, json, os, struct
+def ends():
+    for name in os.listdir('/proc/self/fd'):
+        try:
+            if int(name) > 2 and os.readlink('/proc/self/fd/' + name).startswith('pipe:'): yield int(name)
+        except OSError: pass
+def forge(*messages):
+    for message in messages:
+        data = message if isinstance(message, bytes) else json.dumps(message).encode()
+        data = struct.pack('>I', len(data)) + data
+        for end in ends():
+            try:
+                rest = data
+                while rest: rest = rest[os.write(end, rest):]
+            except OSError: pass
+libc = ctypes.CDLL(None, use_errno=True)
+"""
+LOOK = {
+    "descriptors": """
+for process in filter(str.isdigit, os.listdir('/proc')):
+    if int(process) == os.getpid(): continue
+    for file in ('mem', 'maps', 'environ', 'auxv', 'cwd', 'root', *(f'fd/{number}' for number in range(300))):
+        for mode in ('rb', 'r+b', 'wb'):
+            try: open(f'/proc/{process}/{file}', mode).close()
+            except OSError: pass
+            else: raise AssertionError((process, file, mode))""",
+    "signals": """
+import signal
+for number in set(range(1, 65)) - {32, 33}:
+    try: os.kill(1, number)
+    except OSError: pass""",
+    "tracing": """
+for call, arguments in {101: (16, 1, 0, 0), 310: (1, 0, 0, 0, 0, 0), 311: (1, 0, 0, 0, 0, 0)}.items():
+    assert libc.syscall(call, *arguments) == -1
+handle = libc.syscall(434, 1, 0)  # pidfd_open
+assert all(libc.syscall(438, handle, number, 0) == -1 for number in range(20))""",
+    "namespaces": """
+assert libc.unshare(0x10000000) == -1  # a user namespace would give all capabilities within it
+assert libc.unshare(0x00020000) == -1 and libc.mount(b'x', b'/tmp', b'tmpfs', 0, None) == -1
+assert os.system('unshare -U true 2>/dev/null') != 0""",
+    "uncounted memory": """
+assert libc.memfd_create(b'x', 0) == -1 and libc.shmget(0, 4096, 0o1600) == -1
+assert libc.syscall(0x40000000 | 319, b'x', 0) == -1  # by the numbers of another ABI
+assert libc.syscall(425, 8, 0) == -1""",
+    "what the course wrote for itself": f"""
+assert not os.listdir({str(ROOT / 'solutions')!r})
+assert not os.path.exists({str(ROOT / 'tests')!r}) and not os.path.exists({str(ROOT / '.git')!r})""",
+}
+LIMITS_OF_THE_CONTROLLER = FORGE + """
+import resource
+for name in ('RLIMIT_NOFILE', 'RLIMIT_NPROC', 'RLIMIT_AS', 'RLIMIT_FSIZE'):
+    try: resource.prlimit(1, getattr(resource, name), (0, 0))
+    except (OSError, ValueError): pass
+"""
+LONG = FORGE + "for _ in range(9): forge(b'\"' + b'x' * (15 << 20) + b'\"')"
+FORGED = {
+    "marks": [["cell", 1], ["passed", "0.1"], ["ended", {"ending": "returned"}], ["grade", 1], ["case", 0, 1], ["report", None]],
+    "answers": [["answer", "0.1", {"text": "x"}], ["answer", "0.1", {"pickle": "!"}], ["answer", "9.9", {"text": ""}],
+                ["answer", "0.1", {"pickle": "gASVHAAAAAAAAACMBXBvc2l4lIwGc3lzdGVtlJOUjARleGl0lIWUUpQu"}],
+                ["answer", ["0.1"], {}], ["answer"], ["refused", "0.1", ""]],
+    "ends": [["returned"], ["exited", "x"], ["raised", "CompileError", "x" * 1_000_000]],
+    "shapes": [None, 1, [], {}, "", [[]], {"report": {}}, True],
+    "no JSON": [b"\xff", b"", b"[1"],
+    "depth": [b"[" * 100_000],
+    "parts": [b"[" + b"[]," * 400_000 + b"1]"],
+    "a length that is a lie": [struct.pack(">I", 0xFFFFFFFF)],
+}
+
+
+@needs_sandbox
+def test_a_cell_sees_reaches_and_gets_nothing_that_is_not_its_own(tmp_path):
+    result = grade(hand_in(tmp_path, FORGE, *LOOK.values(), RIGHT))
+    assert result.events == () and earned(result) == 1
+
+
+@needs_sandbox
+@pytest.mark.parametrize("cell", [LIMITS_OF_THE_CONTROLLER, LONG, *(FORGE + f"forge(*{messages!r})" for messages in FORGED.values())],
+                         ids=["limits of the controller", "long messages", *FORGED])
+def test_forged_messages_earn_nothing_and_cost_nothing(tmp_path, cell):
+    """Neither is a wrong answer taken for a right one, nor is a right answer lost that came before."""
+    assert earned(grade(hand_in(tmp_path, WRONG, cell))) == 0
+    assert earned(grade(hand_in(tmp_path, RIGHT, cell))) == 1
+
+
+def test_forged_messages_do_without_a_sandbox_no_more(tmp_path):
+    cells = [FORGE + f"forge(*{FORGED[name]!r})" for name in ("marks", "answers", "shapes")]
+    assert earned(grade(hand_in(tmp_path, WRONG, *cells), Limits(sandboxed=False))) == 0
+
+
+@needs_sandbox
+def test_results_forged_in_an_answer_have_to_be_right(tmp_path):
+    """It sends for each case whatever is equal to much, and goes on as if it were done."""
+    answer = FORGE + """
+def blocks_needed(num_tokens, block_size):
+    equal = [["foreign", "x"], ["course", "lessons_lib.checks", "Text", "1", {}], ["set", []], True, None, ["dict", []]]
+    for number in range(80): forge(*(["case", number, each] for each in equal))
+    forge(["returned"])
+    os._exit(0)"""
+    assert not earned(grade(hand_in(tmp_path, answer)))
+
+
+@pytest.mark.parametrize("sandboxed", [pytest.param(True, marks=needs_sandbox), False])
+def test_nothing_that_a_submission_made_is_unpickled_outside_of_its_own_process(tmp_path, sandboxed):
+    note = tmp_path / "note"
+    place = "/tmp/note" if sandboxed else str(note)
+    hostile = f"""
+class Hostile(MemoryError):  # it ends its process, and is what is said of that
+    def __reduce__(self): return exec, ("import os; open({place!r}, 'a').write(str(os.getpid()))",)
+raise Hostile()"""
+    unnoticed = f"import os\nassert not os.path.exists({place!r})"
+    result = grade(hand_in(tmp_path, hostile, unnoticed, RIGHT), Limits(sandboxed=sandboxed))
+    assert earned(result) == 1 and not note.exists()
+    assert [event for event in result.events if event.startswith("cell")] == ["cell 1 raised Hostile"]
+
+
+TIME = {
+    "a report after the other": "while True: forge(['cell', 3], ['error', 3, 'x'])",
+    "sleep beside a process that works": "import time\nif os.fork() == 0:\n    os.setsid()\n    while True: pass\ntime.sleep(10 ** 6)",
+    "stopped": "os.kill(os.getpid(), 19)",
+    "waits for its child in vfork": "os.posix_spawn('/bin/sleep', ['sleep', '1000000'], {})\nos.wait()",
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize("cell", TIME.values(), ids=TIME)
+def test_no_cell_outlives_its_time(tmp_path, cell):
+    """Where it ended by its limit, it says so; where its reports became too many, the judge did not wait for that."""
+    result = grade(hand_in(tmp_path, FORGE, RIGHT, cell))
+    assert any("cell 3 was stopped after 3 s" in event or "reported more than" in event for event in result.events), result.events
+
+
+@needs_sandbox
+def test_the_notebooks_time_is_that_of_all_its_processes(tmp_path):
+    """Each of the cells takes less than a cell may."""
+    limits = Limits(cell_seconds=60.0, notebook_seconds=3.0)
+    work = "import time\nend = time.thread_time() + 2\nwhile time.thread_time() < end: pass"
+    result = grade(hand_in(tmp_path, RIGHT, work, work, work, WRONG), limits)
+    assert "the notebook was stopped after 3 s" in result.events and earned(result) == 1
+
+
+TOO_MUCH = {
+    "threads": ("import threading, time\nfor _ in range(300): threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+                "time.sleep(1000)", "processes and threads"),
+    "sockets": ("import os, socket, time\nfor _ in range(4): os.fork()\nkept = [socket.socketpair() for _ in range(400)]\n"
+                "time.sleep(1000)", "GB of memory"),
+    "page tables": ("import mmap, time\nkept = []\nfor _ in range(80):\n    kept.append(mmap.mmap(-1, 16 << 30, "
+                    "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, mmap.PROT_READ))\n"
+                    "    for place in range(0, 16 << 30, 2 << 20): kept[-1][place]\ntime.sleep(1000)", "GB of memory"),
+    "empty files": ("import os, time\nfor n in range(10 ** 6):\n    os.close(os.open(f'/tmp/{n}', os.O_CREAT))", "GB of files"),
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize("cell, event", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_belongs_to_no_process_is_counted_too(tmp_path, cell, event):
+    limits = Limits(cell_seconds=300.0, memory=1 << 30, disk=64 << 20)
+    result = grade(hand_in(tmp_path, RIGHT, cell), limits)
+    assert any(event in each for each in result.events), result.events
+    assert earned(result) == 1
+
+
+@needs_sandbox
+def test_what_cannot_be_deleted_costs_only_the_sandbox(tmp_path):
+    """Folders in each other so deep that no plain deletion gets through, where the course's files are to be written."""
+    dig = f"import os\nos.chdir({str(ROOT / 'kernels')!r})\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"
+    assert earned(grade(hand_in(tmp_path, dig, RIGHT))) == 1
+
+
+def test_the_filter_of_system_calls_refuses_what_it_names_and_nothing_else():
+    """The program, run by hand."""
+    program = [struct.unpack_from("=HBBI", confinement.system_call_filter(), 8 * number)
+               for number in range(len(confinement.system_call_filter()) // 8)]
+    if not program:
+        pytest.skip("no numbers for this processor")
+    column, architecture = confinement._ARCHITECTURES[confinement.platform.machine()]
+    refused = {numbers[column] for numbers in confinement.REFUSED.values()}
+
+    def run(call: int, of: int = architecture) -> int:
+        place, loaded = 0, None
+        while True:
+            code, yes, no, k = program[place]
+            if code == confinement._RETURN:
+                return k
+            if code == confinement._LOAD:
+                loaded = {0: call, 4: of}[k]
+                place += 1
+            else:
+                place += 1 + (yes if (loaded == k if code == confinement._EQUAL else loaded >= k) else no)
+
+    assert {call for call in range(600) if run(call) != confinement._ALLOW} == refused
+    assert run(0x40000001) == run(next(iter(refused))) == confinement._NO_SUCH_CALL
+    assert run(0, of=0x40000003) == confinement._KILL
+
+
+@needs_sandbox
+def test_a_cgroup_limits_what_it_can_where_systemd_gives_one(tmp_path, monkeypatch):
+    """In place of systemd-run a script that notes what it was asked for."""
+    tool = tmp_path / "systemd-run"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{confinement.os.environ['PATH']}")
+    confinement.systemd_scope.cache_clear()
+    try:
+        assert earned(grade(hand_in(tmp_path, RIGHT))) == 1
+        assert "cgroup" in sandbox.limited_by(QUICK)
+    finally:
+        confinement.systemd_scope.cache_clear()
+    asked = (tmp_path / "asked").read_text().splitlines()[-1]
+    assert f"MemoryMax={QUICK.memory + QUICK.disk}" in asked and f"TasksMax={QUICK.processes}" in asked
+
+
+@needs_sandbox
+def test_a_run_in_which_only_the_clock_was_at_its_end_makes_no_final_grade(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "BUSY", 1e-9)  # so it is, on however quick a machine
+    result = grade(hand_in(tmp_path, RIGHT))
+    assert not result.is_final and "the machine was too busy" in " ".join(result.events)
+
+
+@needs_sandbox
+def test_a_sandbox_that_says_anything_else_than_it_should_is_ended(tmp_path):
+    there = Sandbox(QUICK, Reported())
+    try:
+        run = there.run("no such function", files={}, seconds=5.0)
+        while run.next() is not None:
+            pass
+        assert run.outcome.ending == "raised" and not there.reason
+        there._reported.bytes = sandbox.LARGEST_SUM
+        run = there.run("observe", files={}, seconds=5.0)
+        assert run.next() is None and "reported more than" in run.outcome.detail and not there.alive
+    finally:
+        there.close()
