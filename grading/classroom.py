@@ -1,6 +1,7 @@
 """All submissions of a folder, graded several at a time."""
 
 import functools
+import json
 import multiprocessing
 import os
 import signal
@@ -21,7 +22,7 @@ from lessons_lib import isolation
 
 Grader = Callable[..., SubmissionGrade]
 _context = multiprocessing.get_context("forkserver")
-_STEP = "a step is done"
+_LARGEST = 64 << 20  # bytes of a message from a worker
 
 
 def grade_all(submissions: list[Submission], grade: Grader, workers: int, patience: float = 3600.0,
@@ -107,9 +108,13 @@ class _Worker:
         try:
             if not is_ready:
                 return None if self.seconds_left() else "it did not come to an end"
-            if (outcome := self.pipe.recv()) == _STEP:
-                self.deadline, outcome = time.monotonic() + self.patience, None
-            return outcome
+            match json.loads(self.pipe.recv_bytes(_LARGEST)):
+                case {"grade": grade}:
+                    return SubmissionGrade.from_json(grade)
+                case {"failed": reason}:
+                    return reason
+            self.deadline = time.monotonic() + self.patience  # a step is done
+            return None
         except (EOFError, OSError):
             self.process.join(1.0)
             return f"the process that graded it ended, exit code {self.process.exitcode}"
@@ -123,7 +128,12 @@ class _Worker:
 
 
 def _serve(pipe, grade: Grader, scratch: Path | None):
-    """Runs in the worker: sends a grade, or the reason why there is none, for each (path, student); before it, the steps."""
+    """Runs in the worker: sends a grade, or the reason why there is none, for each (path, student); before it, the steps. All
+    of it is JSON, since much of it comes from submissions.
+    """
+    def send(**message):
+        pipe.send_bytes(json.dumps(message).encode())
+
     os.setsid()  # a session of its own: Ctrl-C is for the command, which then ends its workers
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that what is under way tidies up
     threading.Thread(target=_end_with_the_command, daemon=True).start()
@@ -132,10 +142,9 @@ def _serve(pipe, grade: Grader, scratch: Path | None):
         while True:
             path, student = pipe.recv()
             try:
-                outcome = grade(path, student, progress=lambda: pipe.send(_STEP))
+                send(grade=grade(path, student, progress=send).to_json())
             except Exception as error:
-                outcome = isolation.describe_error(error)
-            pipe.send(outcome)
+                send(failed=isolation.describe_error(error))
 
 
 def _end_with_the_command():

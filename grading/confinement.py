@@ -55,8 +55,9 @@ def system_call_filter() -> bytes:
 
 @cache
 def bubblewrap() -> str | None:
-    """Where it is."""
-    return shutil.which("bwrap")
+    """Where it is. The sandbox is begun from another folder, so a PATH with a relative entry gives no relative path here."""
+    found = shutil.which("bwrap")
+    return found and os.path.abspath(found)
 
 
 @cache

@@ -16,13 +16,12 @@ ARROWS = {
     "solutions": {"lessons_lib", "paged_attention"},  # checks, and what builds the notebooks
     "bench": {"lessons_lib", "paged_attention", "draw"},
     "draw": {"paged_attention", "bench"},  # what was measured is drawn
-    "grading": {"lessons_lib"},
+    "grading": {"lessons_lib", "solutions"},  # what a sandbox gets of an exercise is cut out of its text
 }
 # Modules that are looked up by a name when the program runs, where they are there: by whom, and which.
 BY_NAME = {
     ("lessons_lib.checks", "solutions.checks.lesson_"),  # the exercises of a lesson
     ("lessons_lib.isolation", "paged_attention.ladder"),  # imported ahead of the runs, to save time
-    ("grading.results", "solutions.checks."),  # the exercises' own kinds of results
 }
 
 

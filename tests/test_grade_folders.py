@@ -276,10 +276,12 @@ def test_of_eight_answers_the_last_five_are_tried():
     from lessons_lib.isolation import Outcome
 
     class Reports:
+        seconds, starved = 0.0, False
+
         def __init__(self):
             self.left, self.outcome = [["cell", 1], *(["answer", "0.1", {"text": str(n)}] for n in range(1, 9))], None
 
-        def next(self, seconds=None):
+        def next(self, seconds=None, clock=None):
             self.outcome = None if self.left else Outcome("returned")
             return self.left.pop(0) if self.left else None
 
