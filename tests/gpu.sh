@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is run on a machine with an NVIDIA GPU, and how: the tests of kernels and of lesson 08's engine, lessons 06 to 08 by nbval, and the course's
+# What is run on a machine with an NVIDIA GPU, and how: the tests of kernels and of lesson 08's engine, lessons 05 to 08 by nbval, and the course's
 # kernels under compute-sanitizer's four tools. From the project's folder, with its environment active:
 #     bash tests/gpu.sh
 set -uo pipefail
@@ -15,9 +15,10 @@ nvcc --version | grep release
 step "tests" "$python" -m pytest -q -n "${WORKERS:-4}" tests/test_paged_kernel.py tests/test_gpu.py \
     tests/test_kernel_barriers.py tests/test_cuda_bank.py tests/test_bug_hunt.py tests/test_ladder.py tests/test_splits.py \
     tests/test_same_tokens.py tests/test_shards.py tests/test_fused.py tests/test_cuda_shared_memory.py \
-    tests/test_cuda_warps.py tests/test_poison.py tests/test_attention.py tests/test_decode.py tests/test_tensor_form.py
+    tests/test_cuda_grid.py tests/test_cuda_language.py tests/test_cuda_warps.py tests/test_poison.py tests/test_attention.py \
+    tests/test_decode.py tests/test_kv_cache.py tests/test_plug.py tests/test_bench.py tests/test_tensor_form.py
 step "lessons" "$python" -m pytest -q --nbval --nbval-current-env --nbval-cell-timeout=900 \
-    --nbval-sanitize-with tests/nbval.cfg solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb
+    --nbval-sanitize-with tests/nbval.cfg solutions/05_*.ipynb solutions/06_*.ipynb solutions/07_*.ipynb solutions/08_*.ipynb
 "$python" tests/gpu_sanitized.py --build  # not under the tools: compiling there takes long
 for tool in memcheck racecheck initcheck synccheck; do
     step "$tool" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all "$python" tests/gpu_sanitized.py

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 import yaml
@@ -156,3 +157,9 @@ def test_every_package_is_installed():
     (packages,) = [line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("include = ")]
     folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert {f'"{name}*"' in packages for name in folders} == {True} and {"draw", "grading", "lessons_lib"} <= folders
+
+
+def test_the_gpu_run_has_every_file_with_a_test_for_a_gpu():
+    with_a_gpu = {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")
+                  if "skipif(not torch.cuda.is_available()" in path.read_text() and path != Path(__file__)}
+    assert with_a_gpu <= set(re.findall(r"tests/test_\w+\.py", (ROOT / "tests/gpu.sh").read_text()))
