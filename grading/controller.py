@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import resource
 import select
 import shutil
@@ -102,16 +103,29 @@ def _place(orders: Connection):
 
 def _clear(folder: Path | str):
     """Deletes what is in a folder, but for what the sandbox itself has put there."""
+    mounts = _mounts()
     for entry in os.scandir(folder):
         if not entry.is_dir(follow_symlinks=False):
             os.unlink(entry)
-        elif not os.path.ismount(entry):
+        elif entry.path in mounts:
+            continue
+        elif any(mount.startswith(f"{entry.path}/") for mount in mounts):
+            _clear(entry.path)
+        else:
             try:
                 shutil.rmtree(entry)
             except RecursionError:  # folders in each other, a thousand deep
                 subprocess.run(["rm", "-rf", "--", entry.path], check=True)
-            except OSError:  # something below is the sandbox's own
+            except OSError:  # closed to us
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _mounts() -> list[str]:
+    """Where the sandbox has put something."""
+    with suppress(OSError):
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines]
+    return []
 
 
 def _writable() -> list[str]:

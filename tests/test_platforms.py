@@ -90,3 +90,13 @@ def test_clang_finds_what_gcc_finds(tmp_path, tests, chosen):
         pytest.skip("needs clang")
     settings = {**os.environ, "CXX": "clang++", "LESSONS_BUILD_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     run(sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow and not alone", "-k", chosen, tests, env=settings, cwd=ROOT)
+
+
+@pytest.mark.parametrize("tests", ["tests/test_cuda_tensors.py tests/test_cuda_blocks.py tests/test_cuda_grid.py", "tests/test_cuda_bank.py"])
+def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
+    """What Ubuntu's GCC does unless it is told otherwise."""
+    compiler = tmp_path / "c++"
+    compiler.write_text('#!/bin/sh\nexec g++ -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection -fcf-protection "$@"\n')
+    compiler.chmod(0o755)
+    settings = {**os.environ, "CXX": str(compiler), "LESSONS_BUILD_DIR": str(tmp_path / "builds"), "OMP_NUM_THREADS": "1"}
+    run(sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow and not alone", *tests.split(), env=settings, cwd=ROOT)

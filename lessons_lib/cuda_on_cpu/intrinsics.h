@@ -119,5 +119,21 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 }
 inline int __clz(int a) { return a ? __builtin_clz(unsigned(a)) : 32; }
 
-template <class A, class B> constexpr std::common_type_t<A, B> min(A a, B b) { return b < a ? b : a; }
-template <class A, class B> constexpr std::common_type_t<A, B> max(A a, B b) { return a < b ? b : a; }
+// For these pairs of types and no others, as CUDA has it: of an int and a long long nvcc does not know which one to take.
+#define CUDA_ON_CPU_MIN_MAX(A, B, Result) \
+    constexpr Result min(A a, B b) { return static_cast<Result>(b) < static_cast<Result>(a) ? b : a; } \
+    constexpr Result max(A a, B b) { return static_cast<Result>(a) < static_cast<Result>(b) ? b : a; }
+#define CUDA_ON_CPU_MIN_MAX_OF_WHOLE(T) \
+    CUDA_ON_CPU_MIN_MAX(T, T, T) \
+    CUDA_ON_CPU_MIN_MAX(unsigned T, unsigned T, unsigned T) \
+    CUDA_ON_CPU_MIN_MAX(T, unsigned T, unsigned T) \
+    CUDA_ON_CPU_MIN_MAX(unsigned T, T, unsigned T)
+CUDA_ON_CPU_MIN_MAX_OF_WHOLE(int)
+CUDA_ON_CPU_MIN_MAX_OF_WHOLE(long)
+CUDA_ON_CPU_MIN_MAX_OF_WHOLE(long long)
+CUDA_ON_CPU_MIN_MAX(float, float, float)
+CUDA_ON_CPU_MIN_MAX(double, double, double)
+CUDA_ON_CPU_MIN_MAX(float, double, double)
+CUDA_ON_CPU_MIN_MAX(double, float, double)
+#undef CUDA_ON_CPU_MIN_MAX_OF_WHOLE
+#undef CUDA_ON_CPU_MIN_MAX

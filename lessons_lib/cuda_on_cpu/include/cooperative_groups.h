@@ -121,13 +121,18 @@ class thread_group {
 public:
     thread_group(const thread_block&) : size_(0) {}
     thread_group(const coalesced_group&) : size_(1) {}
+    thread_group(const thread_group&) = default;
+    thread_group& operator=(const thread_group&) = delete;  // nor on a GPU
     void sync(CUDA_ON_CPU_HERE) const {
         if (is_block()) cuda_on_cpu::block_barrier("group.sync", file, line);
         else cuda_on_cpu::warp_barrier(lanes::mask_of(size_), "group.sync", file, line);
     }
     unsigned long long thread_rank() const { return is_block() ? thread_block::thread_rank() : lanes::own() % size_; }
-    unsigned long long num_threads() const { return is_block() ? thread_block::size() : size_; }
-    unsigned long long size() const { return num_threads(); }
+    // The last tile of a block may have fewer threads. num_threads() CUDA 13 declares and does not have.
+    unsigned long long size() const {
+        unsigned all = thread_block::size(), first = is_block() ? 0 : thread_block::thread_rank() / size_ * size_;
+        return is_block() || all - first < size_ ? all - first : size_;
+    }
 
 private:
     friend thread_group tiled_partition(const thread_group& parent, unsigned size, const char* file, int line);
@@ -139,13 +144,13 @@ private:
 inline thread_group tiled_partition(const thread_group& parent, unsigned size, const char* file, int line) {
     if (!lanes::can_be_tile(size))  // a GPU ends the kernel there
         cuda_on_cpu::assertion_failed("tiled_partition makes tiles of 1, 2, 4, 8, 16 or 32 threads", file, line);
-    return parent.is_block() || size < parent.size() ? thread_group(size) : parent;
+    return parent.is_block() || size < parent.size_ ? thread_group(size) : parent;
 }
 
 template <class Group> void sync(const Group& group, CUDA_ON_CPU_HERE) { group.sync(file, line); }
 inline void sync(const coalesced_group&) {}
 template <class Group> auto thread_rank(const Group& group) { return group.thread_rank(); }
-template <class Group> auto group_size(const Group& group) { return group.size(); }
+template <class Group> auto group_size(const Group& group) { return group.num_threads(); }
 
 // Blocks that wait for each other need all of them to run at the same time, which they do not do here.
 #define CUDA_ON_CPU_NO_GROUP(type, function)                                                                          \
