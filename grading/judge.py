@@ -11,10 +11,10 @@ import functools
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grading import course, results
+from grading import course
+from grading.exam import TOO_MUCH_EFFORT, Effort, broken, compare, exam_of, refusal
 from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.notebook import Notebook, read_notebook
 from grading.sandbox import LARGEST_SUM, Limits, Reported, Run, Sandbox
@@ -31,7 +31,6 @@ MOST_EVENTS = 12
 LONGEST_MESSAGE = 4_000  # characters
 GRACE = 5.0  # seconds that a cell may take beyond its limit, until its process is ended
 RUN_FACTOR = 2  # hidden cases are about as many as visible ones
-NEW_CASE = "It passes the check of the notebook, and not all of the further cases that are used for grades."
 
 
 def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(), progress=lambda: None) -> SubmissionGrade:
@@ -55,48 +54,6 @@ def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(
                            round(time.monotonic() - started, 2), is_final=was_read and not work.starved)
 
 
-@dataclass(frozen=True)
-class _Exam:
-    """An exercise with its hidden cases after the visible ones, of which there are `num_visible`, and our results. Both are
-    in order of size, so a message shows the smallest visible case, or the smallest hidden one where all visible ones pass.
-    `packed`: what an answer is tried on, for the sandbox.
-    """
-
-    exercise: Exercise
-    num_visible: int
-    expected: tuple
-    by_chance: frozenset[int]  # the numbers of cases that chance decides
-    packed: str
-
-
-@functools.lru_cache(maxsize=100)
-def _exam(exercise_id: str, seed: int) -> _Exam:
-    exercise = checks.find(exercise_id)
-    visible, hidden = exercise.in_order(exercise.cases()), exercise.in_order(exercise.hidden(seed))
-    cases = (*visible, *hidden)
-    expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
-
-    def chancy(case):  # a mistake has the name that the notebook's check gives it
-        return exercise.chancy(case) or any(case is each for each in hidden)
-
-    same = functools.partial(_same, exercise.same)
-    exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # the order stays as it is
-    by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
-    return _Exam(exam, len(visible), expected, by_chance, base64.b64encode(course.pack(exercise, cases)).decode())
-
-
-def _same(same, expected, actual) -> bool:
-    """Results come from code that we do not know: where they cannot even be compared, they differ."""
-    try:
-        return bool(same(expected, actual))
-    except Exception:
-        return False
-
-
-class _Ended(Exception):
-    """The answer's run has ended before it gave a result."""
-
-
 class _Grading:
     """One submission: its sandbox, the answers that its cells gave, what happened."""
 
@@ -110,7 +67,7 @@ class _Grading:
             self._note(notebook.problem)
         self._sandbox: Sandbox | None = None
         self._progress = progress
-        self.reported = Reported()
+        self.reported, self.effort = Reported(), Effort()
 
     def _note(self, event: str):
         if len(self.events) < 1_000:
@@ -215,15 +172,17 @@ class _Grading:
         if self.reported.is_too_much():
             self._note(words := f"it reported more than {LARGEST_SUM >> 20} MB")
             return CheckResult(exercise.id, False, "wrong", f"This was not tried: {words}.")
+        if self.effort.is_too_much():
+            return CheckResult(exercise.id, False, "wrong", TOO_MUCH_EFFORT)
         if _is_refused(answer):
-            return _refused(exercise, ["refused", *answer["refused"]])
+            return refusal(exercise, ["refused", *answer["refused"]])
         if exercise.language != "python":
             run = self._run("build", _tryout_of_none(exercise.id), answer, files=_files(exercise.id),
                             seconds=checks.BUILD_TIME_LIMIT, clean=True)
-            refused = _refused(exercise, run.next())
+            refused = refusal(exercise, run.next())
             self._stop(run)
             if refused or run.outcome.ending != "returned":
-                return refused or _broken(exercise, run.outcome, None)
+                return refused or broken(exercise, run.outcome, None)
         verdict, crash = self._observe(exercise, answer, {})
         if crash is None:
             return verdict
@@ -232,11 +191,11 @@ class _Grading:
     def _observe(self, exercise: Exercise, answer: dict, ended: dict) -> tuple[CheckResult, isolation.Outcome | None]:
         """The verdict, and how the run ended if it crashed in the first case that shows anything: then it is worth a look at
         the cases after that, as in `checks.run`."""
-        exam = _exam(exercise.id, self.seed)
+        exam = exam_of(exercise.id, self.seed)
         run = self._run("observe", exam.packed, answer, [*ended], files=_files(exercise.id),
                         seconds=RUN_FACTOR * exercise.time_limit, clean=exercise.language == "python")
         try:
-            return _compare(exam, run, ended)
+            return compare(exam, run, ended, self.effort)
         finally:
             self._stop(run)
 
@@ -268,66 +227,6 @@ def _tryout_of_none(exercise_id: str) -> str:
 def _is_refused(answer: dict) -> bool:
     """Whether it is no answer, whatever its name: many a notebook uses a name such as `start` for something else too."""
     return "refused" in answer
-
-
-def _compare(exam: _Exam, run: Run, ended: dict) -> tuple[CheckResult, isolation.Outcome | None]:
-    """The verdict on the results that come from a run of `worker.observe`, and the run's end if it was a crash that came
-    first. `ended`: the results of cases, by number, that the run leaves out."""
-    last, refused, crash = (0, None), None, None
-
-    def note(report):
-        nonlocal last
-        last = report
-
-    def attempt(number, case):
-        nonlocal refused
-        if number in ended:
-            return ended[number]
-        while (report := run.next()) is not None:  # a case that helps little is not compared, and comes all the same
-            match report:
-                case ["case", int(n), data] if n == number:
-                    return _decode(data)
-            refused = refused or _refused(exam.exercise, report)
-        raise _Ended
-
-    try:
-        verdict = checks.compare(exam.exercise, lambda number, case: exam.expected[number], attempt, note)
-    except _Ended:
-        if refused:
-            return refused, None
-        verdict = _broken(exam.exercise, run.outcome, last)
-        outcome = replace(run.outcome, last_report=last)
-        crash = outcome if checks.crashed_first(outcome) else None
-    number, failure = last
-    shown = failure.case if failure else number
-    if not verdict.passed and shown >= exam.num_visible:
-        message = verdict.message
-        if shown not in exam.by_chance:  # hidden cases go by size too
-            message = message.replace("First case that shows it: ", "Smallest case that shows it: ", 1)
-        verdict = replace(verdict, message=f"{NEW_CASE}\n{message}")
-    return verdict, crash
-
-
-def _broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
-    if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:  # it says that it has returned
-        outcome = replace(outcome, ending="exited", detail="without a result")
-    return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
-
-
-def _decode(data):
-    try:
-        return results.decode(data)
-    except Exception:
-        return results.Foreign("something that cannot be read")
-
-
-def _refused(exercise: Exercise, report) -> CheckResult | None:
-    """What the sandbox says of an answer that was not even tried. It can only do harm to itself."""
-    match report:
-        case ["refused", str(mistake), str(message)]:
-            known = {checks.NOT_ATTEMPTED, "not-an-answer", "missing", *(mistake.slug for mistake in exercise.mistakes)}
-            return CheckResult(exercise.id, False, mistake if mistake in known else "wrong", message)
-    return None
 
 
 @functools.cache

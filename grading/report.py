@@ -18,7 +18,7 @@ import jinja2
 from markupsafe import Markup
 
 from grading.grades import ExerciseGrade, SubmissionGrade
-from grading.judge import NEW_CASE
+from grading.exam import NEW_CASE
 from grading.kept import write_whole
 from grading.submissions import text_of
 from lessons_lib import checks, display

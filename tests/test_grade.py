@@ -12,7 +12,7 @@ from answers import our_answer, wrong_answer
 from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
 from right_answers import RIGHT_ANSWERS
 
-from grading import confinement, judge, results, sandbox
+from grading import confinement, exam, judge, results, sandbox
 from grading.grades import SubmissionGrade
 from grading.notebook import Notebook, read_notebook
 from grading.sandbox import Limits
@@ -90,7 +90,7 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
                                      "    return known.get((num_tokens, block_size), 1)"))
     (only,) = result.exercises
     assert (only.mistake, only.earned) == ("wrong", 0)
-    assert only.message.startswith(judge.NEW_CASE) and "Smallest case that shows it: blocks_needed(" in only.message
+    assert only.message.startswith(exam.NEW_CASE) and "Smallest case that shows it: blocks_needed(" in only.message
     assert checks.run("0.1", lambda num_tokens, block_size: known.get((num_tokens, block_size), 1)).passed
 
 
@@ -108,7 +108,7 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
             work.answers[exercise.id] = [packed(answer)]
             result = work.grade(exercise)
             assert (result.mistake, result.passed) == (mistake, mistake is None), result.message
-            assert judge.NEW_CASE not in result.message
+            assert exam.NEW_CASE not in result.message
     finally:
         work.close()
 
@@ -176,7 +176,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     ["tensor", "torch.load", [1], "AAAA"], ["numpy", "O", [1], "AAAA"],
     ["tensor", "torch.float32", [1 << 40], "AAAA"], ["dict", [[["list", []], 1]]], ["tuple"], ["set", [["list", []]]], []])
 def test_what_is_no_result_is_refused(data):
-    assert isinstance(judge._decode(data), results.Foreign)
+    assert isinstance(exam.decode(data), results.Foreign)
 
 
 def test_a_result_that_cannot_be_sent_equals_nothing():

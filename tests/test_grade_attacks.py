@@ -1,12 +1,13 @@
 """Routes through the wall between a submission and its judge, tried with all of `grading/` known."""
 
 import struct
+import time
 
 import pytest
 from graded import QUICK, RIGHT, WRONG, grade, hand_in
 from test_grade_hostile import earned
 
-from grading import confinement, sandbox
+from grading import confinement, exam, sandbox
 from grading.sandbox import Limits, Reported, Sandbox
 from lessons_lib.paths import ROOT
 
@@ -244,3 +245,23 @@ def test_a_sandbox_that_says_anything_else_than_it_should_is_ended(tmp_path):
         assert run.next() is None and "reported more than" in run.outcome.detail and not there.alive
     finally:
         there.close()
+
+
+@needs_sandbox
+def test_results_that_take_long_to_compare_are_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(exam, "LARGEST_EFFORT", 0.0)
+    only = grade(hand_in(tmp_path, RIGHT)).exercises[0]
+    assert (only.earned, only.message) == (0, exam.TOO_MUCH_EFFORT)
+
+
+def test_the_effort_of_comparing_is_the_processors_time():
+    effort = exam.Effort()
+    with effort:
+        time.sleep(0.2)
+    assert effort.seconds < 0.1
+    for _ in range(2):
+        with effort:
+            begun = time.thread_time()
+            while time.thread_time() - begun < 0.2:
+                pass
+    assert 0.4 <= effort.seconds < 0.6

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from grading.grades import ExerciseGrade, SubmissionGrade
-from grading.judge import NEW_CASE
+from grading.exam import NEW_CASE
 from grading.report import COLUMNS, Student, write_report
 from lessons_lib import checks
 from lessons_lib.paths import ROOT

@@ -1,0 +1,140 @@
+"""The hidden exam of an exercise, and the verdict on what an answer gives for it: compared here, where no answer ever runs."""
+
+import base64
+import functools
+import time
+from dataclasses import dataclass, replace
+
+from grading import course, results
+from grading.sandbox import Run
+from lessons_lib import checks, isolation
+from lessons_lib.checks import CheckResult, Exercise
+
+LARGEST_EFFORT = 60.0  # seconds of our own that the results of one submission may take
+TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
+NEW_CASE = "It passes the check of the notebook, and not all of the further cases that are used for grades."
+
+
+@dataclass(frozen=True)
+class Exam:
+    """An exercise with its hidden cases after the visible ones, of which there are `num_visible`, and our results. Both are
+    in order of size, so a message shows the smallest visible case, or the smallest hidden one where all visible ones pass.
+    `packed`: what an answer is tried on, for the sandbox.
+    """
+
+    exercise: Exercise
+    num_visible: int
+    expected: tuple
+    by_chance: frozenset[int]  # the numbers of cases that chance decides
+    packed: str
+
+
+@functools.lru_cache(maxsize=100)
+def exam_of(exercise_id: str, seed: int) -> Exam:
+    exercise = checks.find(exercise_id)
+    visible, hidden = exercise.in_order(exercise.cases()), exercise.in_order(exercise.hidden(seed))
+    cases = (*visible, *hidden)
+    expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
+
+    def chancy(case):  # a mistake has the name that the notebook's check gives it
+        return exercise.chancy(case) or any(case is each for each in hidden)
+
+    same = functools.partial(_same, exercise.same)
+    exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # the order stays as it is
+    by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
+    return Exam(exam, len(visible), expected, by_chance, base64.b64encode(course.pack(exercise, cases)).decode())
+
+
+def _same(same, expected, actual) -> bool:
+    """Results come from code that we do not know: where they cannot even be compared, they differ."""
+    try:
+        return bool(same(expected, actual))
+    except Exception:
+        return False
+
+
+class _Ended(Exception):
+    """The answer's run has ended before it gave a result."""
+
+
+class Effort:
+    """How long it has taken to read and compare what one submission's answers give: seconds of this thread's processor."""
+
+    def __init__(self):
+        self._before, self._begun = 0.0, None
+
+    def __enter__(self):
+        self._begun = time.thread_time()
+
+    def __exit__(self, *_):
+        self._before, self._begun = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (time.thread_time() - self._begun if self._begun is not None else 0.0)
+
+    def is_too_much(self) -> bool:
+        return self.seconds > LARGEST_EFFORT
+
+
+def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckResult, isolation.Outcome | None]:
+    """The verdict on the results that come from a run of `worker.observe`, and the run's end if it was a crash that came
+    first. `ended`: the results of cases, by number, that the run leaves out."""
+    last, refused, crash = (0, None), None, None
+
+    def note(report):
+        nonlocal last
+        last = report
+
+    def attempt(number, case):
+        nonlocal refused
+        if number in ended:
+            return ended[number]
+        while (report := run.next()) is not None:  # a case that helps little is not compared, and comes all the same
+            match report:
+                case ["case", int(n), data] if n == number and not effort.is_too_much():
+                    return decode(data)
+            refused = refused or refusal(exam.exercise, report)
+        raise _Ended
+
+    try:
+        with effort:
+            verdict = checks.compare(exam.exercise, lambda number, case: exam.expected[number], attempt, note)
+    except _Ended:
+        if effort.is_too_much():
+            return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), None
+        if refused:
+            return refused, None
+        verdict = broken(exam.exercise, run.outcome, last)
+        outcome = replace(run.outcome, last_report=last)
+        crash = outcome if checks.crashed_first(outcome) else None
+    number, failure = last
+    shown = failure.case if failure else number
+    if not verdict.passed and shown >= exam.num_visible:
+        message = verdict.message
+        if shown not in exam.by_chance:  # hidden cases go by size too
+            message = message.replace("First case that shows it: ", "Smallest case that shows it: ", 1)
+        verdict = replace(verdict, message=f"{NEW_CASE}\n{message}")
+    return verdict, crash
+
+
+def broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
+    if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:  # it says that it has returned
+        outcome = replace(outcome, ending="exited", detail="without a result")
+    return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
+
+
+def decode(data):
+    try:
+        return results.decode(data)
+    except Exception:
+        return results.Foreign("something that cannot be read")
+
+
+def refusal(exercise: Exercise, report) -> CheckResult | None:
+    """What the sandbox says of an answer that was not even tried. It can only do harm to itself."""
+    match report:
+        case ["refused", str(mistake), str(message)]:
+            known = {checks.NOT_ATTEMPTED, "not-an-answer", "missing", *(mistake.slug for mistake in exercise.mistakes)}
+            return CheckResult(exercise.id, False, mistake if mistake in known else "wrong", message)
+    return None
