@@ -46,7 +46,7 @@ mutants: $(READY)  ## put small faults into the code, one at a time, and list th
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
-lessons: $(READY)  ## rebuild and execute all lessons
+lessons: $(READY)  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
 	$(PY) solutions/build.py $(ARGS)
 
 check: $(READY)  ## say whether the notebooks are in step with their sources

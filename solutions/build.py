@@ -2,6 +2,7 @@
 
     python solutions/build.py              render and execute all lessons
     python solutions/build.py 01           lesson 01 only
+    python solutions/build.py --words      execute nothing where only words have changed: text, comments, docstrings
     python solutions/build.py --check      change nothing; fail when a notebook is out of step or shows a solution
 """
 
@@ -18,6 +19,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+from solutions import words
 from solutions.source import Cell, Lesson, SourceError, read_lesson
 
 CELL_TIME_LIMIT = 900  # seconds; far more than any cell takes, on a busy machine too
@@ -33,10 +35,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the course's notebooks from solutions/NN_topic.py.")
     parser.add_argument("lessons", nargs="*", help="numbers of lessons, such as 01; all without any")
     parser.add_argument("--check", action="store_true", help="change nothing, and fail when anything is out of step")
+    parser.add_argument("--words", action="store_true", help="keep the outputs of lessons in which only words have changed")
     options = parser.parse_args(arguments)
     try:
         lessons = select(options.lessons)
-        problems = check(lessons) if options.check else build(lessons)
+        problems = check(lessons) if options.check else build(lessons, options.words)
     except (SourceError, KeyError) as error:
         problems = [str(error)]
     for problem in problems:
@@ -53,22 +56,26 @@ def select(numbers: list[str]) -> list[Lesson]:
     return [read_lesson(known[number]) for number in numbers or known]
 
 
-def build(lessons: list[Lesson]) -> list[str]:
-    """Writes both notebooks of each lesson; what fails to execute keeps its old ones. Returns the failures."""
+def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
+    """Writes both notebooks of each lesson; what fails to execute keeps its old ones. Returns the failures.
+
+    keep_outputs: a lesson in which only words have changed is not executed.
+    """
     problems = leaks(lessons)
     for lesson in lessons if not problems else []:
         print(f"{lesson.name} … ", end="", flush=True)
-        started = time.monotonic()
+        started, path = time.monotonic(), SOLUTIONS / f"{lesson.name}.ipynb"
+        kept = keep_outputs and path.is_file() and words.with_outputs_of(nbformat.read(path, as_version=4), render_solution(lesson))
         try:
-            executed = execute(render_solution(lesson))
+            executed = kept or execute(render_solution(lesson))
         except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError,
                 nbclient.exceptions.DeadKernelError) as error:
             print("failed")
             problems.append(f"{lesson.name}: {error}")
             continue
-        _write(SOLUTIONS / f"{lesson.name}.ipynb", executed)
+        _write(path, executed)
         _write(NOTEBOOKS / f"{lesson.name}.ipynb", render_student(lesson))
-        print(f"{len(lesson.cells)} cells, executed in {time.monotonic() - started:.1f} s")
+        print(f"{len(lesson.cells)} cells, " + ("outputs kept" if kept else f"executed in {time.monotonic() - started:.1f} s"))
     return problems
 
 

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
-from solutions import build
+from solutions import build, words
 from solutions.source import Cell, Lesson, SourceError, _read_cell, read_lesson
 
 LESSONS = build.select([])
@@ -245,3 +245,40 @@ def test_every_picture_has_a_text(lesson):
 def test_read_cell_keeps_tags():
     cell = _read_cell(nbformat.v4.new_code_cell("x", metadata={"tags": ["raises-exception"]}))
     assert build._metadata(cell) == {"tags": ["raises-exception"]}
+
+
+CPP = 'code = r"""\nint one() {\n  return 1;  // the first\n}\n"""'
+
+
+@pytest.mark.parametrize("before, after", [
+    ("a = 1  # one", "# the number\na = 1"),
+    ('def f():\n    """Old."""\n    return 2', 'def f():\n    """New,\n    and longer."""\n    return 2'),
+    (CPP, CPP.replace("the first", "the only")),
+    (CPP, CPP.replace("// the first", "/* none */")),
+    ("%matplotlib inline\na = 1", "%matplotlib inline\na = 1  # one"),
+])
+def test_where_only_words_have_changed_the_outputs_are_kept(copy_of_the_notebooks, before, after):
+    def lesson(code, text):
+        return Lesson("00_start_here", (Cell("markdown", text), Cell("code", code)))
+
+    old = build.render_solution(lesson(before, "Old text."))
+    old.cells[1].update(execution_count=1, outputs=[nbformat.v4.new_output("stream", text="kept\n")])
+    build._write(copy_of_the_notebooks / "solutions/00_start_here.ipynb", old)
+    assert build.build([lesson(after, "New text.")], keep_outputs=True) == []
+    new = nbformat.read(copy_of_the_notebooks / "solutions/00_start_here.ipynb", as_version=4)
+    assert (new.cells[0].source, new.cells[1].source) == ("New text.", after)
+    assert new.cells[1].outputs == old.cells[1].outputs and new.cells[1].execution_count == 1
+
+
+@pytest.mark.parametrize("before, after", [
+    ("print(1)", "print(2)"),
+    ("print('# 1')", "print('# 2')"),
+    ("%precision 2\nprint(1)", "%precision 3\nprint(1)"),
+    (CPP, CPP.replace("return 1", "return 2")),
+    (CPP, CPP.replace("// the first", "// the\n  // first")),  # messages name lines
+    (CPP, CPP.replace("1;", 'sizeof "// a";')),
+])
+def test_where_code_has_changed_it_is_executed(before, after):
+    old, new = (build.render_solution(Lesson("00_start_here", (Cell("code", code),))) for code in (before, after))
+    assert words.with_outputs_of(old, new) is None
+    assert words.with_outputs_of(old, old) is old
