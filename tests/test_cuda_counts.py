@@ -20,6 +20,7 @@ __global__ void loop_kernel(const float* a, float* out) {
   for (int i = 0; i < threadIdx.x % 4; ++i) sum += a[i * 64 + threadIdx.x];
   out[threadIdx.x] = sum;
 }
+__global__ void bytes_kernel(const float* a, float* out) { out[threadIdx.x] = reinterpret_cast<const char*>(a)[threadIdx.x * 32]; }
 struct Large { float numbers[12]; };
 __global__ void large_kernel(const float* a, float* out) {
   Large large = reinterpret_cast<const Large*>(a)[threadIdx.x];
@@ -30,7 +31,7 @@ __global__ void large_kernel(const float* a, float* out) {
 """ + "\n".join(f"""extern "C" int {name}(const float* a, float* out, int threads, cudaStream_t stream) {{
   {name}_kernel<<<1, threads, 0, stream>>>(a, out);
   return cudaGetLastError();
-}}""" for name in ("neighbours", "strided", "wide", "broadcast", "shifted", "some", "loop", "large"))
+}}""" for name in ("neighbours", "strided", "wide", "broadcast", "shifted", "some", "loop", "bytes", "large"))
 
 
 def count(function, threads):
@@ -52,6 +53,7 @@ def count(function, threads):
     ("shifted", 32, 128, 1, 5),
     ("some", 32, 64, 1, 4),
     ("loop", 32, 4 * 8 * (0 + 1 + 2 + 3), 3, 3 * 4),
+    ("bytes", 32, 32, 1, 32),
     ("large", 32, 32 * 48, 3, 32 * 3),    # 48 bytes are three loads of 16
 ])
 def test_loads_are_counted_by_warp(function, threads, bytes_read, instructions, sectors):

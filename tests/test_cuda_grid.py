@@ -1,5 +1,6 @@
 """What can be launched, and what launches and CUDA's errors do after one that could not, or that went wrong."""
 
+import ctypes
 import functools
 import re
 
@@ -36,6 +37,15 @@ extern "C" int ask(int* ran, int* out, cudaStream_t stream) {
 extern "C" int text_of(int code, int which) {
   const char* expected[] = {"no error", "invalid argument", "invalid configuration argument", "unspecified launch failure"};
   return strcmp(cudaGetErrorString(cudaError_t(code)), expected[which]) ? 5 : 0;
+}
+__global__ void go_on_kernel(int* out) {
+  assert(threadIdx.x != 1);
+  printf("thread %d goes on\n", threadIdx.x);
+  out[0] = 1;
+}
+extern "C" int go_on(int* out, cudaStream_t stream) {
+  go_on_kernel<<<1, 4, 0, stream>>>(out);
+  return cudaGetLastError();
 }
 // Blocks from `first` on fail, the earlier the later; then another launch writes.
 __global__ void fail_kernel(int* work, int first, int n) {
@@ -209,6 +219,14 @@ def test_of_blocks_that_fail_the_first_counts_and_nothing_runs_after_it(target, 
         assert after.item() == 0 and launches.returned == 719
     library(target).fail(work, after, 10, *grid)
     assert after.item() == 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_when_a_thread_has_failed_no_other_goes_on(target, capfd):
+    with pytest.raises(KernelError, match="assertion"):
+        library(target).go_on(torch.zeros(1, dtype=torch.int32))
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr().out == "thread 0 goes on\n"
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -226,6 +226,7 @@ def _element(words: str) -> int:
 @example([({0: [(WRITE, SHARED, 0)]}, None), ({33: [(READ, SHARED, 0)]}, None)], True, 0)
 @example([({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 33: [(WRITE, SHARED, 0)]}, None)], True, 0)
 @example([({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 1: [(WRITE, SHARED, 0)]}, None)], True, 0)
+@example([({0: [(READ, SHARED, 0)], **{lane: [(READ, SHARED, 0)] for lane in (32, 33)}, 63: [(WRITE, SHARED, 0)]}, None)], True, 0)
 @example([({0: [(READ, SHARED, 0)], 1: [(READ, SHARED, 0)], 2: [(READ, SHARED, 0)]}, {0: 3, 1: 3}), ({1: [(WRITE, SHARED, 0)]}, None)],
          True, 0)
 @settings(max_examples=200, deadline=None)

@@ -51,6 +51,19 @@ extern "C" int tile_shuffle(int size, int kind, int distance, int* moved, cudaSt
   return cudaGetLastError();
 }
 
+// All lanes call with a mask of some.
+__global__ void stranger_kernel(int call, unsigned mask, int* out) {
+  int result = 0;
+  if (call == 0) __syncwarp(mask);
+  if (call == 1) result = __ballot_sync(mask, 1);
+  if (call == 2) result = __shfl_sync(mask, 1, 0);
+  out[threadIdx.x] = result;
+}
+extern "C" int stranger(int call, unsigned mask, int* out, cudaStream_t stream) {
+  stranger_kernel<<<1, 32, 0, stream>>>(call, mask, out);
+  return cudaGetLastError();
+}
+
 __global__ void two_lines_kernel(unsigned lower, unsigned upper, int* moved) {
   int lane = threadIdx.x, result;
   if (lane < 16)
@@ -191,6 +204,15 @@ def test_a_tile_that_reads_from_the_tile_before_is_told(target, size):
     """What a GPU gives then, if anything, is luck: that lane calls with another mask."""
     with pytest.raises(KernelError, match=rf"Lane {size} .* calls tile.shfl_xor .* asks for the value of lane 0, which does not"):
         library(target).tile_shuffle(size, XOR, size, zeros(target))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("call, name", [(0, "__syncwarp"), (1, "__ballot_sync"), (2, "__shfl_sync")])
+@pytest.mark.parametrize("mask, lane", [(0x7FFF_FFFF, 31), (0xFFFF_FFEF, 4), (0xFFFF_FFFE, 0)])
+def test_a_lane_that_its_own_mask_leaves_out_is_told(target, call, name, mask, lane):
+    with pytest.raises(KernelError, match="a bit for each lane that calls, the caller's included") as caught:
+        library(target).stranger(call, mask, zeros(target))
+    assert str(caught.value).startswith(f"Lane {lane} (thread {lane}) calls {name} with the mask 0x{mask:x}")
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -111,13 +111,7 @@ inline int source_lane(Shuffle kind, int lane, int distance, int width) {
 
 void shuffle(Shuffle kind, unsigned mask, const void* value, void* result, size_t bytes, int distance, int width,
              const char* what, const char* file, int line) {
-    int source = source_lane(kind, self->lane, distance, width);
-    bool there = source >= 0 && source < 32 && mask & block->present[self->warp] & bit(source);
-    if (!there && mask & bit(self->lane)) {
-        Report report = lane_report(what, mask, file, line);
-        block->fail(report.add("text", "source lane").add("source", source));
-    }
-    meet(Meet::shuffle, mask, value, result, bytes, source, what, file, line);
+    meet(Meet::shuffle, mask, value, result, bytes, source_lane(kind, self->lane, distance, width), what, file, line);
 }
 
 void warp_barrier(unsigned mask, const char* what, const char* file, int line) {
