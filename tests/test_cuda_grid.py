@@ -2,7 +2,9 @@
 
 import ctypes
 import functools
+import os
 import re
+import signal
 
 import pytest
 import torch
@@ -227,6 +229,20 @@ def test_when_a_thread_has_failed_no_other_goes_on(target, capfd):
         library(target).go_on(torch.zeros(1, dtype=torch.int32))
     ctypes.CDLL(None).fflush(None)
     assert capfd.readouterr().out == "thread 0 goes on\n"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["SIGFPE", "SIGSEGV", "SIGBUS", "SIGVTALRM"])
+def test_after_a_launch_signals_have_their_handlers_again(target, name):
+    """Those that report what the processor refuses are there only while a kernel runs."""
+    number, came = getattr(signal, name), []
+    before = signal.signal(number, lambda *_: came.append(name))
+    try:
+        library(target).launch(torch.zeros(1, dtype=torch.int32), 2, 1, 1, 4, 1, 1, 0)
+        os.kill(os.getpid(), number)
+        assert came == [name]
+    finally:
+        signal.signal(number, signal.SIG_DFL if before is None else before)
 
 
 @pytest.mark.parametrize("target", TARGETS)
