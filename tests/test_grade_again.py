@@ -17,6 +17,7 @@ from grading.claim import Claim
 from grading.classroom import grade_all
 from grading.grades import SubmissionGrade
 from grading.notebook import digest_of
+from grading.sandbox import Limits
 from grading.submissions import find_submissions
 
 
@@ -188,3 +189,31 @@ def test_a_seed_out_of_range_is_refused(class_folder, capsys, seed):
     with pytest.raises(SystemExit):
         run(class_folder, f"--seed={seed}")
     assert f"--seed must be from 0 to 2147483647, not {seed}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, limits", [
+    ([], Limits()),
+    (["--limit-seconds", "30"], Limits(cell_seconds=30.0, notebook_seconds=30.0)),
+    (["--limit-seconds", "900"], Limits(notebook_seconds=900.0)),
+    (["--limit-memory", "2.5"], Limits(memory=5 << 29)),
+    (["--no-sandbox"], Limits(sandboxed=False)),
+], ids=["usual", "30 s", "900 s", "2.5 GiB", "no sandbox"])
+def test_options_are_the_limits_of_each_notebook(class_folder, words, limits):
+    (class_folder / "a.ipynb").touch()
+    arguments = command._arguments([str(class_folder), "--seed", "0", "--workers", "3", *words])
+    arguments.claim.close()
+    assert arguments.limits == limits
+    assert (arguments.seed, arguments.workers, arguments.again) == (0, 3, False)
+    assert arguments.results == class_folder.parent / "results" and (arguments.results / "seed").read_text() == "0\n"
+
+
+def test_help_says_what_each_option_is_and_its_usual_value(capsys):
+    with pytest.raises(SystemExit):
+        command._arguments(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("SUBMISSIONS the folder of what was handed in", "--results DIR where the results go",
+                  f"--workers N notebooks at a time; {command._usual_workers()} on this machine",
+                  "--seed S of the hidden cases; by chance at first, then kept",
+                  "--limit-seconds S for all cells of a notebook; 600", "--limit-memory GIB for all processes of a notebook; 4",
+                  "--again grade everything anew", "--no-sandbox do without bubblewrap: then a submission can read and change"):
+        assert words in shown

@@ -1,0 +1,36 @@
+"""Runs all that concerns one exercise: its lesson's notebooks, its own answer, right answers, mistakes and hidden cases.
+
+    make exercise ID=8.8
+
+What takes minutes, every spelling of every mistake, is left to `make test-slow`.
+"""
+
+import sys
+
+import pytest
+
+from lessons_lib import checks
+from lessons_lib.paths import ROOT
+from solutions import build
+
+FILES = ["test_banks.py", "test_case_sizes.py", "test_checks.py", "test_grade_reference.py", "test_hidden.py"]
+
+
+def main(words: list[str]) -> int:
+    """`words`: the exercise's id, then options for pytest. Returns 0 if all is well."""
+    exercise, *options = words or [""]
+    lesson = exercise.partition(".")[0].zfill(2)
+    try:
+        checks.find(exercise)
+        problems = build.check(build.select([lesson]))
+    except (KeyError, build.SourceError) as error:
+        print(error.args[0])
+        return 2
+    print(*(problems or [f"The notebooks of lesson {lesson} are in step with their source."]), sep="\n", flush=True)
+    tests = pytest.main(["-q", "-n", "auto", "-m", "not slow and not alone", "-k", f"[{exercise}] or [{exercise}-",
+                         *(str(ROOT / "tests" / name) for name in FILES), *options])
+    return int(tests) or int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
