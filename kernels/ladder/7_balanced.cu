@@ -171,8 +171,8 @@ inline int launch(const PagedAttentionParams& params, const Work& work, int num_
   return cudaGetLastError();
 }
 
-// items: the WorkItems. parts: room for the states of all parts. arrived: zeros, and zeros again
-// afterwards.
+// items: the WorkItems. parts: room for the states of all parts. arrived: zeros before and
+// after the launch.
 extern "C" int paged_attention(PagedAttentionParams params, const int* items, void* parts, int* arrived, int num_blocks,
                                int heads_at_once, cudaStream_t stream) {
   return launch(params, {reinterpret_cast<const WorkItem*>(items), static_cast<float4*>(parts), arrived, nullptr, nullptr,
