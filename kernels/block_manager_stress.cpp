@@ -2,8 +2,9 @@
 #include <chrono>
 #include <thread>
 
-// Threads that take a block of one manager, keep it for a moment and give it back. A block has one owner at a time, and
-// at the end every block is free. Returns how often either was broken; 0 is right.
+// Several threads take a block of the same manager, keep it for a moment and give it back. A
+// block must have one owner at a time, and at the end every block must be free. Returns how
+// often either rule was broken; 0 is right.
 extern "C" int stress(int num_threads, int rounds) {
   const int num_blocks = 2 * num_threads;
   BlockManager manager(num_blocks);

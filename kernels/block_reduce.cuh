@@ -7,8 +7,9 @@ struct Sum {
   __device__ static float of(float a, float b) { return a + b; }
 };
 
-// Combines the values that the block's threads bring, and gives the result to each of them. Every thread calls it.
-// blockDim.x: any multiple of 32, at most 1024. It may be called again at once.
+// Combines one value from each thread of the block, and returns the result to all of them.
+// Every thread of the block calls it. It may be called again right away.
+//   blockDim.x: any multiple of 32, at most 1024
 template <typename Operation>
 __device__ float block_reduce(float value) {
   // BEGIN SOLUTION 6.3

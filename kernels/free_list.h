@@ -6,7 +6,7 @@
 // The ids of the free blocks, as a stack: the last one pushed is the first one popped.
 class FreeList {
  public:
-  // Starts with the ids 0 … num_blocks - 1; the first pop() gives 0, the next one 1.
+  // Starts with the ids 0 … num_blocks - 1. The first pop() gives 0, the next one 1.
   explicit FreeList(int num_blocks) {
     // BEGIN SOLUTION 1.1
     for (int block_id = num_blocks - 1; block_id >= 0; --block_id) block_ids_.push_back(block_id);

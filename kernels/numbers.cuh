@@ -3,7 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-// The three formats of the caches, to float and back: kernels compute in float whatever is stored.
+// The three formats of the caches, to float and back. Kernels always compute in float.
 __device__ inline float to_float(float number) { return number; }
 __device__ inline float to_float(__half number) { return __half2float(number); }
 __device__ inline float to_float(__nv_bfloat16 number) { return __bfloat162float(number); }

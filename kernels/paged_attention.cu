@@ -3,7 +3,7 @@
 #include "paged_scores.cuh"
 #include "paged_values.cuh"
 
-// Attention of one new token of each sequence over its context. Grid: (num_seqs, num_q_heads).
+// Attention of each sequence's new token over its context. Grid: (num_seqs, num_q_heads).
 template <typename T>
 __global__ void paged_attention_kernel(PagedAttentionParams params) {
   extern __shared__ float shared_scores[];
@@ -14,7 +14,7 @@ __global__ void paged_attention_kernel(PagedAttentionParams params) {
   paged_values<T>(params, scores);
 }
 
-// Launches the kernel for one dtype, in 128 threads a block. Returns 0, or the error.
+// Launches the kernel for one dtype, with 128 threads per block. Returns 0, or the error.
 template <typename T>
 int launch(const PagedAttentionParams& params, cudaStream_t stream) {
   // BEGIN SOLUTION 6.6

@@ -3,14 +3,16 @@
 #include "numbers.cuh"
 #include "paged_address.cuh"
 
-// Pass 1: scores[token] = scale * (q · key), for all tokens of this block's sequence and head. Thread t writes the scores
-// t, t + blockDim.x, …, as many as there are; the next step counts on it.
+// Pass 1: scores[token] = scale * (q · key), for all tokens of this block's sequence and head.
+// Thread t writes the scores t, t + blockDim.x, … as far as there are tokens. The next step
+// relies on this.
 template <typename T>
 __device__ void paged_scores(const PagedAttentionParams& params, float* scores) {
   int seq = blockIdx.x, head = blockIdx.y;
   const T* q_row = static_cast<const T*>(params.q) + seq * params.q_stride + head * params.head_size;
   const T* k_cache = static_cast<const T*>(params.k_cache);
-  __shared__ float q[256];  // all threads need the query: once in here, it need not be read again from far away
+  // All threads need the query. From here they can read it without going to global memory.
+  __shared__ float q[256];
   // BEGIN SOLUTION 6.4
   for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) q[i] = to_float(q_row[i]);
   __syncthreads();

@@ -6,8 +6,8 @@
 #include "numbers.cuh"
 #include "paged_address.cuh"
 
-// Turns the scores into weights, in place. Thread t wrote scores t, t + blockDim.x, …; afterwards every thread may read
-// every weight.
+// Turns the scores into weights, in place. Thread t wrote the scores t, t + blockDim.x, ….
+// Afterwards every thread may read every weight.
 __device__ inline void softmax(float* scores, int num_tokens) {
   // BEGIN SOLUTION 6.5
   float largest = -INFINITY, sum = 0.0f;
@@ -23,7 +23,8 @@ __device__ inline void softmax(float* scores, int num_tokens) {
   // END SOLUTION
 }
 
-// Pass 2: the head's output, the values weighted and added up. One thread, one element of the head. No tokens give zeros.
+// Pass 2: the head's output, which is the weighted sum of the values. Each element of the head
+// is computed by one thread. An empty context gives zeros.
 template <typename T>
 __device__ void paged_values(const PagedAttentionParams& params, const float* weights) {
   int seq = blockIdx.x, head = blockIdx.y;

@@ -4,7 +4,8 @@
 #include <thread>
 #include <vector>
 
-// A FreeList that sleeps in the middle of each change, so that another thread can come between.
+// A FreeList that sleeps in the middle of each change, so that another thread can get in
+// between.
 class FreeList {
  public:
   explicit FreeList(int num_blocks) : ids_(num_blocks), size_(num_blocks) {

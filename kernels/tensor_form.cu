@@ -1,7 +1,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
-// One new token of each sequence over its context, in float32.
+// Attention of each sequence's new token over its context, in float32.
 void attend(torch::Tensor out, torch::Tensor q, torch::Tensor k_cache, torch::Tensor v_cache,
             torch::Tensor block_table, torch::Tensor context_lens, int64_t max_context_len) {
   for (torch::Tensor tensor : {out, q, k_cache, v_cache}) {

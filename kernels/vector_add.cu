@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
-// out[i] = a[i] + b[i] for i = 0 … n - 1: one thread for each element. The last block may have threads to spare.
+// out[i] = a[i] + b[i] for i = 0 … n - 1, with one thread for each element. The last block may
+// have more threads than there are elements left.
 __global__ void add_kernel(const float* a, const float* b, float* out, int n) {
   // BEGIN SOLUTION 6.1
   int i = blockIdx.x * blockDim.x + threadIdx.x;

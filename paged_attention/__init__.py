@@ -1,1 +1,4 @@
-"""What the lessons build, finished: each lesson imports from here what earlier ones made, and shows the code itself."""
+"""The finished code of the course.
+
+A lesson shows the code that it builds. Later lessons import it from here.
+"""

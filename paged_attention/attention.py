@@ -1,4 +1,7 @@
-"""Attention over one request's blocks (lesson 03): plain, and tiled by block with the online softmax."""
+"""Attention over one request's blocks (lesson 03).
+
+There are two forms: all scores at once, and tiled by block with the online softmax.
+"""
 
 import math
 
@@ -11,19 +14,26 @@ from paged_attention.validate import check_prefill
 
 
 def share_heads(k: Tensor, num_q_heads: int) -> Tensor:
-    """Keys or values with a head for each query head: query head h reads KV head h // (num_q_heads // num_kv_heads).
+    """Repeats keys or values so that each query head has its own.
 
-    k: (..., num_kv_heads, head_size). Returns (..., num_q_heads, head_size).
+    Query head h reads KV head h // (num_q_heads // num_kv_heads).
+
+    k: (..., num_kv_heads, head_size).
+    Returns (..., num_q_heads, head_size).
     """
     return k.repeat_interleave(num_q_heads // k.shape[-2], dim=-2)
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
-    """Causal attention of one request, all scores at once.
+    """Computes causal attention of one request, with all scores at once.
 
-    q: (num_blocks, block_size, num_q_heads, head_size). k, v: (num_blocks, block_size, num_kv_heads, head_size).
-    length: the request's tokens, 0 or more; what stands behind them in the last block is not part of it, and may be NaN.
-    No tokens, no blocks. Returns the shape of q, 0 behind the last token. Changes none of its arguments.
+    Slots past the last token are not part of the request, and may hold NaN. A request without
+    tokens has no blocks. The arguments are not changed.
+
+    q: (num_blocks, block_size, num_q_heads, head_size).
+    k, v: (num_blocks, block_size, num_kv_heads, head_size).
+    length: the request's number of tokens, 0 or more.
+    Returns the shape of q, with 0 past the last token.
     """
     k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
     # BEGIN SOLUTION 3.1
@@ -38,9 +48,10 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
 
 
 def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
-    """The same as plain_attention(), block by block: never more than block_size x block_size scores of a head at once.
+    """Computes the same as plain_attention(), from the same arguments, block by block.
 
-    length: 0 or more, as there. The sums are kept in float32 at least, as SoftmaxState keeps them; the result has q's dtype.
+    At any time there are at most block_size x block_size scores of a head. The sums are kept
+    in float32 at least, as SoftmaxState keeps them. The result has q's dtype.
     Source: Dao, FlashAttention-2, arXiv:2307.08691, algorithm 1, without its GPU part.
     """
     num_blocks, block_size, num_q_heads, head_size = q.shape
@@ -63,14 +74,19 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
 
 
 def forward_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager, attend=plain_attention):
-    """One attention layer over several requests at once, each for itself; their keys and values go into the pool.
+    """Computes one attention layer over several requests, and fills the pool.
 
-    layer: an AttentionLayer. x: (total_blocks, block_size, dim), the requests' blocks one after the other.
-    request_num_blocks: for each request, its number of blocks in x. seq_ids: for each request, its sequence in the manager,
-    in any order; the manager may have others. A sequence may have 0 tokens, and then 0 blocks.
+    Each request attends only to its own tokens. Their keys and values are written into the
+    pool. A request may have 0 tokens, and then 0 blocks. x is not changed.
+
+    layer: an AttentionLayer.
+    x: (total_blocks, block_size, dim), the requests' blocks one after another.
+    request_num_blocks: each request's number of blocks in x.
+    seq_ids: each request's sequence in the manager, in any order. The manager may have others.
+    manager: a PagedAttentionManager.
     attend: plain_attention or tiled_attention.
-    Returns the shape of x, 0 behind each request's last token. Raises ValueError when the arguments disagree. x is not
-    changed.
+    Returns the shape of x, with 0 past each request's last token.
+    Raises ValueError when the arguments disagree.
     """
     check_prefill(layer, x, request_num_blocks, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]

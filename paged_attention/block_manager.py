@@ -1,6 +1,6 @@
-"""The block manager of lesson 01: the C++ one of `kernels/`, and the same in plain Python.
+"""The block manager of lesson 01: the C++ one from `kernels/`, and the same in plain Python.
 
-The Python one is the oracle of the checks and tests, and what lesson 01 times the C++ one against.
+Checks and tests take the Python one as the reference. Lesson 01 compares their speed.
 """
 
 import operator
@@ -18,7 +18,7 @@ class OutOfBlocksError(MemoryError):
 
 
 class BlockIndexError(IndexError):
-    """The pool has no block of that id."""
+    """The pool has no block with that id."""
 
 
 class DoubleFreeError(RuntimeError):
@@ -32,7 +32,7 @@ class BlockNotAllocatedError(RuntimeError):
 class PythonBlockManager:
     """Hands out block ids 0 … num_blocks - 1 and counts how many sequences use each.
 
-    Same methods and same errors as the C++ `BlockManager`; not thread-safe.
+    It has the methods and errors of the C++ `BlockManager`. It is not thread-safe.
     """
 
     def __init__(self, num_blocks: int):
@@ -52,14 +52,17 @@ class PythonBlockManager:
         return block_id
 
     def increase_ref_count(self, block_id: int) -> None:
-        """One more sequence uses the block. Raises BlockNotAllocatedError when it is free."""
+        """Counts one more user of the block. Raises BlockNotAllocatedError when it is free."""
         block_id = self.check_index(block_id)
         if self.ref_counts[block_id] == 0:
             raise BlockNotAllocatedError(f"block {block_id} is free, so it cannot be shared")
         self.ref_counts[block_id] += 1
 
     def free(self, block_id: int) -> None:
-        """One sequence less uses the block; the last one gives it back. Raises DoubleFreeError when it is free."""
+        """Counts one user less. A block without users is free again.
+
+        Raises DoubleFreeError when the block is free already.
+        """
         block_id = self.check_index(block_id)
         if self.ref_counts[block_id] == 0:
             raise DoubleFreeError(f"block {block_id} is already free")
@@ -90,11 +93,11 @@ def _integer(value) -> int:
 
 
 def block_manager_sources() -> tuple[str, ...]:
-    """The C++ texts of the finished block manager, in the order in which `build_cpp` takes them."""
+    """Returns the C++ texts of the finished block manager, in `build_cpp`'s order."""
     files = ("block_errors.h", "free_list.h", "block_manager.h", "block_manager_binding.cpp")
     return tuple(read_kernel(file) for file in files)
 
 
 def build_block_manager() -> ModuleType:
-    """The course's own C++ block manager: a module with `BlockManager` and its exception types."""
+    """Builds the C++ block manager: a module with `BlockManager` and its exceptions."""
     return build_cpp(*block_manager_sources(), name="block_manager")

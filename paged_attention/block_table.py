@@ -1,15 +1,19 @@
-"""The block table of lesson 02: which blocks hold the tokens of which sequence."""
+"""The block table of lesson 02: which blocks hold each sequence's tokens."""
 
 import torch
 
-NO_BLOCK = -1  # an entry where there is no block
+NO_BLOCK = -1  # an entry without a block
 
 
 class BlockTable:
-    """A row for each sequence; entry i is the block of its tokens i * block_size and on, -1 behind its last block.
+    """Says which blocks each sequence has, one row per sequence.
 
-    `on_device`: int32 (max_num_seqs, max_blocks_per_seq), what a kernel reads. `cpu`: the same table in the CPU's memory,
-    always equal, so that the CPU never has to ask the GPU.
+    Entry i of a row is the block of the tokens i * block_size and up. After the row's last
+    block, the entries are -1.
+
+    `on_device`: int32 (max_num_seqs, max_blocks_per_seq), the table that a kernel reads.
+    `cpu`: the same table in the CPU's memory, always equal. The CPU reads this one, so it
+        never has to ask the GPU.
     """
 
     def __init__(self, max_num_seqs: int, max_blocks_per_seq: int, device: str = "cpu"):
@@ -18,7 +22,7 @@ class BlockTable:
         self.free_rows = list(range(max_num_seqs))[::-1]
 
     def write(self, row: int, start: int, block_ids: list[int]) -> None:
-        """Puts block ids into a row, from entry `start` on."""
+        """Writes block ids into a row, from entry `start` on."""
         entries = torch.tensor(block_ids, dtype=torch.int32)
         self.cpu[row, start : start + len(block_ids)] = entries
         self.on_device[row, start : start + len(block_ids)] = entries

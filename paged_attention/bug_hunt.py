@@ -1,4 +1,7 @@
-"""The bug hunt of lesson 06: named cases, in the order in which the faults are best found, and what happens at each."""
+"""The bug hunt of lesson 06: named cases, and a report of what happens in each.
+
+The cases are in the order in which the faults are easiest to find.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,15 +16,17 @@ from lessons_lib.inline import read_kernel
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths
 from paged_attention.paged_kernel import attn_paged_cuda
 
-POISON = 100.0  # in every slot without a token: a kernel that reads one gives other numbers
+POISON = 100.0  # in every slot without a token; a kernel that reads one gets wrong numbers
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 ROWS_SHOWN = 4
-STEP_LIMIT = 2_000_000  # of each thread, far more than any case takes: an endless loop is found within a few seconds
+# The most steps of a thread. No case needs nearly as many, and an endless loop reaches them
+# within a few seconds.
+STEP_LIMIT = 2_000_000
 
 
 @dataclass(frozen=True)
 class HuntCase:
-    """A batch of a decode step; its blocks lie in the pool in any order."""
+    """A batch for one decode step. Its blocks are scattered over the pool."""
 
     title: str
     context_lens: tuple[int, ...]
@@ -29,16 +34,17 @@ class HuntCase:
     num_kv_heads: int = 1
     head_size: int = 8
     block_size: int = 4
-    spare_entries: int = 0  # of each row of the table, behind the longest context
+    spare_entries: int = 0  # in each row of the table, after the longest context's
 
     def tensors(self) -> dict[str, Tensor]:
-        """q, k_cache, v_cache, block_table and context_lens, the same at each call."""
+        """Returns q, k_cache, v_cache, block_table and context_lens, the same at each call."""
         generator = torch.Generator().manual_seed(len(self.context_lens) + self.num_q_heads)
         num_needed = [-(-context_len // self.block_size) for context_len in self.context_lens]
         num_blocks = sum(num_needed) + 3
         k_cache, v_cache = torch.full((2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), POISON)
         block_table = torch.full((len(num_needed), max(num_needed) + self.spare_entries), -1, dtype=torch.int32)
-        free = iter(torch.randperm(num_blocks - 1, generator=generator).tolist())  # behind them a block is left for nobody
+        # The last block of the pool stays unused.
+        free = iter(torch.randperm(num_blocks - 1, generator=generator).tolist())
         for seq, context_len in enumerate(self.context_lens):
             for entry in range(num_needed[seq]):
                 block_table[seq, entry] = block_id = next(free)
@@ -64,7 +70,10 @@ CASES = (
 
 
 def expected_output(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor) -> Tensor:
-    """What the kernel has to give, by the reference of lesson 05, in float64; an empty context gives zeros."""
+    """Computes what the kernel should give, with the reference of lesson 05 in float64.
+
+    An empty context gives zeros.
+    """
     used = context_lens > 0
     metadata = BatchMetadata(cumulative_lengths([1] * int(used.sum())), context_lens[used], block_table[used], None)
     out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
@@ -74,7 +83,7 @@ def expected_output(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Te
 
 
 def build_hunted(source: str) -> CudaLibrary:
-    """The kernel in checked mode, whether there is a GPU or not."""
+    """Builds the kernel in checked mode, even if there is a GPU."""
     library = build_cuda(read_kernel("paged_params.cuh"), source, names=("paged_params.cuh", "your code"), target="checked",
                          name="bug_hunt")
     library.options(step_limit=STEP_LIMIT)
@@ -82,17 +91,20 @@ def build_hunted(source: str) -> CudaLibrary:
 
 
 def hunt(source: str) -> None:
-    """Builds the kernel in checked mode, runs it on one case after the other, and stops where something is wrong."""
+    """Builds the kernel in checked mode and runs it on one case after another.
+
+    It stops at the first case that goes wrong.
+    """
     try:
         library = build_hunted(source)
     except CompileError as error:
         print(f"It does not compile.\n\n{error}")
         return
-    print("\n".join(_findings(library)))  # in one piece, so that it is one output
+    print("\n".join(_findings(library)))  # one call, so that it is one output
 
 
 def _findings(library: CudaLibrary) -> Iterator[str]:
-    """A line for each case that is right, and what is wrong with the first other one."""
+    """Yields a line for each right case, and then what is wrong with the first other one."""
     for number, case in enumerate(CASES, 1):
         tensors = case.tensors()
         try:
@@ -108,7 +120,7 @@ def _findings(library: CudaLibrary) -> Iterator[str]:
 
 
 def _differences(found: Tensor, expected: Tensor, tensors: dict[str, Tensor], library: CudaLibrary) -> str:
-    """Which rows of out are wrong, and for the first one of them which keys the kernel read."""
+    """Says which rows of out are wrong, and which keys were read for the first of them."""
     wrong = (~torch.isclose(found.double(), expected, **CLOSE)).any(-1).nonzero().tolist()
     seq, head = wrong[0]
     with library.trace("k_cache") as accesses:

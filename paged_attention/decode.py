@@ -1,4 +1,7 @@
-"""Decode in PyTorch (lesson 04): attention block by block through the block table, and the parts put together."""
+"""Decode in PyTorch (lesson 04).
+
+Attention goes block by block, through the block table. Then the parts are combined.
+"""
 
 import math
 
@@ -12,9 +15,10 @@ from paged_attention.validate import check_decoding
 
 
 def dispatch(q: Tensor, request_num_blocks: Tensor) -> Tensor:
-    """Each request's query once for each of its blocks.
+    """Repeats each request's query, once for each of its blocks.
 
-    q: (num_seqs, num_q_heads, head_size). request_num_blocks: int64 (num_seqs,), 0 or more.
+    q: (num_seqs, num_q_heads, head_size).
+    request_num_blocks: int64 (num_seqs,), 0 or more.
     Returns (total_blocks, num_q_heads, head_size).
     """
     # BEGIN SOLUTION 4.1
@@ -23,13 +27,16 @@ def dispatch(q: Tensor, request_num_blocks: Tensor) -> Tensor:
 
 
 def block_attention(q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention of one query over one block, for many such pairs at once.
+    """Computes attention of one query over one block, for many such pairs at once.
 
-    q: (total_blocks, num_q_heads, head_size). k, v: (total_blocks, block_size, num_kv_heads, head_size). total_blocks
-    may be 0: then so is the first size of each result.
-    num_valid: int64 (total_blocks,), the tokens in each block; what stands behind them does not count.
-    Returns (o, m, l): o (total_blocks, num_q_heads, head_size), already divided by l; m, l (total_blocks, num_q_heads).
-    A block without a key to see gives o = 0, m = -inf, l = 0. They are float32 where q has fewer bits, else of q's dtype.
+    q: (total_blocks, num_q_heads, head_size). total_blocks may be 0; then so is that size of
+        each result.
+    k, v: (total_blocks, block_size, num_kv_heads, head_size).
+    num_valid: int64 (total_blocks,), the tokens in each block. Slots past them do not count.
+    Returns (o, m, l), in float32 where q has fewer bits, else in q's dtype.
+        o: (total_blocks, num_q_heads, head_size), already divided by l.
+        m, l: (total_blocks, num_q_heads).
+        A block without tokens gives o = 0, m = -inf, l = 0.
     """
     # BEGIN SOLUTION 4.2
     q, k, v = map(widen, (q, k, v))
@@ -46,11 +53,12 @@ def block_attention(q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor) -> tuple
 
 
 def combine_result(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Puts the parts of one attention together, over the first dimension.
+    """Combines the parts of one attention, along the first dimension.
 
-    o: (num_parts, ..., head_size), each part already divided by its l. m, l: (num_parts, ...).
-    Returns (o, m, l) without the first dimension: what attention over all keys at once would give. They are float32 where
-    the parts have fewer bits, else of the parts' dtype.
+    o: (num_parts, ..., head_size), each part already divided by its l.
+    m, l: (num_parts, ...).
+    Returns (o, m, l) without the first dimension: what attention over all keys at once would
+        give. They are float32 where the parts have fewer bits, else of the parts' dtype.
     """
     # BEGIN SOLUTION 4.3
     o, m, l = map(widen, (o, m, l))
@@ -63,16 +71,21 @@ def combine_result(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor, Ten
 
 
 def combine_segments(o: Tensor, m: Tensor, l: Tensor, request_num_blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """combine_result() for every request at once, without a loop. A request without blocks gives o = 0, m = -inf, l = 0.
-    The dtypes are those of combine_result().
+    """Does the same as combine_result() for every request at once, without a loop.
 
-    o: (total_blocks, num_q_heads, head_size). m, l: (total_blocks, num_q_heads).
-    request_num_blocks: int64 (num_seqs,). Returns o (num_seqs, num_q_heads, head_size) and m, l (num_seqs, num_q_heads).
+    The dtypes are those of combine_result(). A request without blocks gives o = 0, m = -inf
+    and l = 0.
+
+    o: (total_blocks, num_q_heads, head_size).
+    m, l: (total_blocks, num_q_heads).
+    request_num_blocks: int64 (num_seqs,).
+    Returns o (num_seqs, num_q_heads, head_size) and m, l (num_seqs, num_q_heads).
     """
     # BEGIN SOLUTION 4.5
     o, m, l = map(widen, (o, m, l))
     num_seqs = len(request_num_blocks)
-    request = torch.arange(num_seqs, device=m.device).repeat_interleave(request_num_blocks)  # (total_blocks,): whose it is
+    # (total_blocks,): each block's request
+    request = torch.arange(num_seqs, device=m.device).repeat_interleave(request_num_blocks)
     m_all = m.new_full((num_seqs, m.shape[1]), NO_KEY)
     m_all = m_all.scatter_reduce(0, request[:, None].expand_as(m), m, "amax")
     weight = torch.exp(m - finite(m_all)[request]) * l
@@ -83,9 +96,10 @@ def combine_segments(o: Tensor, m: Tensor, l: Tensor, request_num_blocks: Tensor
 
 
 def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, Tensor, Tensor]:
-    """The blocks that hold the past of each sequence, its last token excepted, request after request.
+    """Finds the blocks with the past of each sequence: all its tokens but the last.
 
-    Returns int64 block_ids (total_blocks,), num_valid (total_blocks,) and request_num_blocks (num_seqs,).
+    Returns int64 block_ids (total_blocks,), num_valid (total_blocks,) and request_num_blocks
+    (num_seqs,). The blocks are in order, request after request.
     """
     block_ids, num_valid, request_num_blocks = [], [], []
     for seq_id in seq_ids:
@@ -99,18 +113,24 @@ def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def own_token(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The part of attention that each new token pays to itself, as (o, m, l).
+    """Computes the attention that each new token pays to itself, as (o, m, l).
 
-    q: (num_seqs, num_q_heads, head_size). k, v: (num_seqs, num_kv_heads, head_size).
+    q: (num_seqs, num_q_heads, head_size).
+    k, v: (num_seqs, num_kv_heads, head_size).
     """
     return block_attention(q, k[:, None], v[:, None], torch.ones(len(q), dtype=torch.int64, device=q.device))
 
 
 def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
-    """One attention layer over one new token of each sequence, request by request.
+    """Computes one attention layer over one new token of each sequence, request by request.
 
-    layer: an AttentionLayer. x: (num_seqs, dim). seq_ids: the sequences; the manager has room for the new token of each,
-    its last, and holds the keys and values of those before it. Those of the new token are written.
+    The new token is the sequence's last one. The manager has room for it already, and holds
+    the keys and values of the tokens before it. Those of the new token are written here.
+
+    layer: an AttentionLayer.
+    x: (num_seqs, dim), the new tokens' hidden states.
+    seq_ids: the sequences.
+    manager: a PagedAttentionManager.
     Returns (num_seqs, dim).
     """
     check_decoding(layer, x, seq_ids, manager)
@@ -131,7 +151,7 @@ def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tens
 
 
 def forward_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
-    """The same as forward_decoding_loop(), without a loop over the requests."""
+    """Computes the same as forward_decoding_loop(), without a loop over the requests."""
     check_decoding(layer, x, seq_ids, manager)
     k_cache, v_cache = manager.kv_cache[layer.index]
     q, k, v = layer.project(x)
@@ -144,7 +164,10 @@ def forward_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
 
 
 def write_new_tokens(k_cache: Tensor, v_cache: Tensor, seq_ids: list[int], manager, k: Tensor, v: Tensor) -> None:
-    """Writes the key and value of each sequence's last token. k, v: (num_seqs, num_kv_heads, head_size)."""
+    """Writes the key and value of each sequence's last token into the pool.
+
+    k, v: (num_seqs, num_kv_heads, head_size).
+    """
     slots = []
     for seq_id in seq_ids:
         position = torch.tensor([manager.get(seq_id).length - 1], device=k.device)

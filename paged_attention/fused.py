@@ -1,7 +1,7 @@
-"""Paged attention in one call of a library's kernel (lesson 05), where the machine has a GPU and the library.
+"""Paged attention in one call of a library's kernel (lesson 05).
 
-FlashInfer is the way that the course has run and recorded. The two others follow their libraries' signatures, and are tested
-against these: they have not run on a GPU yet.
+It needs a GPU and the library. The course has run and recorded FlashInfer. The other two
+follow their libraries' signatures and are tested against them. They have not run on a GPU yet.
 """
 
 import inspect
@@ -16,19 +16,19 @@ from paged_attention.metadata import BatchMetadata, cumulative_lengths
 from paged_attention.validate import check_contiguous, check_devices, check_paged_attention
 
 DEVICE = "cuda"
-WORKSPACE_BYTES = 128 << 20  # FlashInfer's advice; for the parts of sequences that it cuts up
+WORKSPACE_BYTES = 128 << 20  # FlashInfer's advice; it holds parts of split sequences
 
 
 def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
-    """FlashInfer's attend(q, k_cache, v_cache) for a batch."""
+    """Plans a batch with FlashInfer. Returns attend(q, k_cache, v_cache)."""
     from flashinfer import BatchPrefillWithPagedKVCacheWrapper
 
     _, block_size, num_kv_heads, head_size = k_cache.shape
     num_blocks = (metadata.seq_lens_kv + block_size - 1) // block_size  # (num_seqs,)
     used = torch.arange(metadata.block_table.shape[1], device=q.device) < num_blocks[:, None]
-    # Each plan has a workspace of its own. PyTorch keeps what is freed for the next one.
+    # Each plan has its own workspace. PyTorch keeps freed memory for the next one.
     workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=q.device)
-    wrapper = BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")  # as our blocks: tokens, heads, size
+    wrapper = BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD")  # the order in our blocks
     wrapper.plan(
         qo_indptr=metadata.cu_seqlens_q,
         paged_kv_indptr=cumulative_lengths(num_blocks.tolist()).to(q.device),
@@ -42,20 +42,25 @@ def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
 
 
 def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
-    """flash_attn's. It reads the block table itself."""
+    """Plans a batch with flash_attn. It reads the block table itself."""
     from flash_attn import flash_attn_varlen_func
 
     kv_lens = metadata.seq_lens_kv.tolist()
     arguments = dict(
         cu_seqlens_q=metadata.cu_seqlens_q, cu_seqlens_k=cumulative_lengths(kv_lens).to(q.device),
         max_seqlen_q=int(metadata.cu_seqlens_q.diff().max()), max_seqlen_k=max(kv_lens), causal=True,
-        block_table=metadata.block_table.clamp(min=0),  # should it look past a sequence's blocks, it finds a block
+        # If it looks past a sequence's blocks, it still finds a block.
+        block_table=metadata.block_table.clamp(min=0),
     )
     return lambda q, k_cache, v_cache: flash_attn_varlen_func(q, k_cache, v_cache, **arguments)
 
 
 def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
-    """PyTorch's. num_splits=1: cut up, long sequences leave rows unwritten (github.com/pytorch/pytorch/issues/194167)."""
+    """Plans a batch with PyTorch's varlen_attn.
+
+    num_splits=1 because long sequences, when split, leave rows unwritten
+    (github.com/pytorch/pytorch/issues/194167).
+    """
     from torch.nn.attention.varlen import varlen_attn
 
     kv_lens = metadata.seq_lens_kv.tolist()
@@ -69,9 +74,13 @@ def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
 
 @dataclass(frozen=True)
 class Way:
-    """A library's paged attention. missing: what this machine lacks for it, or None. plan: gives a step's `attend`.
+    """A library's paged attention.
 
-    fits: whether it takes a head size. head_sizes: which those are, in words. block_sizes: it takes multiples of this one.
+    missing: says what this machine lacks for it, or None.
+    plan: gives a step's `attend`.
+    fits: says whether it takes a head size.
+    head_sizes: the head sizes that it takes, in words.
+    block_sizes: it takes block sizes that are multiples of this one.
     """
 
     missing: Callable[[], str | None]
@@ -87,7 +96,8 @@ def missing_package(module: str, distribution: str) -> Callable[[], str | None]:
 
 def missing_varlen_attn() -> str | None:
     try:
-        from torch.nn.attention.varlen import varlen_attn  # it takes a second to import, and most runs do without
+        # Here, because it takes a second to import and most runs do not need it.
+        from torch.nn.attention.varlen import varlen_attn
         takes = inspect.signature(varlen_attn).parameters
     except ImportError:
         takes = ()
@@ -108,7 +118,10 @@ WAYS = {
 
 
 def fused_needs(way: str = "flashinfer") -> str | None:
-    """What this machine lacks for attn_paged_fused(), or None. Raises ValueError for an unknown way."""
+    """Says what this machine lacks for attn_paged_fused(), or None.
+
+    Raises ValueError for an unknown way.
+    """
     if way not in WAYS:
         raise ValueError(f"way must be one of {', '.join(WAYS)}, not {way!r}")
     if not torch.cuda.is_available():
@@ -119,10 +132,13 @@ def fused_needs(way: str = "flashinfer") -> str | None:
 
 
 class FusedAttention:
-    """A batch's paged attention, planned when the first layer calls it, and run by all layers.
+    """Runs a batch's paged attention in all layers. The first layer's call plans it.
 
-    Raises RuntimeError, naming what the machine lacks, and ValueError for an unknown way. A call raises as
-    attn_paged_fused() does, and for tensors unlike those of the first call.
+    Raises RuntimeError naming what the machine lacks.
+    Raises ValueError for an unknown way.
+
+    A call raises what attn_paged_fused() raises. It also raises ValueError for tensors unlike
+    those of the first call.
     """
 
     def __init__(self, metadata: BatchMetadata, way: str = "flashinfer"):
@@ -143,17 +159,21 @@ class FusedAttention:
 
 
 def attn_paged_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str = "flashinfer") -> Tensor:
-    """What attn_paged_torch() computes, for the whole batch at once, without a copy of the keys and values.
+    """Computes what attn_paged_torch() computes, without copying the keys and values.
 
-    All on one GPU, in float16 or bfloat16. way: "flashinfer" (a head_size of 64, 128 or 256, any block_size), "flash_attn" or
-    "varlen_attn" (a block_size of 256 or a multiple of it).
-    Raises RuntimeError naming what this machine lacks, TypeError or ValueError naming the argument that does not fit.
+    The whole batch is one call. All tensors are on one GPU; q and the caches are float16 or
+    bfloat16.
+
+    way: "flashinfer" (head_size 64, 128 or 256; any block_size), "flash_attn" or "varlen_attn"
+        (block_size 256 or a multiple of it).
+    Raises RuntimeError naming what this machine lacks.
+    Raises TypeError or ValueError naming the argument that does not fit.
     """
     return FusedAttention(metadata, way)(q, k_cache, v_cache)
 
 
 def check_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str) -> None:
-    """What a way takes: less than attn_paged_torch()."""
+    """Checks the arguments for a way, which takes less than attn_paged_torch() does."""
     check_paged_attention(q, k_cache, v_cache, metadata)
     if q.dtype not in (torch.float16, torch.bfloat16):
         raise TypeError(f"q must be torch.float16 or torch.bfloat16 for {way}, not {q.dtype}")

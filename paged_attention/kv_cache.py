@@ -1,4 +1,4 @@
-"""The manager of lesson 02: a KV pool, the block tables that say what lies where, and the sequences that own it."""
+"""The manager of lesson 02: a KV pool, a block table, and the sequences that use them."""
 
 import operator
 from collections import Counter
@@ -13,11 +13,11 @@ from paged_attention.validate import check_positive, check_scheduled
 
 
 class DuplicateSequenceError(ValueError):
-    """A sequence of that id exists already."""
+    """A sequence with that id exists already."""
 
 
 class UnknownSequenceError(LookupError):
-    """There is no sequence of that id."""
+    """There is no sequence with that id."""
 
 
 class SequenceTooLongError(ValueError):
@@ -37,17 +37,24 @@ class Sequence:
 
 
 class PagedAttentionManager:
-    """The KV pool of a model, and a block table with a row for each sequence.
+    """Holds the KV pool of a model, and a block table with a row for each sequence.
 
-    `kv_cache`: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size); `k_cache, v_cache = kv_cache[layer]`.
-    `block_table`: int32 (max_num_seqs, max_blocks_per_seq) on `device`; `table` is the BlockTable that it belongs to.
-    An operation that raises changes nothing.
+    An operation that raises an error changes nothing.
+
+    `kv_cache`: (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size). The two
+        caches of a layer are `k_cache, v_cache = kv_cache[layer]`.
+    `table`: the BlockTable.
+    `block_table`: its tensor on `device`, int32 (max_num_seqs, max_blocks_per_seq).
     """
 
     def __init__(self, num_blocks: int, block_size: int, num_kv_heads: int, head_size: int, max_num_seqs: int,
                  max_blocks_per_seq: int, num_layers: int = 1, dtype: torch.dtype = torch.float32,
                  device: str = "cpu", block_manager=PythonBlockManager):
-        """`block_manager`: lesson 01's class, in C++ or in Python. Raises ValueError for a size below 1."""
+        """Makes an empty pool and an empty block table.
+
+        block_manager: lesson 01's class, in C++ or in Python.
+        Raises ValueError for a size below 1.
+        """
         check_positive(num_blocks=num_blocks, block_size=block_size, num_kv_heads=num_kv_heads, head_size=head_size,
                        max_num_seqs=max_num_seqs, max_blocks_per_seq=max_blocks_per_seq, num_layers=num_layers)
         self.block_size, self.max_blocks_per_seq = block_size, max_blocks_per_seq
@@ -58,10 +65,16 @@ class PagedAttentionManager:
         self.sequences: dict[int, Sequence] = {}
 
     def add_sequence(self, seq_id: int, num_tokens: int) -> None:
-        """Starts a sequence with room for the num_tokens tokens of its prompt (0 or more).
+        """Starts a sequence with room for the num_tokens tokens of its prompt.
 
-        Raises DuplicateSequenceError, OutOfRowsError, SequenceTooLongError, OutOfBlocksError, or ValueError for a
-        negative num_tokens; then nothing has changed.
+        If it raises an error, nothing has changed.
+
+        num_tokens: 0 or more.
+        Raises ValueError for a negative num_tokens.
+        Raises DuplicateSequenceError if seq_id is taken.
+        Raises OutOfRowsError if no row of the block table is free.
+        Raises SequenceTooLongError if the prompt needs more blocks than a row has entries.
+        Raises OutOfBlocksError if too few blocks are free.
         """
         # BEGIN SOLUTION 2.4
         self.check_new(seq_id)
@@ -75,8 +88,14 @@ class PagedAttentionManager:
     def append_token(self, seq_id: int) -> int:
         """Makes room for one more token and returns its slot, block_id * block_size + offset.
 
-        A full last block is followed by a new one; a shared last block is copied first, in every layer.
-        Raises UnknownSequenceError, SequenceTooLongError, OutOfBlocksError; then nothing has changed.
+        The token goes into the sequence's last block. If that is full, or there is none, the
+        sequence gets a new block. If it has room but is shared, the sequence gets a copy of it
+        first, with the keys and values of every layer. If an error is raised, nothing has
+        changed.
+
+        Raises UnknownSequenceError if there is no such sequence.
+        Raises SequenceTooLongError if the sequence's row has no entry left.
+        Raises OutOfBlocksError if a block is needed and none is free.
         """
         # BEGIN SOLUTION 2.5
         sequence = self.get(seq_id)
@@ -94,9 +113,13 @@ class PagedAttentionManager:
         # END SOLUTION
 
     def fork_sequence(self, seq_id: int, child_id: int) -> None:
-        """Starts sequence child_id with the tokens of sequence seq_id so far. No key and no value is copied.
+        """Starts sequence child_id with the tokens that sequence seq_id has so far.
 
-        Raises UnknownSequenceError, DuplicateSequenceError, OutOfRowsError; then nothing has changed.
+        No key and no value is copied. If it raises an error, nothing has changed.
+
+        Raises UnknownSequenceError if there is no sequence seq_id.
+        Raises DuplicateSequenceError if child_id is taken.
+        Raises OutOfRowsError if no row of the block table is free.
         """
         # BEGIN SOLUTION 2.6
         blocks, length = self.blocks_of(seq_id), self.get(seq_id).length
@@ -107,9 +130,11 @@ class PagedAttentionManager:
         # END SOLUTION
 
     def free_sequence(self, seq_id: int) -> None:
-        """Ends a sequence: its blocks have one user less, its row is all -1 and may be given to another.
+        """Ends a sequence.
 
-        Raises UnknownSequenceError.
+        Each of its blocks has one user less. Its row is all -1, and free for another sequence.
+
+        Raises UnknownSequenceError if there is no such sequence.
         """
         # BEGIN SOLUTION 2.7
         for block_id in self.blocks_of(seq_id):
@@ -118,10 +143,13 @@ class PagedAttentionManager:
         # END SOLUTION
 
     def append_tokens(self, scheduled: list[tuple[int, int]]) -> None:
-        """Makes room for the new tokens of a whole batch: (seq_id, num_tokens) for each sequence, num_tokens 1 or more.
+        """Makes room for the new tokens of a whole batch, or for none of them.
 
-        Raises ValueError for an empty batch, a sequence named twice or num_tokens below 1, and what append_token()
-        raises; then nothing has changed for any of the sequences.
+        If it raises an error, nothing has changed for any of the sequences.
+
+        scheduled: (seq_id, num_tokens) for each sequence, with num_tokens 1 or more.
+        Raises ValueError for an empty batch, a sequence named twice or num_tokens below 1.
+        Raises the errors of append_token().
         """
         check_scheduled(scheduled)
         # BEGIN SOLUTION 5.2
@@ -131,7 +159,8 @@ class PagedAttentionManager:
             num_needed += self.blocks_for(length + num_tokens) - self.blocks_for(length)
             if length % self.block_size != 0:
                 writers[self.blocks_of(seq_id)[-1]] += 1
-        # Of those who write into one shared block each takes a copy, except a last one whom nobody shares it with.
+        # Each sequence that writes into a shared block takes a copy of it. If all its
+        # users write, the last one keeps the block itself.
         num_needed += sum(min(count, self.block_manager.get_ref_count(block_id) - 1) for block_id, count in writers.items())
         if num_needed > self.block_manager.get_num_free_blocks():
             raise OutOfBlocksError(f"the batch needs {num_needed} blocks, and "
@@ -142,21 +171,28 @@ class PagedAttentionManager:
         # END SOLUTION
 
     def get_block_table_for_seq(self, seq_id: int) -> Tensor:
-        """The sequence's row of the table on the device: int32 (max_blocks_per_seq,), -1 behind its last block."""
+        """Returns the sequence's row of the table on the device.
+
+        It is int32 (max_blocks_per_seq,), with -1 after the sequence's last block.
+        """
         return self.block_table[self.get(seq_id).row]
 
     def get(self, seq_id: int) -> Sequence:
-        """The sequence of this id. Raises UnknownSequenceError."""
+        """Returns the sequence with this id. Raises UnknownSequenceError if there is none."""
         if seq_id not in self.sequences:
             raise UnknownSequenceError(f"there is no sequence {seq_id}; the sequences are {list(self.sequences)}")
         return self.sequences[seq_id]
 
     def blocks_of(self, seq_id: int) -> list[int]:
-        """The sequence's block ids in the order of its tokens."""
+        """Returns the sequence's block ids, in the order of its tokens."""
         return self.table.cpu.numpy()[self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)].tolist()
 
     def blocks_for(self, num_tokens: int) -> int:
-        """How many blocks num_tokens tokens fill. Raises SequenceTooLongError when a row has fewer entries."""
+        """Says how many blocks num_tokens tokens need.
+
+        Raises ValueError for a negative num_tokens.
+        Raises SequenceTooLongError when a row has fewer entries.
+        """
         if operator.index(num_tokens) < 0:
             raise ValueError(f"num_tokens must be 0 or more, not {num_tokens}")
         num_needed = -(-num_tokens // self.block_size)
@@ -166,7 +202,11 @@ class PagedAttentionManager:
         return num_needed
 
     def check_new(self, seq_id: int) -> None:
-        """Raises DuplicateSequenceError when the id is taken, OutOfRowsError when no row is free."""
+        """Checks that a new sequence with this id can start.
+
+        Raises DuplicateSequenceError when the id is taken.
+        Raises OutOfRowsError when no row is free.
+        """
         if seq_id in self.sequences:
             raise DuplicateSequenceError(f"sequence {seq_id} exists already")
         if not self.table.free_rows:

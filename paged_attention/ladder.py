@@ -1,4 +1,7 @@
-"""The ladder of paged kernels (lesson 07): each rung compiled for the shapes of a model, planned for a batch, launched."""
+"""The ladder of paged kernels (lesson 07).
+
+A rung is compiled for the shapes of a model, planned for a batch, and then launched.
+"""
 
 import functools
 import math
@@ -28,8 +31,12 @@ MULTIPROCESSORS_ON_CPU = 4     # few, so that small batches are split too
 
 @dataclass(frozen=True)
 class Shape:
-    """What a rung is compiled for. dtype: of q and out. kv_dtype: of the caches; None is the same. shared_bytes: of shared
-    memory that a block may have."""
+    """What a rung is compiled for.
+
+    dtype: of q and out.
+    kv_dtype: of the caches; None means dtype.
+    shared_bytes: the shared memory that a block may have.
+    """
 
     dtype: torch.dtype
     head_size: int
@@ -44,7 +51,10 @@ class Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """kernels/ladder/shape.cuh with the numbers and types of `shape`. Raises ValueError where that file lacks a line."""
+    """Returns kernels/ladder/shape.cuh with the numbers and types of `shape`.
+
+    Raises ValueError if that file lacks a line.
+    """
     text = read_kernel("ladder/shape.cuh")
     lines = {"using Number": TYPES[shape.dtype], "using KvNumber": TYPES[shape.cache_dtype]}
     lines |= {f"constexpr int {name}": getattr(shape, name)
@@ -58,7 +68,7 @@ def shape_text(shape: Shape) -> str:
 
 @dataclass(frozen=True)
 class Rung:
-    """A kernel of the ladder. file: below kernels/."""
+    """A kernel of the ladder. file: its path below kernels/."""
 
     number: int
     title: str
@@ -66,7 +76,7 @@ class Rung:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files that it needs, each behind those that it includes; its own is the last."""
+        """All files that it needs, each after those that it includes. Its own is the last."""
         return _with_includes(self.file)
 
 
@@ -91,15 +101,19 @@ def _with_includes(file: str) -> tuple[str, ...]:
 
 
 def rung_texts(number: int, shape: Shape) -> dict[str, str]:
-    """Name of each file of a rung to its text, in the order in which they are compiled."""
+    """Returns a rung's texts by file name, in the order in which they are compiled."""
     texts = {file: read_kernel(file) for file in RUNGS[number].files}
     return texts | {"ladder/shape.cuh": shape_text(shape)}
 
 
 @functools.cache
 def rung_library(number: int, shape: Shape, target: str | None = None) -> CudaLibrary:
-    """A rung of the ladder compiled for `shape`. target: as for `build_cuda`. Raises ValueError for a shape that the rung is
-    not made for."""
+    """Compiles a rung of the ladder for `shape`.
+
+    target: as for `build_cuda`.
+    Raises ValueError or TypeError for a shape that the rung is not made for.
+    Raises ValueError if this machine's GPU cannot run the rung.
+    """
     check_shape(number, shape)
     check_card(number, target)
     texts = rung_texts(number, shape)
@@ -127,7 +141,7 @@ def check_shape(number: int, shape: Shape) -> None:
 
 
 def check_card(number: int, target: str | None) -> None:
-    """Raises ValueError where this machine's GPU lacks the instructions of a rung."""
+    """Raises ValueError if this machine's GPU lacks instructions that a rung needs."""
     needed = (8, 9) if number == 8 else (8, 0) if number >= 4 else (0, 0)
     if choose_target(target) == "gpu" and (has := torch.cuda.get_device_capability()) < needed:
         raise ValueError(f"rung {number} needs a GPU of compute capability {needed[0]}.{needed[1]} or more, and "
@@ -135,33 +149,43 @@ def check_card(number: int, target: str | None) -> None:
 
 
 def num_multiprocessors(device: torch.device) -> int:
-    """Of a GPU; on the CPU a number that makes small batches split."""
+    """Returns a GPU's number of multiprocessors.
+
+    For the CPU it is a number that makes small batches split.
+    """
     if device.type != "cuda":
         return MULTIPROCESSORS_ON_CPU
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def shared_bytes(device: torch.device) -> int:
-    """Bytes of shared memory that a block may ask for."""
+    """Returns the bytes of shared memory that a block may ask for."""
     if device.type != "cuda":
         return SHARED_BYTES_ON_CPU
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
 
 
 def num_warps(shape: Shape) -> int:
-    """Of a block of rungs 7 and 8: as many as find room for their tiles in shared memory."""
+    """Returns the warps of a block of rungs 7 and 8: as many as have room for their tiles."""
     return 4 if shape.head_size * shape.cache_dtype.itemsize > 256 else 8
 
 
 class PagedDecode:
-    """A rung of the ladder, ready for a batch: the work is divided and the workspace allocated once; each call launches.
+    """A rung of the ladder, planned for a batch. Each call launches it.
 
-    number: of the rung. context_lens: int32 (num_seqs,), on the device where the launches shall run; read once, now. dtype:
-    of q. kv_dtype: of the caches; None is the same. target: as for `build_cuda`; None takes "gpu" on a GPU and "fast" on the
-    CPU. library: instead of the course's own, one with the rung's interface. num_splits: of rung 6; None chooses.
-    heads_at_once, num_blocks: of rungs 7 and 8; None chooses.
+    The work is divided and the workspace allocated only once, here. The calls read no tensor
+    on the host, so a CUDA graph can hold them. They share the workspace, so they must run one
+    after another.
+
+    number: of the rung.
+    context_lens: int32 (num_seqs,), on the device of the launches. It is read once, now.
+    dtype: of q.
+    kv_dtype: of the caches; None means dtype.
+    target: as for `build_cuda`; None takes "gpu" on a GPU and "fast" on the CPU.
+    library: a library with the rung's interface; None takes the course's own.
+    num_splits: for rung 6; None chooses.
+    heads_at_once, num_blocks: for rungs 7 and 8; None chooses.
     Raises ValueError or TypeError for a shape that the rung is not made for.
-    The calls read no tensor on the host, so that a CUDA graph can hold them. They share the workspace: one after the other.
     """
 
     def __init__(self, number: int, context_lens: Tensor, *, num_q_heads: int, num_kv_heads: int, head_size: int,
@@ -220,7 +244,7 @@ class PagedDecode:
             plan = best_plan(lens, self.num_kv_heads, heads_at_once, multiprocessors, busy)
         else:
             plan = plan_work(lens, self.num_kv_heads, num_blocks, heads_at_once)
-        num_parts = max(1, plan.num_parts) * heads_at_once  # a tensor of no numbers has no address
+        num_parts = max(1, plan.num_parts) * heads_at_once  # an empty tensor has no address
         query_tiles, of_dims = -(-self.shape.queries_per_kv_head // 8), self.shape.head_size // 16 + 1
         items = np.pad(plan.items, ((0, 1), (0, 0)))  # the kernel looks one item ahead
         self.workspace = {"items": torch.from_numpy(items).to(self.device),
@@ -233,12 +257,20 @@ class PagedDecode:
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, k_scales: Tensor | None = None,
                  v_scales: Tensor | None = None, scale: float | None = None, out: Tensor | None = None) -> Tensor:
-        """Launches. q: (num_seqs, num_q_heads, head_size), any distance between sequences. k_cache, v_cache: (num_blocks,
-        block_size, num_kv_heads, head_size). block_table: int32 (num_seqs, max_blocks_per_seq). k_scales, v_scales: float32
-        (num_kv_heads,), what the numbers of an fp8 cache are multiplied by; for rung 8 only. scale: what the scores are
-        multiplied by; None takes 1 / sqrt(head_size). out: where the result goes; None makes a new tensor.
-        Returns `out`. Raises TypeError or ValueError naming what does not fit the plan, and KernelError when the launch
-        fails; looks at no value of a tensor, so what stands in the table is the caller's business.
+        """Launches the rung.
+
+        It looks at no value of a tensor, so the caller must make sure that the table is right.
+
+        q: (num_seqs, num_q_heads, head_size), with any distance between sequences.
+        k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
+        block_table: int32 (num_seqs, max_blocks_per_seq).
+        k_scales, v_scales: float32 (num_kv_heads,), factors for the numbers of an fp8 cache.
+            Only rung 8 takes them.
+        scale: the factor for the scores; None takes 1 / sqrt(head_size).
+        out: where the result goes; None makes a new tensor.
+        Returns `out`.
+        Raises TypeError or ValueError naming what does not fit the plan.
+        Raises KernelError when the launch fails.
         """
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device) if out is None else out
         self._check_call(out, q, k_cache, v_cache, block_table, k_scales, v_scales)
@@ -292,13 +324,19 @@ class PagedDecode:
 def attn_paged_fast(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor,
                     k_scales: Tensor | None = None, v_scales: Tensor | None = None, scale: float | None = None,
                     target: str | None = None) -> Tensor:
-    """Paged attention of a decode step by the last rung that fits: rung 8 for caches of torch.float8_e4m3fn, else rung 7.
+    """Computes paged attention of a decode step with the last rung that fits.
 
-    The arguments of `attn_paged_cuda`; q of float16 or bfloat16, head_size 64, 128 or 256 (of fp8 caches 128 or 256), at
-    most 16 query heads for a KV head. k_scales, v_scales: float32 (num_kv_heads,), for fp8 caches. target: as for
-    `PagedDecode`. Returns (num_seqs, num_q_heads, head_size) of q's dtype, and changes none of the arguments.
-    Raises TypeError or ValueError naming the argument that does not fit, before anything is launched, and KernelError when
-    the launch fails. It plans anew in each call; who decodes the same batch again keeps a PagedDecode.
+    That is rung 8 for caches of torch.float8_e4m3fn, else rung 7. Every call plans anew. To
+    decode the same batch more than once, keep a PagedDecode. The arguments are not changed.
+
+    The arguments are those of `attn_paged_cuda`, with narrower limits: q is float16 or
+    bfloat16; head_size is 64, 128 or 256, and for fp8 caches 128 or 256; a KV head has at most
+    16 query heads.
+    k_scales, v_scales: float32 (num_kv_heads,), for fp8 caches.
+    target: as for `PagedDecode`.
+    Returns (num_seqs, num_q_heads, head_size) of q's dtype.
+    Raises TypeError or ValueError naming the argument that does not fit, before any launch.
+    Raises KernelError when the launch fails.
     """
     fp8 = isinstance(k_cache, Tensor) and k_cache.dtype == FP8
     check_paged_decode(q, k_cache, v_cache, block_table, context_lens, FP8 if fp8 else None)

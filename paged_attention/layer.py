@@ -5,9 +5,11 @@ from torch import Tensor, nn
 
 
 class AttentionLayer(nn.Module):
-    """What stands around attention in a model: from hidden states to q, k and v, and back. No biases, no positions.
+    """The projections around attention: from hidden states to q, k and v, and back.
 
-    `index`: the layer's place in the model, and so its part of the pool, `manager.kv_cache[index]`.
+    There are no biases and no positions.
+
+    `index`: the layer's place in the model. Its part of the pool is `manager.kv_cache[index]`.
     """
 
     def __init__(self, dim: int, num_q_heads: int, num_kv_heads: int, head_size: int, index: int = 0, seed: int = 0):
@@ -23,9 +25,17 @@ class AttentionLayer(nn.Module):
                                / (num_q_heads * head_size) ** 0.5, requires_grad=False)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x: (..., dim). Returns q (..., num_q_heads, head_size) and k, v (..., num_kv_heads, head_size)."""
+        """Computes queries, keys and values.
+
+        x: (..., dim).
+        Returns q (..., num_q_heads, head_size) and k, v (..., num_kv_heads, head_size).
+        """
         return tuple((x @ w.T).unflatten(-1, (-1, self.head_size)) for w in (self.wq, self.wk, self.wv))
 
     def output(self, o: Tensor) -> Tensor:
-        """o: (..., num_q_heads, head_size). Returns (..., dim)."""
+        """Projects attention's output back to hidden states.
+
+        o: (..., num_q_heads, head_size).
+        Returns (..., dim).
+        """
         return o.flatten(-2) @ self.wo.T

@@ -1,4 +1,7 @@
-"""The metadata of a batch (lesson 05), and paged attention in PyTorch, the reference of every later kernel."""
+"""The metadata of a batch, and paged attention in PyTorch (lesson 05).
+
+This attention is the reference for every later kernel.
+"""
 
 import math
 from dataclasses import dataclass
@@ -14,12 +17,16 @@ from paged_attention.validate import check_paged_attention, check_scheduled
 
 @dataclass(frozen=True)
 class BatchMetadata:
-    """What a paged kernel is told about a batch of any mix: whole prompts, chunks of prompts, single new tokens.
+    """What a paged kernel is told about a batch.
 
-    `cu_seqlens_q`: int32 (num_seqs + 1,); sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1].
-    `seq_lens_kv`: int32 (num_seqs,), its keys, those of its queries included.
-    `block_table`: int32 (num_seqs, max_blocks_per_seq), -1 behind its blocks.
-    `slot_mapping`: int64 (num_tokens,), where the keys and values of the batch's tokens are written.
+    The batch may mix whole prompts, chunks of prompts and single new tokens.
+
+    `cu_seqlens_q`: int32 (num_seqs + 1,); sequence s has the queries from cu_seqlens_q[s] up
+        to, but not including, cu_seqlens_q[s + 1].
+    `seq_lens_kv`: int32 (num_seqs,), each sequence's keys, including those of its queries.
+    `block_table`: int32 (num_seqs, max_blocks_per_seq), -1 after a row's last block.
+    `slot_mapping`: int64 (num_tokens,), where the keys and values of the batch's tokens are
+        written.
     """
 
     cu_seqlens_q: Tensor
@@ -29,19 +36,27 @@ class BatchMetadata:
 
 
 def cumulative_lengths(query_lens: list[int]) -> Tensor:
-    """Where each sequence's queries begin in the batch, and where the last one's end: int32 (num_seqs + 1,), from 0."""
+    """Says where each sequence's queries begin in the batch, and where the last one's end.
+
+    query_lens: each sequence's number of queries.
+    Returns int32 (num_seqs + 1,), beginning with 0.
+    """
     # BEGIN SOLUTION 5.1
     return torch.tensor([0, *query_lens]).cumsum(0).to(torch.int32)
     # END SOLUTION
 
 
 def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
-    """The metadata of a batch in which each (seq_id, num_tokens) computes its last num_tokens tokens.
+    """Builds the metadata of a batch.
 
-    manager: a PagedAttentionManager that has made room for them; it is not changed. The tensors are on its device, and
-    the block table is a copy.
-    Raises ValueError for an empty batch, a sequence named twice, or num_tokens below 1 or beyond the sequence's length,
-    UnknownSequenceError for an unknown sequence.
+    The tensors are on the manager's device, and the block table is a copy. The manager is not
+    changed.
+
+    manager: a PagedAttentionManager that has made room for the batch's tokens.
+    scheduled: (seq_id, num_tokens) pairs. Each sequence computes its last num_tokens tokens.
+    Raises ValueError for an empty batch or a sequence named twice.
+    Raises ValueError for num_tokens below 1 or beyond the sequence's length.
+    Raises UnknownSequenceError for an unknown sequence.
     """
     check_scheduled(scheduled, manager)
     # BEGIN SOLUTION 5.3
@@ -62,9 +77,10 @@ def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
 
 
 def visible_keys(q_len: int, kv_len: int) -> Tensor:
-    """Which query sees which key when a sequence's last q_len tokens are its queries: bool (q_len, kv_len).
+    """Says which query sees which key when a sequence's last q_len tokens are its queries.
 
     Query q sees the keys 0 … kv_len - q_len + q.
+    Returns bool (q_len, kv_len), True where the query sees the key.
     """
     # BEGIN SOLUTION 5.4
     return torch.arange(kv_len) <= torch.arange(kv_len - q_len, kv_len)[:, None]
@@ -72,11 +88,14 @@ def visible_keys(q_len: int, kv_len: int) -> Tensor:
 
 
 def attn_paged_torch(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata) -> Tensor:
-    """Causal paged attention of a batch, sequence by sequence: gather the blocks, then attend.
+    """Computes causal paged attention of a batch, sequence by sequence.
 
-    q: (num_tokens, num_q_heads, head_size). k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
-    What stands in slots that hold none of the sequences' tokens is not read, and may be NaN.
-    Returns the shape and dtype of q, and changes none of the arguments.
+    For each sequence it gathers the blocks, then attends. Slots that hold none of the
+    sequences' tokens are not read, and may hold NaN. The arguments are not changed.
+
+    q: (num_tokens, num_q_heads, head_size).
+    k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
+    Returns the shape and dtype of q.
     Raises TypeError or ValueError naming the argument that does not fit.
     """
     check_paged_attention(q, k_cache, v_cache, metadata)

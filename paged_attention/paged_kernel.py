@@ -1,4 +1,7 @@
-"""The course's paged kernel as a function of tensors: everything is checked, then it is launched (lesson 06)."""
+"""The course's paged kernel as a function of tensors (lesson 06).
+
+It checks all arguments, and then launches the kernel.
+"""
 
 import functools
 import math
@@ -10,7 +13,8 @@ from lessons_lib.cuda import CudaLibrary, build_cuda
 from lessons_lib.inline import read_kernel
 from paged_attention.validate import KERNEL_DTYPES, check_paged_decode
 
-# A thread block gets 48 KiB of shared memory without asking for more; the query and the reductions take a part of it.
+# A thread block gets 48 KiB of shared memory without asking for more. The query and the
+# reductions need a part of it.
 SHARED_BYTES_FOR_SCORES = 46 * 1024
 KERNEL_FILES = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "block_reduce.cuh", "paged_scores.cuh",
                 "paged_values.cuh", "paged_attention.cu")
@@ -18,23 +22,31 @@ KERNEL_FILES = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "block_r
 
 @functools.cache
 def paged_attention_library(target: str | None = None) -> CudaLibrary:
-    """The course's own kernel, built once for each target ("gpu", "fast", "checked", or what `build_cuda` chooses)."""
+    """Builds the course's own kernel, once for each target.
+
+    target: "gpu", "fast" or "checked"; None takes what `build_cuda` chooses.
+    """
     return build_cuda(*map(read_kernel, KERNEL_FILES), names=KERNEL_FILES, target=target, name="paged_attention")
 
 
 def attn_paged_cuda(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor,
                     library: CudaLibrary | None = None, scale: float | None = None) -> Tensor:
-    """Paged attention of a decode step: one query of each sequence over its context.
+    """Computes paged attention of a decode step: one query of each sequence over its context.
 
-    q: (num_seqs, num_q_heads, head_size), float32, float16 or bfloat16; from one sequence to the next there may be any
-    distance. k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size) of q's dtype. block_table: int32
-    (num_seqs, max_blocks_per_seq); entries behind those that a context needs may be anything. context_lens: int32
-    (num_seqs,); an empty context gives zeros.
-    library: what `build_cuda` made of a kernel with the interface of kernels/paged_attention.cu; None takes the course's
-    own, built for q's device. scale: what the scores are multiplied by; None takes 1 / sqrt(head_size).
-    Returns (num_seqs, num_q_heads, head_size) of q's dtype, and changes none of the arguments.
-    Raises TypeError or ValueError naming the argument that does not fit, before anything is launched, and KernelError
-    when the launch fails.
+    The arguments are not changed.
+
+    q: float32, float16 or bfloat16 (num_seqs, num_q_heads, head_size), with any distance
+        between sequences.
+    k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size) of q's dtype.
+    block_table: int32 (num_seqs, max_blocks_per_seq). Entries that a context does not need may
+        be anything.
+    context_lens: int32 (num_seqs,). An empty context gives zeros.
+    library: what `build_cuda` made of a kernel with the interface of
+        kernels/paged_attention.cu; None takes the course's own, built for q's device.
+    scale: the factor for the scores; None takes 1 / sqrt(head_size).
+    Returns (num_seqs, num_q_heads, head_size) of q's dtype.
+    Raises TypeError or ValueError naming the argument that does not fit, before the launch.
+    Raises KernelError when the launch fails.
     """
     check_paged_decode(q, k_cache, v_cache, block_table, context_lens)
     if library is None:

@@ -1,4 +1,7 @@
-"""Slots, the places for one token in the pool, and the writing of keys and values into them (lesson 02)."""
+"""The slots of the pool, and how keys and values are written into them (lesson 02).
+
+A slot is the place of one token.
+"""
 
 from torch import Tensor
 
@@ -6,7 +9,7 @@ from paged_attention.validate import check_write
 
 
 def slot_mapping(block_ids: Tensor, positions: Tensor, block_size: int) -> Tensor:
-    """The slots of some tokens of one sequence: block_id * block_size + offset.
+    """Computes the slots of some tokens of one sequence: block_id * block_size + offset.
 
     block_ids: int32 (max_blocks_per_seq,), the sequence's row of the block table.
     positions: int64 (num_tokens,), the tokens' places in the sequence, from 0, in any order.
@@ -20,9 +23,12 @@ def slot_mapping(block_ids: Tensor, positions: Tensor, block_size: int) -> Tenso
 def write_kv(k_cache: Tensor, v_cache: Tensor, slots: Tensor, k: Tensor, v: Tensor) -> None:
     """Writes the keys and values of num_tokens tokens into their slots of the pool, in place.
 
-    k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size). slots: int64 (num_tokens,), no two alike.
+    If an error is raised, nothing has been written.
+
+    k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
+    slots: int64 (num_tokens,), no two alike.
     k, v: (num_tokens, num_kv_heads, head_size), of the caches' dtype.
-    Raises ValueError or TypeError for anything else, with nothing written.
+    Raises ValueError or TypeError for anything else.
     """
     check_write(k_cache, v_cache, slots, k, v)
     # BEGIN SOLUTION 2.3

@@ -1,33 +1,44 @@
-"""The online softmax of lesson 03: attention over keys that arrive part by part."""
+"""The online softmax of lesson 03: attention over keys that arrive in parts."""
 
 import torch
 from torch import Tensor
 
-NO_KEY = float("-inf")  # the maximum of a row that has seen no key, and the score of a masked one
+NO_KEY = float("-inf")  # the maximum of a row without keys, and the score of a masked key
 
 
 def finite(m: Tensor) -> Tensor:
-    """The maxima with 0 where no key was seen, so that exp(-inf - m) is 0 there and not exp(-inf + inf), a NaN."""
+    """Replaces the maximum of each row that has seen no key with 0.
+
+    There, exp(-inf - m) is then 0. Otherwise it would be exp(-inf + inf), which is NaN.
+    """
     return m.masked_fill(m == NO_KEY, 0.0)
 
 
 def widen(x: Tensor) -> Tensor:
-    """The numbers in float32 where they have fewer bits. Sums of many terms are kept in no less."""
+    """Converts numbers of less than 32 bits to float32. Sums of many terms need that."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class SoftmaxState:
-    """What is known of a softmax-weighted sum after some of its keys. Each row has a state of its own.
+    """The state of a softmax-weighted sum after some of its keys. Each row has its own state.
 
-    `m` (...,): the largest score so far, NO_KEY before the first. `l` (...,): the sum of exp(score - m).
-    `acc` (..., head_size): the sum of exp(score - m) * value. All three are float32, or float64 where the scores and values
-    are. They are where the scores are, on the same device.
-    Sources: for m and l Milakov and Gimelshein, arXiv:1805.02867, section 3; for acc FlashAttention, arXiv:2205.14135.
+    `m` (...,): the largest score so far, NO_KEY before the first.
+    `l` (...,): the sum of exp(score - m).
+    `acc` (..., head_size): the sum of exp(score - m) * value.
+
+    All three are float32, or float64 where the scores and values are. They are on the scores'
+    device.
+    Sources: for m and l Milakov and Gimelshein, arXiv:1805.02867, section 3; for acc
+    FlashAttention, arXiv:2205.14135.
     """
 
     def __init__(self, *shape: int, head_size: int, dtype: torch.dtype = torch.float32):
-        """The state before the first key, for rows of this shape. dtype: of the scores and values; m, l and acc are kept in
-        it too, but in float32 where it has fewer bits."""
+        """Makes the state before the first key.
+
+        shape: the shape of the rows.
+        dtype: of the scores and values. m, l and acc have it too, or float32 where it has
+            fewer bits.
+        """
         # BEGIN SOLUTION 3.2
         dtype = torch.promote_types(dtype, torch.float32)
         self.m = torch.full(shape, NO_KEY, dtype=dtype)
@@ -39,8 +50,9 @@ class SoftmaxState:
         """Takes in more keys.
 
         scores: (..., num_keys), -inf where masked. They may have fewer bits than the sums.
-        values: (..., num_keys, head_size). It broadcasts over the rows: a size of 1 stands for all rows along that
-        dimension. Attention gives (heads, 1, num_keys, head_size), since the queries of a head share their values.
+        values: (..., num_keys, head_size). They broadcast over the rows: with a size of 1, all
+            rows along that dimension share the values. In attention the shape is
+            (heads, 1, num_keys, head_size), because the queries of a head share their values.
         """
         # BEGIN SOLUTION 3.2
         self.m, self.l, self.acc = (x.to(scores.device) for x in (self.m, self.l, self.acc))  # they begin on the CPU
@@ -54,7 +66,10 @@ class SoftmaxState:
         # END SOLUTION
 
     def merge(self, other: "SoftmaxState") -> None:
-        """Takes in all the keys that another state of the same rows has seen; `other` is not changed."""
+        """Takes in all the keys that another state of the same rows has seen.
+
+        `other` is not changed.
+        """
         # BEGIN SOLUTION 3.3
         m = torch.maximum(self.m, other.m)
         mine, theirs = (torch.exp(state.m - finite(m)) for state in (self, other))
@@ -64,9 +79,9 @@ class SoftmaxState:
         # END SOLUTION
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(o, m, l): o (..., head_size) is the attention output, 0 in rows that have seen no key.
+        """Returns (o, m, l). It changes nothing, so more keys may follow.
 
-        Changes nothing: more keys may follow.
+        o: (..., head_size), the attention output; 0 in rows that have seen no key.
         """
         # BEGIN SOLUTION 3.2
         o = self.acc / self.l.masked_fill(self.l == 0, 1.0)[..., None]

@@ -1,15 +1,22 @@
-"""How a batch of decodes is shared out among the blocks of threads (lesson 07)."""
+"""How the work of a decode batch is divided among thread blocks (lesson 07)."""
 
-SPLIT_COST = 4  # what a block takes beside its tiles, to begin and to hand its part over; counted in tiles
+SPLIT_COST = 4  # a block's time to begin and to hand its part over, counted in tiles
 
 
 def choose_num_splits(num_rows: int, num_tiles: int, num_multiprocessors: int) -> int:
-    """In how many splits each row's context is best cut, from 1 to num_tiles; of several that take the same, the least.
+    """Chooses into how many splits each row's context is cut, from 1 to num_tiles.
 
-    num_rows: sequences × KV heads, 1 or more. num_tiles: of each row, 1 or more. num_multiprocessors: each runs one
-    block at a time. A split goes to a block of its own, so there are num_rows × splits blocks; they run in waves of
-    num_multiprocessors, and the last wave takes as long as any other. A wave takes as many units of time as the largest
-    split has tiles, and SPLIT_COST more.
+    It takes the number with the shortest time. If several are equally fast, it takes the
+    smallest. This is how the time is counted:
+
+    1. Each split has its own block, so there are num_rows × splits blocks.
+    2. Each multiprocessor runs one block at a time, so the blocks run in waves of
+       num_multiprocessors. The last wave takes as long as any other.
+    3. A wave takes one unit of time for each tile of the largest split, and SPLIT_COST more.
+
+    num_rows: sequences × KV heads, 1 or more.
+    num_tiles: the tiles of each row, 1 or more.
+    num_multiprocessors: of the GPU.
     """
     # BEGIN SOLUTION 7.6
     def time(num_splits):
@@ -21,12 +28,16 @@ def choose_num_splits(num_rows: int, num_tiles: int, num_multiprocessors: int) -
 
 
 def cut_evenly(num_tiles: list[int], num_blocks: int) -> list[list[tuple[int, int, int]]]:
-    """Lays the tiles of all rows end to end, and cuts the line into num_blocks shares that differ by a tile at most.
+    """Cuts the tiles of all rows into num_blocks shares that differ by at most one tile.
 
-    num_tiles: of each row, 1 or more. Of `total` tiles in all, block b gets those of the line from total * b // num_blocks
-    up to, and without, total * (b + 1) // num_blocks.
-    Returns for each block its pieces (row, first_tile, end_tile), in order; tiles are counted from the row's beginning,
-    and a piece has at least one. A block without tiles has an empty list.
+    The rows are laid end to end, which makes one line of `total` tiles. Block b's part of this
+    line begins at tile total * b // num_blocks. It ends before tile
+    total * (b + 1) // num_blocks.
+
+    num_tiles: the tiles of each row, 1 or more.
+    Returns for each block its pieces (row, first_tile, end_tile), in order. Tiles are counted
+        from the row's beginning. A piece has at least one tile. A block without tiles has an
+        empty list.
     """
     # BEGIN SOLUTION 7.7
     total, shares = sum(num_tiles), []

@@ -1,4 +1,7 @@
-"""A language model of a few thousand random numbers (lesson 05): small enough to read, and it runs on the pool."""
+"""A small language model of random numbers (lesson 05).
+
+It is short enough to read, and it runs on the pool.
+"""
 
 import torch
 from torch import Tensor
@@ -10,7 +13,10 @@ from paged_attention.slots import write_kv
 
 
 class TinyTransformer:
-    """Embedding, layers of attention and MLP with residual connections, and the embedding again as the head."""
+    """A model: an embedding, layers of attention and MLP, and the embedding again as head.
+
+    The layers have residual connections.
+    """
 
     def __init__(self, num_layers: int = 4, num_q_heads: int = 6, num_kv_heads: int = 2, head_size: int = 8,
                  dim: int = 48, vocab_size: int = 100, seed: int = 0):
@@ -19,14 +25,20 @@ class TinyTransformer:
         self.attentions = [AttentionLayer(dim, num_q_heads, num_kv_heads, head_size, index, seed=seed + index)
                            for index in range(num_layers)]
         for attention in self.attentions:
-            attention.wq *= 3  # sharper attention, or every token would be much the same
+            attention.wq *= 3  # sharper attention; otherwise all tokens would be much alike
         self.mlps = [(torch.randn(dim, 2 * dim, generator=generator) / dim**0.5,
                       torch.randn(2 * dim, dim, generator=generator) / dim**0.5) for _ in range(num_layers)]
 
     def __call__(self, tokens: Tensor, attend, merge_heads) -> tuple[Tensor, list[Tensor]]:
-        """tokens: int64 (num_tokens,). attend(layer, q, k, v): attention's output (num_tokens, num_q_heads, head_size).
-        merge_heads: from there to (num_tokens, num_q_heads * head_size).
-        Returns the logits (num_tokens, vocab_size), and the trace: each layer's output (num_tokens, dim)."""
+        """Computes the logits of a row of tokens.
+
+        tokens: int64 (num_tokens,).
+        attend: attend(layer, q, k, v) gives attention's output (num_tokens, num_q_heads,
+            head_size).
+        merge_heads: makes that into (num_tokens, num_q_heads * head_size).
+        Returns the logits (num_tokens, vocab_size), and the trace: each layer's output
+            (num_tokens, dim).
+        """
         x, trace = self.embedding[tokens], []
         for attention, (up, down) in zip(self.attentions, self.mlps, strict=True):
             o = attend(attention.index, *attention.project(rms_norm(x, x.shape[-1:])))
@@ -37,13 +49,16 @@ class TinyTransformer:
 
 
 def dense(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention over one whole sequence by PyTorch, without a pool."""
+    """Computes attention over one whole sequence with PyTorch, without a pool."""
     q, k, v = (heads.transpose(0, 1)[None] for heads in (q, k, v))  # (1, heads, num_tokens, head_size)
     return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
 
 
 def paged(manager, scheduled: list[tuple[int, int]]):
-    """Attention of a batch through the pool: writes the new keys and values, then reads what the metadata name."""
+    """Returns a batch's attention through the pool.
+
+    It writes the new keys and values, then reads what the metadata name.
+    """
     metadata = build_metadata(manager, scheduled)
 
     def attend(layer, q, k, v):
@@ -54,12 +69,15 @@ def paged(manager, scheduled: list[tuple[int, int]]):
 
 
 def merge_of_reference(o: Tensor) -> Tensor:
-    """The merge without the fault, for the reference."""
+    """Merges the heads without the fault, for the reference."""
     return o.flatten(1)
 
 
 def generate_dense(model: TinyTransformer, prompt: list[int], num_tokens: int) -> list[int]:
-    """The greedy continuation without a cache, everything computed anew for each token: slow, and the reference."""
+    """Generates greedily without a cache. This is the reference.
+
+    It is slow, because every new token computes everything again.
+    """
     tokens = list(prompt)
     for _ in range(num_tokens):
         logits, _ = model(torch.tensor(tokens), dense, merge_of_reference)
@@ -68,7 +86,7 @@ def generate_dense(model: TinyTransformer, prompt: list[int], num_tokens: int) -
 
 
 def generate_paged(model: TinyTransformer, prompt: list[int], num_tokens: int, manager, merge_heads) -> list[int]:
-    """The greedy continuation through the pool: one prefill, then one token at a time."""
+    """Generates greedily through the pool: one prefill, then one token at a time."""
     manager.add_sequence(0, 0)
     tokens, new = [], list(prompt)
     for _ in range(num_tokens):

@@ -1,4 +1,7 @@
-"""Checks at the boundary: what does not fit is named, with what was expected and what was given, before anything changes."""
+"""Checks of arguments, before anything changes.
+
+An error names what does not fit, what was expected and what was given.
+"""
 
 import operator
 
@@ -14,7 +17,12 @@ def check_positive(**sizes: int) -> None:
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple, dtype: torch.dtype | None = None) -> None:
-    """Raises TypeError for the wrong type or dtype, ValueError for the wrong shape; a string in `shape` fits any size."""
+    """Checks the type, shape and dtype of a tensor.
+
+    shape: the sizes; a string fits any size.
+    Raises TypeError for the wrong type or dtype.
+    Raises ValueError for the wrong shape.
+    """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
     expected = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
@@ -27,7 +35,10 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple, dtype: torch.dtype | N
 
 
 def check_caches(k_cache: Tensor, v_cache: Tensor) -> None:
-    """Both halves of a pool: the same shape (num_blocks, block_size, num_kv_heads, head_size) and dtype."""
+    """Checks that both caches have the same dtype, and the same shape.
+
+    The shape is (num_blocks, block_size, num_kv_heads, head_size).
+    """
     check_tensor("k_cache", k_cache, ("num_blocks", "block_size", "num_kv_heads", "head_size"))
     check_tensor("v_cache", v_cache, tuple(k_cache.shape), k_cache.dtype)
 
@@ -41,7 +52,7 @@ def check_range(name: str, values: Tensor, low: int, high: int, what: str) -> No
 
 
 def check_write(k_cache: Tensor, v_cache: Tensor, slots: Tensor, k: Tensor, v: Tensor) -> None:
-    """What `write_kv` takes."""
+    """Checks the arguments of `write_kv`."""
     check_caches(k_cache, v_cache)
     check_tensor("slots", slots, ("num_tokens",), torch.int64)
     check_tensor("k", k, (len(slots), *k_cache.shape[2:]), k_cache.dtype)
@@ -53,7 +64,7 @@ def check_write(k_cache: Tensor, v_cache: Tensor, slots: Tensor, k: Tensor, v: T
 
 
 def check_seq_ids(seq_ids: list[int]) -> None:
-    """At least one sequence, none named twice."""
+    """Checks that there is at least one sequence, and that none is named twice."""
     if len(seq_ids) == 0:
         raise ValueError("the batch is empty; it must hold at least one sequence")
     twice = [seq_id for index, seq_id in enumerate(seq_ids) if seq_id in seq_ids[:index]]
@@ -62,7 +73,7 @@ def check_seq_ids(seq_ids: list[int]) -> None:
 
 
 def check_layer(layer, manager) -> None:
-    """The layer's heads are those of the pool, and the pool has a part for it."""
+    """Checks that the layer has the pool's heads, and that the pool has a part for it."""
     num_layers, _, _, _, num_kv_heads, head_size = manager.kv_cache.shape
     if (layer.num_kv_heads, layer.head_size) != (num_kv_heads, head_size):
         raise ValueError(f"layer must have the pool's {num_kv_heads} KV heads of size {head_size}, "
@@ -72,7 +83,7 @@ def check_layer(layer, manager) -> None:
 
 
 def check_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager) -> None:
-    """What `forward_prefill` takes."""
+    """Checks the arguments of `forward_prefill`."""
     check_seq_ids(seq_ids)
     check_layer(layer, manager)
     if len(request_num_blocks) != len(seq_ids):
@@ -87,7 +98,7 @@ def check_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: list
 
 
 def check_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> None:
-    """What `forward_decoding` takes."""
+    """Checks the arguments of `forward_decoding`."""
     check_seq_ids(seq_ids)
     check_layer(layer, manager)
     check_tensor("x", x, (len(seq_ids), layer.wq.shape[1]), manager.kv_cache.dtype)
@@ -97,7 +108,10 @@ def check_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> None:
 
 
 def check_scheduled(scheduled: list[tuple[int, int]], manager=None) -> None:
-    """A batch as (seq_id, num_tokens) pairs; with a manager also that the sequences have so many tokens."""
+    """Checks a batch of (seq_id, num_tokens) pairs.
+
+    With a manager, it also checks that the sequences have at least that many tokens.
+    """
     check_seq_ids([seq_id for seq_id, _ in scheduled])
     for seq_id, num_tokens in scheduled:
         if operator.index(num_tokens) < 1:
@@ -108,7 +122,10 @@ def check_scheduled(scheduled: list[tuple[int, int]], manager=None) -> None:
 
 
 def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata) -> None:
-    """What a paged kernel takes. Reads the metadata's values, so on a GPU it waits for them."""
+    """Checks the arguments of a paged kernel.
+
+    It reads the metadata's values, so on a GPU it waits for them.
+    """
     check_caches(k_cache, v_cache)
     num_blocks, block_size, num_kv_heads, head_size = k_cache.shape
     check_tensor("q", q, ("num_tokens", "num_q_heads", head_size), k_cache.dtype)
@@ -136,14 +153,14 @@ def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata)
 
 
 def check_contiguous(name: str, tensor: Tensor) -> None:
-    """Raises ValueError for a tensor whose numbers do not lie one after the other."""
+    """Raises ValueError for a tensor that is not contiguous."""
     if not tensor.is_contiguous():
         raise ValueError(f"{name} must be contiguous, and its strides are {tensor.stride()} for the shape "
                          f"{tuple(tensor.shape)}; {name}.contiguous() makes a copy that is")
 
 
 def check_devices(**tensors: Tensor) -> None:
-    """Raises ValueError naming the first tensor that is not on the device of the first one."""
+    """Raises ValueError naming the first tensor that is not on the first one's device."""
     (first, expected), *others = tensors.items()
     for name, tensor in others:
         if tensor.device != expected.device:
@@ -153,10 +170,16 @@ def check_devices(**tensors: Tensor) -> None:
 def check_block_table(block_table: Tensor, context_lens: Tensor, num_blocks: int, block_size: int) -> None:
     """Refuses a block table through which a kernel would read outside the pool.
 
-    block_table: int32 (num_seqs, max_blocks_per_seq). context_lens: int32 (num_seqs,), the tokens of each sequence.
-    The pool has num_blocks blocks of block_size tokens, with ids from 0.
-    Raises ValueError naming context_lens where a context is negative or needs more blocks than a row has entries, and
-    naming block_table where an entry that a context needs is no block of the pool. Entries behind those are not looked at.
+    The pool has num_blocks blocks of block_size tokens, with ids from 0. Entries that a
+    context does not need are not looked at.
+
+    block_table: int32 (num_seqs, max_blocks_per_seq).
+    context_lens: int32 (num_seqs,), the tokens of each sequence.
+    Raises ValueError naming context_lens if a context is negative.
+    Raises ValueError naming context_lens if a context needs more blocks than a row has
+        entries.
+    Raises ValueError naming block_table if an entry that a context needs is no block of the
+        pool.
     """
     check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
     check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
@@ -172,14 +195,19 @@ def check_block_table(block_table: Tensor, context_lens: Tensor, num_blocks: int
     # END SOLUTION
 
 
-KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # in the order of the kernel's numbers for them
+# A dtype's place here is its number in the kernel.
+KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 LARGEST_HEAD_SIZE = 256
 
 
 def check_paged_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor,
                        kv_dtype: torch.dtype | None = None) -> None:
-    """What `attn_paged_cuda` takes. Reads the table and the lengths, so on a GPU it waits for them. kv_dtype: of the caches;
-    None is q's."""
+    """Checks the arguments of `attn_paged_cuda`.
+
+    It reads the table and the lengths, so on a GPU it waits for them.
+
+    kv_dtype: of the caches; None means q's.
+    """
     check_tensor("q", q, ("num_seqs", "num_q_heads", "head_size"))
     if q.dtype not in KERNEL_DTYPES:
         raise TypeError(f"q must be torch.float32, torch.float16 or torch.bfloat16, not {q.dtype}")

@@ -1,23 +1,26 @@
-"""Which block of a launch takes which tiles: every block the same number of them (rungs 7 and 8)."""
+"""Divides a batch's tiles evenly among the blocks of a launch (rungs 7 and 8)."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 # Found by measuring the workloads of bench/workloads.py on an H200.
-FEW_TILES = 64     # a row of no more is not worth cutting
-BUSY = 0.8         # blocks for each multiprocessor that keep the memory busy; more would only queue there
-MANY_ROWS = 1.5    # for each multiprocessor, so that few are cut
-SOME_ROWS = 1 / 8  # likewise, so that none is cut into very many parts
-PART_COST = 40     # what handing a part over takes, counted in tiles
+FEW_TILES = 64     # a row with no more tiles is not worth cutting
+BUSY = 0.8         # blocks per multiprocessor that keep the memory busy; more would only wait
+MANY_ROWS = 1.5    # rows per multiprocessor; with as many, few are cut
+SOME_ROWS = 1 / 8  # likewise; with as many, none is cut into very many parts
+PART_COST = 40     # the time to hand a part over, counted in tiles
 
-TILE_SIZE = 16  # tokens that a warp takes in at once, tile_size in kernels/ladder/tile.cuh
+TILE_SIZE = 16  # tokens that a warp takes in at once; tile_size in kernels/ladder/tile.cuh
 
 
 @dataclass(frozen=True)
 class WorkPlan:
-    """items: int32 (num_items, 8), the kernel's WorkItem: seq, first KV head, first token, end, part or -1, first part of
-    the row, parts of the row, next item of the same block or -1. Block b begins with item b."""
+    """The work of each block of a launch, as a list of items. Block b begins with item b.
+
+    items: int32 (num_items, 8), the kernel's WorkItem: seq, first KV head, first token, end,
+        part or -1, first part of the row, parts of the row, next item of the same block or -1.
+    """
 
     items: np.ndarray
     num_blocks: int
@@ -27,13 +30,19 @@ class WorkPlan:
 
 
 def tiles_of(context_lens) -> np.ndarray:
-    """Tiles of each context. An empty one has a tile without tokens: somebody has to write its zeros."""
+    """Counts the tiles of each context.
+
+    An empty context has one tile, without tokens, because a block has to write its zeros.
+    """
     return np.maximum(1, -(-np.asarray(context_lens, dtype=np.int64) // TILE_SIZE))
 
 
 def choose_heads_at_once(context_lens, num_kv_heads: int, num_warps: int, multiprocessors: int) -> int:
-    """KV heads that the warps of a block share: 1, 2, or one for each warp. More heads are more bytes in a row in the cache,
-    and fewer states to merge; but there are fewer rows then, and each is cut into more parts."""
+    """Chooses how many KV heads the warps of a block share: 1, 2, or one for each warp.
+
+    With more heads, more bytes of the cache lie in a row, and there are fewer states to merge.
+    But there are also fewer rows then, and each is cut into more parts.
+    """
     num_rows = len(context_lens) * num_kv_heads
     if num_rows <= multiprocessors and tiles_of(context_lens).max() <= FEW_TILES:
         return 1
@@ -45,9 +54,19 @@ def choose_heads_at_once(context_lens, num_kv_heads: int, num_warps: int, multip
 
 
 def best_plan(context_lens, num_kv_heads: int, heads_at_once: int, multiprocessors: int, busy: float = BUSY) -> WorkPlan:
-    """The plan that should take the least time. Where the rows come out even, each block gets whole rows, on as many
-    multiprocessors as that allows. Otherwise rows are cut, for as many blocks as keep the memory busy: each into equal
-    pieces, or anywhere. busy: how many that is, for each multiprocessor."""
+    """Chooses the plan that should take the least time.
+
+    It compares up to three ways to divide the rows among blocks:
+
+    1. Each block gets the same number of whole rows. There are as many blocks as that allows,
+       but at most one for each multiprocessor.
+    2. Each row is cut into the same number of equal pieces, if there are few enough rows.
+    3. The rows are cut anywhere.
+
+    In 2 and 3 there are about as many blocks as keep the memory busy, but no more.
+
+    busy: how many blocks that is, per multiprocessor.
+    """
     num_rows, busy = len(context_lens) * num_kv_heads // heads_at_once, max(1, int(busy * multiprocessors))
     whole = max(n for n in range(1, multiprocessors + 1) if num_rows % n == 0)
     counts = {whole} | ({busy // num_rows * num_rows} if num_rows <= busy else set())
@@ -57,12 +76,17 @@ def best_plan(context_lens, num_kv_heads: int, heads_at_once: int, multiprocesso
 
 
 def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: int, by_rows: bool = False) -> WorkPlan:
-    """Lays the rows of a batch end to end and cuts them into equal shares, as `cut_evenly` of paged_attention/splits.py does.
+    """Lays the rows of a batch end to end and cuts them into equal shares.
 
-    A row is a sequence and heads_at_once of its KV heads. context_lens: numbers, 0 or more. num_blocks: of the launch; never
-    more are used than there are tiles. by_rows: cuts at rows' ends, so many rows to each block; or each row into so many
-    equal pieces. One of num_blocks and the number of rows must be a multiple of the other then.
-    A row that is cut has a part for each piece, numbered from the row's first part on.
+    It does this as `cut_evenly` of paged_attention/splits.py does. A row is a sequence and
+    heads_at_once of its KV heads. A row that is cut has a part for each piece. Parts are
+    numbered from the row's first part on.
+
+    context_lens: numbers, 0 or more.
+    num_blocks: blocks of the launch; at most as many are used as there are tiles.
+    by_rows: gives each block the same number of whole rows. If there are more blocks than
+        rows, it cuts each row into the same number of equal pieces. num_blocks must then be a
+        multiple of the number of rows, or the other way round.
     """
     groups = num_kv_heads // heads_at_once
     lens = np.asarray(context_lens, dtype=np.int64)
@@ -91,7 +115,8 @@ def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: i
     items = np.stack([row // groups, row % groups * heads_at_once, begin, end, np.where(is_part, part, -1),
                       np.where(is_part, part[first_of_row[row]], -1), pieces_of_row[row], np.empty_like(row)], axis=1)
 
-    # A block does its parts first: others may wait for them. Its first item goes to the block's own place.
+    # A block does its parts first, because other blocks may wait for them. The first item of
+    # block b goes to place b.
     order = np.lexsort((~is_part, block))
     items, block = items[order], block[order]
     is_first, is_last = np.diff(block, prepend=-1) > 0, np.diff(block, append=num_blocks) > 0

@@ -69,7 +69,7 @@ lengths = {"A": 61, "B": 310, "C": 24, "D": 147, "E": 96}
 
 
 def draw_memory(reserved, title):
-    """One bar for each request: what it reserved, and in blue the part that holds tokens."""
+    """Draws a bar for each request: what it reserved, and in blue the part with tokens."""
     figure, axes = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
     axes.barh(list(lengths), [reserved[name] for name in lengths], color=draw.WASTED, hatch="///",
               edgecolor="white", label="reserved and empty")
@@ -110,10 +110,13 @@ draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars 
 
 # %% exercise="0.1"
 def blocks_needed(num_tokens, block_size):
-    """The number of blocks that hold `num_tokens` tokens.
+    """Computes how many blocks hold `num_tokens` tokens.
 
-    num_tokens: int, 0 or more. block_size: int, 1 or more: tokens in a block. Returns an int.
     The last block may be partly full. No tokens need no block.
+
+    num_tokens: int, 0 or more.
+    block_size: int, 1 or more, the tokens in a block.
+    Returns an int.
     """
     # BEGIN SOLUTION
     return (num_tokens + block_size - 1) // block_size

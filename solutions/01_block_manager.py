@@ -106,7 +106,7 @@ print("1 comes back; taken next:", free_ids.pop(), "· still free:", free_ids.si
 # module is built. `py::module_local()` keeps the class inside this module, so that you can
 # build the cell again after a change without clashing with the previous version.
 #
-# ## Who uses a block?
+# ## How many users does a block have?
 #
 # A free list is enough as long as each block has one user. But sequences share blocks. When
 # two people continue the same text, both start with the same keys and values, and keeping them
@@ -411,8 +411,11 @@ assert costs["C++ calls C++"] < costs["Python calls C++"]
 def fork(manager, blocks):
     """Starts a second sequence that shares every block of the first.
 
-    manager: a BlockManager. blocks: list of int, the first sequence's block ids, not changed.
-    Returns a list of int: the second sequence's own list, with the same ids. Each block has one user more.
+    Each block has one more user afterwards.
+
+    manager: a BlockManager.
+    blocks: list of int, the first sequence's block ids; not changed.
+    Returns a list of int: the second sequence's own list, with the same ids.
     """
     # BEGIN SOLUTION
     for block_id in blocks:
@@ -425,7 +428,7 @@ def fork(manager, blocks):
 check("1.5", fork)
 
 # %% [markdown]
-# ## Sharing, until somebody writes: copy on write
+# ## Shared until the first write: copy on write
 #
 # Now the two sequences go on differently. Unless the last block is full, the next token goes
 # into it. But both share that block, so a write by one changes the other's text as well. So
@@ -445,12 +448,15 @@ check("1.5", fork)
 
 # %% exercise="1.6"
 def write(manager, pool, blocks, position, value):
-    """Writes one token of a sequence, and copies its block first if another sequence uses it too.
+    """Writes one token of a sequence. Copies its block first if another sequence uses it too.
 
-    manager: a BlockManager. pool: int64 tensor (num_blocks, block_size), changed in place.
-    blocks: list of int, the sequence's block ids; the entry of a copied block is replaced.
-    position: int, the token's place in the sequence, from 0. value: int.
-    Raises the manager's OutOfBlocksError, with nothing changed, when a copy is needed and no block is free.
+    manager: a BlockManager.
+    pool: int64 tensor (num_blocks, block_size), changed in place.
+    blocks: list of int, the sequence's block ids. The entry of a copied block is replaced.
+    position: int, the token's place in the sequence, from 0.
+    value: int.
+    Raises the manager's OutOfBlocksError when a copy is needed and no block is free. Then
+        nothing has changed.
     """
     # BEGIN SOLUTION
     index, offset = divmod(position, pool.shape[1])
@@ -468,7 +474,7 @@ def write(manager, pool, blocks, position, value):
 check("1.6", write)
 
 # %% [markdown]
-# ## All of it together
+# ## Everything together
 #
 # Two people ask a model to continue the same words. Blocks hold four letters each, so that you
 # can read them.

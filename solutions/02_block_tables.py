@@ -34,7 +34,7 @@ except ModuleNotFoundError as error:
 progress_bar("02")
 
 # %% [markdown]
-# ## Where this goes
+# ## Where this leads
 #
 # Here are four sequences and one pool. Each sequence has a row in the **block table**: a list
 # of block ids, in the order of its tokens. An arrow leads from each entry to its block,
@@ -307,7 +307,7 @@ PagedAttentionManager.start = start
 # nothing**. When a call raises an error, the tables, the counts and the pool are as they were.
 # If a call is wrong in two ways, it does not matter which error comes first.
 #
-# ### Exercise 2.4: a sequence comes
+# ### Exercise 2.4: add a sequence
 #
 # A new sequence gets a row, and as many blocks as its prompt needs, in the order in which
 # `allocate()` hands them out. Count before you take.
@@ -348,7 +348,7 @@ for seq_id, num_tokens in ((7, 1), (2, 20), (2, 13)):
 print("free blocks:", manager.block_manager.get_num_free_blocks())
 
 # %% [markdown]
-# ### Exercise 2.5: a sequence grows
+# ### Exercise 2.5: append a token
 #
 # Each step of the model gives a sequence one more token. Usually the last block has an empty
 # slot. When it is full, the sequence needs another block. And when the last block is shared,
@@ -371,7 +371,7 @@ print("slots of the next four tokens:", [manager.append_token(0) for _ in range(
 print("row:", manager.get_block_table_for_seq(0).tolist())
 
 # %% [markdown]
-# ### Exercise 2.6: a sequence forks
+# ### Exercise 2.6: fork a sequence
 #
 # This is exercise 1.5 with the block table: the child gets its own row with the same block
 # ids, and each block has one more user.
@@ -386,7 +386,7 @@ PagedAttentionManager.fork_sequence = fork_sequence
 check("2.6", fork_sequence)
 
 # %% [markdown]
-# ### Exercise 2.7: a sequence ends
+# ### Exercise 2.7: free a sequence
 #
 # Each of its blocks loses a user, and its row becomes free for another sequence.
 
@@ -481,13 +481,13 @@ print("twelve keys written to blocks", row[:3].tolist(), "and read back")
 
 # %%
 class ContiguousAllocator:
-    """Gives each request one stretch of slots. `reserve(request)`: how many."""
+    """Gives each request one stretch of slots, reserve(request) of them."""
 
     def __init__(self, num_slots, reserve):
         self.num_slots, self.reserve, self.taken = num_slots, reserve, {}
 
     def holes(self):
-        """(start, length) of each stretch of free slots."""
+        """Returns (start, length) of each stretch of free slots."""
         end, found = 0, []
         for start, length in sorted(self.taken.values()):
             found.append((end, start - end))
@@ -524,7 +524,7 @@ class Paged:
     def come(self, request):
         free = self.manager.block_manager.get_num_free_blocks()
         if free - self.manager.blocks_for(request.prompt) < len(self.manager.sequences):
-            return False  # soon each running sequence will want a block
+            return False  # each running sequence will soon need a block
         self.manager.add_sequence(request.id, request.prompt)
         return True
 

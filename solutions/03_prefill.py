@@ -136,7 +136,7 @@ print("weighted sum:", (weights @ torch.tensor([1.0, 2.0, float("nan")])).item()
 # INCLUDE paged_attention/attention.py share_heads
 
 
-ids = torch.arange(2).view(1, 2, 1)  # one token, two KV heads, of which each holds its own number
+ids = torch.arange(2).view(1, 2, 1)  # one token and two KV heads; each holds its own number
 print("query head:     ", *range(6))
 print("reads KV head:  ", *share_heads(ids, num_q_heads=6).flatten().tolist())
 

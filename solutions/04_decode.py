@@ -65,7 +65,7 @@ layer = AttentionLayer(dim, num_q_heads=6, num_kv_heads=2, head_size=16)
 
 
 def manager_in_disorder(order):
-    """A manager that hands out its blocks in this order. Its empty slots hold NaN."""
+    """Makes a manager that hands out its blocks in this order. Its empty slots hold NaN."""
     manager = PagedAttentionManager(len(order), block_size, layer.num_kv_heads, layer.head_size, max_num_seqs=4,
                                     max_blocks_per_seq=6)
     manager.kv_cache.fill_(float("nan"))
@@ -86,7 +86,7 @@ def prefill(manager, texts):
 
 # %%
 def three_requests(order):
-    """The texts of three requests, and a manager that holds their keys and values."""
+    """Returns the texts of three requests, and a manager with their keys and values."""
     torch.manual_seed(4)
     texts = {1: torch.randn(10, dim), 2: torch.randn(3, dim), 3: torch.randn(7, dim)}
     manager = manager_in_disorder(order)
@@ -141,7 +141,7 @@ print("blocks per request: ", request_num_blocks.tolist())
 # in the order of the blocks. This is the **dispatch**. A request may have no past blocks at
 # all, if its only token is the new one.
 #
-# ### Exercise 4.1: each query once for each of its blocks
+# ### Exercise 4.1: repeat each query for its blocks
 
 # %% exercise="4.1"
 # INCLUDE paged_attention/decode.py dispatch
@@ -271,7 +271,7 @@ draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:
 # that counts most. Weighing by $e^{m - m_\text{all}}$ without $l$ forgets how many keys a
 # block has.
 #
-# ### Exercise 4.3: the parts put together
+# ### Exercise 4.3: combine the parts
 #
 # The result is again a triple (o, m, l), as if all keys had been in one block. So results can
 # be combined again. A part that saw no key has m = -inf and l = 0, and must not disturb the
@@ -346,7 +346,7 @@ check("4.4", forward_decoding_loop)
 
 # %%
 def attend_last(tokens):
-    """The layer's result for the last of these tokens, by PyTorch's attention over all of them."""
+    """Computes the layer's result for the last token, with PyTorch's attention over all."""
     q_rows, k_rows, v_rows = (rows.transpose(0, 1)[None] for rows in layer.project(tokens))  # (1, heads, tokens, 16)
     return layer.output(F.scaled_dot_product_attention(q_rows[:, :, -1:], k_rows, v_rows, enable_gqa=True)[0, :, 0])
 
@@ -384,7 +384,7 @@ print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax
 # `index_add` takes one index for each row. `scatter_reduce` wants an index for each number, so `owner` has to be expanded to
 # the shape of the tensor that is reduced.
 #
-# ### Exercise 4.5: the parts of all requests put together at once
+# ### Exercise 4.5: combine the parts of all requests at once
 
 # %% exercise="4.5"
 # INCLUDE paged_attention/decode.py combine_segments
@@ -399,7 +399,7 @@ check("4.5", combine_segments)
 
 # %%
 def milliseconds(function):
-    """How long a call takes on one thread: the shortest of five, after one that warms up."""
+    """Times a call on one thread: the shortest of five, after one that warms up."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

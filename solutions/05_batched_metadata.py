@@ -235,7 +235,10 @@ check("5.3", build_metadata)
 
 # %%
 def batch_of(*sequences):
-    """The metadata of a batch, from (name, new tokens, tokens with the new ones) for each sequence."""
+    """Builds the metadata of a batch.
+
+    sequences: (name, number of new tokens, number of all tokens) for each sequence.
+    """
     manager = PagedAttentionManager(num_blocks=64, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=8,
                                     max_blocks_per_seq=4)
     for name, num_new, num_all in sequences:
@@ -258,7 +261,7 @@ print("blocks 0 and -1:", blocks[torch.tensor([0, -1])].tolist())
 # %% [markdown]
 # There is no error, only another sequence's data. A reader of the table has to stop by itself after `seq_lens_kv` keys.
 #
-# ## Who sees whom
+# ## What each query sees
 #
 # A sequence has `kv_len` tokens, and the last `q_len` of them are its queries. Query 0 is then
 # the token at position `kv_len - q_len`, and query `q` is the one at `kv_len - q_len + q`. It
@@ -310,7 +313,7 @@ draw.show(draw.metadata.batches([
 # sequences that both decode?
 
 # %%
-mine = [("A", 1, 7), ("B", 4, 6), ("C", 3, 3)]  # (name, new tokens, tokens with the new ones)
+mine = [("A", 1, 7), ("B", 4, 6), ("C", 3, 3)]  # (name, new tokens, all tokens)
 
 assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), "1 to 16 tokens, at least one of them new"
 assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, "more than 5 sequences or 32 keys do not fit the picture"
@@ -352,7 +355,7 @@ k, v = torch.randn(2, 37, 2, 16, generator=generator)
 
 
 def in_chunks(chunks):
-    """Attention over the 37 tokens, chunk by chunk, through a pool."""
+    """Computes attention over the 37 tokens, chunk by chunk, through a pool."""
     manager = PagedAttentionManager(10, 4, num_kv_heads=2, head_size=16, max_num_seqs=1, max_blocks_per_seq=10)
     manager.add_sequence("A", 0)
     pieces = []
@@ -598,7 +601,7 @@ check("5.7", first_divergence)
 
 # %%
 def trace_of(merge):
-    """The trace of the prompt through the pool."""
+    """Returns the trace of the prompt through the pool."""
     manager = small_pool()
     manager.add_sequence("A", len(prompt))
     _, trace = model(torch.tensor(prompt), paged(manager, [("A", len(prompt))]), merge)

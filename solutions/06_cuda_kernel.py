@@ -38,7 +38,7 @@ except ModuleNotFoundError as error:
 progress_bar("06")
 
 # %% [markdown]
-# ## Where this goes
+# ## Where this leads
 #
 # Three sequences decode, with six query heads each. That is 18 small problems that have
 # nothing to do with each other: one query, its keys, its values. Each gets its own group of
@@ -153,7 +153,7 @@ check("6.1", vector_add)
 
 # %%
 def writes(source):
-    """Each thread's writes to `out` when 600 elements are added."""
+    """Records each thread's writes to `out` while 600 elements are added."""
     library = build_cuda(source, target="checked")
     with library.trace("out") as accesses:
         library.add(torch.ones(600), torch.ones(600), torch.empty(600), 600)
@@ -194,7 +194,7 @@ extern "C" int echo(const float* a, float* out, cudaStream_t stream) {
 
 
 def attempt(call, *values, **named):
-    """Makes the call. If it goes wrong, prints the error."""
+    """Makes the call. Prints the error if there is one."""
     try:
         call(*values, **named)
     except (KernelError, TypeError, ValueError) as error:
@@ -251,7 +251,12 @@ paged_params = r"""
 
 # %%
 def pool_with(lengths, block_size=4, num_kv_heads=2, head_size=8, dtype=torch.float32, on=None):
-    """A manager with a sequence of each length, named 0, 1, …, and random numbers in every slot. on: another device."""
+    """Makes a manager with a sequence of each length, and random numbers in every slot.
+
+    The sequences are named 0, 1, ….
+
+    on: a device other than the lesson's.
+    """
     needed = [-(-length // block_size) for length in lengths]
     manager = PagedAttentionManager(sum(needed) + 1, block_size, num_kv_heads, head_size, max_num_seqs=len(lengths),
                                     max_blocks_per_seq=max(needed) + 1, dtype=dtype, device=on or device)
@@ -276,7 +281,7 @@ print(block_table.tolist())
 
 # %%
 def fields(q, k_cache, v_cache, block_table, context_lens, out=None, scores=None):
-    """The fields of PagedAttentionParams, by name."""
+    """Returns the fields of PagedAttentionParams, by name."""
     (num_seqs, num_q_heads, head_size), block_size, num_kv_heads = q.shape, k_cache.shape[1], k_cache.shape[2]
     return dict(
         out=out, q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table, context_lens=context_lens, scores=scores,
@@ -563,7 +568,7 @@ assert difference < 1e-5
 print("kernel and reference differ by less than 0.00001")
 
 # %% [markdown]
-# ## Who reads what
+# ## Which thread reads what
 #
 # Here is your kernel at work on sequence 1 and head 4. Every number in the picture is a thread
 # that has read that number of the cache. A smaller head, of four elements, keeps the picture
@@ -579,7 +584,7 @@ with watched.trace("k_cache", "v_cache") as accesses:
 
 
 def reads_of(name):
-    """What sequence 1 and head 4 read of a cache."""
+    """Finds what the thread block for sequence 1 and head 4 reads from a cache."""
     return [access for access in accesses if access.name == name and access.block == (1, 4, 0)]
 
 
@@ -613,7 +618,10 @@ declaration = tensor_form[tensor_form.index("void attend") : tensor_form.index("
 
 
 def build_tensor_form():
-    """The module with attend(). Needs a GPU and nvcc, and half a minute or more."""
+    """Builds the module with attend().
+
+    It needs a GPU and nvcc, and takes half a minute or more.
+    """
     from torch.utils.cpp_extension import load_inline
 
     return load_inline("tensor_form", cpp_sources=declaration, functions=["attend"],
@@ -642,7 +650,10 @@ from lessons_lib.paths import ROOT
 
 
 def collect(text, folders):
-    """The lines that the compiler has to read, and the seconds that collecting them takes."""
+    """Collects the text that the compiler has to read.
+
+    Returns its number of lines, and the seconds that the collecting takes.
+    """
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-E", "-x", "c++", "-", *(f"-I{folder}" for folder in folders)]
     started = time.perf_counter()
     output = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
@@ -738,7 +749,7 @@ for change in ({"q": batch["q"].double()}, {"v_cache": batch["v_cache"][:-1]},
 
 # %%
 def error_bound(lengths, dtype, head_size, num_q_heads=6, num_kv_heads=2):
-    """A power of ten that the largest error of the kernel stays below, from 0.00001 on."""
+    """Finds the power of ten, from 0.00001 up, that the kernel's largest error stays below."""
     manager = pool_with(lengths, 16, num_kv_heads, head_size, dtype)
     q = torch.randn(len(lengths), num_q_heads, head_size, generator=torch.Generator().manual_seed(8)).to(device, dtype)
     decode = build_metadata(manager, [(seq_id, 1) for seq_id in range(len(lengths))])
@@ -795,7 +806,7 @@ print("largest number of sequence 1's output:", out[1].abs().max().item())
 assert out.isfinite().all() and out[1].eq(0).all() and not out[0].eq(0).any()
 
 # %% [markdown]
-# ## From end to end
+# ## End to end
 #
 # Here is everything that you have built, in one decode step. The manager of lesson 02 makes
 # room for a token of each sequence. The metadata of lesson 05 describes the batch. The new
@@ -816,7 +827,7 @@ out = attn_paged_cuda(q, k_cache, v_cache, decode.block_table, decode.seq_lens_k
 
 
 def block_by_block(s):
-    """Sequence s of the batch, with lesson 04's functions."""
+    """Computes sequence s of the batch with lesson 04's functions."""
     length = int(decode.seq_lens_kv[s])
     starts = torch.arange(0, length, 8, device=device)
     block_ids = decode.block_table[s, : len(starts)]

@@ -43,7 +43,7 @@ except ModuleNotFoundError as error:
 progress_bar("07")
 
 # %% [markdown]
-# ## Where this goes
+# ## Where this leads
 #
 # The dashed line is how fast one graphics card can read its memory. The bar is how fast a
 # first kernel reads keys and values on it. The rest of the lesson is about the white space
@@ -79,7 +79,7 @@ library_target = choose_target(None)  # "gpu" where this machine has a GPU and n
 
 
 def measured(number):
-    """The time of a rung: as recorded, and where there is a GPU, from here too."""
+    """Prints the recorded time of a rung and, if there is a GPU, the time here."""
     runs = [run]
     if library_target == "gpu":
         runs.append(bench.ladder.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
@@ -94,7 +94,7 @@ def measured(number):
 
 
 def times_faster(number):
-    """How many times as fast a rung is as the one below it, by the record."""
+    """Computes a rung's speedup over the rung below it, by the record."""
     return run.milliseconds(WORKLOAD, f"rung {number - 1}") / run.milliseconds(WORKLOAD, f"rung {number}")
 
 
@@ -170,12 +170,15 @@ ladder_texts = {}  # files of kernels/ that are in this notebook: their names an
 
 
 def small_batch(*context_lens, num_q_heads=8, num_kv_heads=2):
-    """Sequences of these lengths, with heads of size 128, in float16."""
+    """Makes sequences of these lengths, with heads of size 128, in float16."""
     return make_batch(Workload("small", "", num_q_heads, num_kv_heads, 128, context_lens), 1, "cpu")
 
 
 def ready(number, batch):
-    """A rung in checked mode, ready for a small batch. What is not in `ladder_texts` comes from kernels/."""
+    """Prepares a rung in checked mode for a small batch.
+
+    Files that are not in `ladder_texts` come from kernels/.
+    """
     heads = batch.workload.num_q_heads, batch.workload.num_kv_heads
     files = rung_texts(number, Shape(torch.float16, 128, heads[0] // heads[1], 16))
     files |= {name: text for name, text in ladder_texts.items() if name in files}
@@ -241,7 +244,10 @@ measured(0)
 # %%
 # NBVAL_IGNORE_OUTPUT
 def touches(number):
-    """How often each thread reads or writes a score, for a context of 128 tokens and one query head."""
+    """Counts how often each thread reads or writes a score.
+
+    The context has 128 tokens, and there is one query head.
+    """
     batch = small_batch(128, num_q_heads=4, num_kv_heads=1)
     decode = ready(number, batch)
     decode.scores = torch.zeros(1, 4, 128)  # in a workspace, where they can be watched
@@ -325,7 +331,10 @@ count(0, 1)
 
 # %%
 def first_load(number):
-    """Where the first load of each lane of a warp begins in k_cache: (token, byte of its key)."""
+    """Finds where the first load of each lane of a warp begins in k_cache.
+
+    Returns (token, byte of its key) for each lane.
+    """
     batch = small_batch(32, num_q_heads=4, num_kv_heads=1)
     decode = ready(number, batch)
     with decode.library.trace("k_cache") as accesses:
@@ -630,7 +639,7 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 
 # %%
 def show_lines(file, first, last):
-    """Prints a part of a file in kernels/: from the line that has the text `first` up to the one that has `last`."""
+    """Prints a file of kernels/ from the line with `first` to the line with `last`."""
     lines = read_kernel(file).split("\n")
     begin = next(number for number, line in enumerate(lines) if first in line)
     end = next(number for number, line in enumerate(lines) if last in line and number > begin)
@@ -817,7 +826,7 @@ print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
 
 # %%
 def compare(workload, number):
-    """What the record says about a rung and the one before."""
+    """Prints what the record says about a rung and the one before it."""
     before, now = (run.milliseconds(workload, f"rung {n}") for n in (number - 1, number))
     share = run.row(workload, f"rung {number}").share_of_limit
     print(f"{workload}: rung {number} is {before / now:.2f} times as fast as rung {number - 1}, {share:.0%} of the limit")
@@ -858,7 +867,7 @@ compare("gqa_b1_c32768", 5)
 show_lines("ladder/6_split_kv.cu", "int seq = blockIdx.x", "  });")
 
 # %% [markdown]
-# ### Exercise 7.5: the parts put together, by a kernel
+# ### Exercise 7.5: combine the parts in a kernel
 #
 # The second kernel is `combine_result` of lesson 04. A block of threads has one row: one query
 # head of one sequence. Each thread has one number of its output. `gridDim` says how many
@@ -883,7 +892,7 @@ ladder_texts["ladder/combine_parts.cuh"] = combine_parts
 
 
 def judge_planned(number, **options):
-    """As judge(), with options for the plan of a batch."""
+    """Does the same as judge(), with options for the plan of a batch."""
     batch = small_batch(40, 0, 300, 17)
     decode = PagedDecode(number, batch.context_lens, num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16,
                          dtype=torch.float16, library=ready(number, batch).library, **options)
@@ -1002,7 +1011,7 @@ for block, pieces in enumerate(cut_evenly(lengths, 8)):
     print(f"block {block}:", ", ".join(f"tiles {first} to {end - 1} of row {row}" for row, first, end in pieces))
 
 # %% [markdown]
-# ### Who combines?
+# ### Which block combines the parts?
 #
 # As before, a row that is cut has two or more parts. Rung 6 starts a second kernel for them,
 # and that takes time. On the earlier batch, rung 6 took 7 microseconds longer than rung 5, and

@@ -47,11 +47,12 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
 
-torch.set_num_threads(1)  # the model is so small that two threads would wait for each other longer than they compute
+# The model is so small that two threads would wait for each other longer than they compute.
+torch.set_num_threads(1)
 progress_bar("08")
 
 # %% [markdown]
-# ## Where this goes
+# ## Where this leads
 #
 # An engine is a loop around a model. It has three parts, *schedule*, *run* and *postprocess*,
 # and each turn of it is one **step**: a few tokens of many requests, in one call of the model.
@@ -86,7 +87,7 @@ print(f"a vocabulary of {config.vocab_size} tokens, a context of {config.max_pos
 
 # %%
 def dense(prompt, num_tokens=64, end=None):
-    """The likeliest tokens by transformers' own generate()."""
+    """Generates the likeliest tokens with transformers' own generate()."""
     tokens = torch.tensor([prompt])
     row = reference.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=num_tokens, do_sample=False,
                              eos_token_id=config.eos_token_id if end is None else end)[0]
@@ -116,7 +117,7 @@ from transformers import GPT2Config, Qwen3Config
 
 
 def refusal(call, *arguments):
-    """What an error says."""
+    """Makes the call, and returns the text of its error."""
     try:
         call(*arguments)
     except (LookupError, OSError, TypeError, ValueError) as error:
@@ -164,7 +165,8 @@ with torch.inference_mode():
     with plugged_in(model, curious_forward):
         logits = model(tokens, colour="green").logits
     assert torch.allclose(logits, reference(tokens).logits, atol=1e-4)
-    assert torch.equal(model(tokens).logits, reference(tokens).logits)  # and now it is as it was
+    # Now the model is as it was.
+    assert torch.equal(model(tokens).logits, reference(tokens).logits)
 print("logits", tuple(logits.shape), "equal to the reference")
 
 # %% [markdown]
@@ -181,7 +183,7 @@ print("logits", tuple(logits.shape), "equal to the reference")
 # `attend` is a **path**: one of the ways from lessons 04 to 07 to compute paged attention, made ready for a step's metadata.
 # All of them take `q` of shape `(num_tokens, num_q_heads, head_size)`, as always in this course.
 #
-# ### Exercise 8.1: attention for a model of others
+# ### Exercise 8.1: your attention in a transformers model
 #
 # Do two things, in this order: first the keys and values of the step's tokens go to their
 # slots, then all queries attend. A token sees itself, and the tokens of a chunk see each
@@ -218,7 +220,7 @@ assert torch.allclose(logits, expected, atol=1e-3)
 print("next token:", decode([int(logits[-1].argmax())]), "· the logits of all", len(prompt), "tokens equal the reference")
 
 # %% [markdown]
-# ## One row for all
+# ## One row for all sequences
 #
 # A model takes a batch, and all rows of a batch have the same length. Lesson 05 had the
 # answer: no padding, and all tokens of all sequences in one row. For the model this is a
@@ -312,7 +314,7 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 #
 # `run` is built. Now `schedule`.
 #
-# ### Who is in the next step?
+# ### Which requests are in the next step?
 #
 # You could gather a batch, run it until all its requests have ended, then gather the next. Or
 # you could ask again before each step. That is called **continuous batching**. Here is what it
@@ -362,14 +364,14 @@ Scheduler.start = start_with_nothing
 
 
 class NoPrefixCache:
-    """Stands here until there is one."""
+    """Takes the place of a prefix cache until there is one."""
 
     def num_evictable(self):
         return 0
 
 
 # %% [markdown]
-# ### Exercise 8.3: who computes what in the next step
+# ### Exercise 8.3: schedule the next step
 #
 # Write it in two loops, first over the running requests, then over the waiting ones. You have
 # these methods:
@@ -404,7 +406,7 @@ check("8.3", schedule)
 
 # %%
 def scheduler_for(num_blocks, token_budget, **prompt_lens):
-    """A scheduler over a pool with blocks of 4, with a waiting request for each prompt."""
+    """Makes a scheduler over a pool of blocks of 4, with a waiting request for each prompt."""
     manager = PagedAttentionManager(num_blocks, 4, 1, 2, max_num_seqs=8, max_blocks_per_seq=num_blocks)
     scheduler = Scheduler(manager, NoPrefixCache(), token_budget, max_num_seqs=8)
     scheduler.waiting += [Request(name, [7] * length) for name, length in prompt_lens.items()]
@@ -431,7 +433,7 @@ draw.show(draw.timeline.timeline(history, "A budget of 8 tokens a step, and bloc
 # Its tokens are not lost; they are a list of numbers in the request. Only their keys and values are gone. When it runs
 # again, prompt and answer so far are computed like a longer prompt, and then it goes on where it was.
 #
-# ### Exercise 8.4: a request gives way
+# ### Exercise 8.4: preempt a request
 #
 # Use `self.stop`. The request waits again *before all others*, because it came before them.
 
@@ -466,7 +468,7 @@ draw.show(draw.timeline.timeline(history, "The same with 9 blocks: somebody has 
 # blocks back. If the engine preempted the request with the most blocks, two long requests
 # could take the pool from each other for ever.
 #
-# ## Blocks for more than one
+# ## Blocks for several requests
 #
 # Many prompts begin alike: the same instructions, the same document with another question. Are
 # their keys the same? In layer 0, a key depends on its token and its position. But from layer
@@ -570,7 +572,7 @@ PrefixCache.evict, PrefixCache.clear = evict, clear
 PrefixCache.forget = forget
 
 # %% [markdown]
-# ### Exercise 8.6: a request starts
+# ### Exercise 8.6: start a request
 #
 # Now the real `start`. `self.prefix_cache.match(request)` gives the blocks that are there.
 # `self.manager.start(id, length, blocks)` writes them into a row; `length` is the number of
@@ -599,7 +601,7 @@ check("8.6", start)
 
 # %%
 def shared_prompt():
-    """What becomes of the pool when B has the same prompt as A, of two full blocks."""
+    """Shows the pool when B has the same prompt as A, of two full blocks."""
     manager = PagedAttentionManager(8, 4, 1, 2, max_num_seqs=2, max_blocks_per_seq=4)
     scheduler = Scheduler(manager, PrefixCache(manager), token_budget=16, max_num_seqs=2)
     a, b = (Request(name, [1, 2, 3, 4, 5, 6, 7, 8]) for name in "AB")
@@ -624,7 +626,7 @@ draw.show(draw.pool_steps(steps), alt="The pool in four steps. A has run: two bl
 # This is lesson 02's copy on write, unchanged: `append_token` sees that the block has other
 # users, and takes a copy. Three of the four tokens in it need not be computed again.
 #
-# ## Which token is next
+# ## Which token comes next
 #
 # The model gives a row of logits, one number for each token of the vocabulary. `SamplingParams` says how to choose:
 #
@@ -727,7 +729,7 @@ Engine.add, Engine.step = add, step
 Engine._end, Engine._end_not_finite = _end, _end_not_finite
 
 # %% [markdown]
-# ### Exercise 8.8: what comes after the model
+# ### Exercise 8.8: complete the step
 #
 # Each request of the step has a row of logits now. Some were given a chunk in the middle of
 # their prompt, or of what they compute again after being preempted. What should happen to
@@ -803,7 +805,7 @@ Engine.generate = generate
 
 # %%
 def questions(seed, count, largest=1.0):
-    """Prompts of all four tasks in turn, and their right answers."""
+    """Makes prompts of all four tasks in turn, and their right answers."""
     random, tasks = np.random.default_rng(seed), list(TASKS.values())
     pairs = [tasks[index % 4](random, largest * random.random()) for index in range(count)]
     return [encode(prompt) for prompt, _ in pairs], [answer + END for _, answer in pairs]
@@ -872,7 +874,10 @@ mine = encode("Cq7b>")
 
 
 def in_company(others, **sizes):
-    """The request's tokens among others, in an engine of these sizes."""
+    """Serves the request among others, in an engine of these sizes.
+
+    Returns its text, and how often it was preempted.
+    """
     engine = Engine(model, **sizes)
     for index, prompt in enumerate(others):
         engine.add(index, prompt, SamplingParams(max_new_tokens=48, ignore_end=True))
@@ -923,7 +928,7 @@ print("\nthe three others are right, and free blocks:", engine.manager.block_man
 assert engine.manager.block_manager.get_num_free_blocks() == 24
 
 # %% [markdown]
-# ## Seeing it
+# ## Watch it work
 #
 # You can ask an engine what it did: `Engine(..., history=History())` records each step. So
 # here is an afternoon of a small server. Twelve requests come at different steps. Five of them
@@ -947,7 +952,7 @@ print("prompts of", ", ".join(f"{len(prompt)}" for _, _, prompt in arrivals), "t
 
 # %%
 def serve(num_blocks=30, token_budget=48, prefix_sharing=True):
-    """Serves the afternoon, and gives what happened in each step and what each request answered."""
+    """Serves the afternoon. Returns what happened in each step, and each request's answer."""
     engine = Engine(model, num_blocks, token_budget=token_budget, prefix_sharing=prefix_sharing, history=History())
     waiting, requests = list(arrivals), {}
     while waiting or engine.scheduler.has_work():
@@ -1012,7 +1017,8 @@ reserved = {"reserve the model's maximum": [512 * len(record.lengths) for record
             "reserve prompt and longest answer": [sum(prompt_lens[name] + 64 for name in record.lengths)
                                                   for record in history]}
 in_blocks = [16 * (record.alone + record.shared) for record in history]
-assert max(sum(record.lengths.values()) for record in history) > 30 * 16  # tokens, and slots
+# At times, there are more tokens than slots.
+assert max(sum(record.lengths.values()) for record in history) > 30 * 16
 for name, slots in reserved.items():
     print(f"{name}: {max(slots):,} slots at most, {sum(slots) / sum(in_blocks):.1f} times the blocks in use")
 draw.show(draw.timeline.memory(history, 16, reserved), alt="Slots over the steps. Reserving the model's maximum is far "
@@ -1036,7 +1042,7 @@ letters = [character for character in text[1:] if character.isalpha()]
 texts = [f"{text}?{''.join(random.permutation(letters)[:4])}>" for _ in range(2)]
 texts += [TASKS[name](random, size)[0] for name, size in (("copy", 0.3), ("reverse", 0.9))]
 six = [encode(text) for text in (*texts, "K", TASKS["recall"](random, 1.0, fillers=80)[0])]
-NEVER = config.vocab_size  # no token, so nothing ends with it
+NEVER = config.vocab_size  # not a token, so nothing ends with it
 by_dense = [dense(prompt, 20, end=NEVER) for prompt in six]
 print("prompts of", ", ".join(str(len(prompt)) for prompt in six), "tokens")
 set_ups = {"alone": dict(max_num_seqs=1, prefix_sharing=False),
@@ -1047,7 +1053,10 @@ set_ups = {"alone": dict(max_num_seqs=1, prefix_sharing=False),
 
 # %%
 def same_tokens(path, prompts, expected, num_steps, sizes):
-    """Whether a path gives the answers; `num_steps`: the steps from one request's coming to the next one's."""
+    """Says whether a path gives the expected tokens.
+
+    num_steps: the steps between the arrivals of two requests.
+    """
     engine = Engine(model, path=path, **sizes)
     requests = []
     for index, prompt in enumerate(prompts):
@@ -1063,7 +1072,8 @@ print(f"{'':14}" + "".join(f"{set_up:>21}" for set_up in set_ups))
 for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
     same = []
     for set_up, sizes in set_ups.items():
-        some = slice(4, None) if set_up == "alone" else slice(None)  # one by one takes long, and two are enough
+        # One by one is slow, and two are enough.
+        some = slice(4, None) if set_up == "alone" else slice(None)
         num_steps = 3 if set_up == "one after the other" else 0
         same.append(same_tokens(path, six[some], by_dense[some], num_steps, sizes))
     print(f"{path:14}" + "".join(f"{'the same' if answer else 'NOT THE SAME':>21}" for answer in same))
@@ -1099,7 +1109,7 @@ assert not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for 
 
 # %%
 def smallest_lead(prompt, answer):
-    """By how much the likeliest token leads over the next, at the closest place of an answer."""
+    """Finds the smallest lead of the likeliest token over the next one in an answer."""
     with torch.inference_mode():
         logits = reference(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
     first, second = logits.topk(2).values.T
@@ -1136,7 +1146,7 @@ prompt = encode("Ka17..q42......z93c21......k45..m60....t88..?mqa>")
 
 
 def engine_with(fault=None, **sizes):
-    """An engine whose pool has been used before, with a fault in it or none."""
+    """Makes an engine with a used pool, and with a fault if one is named."""
     engine = Engine(model, num_blocks=160, prefix_sharing=False, **sizes)
     fill_with_leftovers(engine, leftovers)
     if fault:
@@ -1358,7 +1368,7 @@ import time
 
 
 def padded_generate(prompts):
-    """The answers to a batch of prompts by transformers, padded on the left."""
+    """Lets transformers answer a batch of prompts, padded on the left."""
     longest = max(map(len, prompts))
     tokens, mask = (torch.tensor([[0] * (longest - len(prompt)) + (list(prompt) if ids else [1] * len(prompt))
                                   for prompt in prompts]) for ids in (True, False))
@@ -1406,7 +1416,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Counting(TorchDispatchMode):
-    """Counts the operations that PyTorch runs inside of it."""
+    """Counts the operations that PyTorch runs inside a `with` block."""
 
     count = 0
 
@@ -1416,7 +1426,7 @@ class Counting(TorchDispatchMode):
 
 
 def count_operations(num_seqs):
-    """Of one step in which so many sequences decode."""
+    """Counts the operations of one step in which num_seqs sequences decode."""
     engine = Engine(model, token_budget=512)  # so that the first step takes all prompts
     for index in range(num_seqs):
         engine.add(index, encode("Cq7b4mxy>"))
@@ -1548,7 +1558,7 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #   [arXiv:2312.07104](https://arxiv.org/abs/2312.07104): section 3 for a prefix cache as a tree.
 # - transformers' documentation, [attention interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **Next:** [09 · The whole on one page](09_summary.ipynb), to look things up. This was the last lesson in which you build.
+# **Next:** [09 · The whole course on one page](09_summary.ipynb), to look things up. This was the last lesson in which you build.
 #
 # The engines that serve the large models, such as vLLM and SGLang, have these same parts under
 # nearly the same names. Read their schedulers next, and you will know your way around. Or go

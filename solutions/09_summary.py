@@ -7,7 +7,7 @@
 # ---
 
 # %% [markdown]
-# # 09 · The whole on one page
+# # 09 · The whole course on one page
 #
 # There is nothing to build here. This page puts the nine lessons together: one picture, one
 # run, the ideas, the tensors, what was measured, and the words. Come here when you want to
@@ -48,7 +48,7 @@ draw.show(draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=8), alt="From to
 
 # %%
 def show_step(engine, scheduled):
-    """One line a step: how many tokens each request computes, and its blocks."""
+    """Prints a step in one line: each request's number of tokens, and its blocks."""
     print("   ".join(f"{request.id}: {num_tokens} in {engine.manager.blocks_of(request.id)}"
                      for request, num_tokens in scheduled))
 

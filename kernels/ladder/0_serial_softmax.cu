@@ -1,5 +1,5 @@
-// Rung 0: the two passes of lesson 06, with a softmax by one thread. The scores are there, so one thread can go over them;
-// the other 127 wait. This is where the ladder begins.
+// Rung 0: the two passes of lesson 06, with the softmax by a single thread. That thread goes
+// over all scores, and the other 127 wait. This is where the ladder begins.
 #include <cuda_runtime.h>
 
 #include "../paged_scores.cuh"

@@ -1,5 +1,6 @@
-// Rung 1: all threads take part in the softmax, each with its own scores; shuffles put the maxima and the sums together.
-// This is the kernel of lesson 06 as you left it. Nobody waits for one thread any more.
+// Rung 1: all threads take part in the softmax, each with its own scores. Shuffles combine the
+// maxima and the sums. The threads no longer wait for a single one. This is the kernel of
+// lesson 06 as you left it.
 #include <cuda_runtime.h>
 
 #include "../paged_scores.cuh"

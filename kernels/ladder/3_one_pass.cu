@@ -1,11 +1,12 @@
-// Rung 3: the online softmax of lesson 03. Keys and values go by in one pass, no score is kept, and nobody waits for anybody
-// before the end: each group of lanes has a state (m, l, acc) of its own, and there the states are merged.
+// Rung 3: the online softmax of lesson 03. Keys and values are read in one pass, and no score
+// is kept. Each group of lanes has its own state (m, l, acc). Groups wait for each other only
+// at the end, where the states are merged.
 #include <cuda_runtime.h>
 
 #include "merge_states.cuh"
 #include "next_rows.cuh"
 
-// What a group's tokens come to. Each group takes the tokens group, group + num_groups, …, four at a time.
+// The state after a group's tokens: group, group + num_groups, …, four at a time.
 __device__ inline SoftmaxState one_pass(const PagedAttentionParams& params, int num_tokens) {
   Query query(params);
   SoftmaxState state = no_tokens();
@@ -18,7 +19,7 @@ __device__ inline SoftmaxState one_pass(const PagedAttentionParams& params, int 
     float scores[rows_at_once];
 #pragma unroll
     for (int i = 0; i < rows_at_once; ++i) {
-      // The whole warp comes here, also lanes whose token is not there: it takes all 32 for a shuffle.
+      // A shuffle needs all 32 lanes, so lanes without a token come here too.
       float score = wide_score(query.numbers, keys[i], params.scale);
       scores[i] = next.there[i] ? score : -INFINITY;
     }
@@ -28,7 +29,8 @@ __device__ inline SoftmaxState one_pass(const PagedAttentionParams& params, int 
 }
 
 __global__ void __launch_bounds__(num_threads) one_pass_kernel(PagedAttentionParams params) {
-  params.head_size = head_size, params.block_size = block_size;  // as they are, but now the compiler knows
+  // The same sizes as before, but now the compiler knows them.
+  params.head_size = head_size, params.block_size = block_size;
   SoftmaxState state = one_pass(params, params.context_lens[blockIdx.x]);
   merge_groups(state);
   if (threadIdx.x >= group_lanes) return;

@@ -1,12 +1,13 @@
-// Rung 4: one block for each sequence and KV head. All query heads that share a KV head are worked on together, so each key
-// and each value is read once and not once per query head; and eight queries at a time are what the tensor cores multiply.
+// Rung 4: one block for each sequence and KV head. The block computes all query heads that
+// share the KV head, so each key and each value is read once instead of once per query head.
+// The tensor cores multiply eight queries at a time.
 #include <cuda_runtime.h>
 
 #include "tile_state.cuh"
 
 constexpr int num_warps = 4;
 
-// The lane's chunks of a tile, straight from the cache. A token that does not exist has zeros.
+// The lane's chunks of a tile, straight from the cache. Tokens that do not exist are zeros.
 struct CachedChunks {
   const KvNumber *keys[2], *values[4];
 

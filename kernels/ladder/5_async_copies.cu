@@ -1,12 +1,13 @@
-// Rung 5: while a warp computes, its next tiles are on their way into shared memory. A load into a register is waited for at
-// its first use; these copies are waited for when their stage comes round, several tiles later.
+// Rung 5: while a warp computes, its next tiles are on their way into shared memory. A warp
+// waits for a load into a register at the first use. For these copies it waits several tiles
+// later, when it comes back to their stage.
 #include <cuda_runtime.h>
 
 #include "attend_staged.cuh"
 
 // Grid: (num_seqs, num_kv_heads).
 __global__ void async_copies_kernel(PagedAttentionParams params) {
-  extern __shared__ uint4 memory[];  // 16 bytes each: so they begin where a copy may begin
+  extern __shared__ uint4 memory[];  // 16 bytes each, so that a copy may begin at any of them
   TileState state;
   int seq = blockIdx.x, kv_head = blockIdx.y, num_tiles = (params.context_lens[seq] + tile_size - 1) / tile_size;
   attend_staged(state, *reinterpret_cast<StagedTiles*>(memory), params, seq, kv_head, 0, num_tiles);

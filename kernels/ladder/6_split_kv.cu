@@ -1,14 +1,16 @@
-// Rung 6: several blocks share one context. Each leaves its part (o, m, l) in memory, and a second kernel combines the parts
-// as combine_result of lesson 04 does. So a few long sequences keep the whole card busy.
+// Rung 6: several blocks share one context. Each writes its part (o, m, l) to memory, and a
+// second kernel combines the parts, as combine_result of lesson 04 does. So a few long
+// sequences keep the whole card busy.
 #include <cuda_runtime.h>
 
 #include "attend_staged.cuh"
 #include "combine_parts.cuh"
 
-// Grid: (num_seqs, num_kv_heads, num_splits). part_o: (num_splits, num_seqs, num_q_heads, head_size), divided by l;
-// part_m, part_l: (num_splits, num_seqs, num_q_heads).
+// Grid: (num_seqs, num_kv_heads, num_splits).
+//   part_o: (num_splits, num_seqs, num_q_heads, head_size), divided by l
+//   part_m, part_l: (num_splits, num_seqs, num_q_heads)
 __global__ void split_kernel(PagedAttentionParams params, float* part_o, float* part_m, float* part_l) {
-  extern __shared__ uint4 memory[];  // 16 bytes each: so they begin where a copy may begin
+  extern __shared__ uint4 memory[];  // 16 bytes each, so that a copy may begin at any of them
   TileState state;
   int seq = blockIdx.x, kv_head = blockIdx.y, split = blockIdx.z, num_splits = gridDim.z;
   int64_t num_tiles = (params.context_lens[seq] + tile_size - 1) / tile_size;

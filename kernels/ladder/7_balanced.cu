@@ -1,5 +1,6 @@
-// Rung 7: no more blocks than run at once, each with about the same number of tiles, whoever's they are. Loads go on from a
-// sequence to the next. The last of a sequence's blocks to finish combines the parts, so there is one launch.
+// Rung 7: no more blocks than can run at once. Each gets about the same number of tiles, from
+// one sequence or from several. Loads continue from one sequence to the next. The last block
+// to finish a sequence combines its parts, so there is only one launch.
 #include <cuda_runtime.h>
 
 #include "tile_copy.cuh"
@@ -9,7 +10,8 @@ constexpr int num_warps = tile_chunks > 16 ? 4 : 8;
 constexpr int stage_bytes = num_warps * tile_chunks * 32 * sizeof(uint4);
 constexpr int states_bytes = (num_warps - 1) * state_numbers * sizeof(float4);
 constexpr int stages_with_room = (shared_bytes - states_bytes - 16) / stage_bytes;
-// On their way at once: enough for the card's latency. With more, each load only waits longer for those before it.
+// The stages on their way at once: enough to hide the card's latency. With more, each load
+// would only wait longer for those before it.
 constexpr int enough_stages = 96 * 1024 / stage_bytes < 2 ? 2 : 96 * 1024 / stage_bytes;
 constexpr int num_stages = stages_with_room < enough_stages ? stages_with_room : enough_stages;
 static_assert(num_stages >= 1, "this card has too little shared memory for these heads");
@@ -19,17 +21,19 @@ constexpr int lookups_ahead = 2;
 struct alignas(16) WorkItem {
   int seq, kv_head;           // the first head
   int begin, end;             // tokens
-  int part;                   // where its result goes among the parts, or -1: nobody shares the sequence
+  int part;                   // its place among the parts; -1 if the sequence is not cut
   int first_part, num_parts;  // of the sequence
-  int next;                   // item of this block, or -1; its first one has the block's number
+  int next;                   // this block's next item, or -1; block b begins with item b
 };
 
 struct Work {
   const WorkItem* items;
   float4* parts;
   int* arrived;
-  const float *k_scales, *v_scales;  // of each KV head, for caches of 8 bits; null for 1
-  int heads_at_once;  // the warps of a block take different heads; where there are more warps, different tiles
+  const float *k_scales, *v_scales;  // of each KV head, for caches of 8 bits; null means 1
+  // Different warps of a block take different heads. If there are more warps than heads, they
+  // take different tiles.
+  int heads_at_once;
 };
 
 struct Shared {
@@ -40,14 +44,16 @@ struct Shared {
 
 __device__ inline int num_tiles(const WorkItem& item) { return (item.end - item.begin + tile_size - 1) / tile_size; }
 
-// Where a tile lies. `block` comes from memory, and a load is waited for only where its number is first used. So tiles are
-// looked up lookups_ahead tiles early, and `block` is multiplied in load_next.
+// Where a tile is. `block` is loaded from memory, and a thread waits for a load where it first
+// uses the number. So tiles are looked up lookups_ahead tiles early, and `block` is first used
+// in load_next.
 struct Lookup {
-  int tokens;               // of the tile, or less than 1: there is none
+  int tokens;               // of the tile; less than 1 if there is no tile
   int block, row_in_block;  // of token lane % 16
 };
 
-// A warp's place in the block's work: which tile it loads next. Tiles are dealt in turn, across the items' borders.
+// A warp's place in the block's work: which tile it loads next. The warps take the tiles in
+// turn, from one item to the next.
 struct Cursor {
   const PagedAttentionParams& params;
   const WorkItem* items;
@@ -59,12 +65,12 @@ struct Cursor {
       : params(params), items(work.items), item(items[blockIdx.x]), head(head), tile(tile), step(step), done(false) {
     enter();
   }
-  __device__ void enter() {  // brings near what will be needed soon
-    if (item.next >= 0) prefetch(items + item.next + 1);  // a block's later items lie one behind the other
+  __device__ void enter() {  // prefetches what will be needed soon
+    if (item.next >= 0) prefetch(items + item.next + 1);  // a block's later items are in a row
     if (threadIdx.x % 32 * 64 < queries_per_kv_head * head_size)
       prefetch(query_row(params, item.seq, item.kv_head + head) + threadIdx.x % 32 * 64);
   }
-  // Looks the next tile up, and moves on.
+  // Looks up the next tile, and moves on.
   __device__ Lookup next() {
     while (!done && tile >= num_tiles(item)) {
       tile -= num_tiles(item);
@@ -83,7 +89,8 @@ struct Cursor {
   }
 };
 
-// Puts the block's states among the parts. The block that comes last for a sequence gets all of them merged, and true.
+// Puts the block's states among the parts. The last block of a sequence merges all parts and
+// returns true.
 __device__ inline bool merge_parts(TileState& state, Shared& shared, const Work& work, const WorkItem& item) {
   int warp = threadIdx.x / 32, head = warp % work.heads_at_once;
   auto part = [&](int number) { return work.parts + (int64_t(number) * work.heads_at_once + head) * state_numbers; };
@@ -105,7 +112,7 @@ __device__ inline bool merge_parts(TileState& state, Shared& shared, const Work&
 }
 
 __global__ void __launch_bounds__(num_warps * 32, 1) balanced_kernel(PagedAttentionParams params, Work work) {
-  extern __shared__ uint4 memory[];  // 16 bytes each: so they begin where a copy may begin
+  extern __shared__ uint4 memory[];  // 16 bytes each, so that a copy may begin at any of them
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   int table_numbers = (blockIdx.x * blockDim.x + threadIdx.x) * 32;
   if (table_numbers < params.num_seqs * params.max_blocks_per_seq) prefetch(params.block_table + table_numbers);
@@ -164,7 +171,8 @@ inline int launch(const PagedAttentionParams& params, const Work& work, int num_
   return cudaGetLastError();
 }
 
-// items: a WorkItem each. parts: room for the states of all parts. arrived: zeros, and zeros again afterwards.
+// items: the WorkItems. parts: room for the states of all parts. arrived: zeros before and
+// after the launch.
 extern "C" int paged_attention(PagedAttentionParams params, const int* items, void* parts, int* arrived, int num_blocks,
                                int heads_at_once, cudaStream_t stream) {
   return launch(params, {reinterpret_cast<const WorkItem*>(items), static_cast<float4*>(parts), arrived, nullptr, nullptr,

@@ -1,6 +1,7 @@
-// Rung 8: rung 7 over caches of 8-bit numbers (KvNumber is Fp8 in shape.cuh), half the bytes. fp8.cuh widens them to 16 bits
-// just before the matrix products. A head's keys and values were divided by a scale when they were written; here the scores
-// are multiplied by the keys' scale, and the output by the values'.
+// Rung 8: rung 7 over caches of 8-bit numbers (KvNumber is Fp8 in shape.cuh), which are half
+// the bytes. fp8.cuh widens them to 16 bits just before the matrix products. A head's keys and
+// values were divided by a scale when they were written. Here the scores are multiplied by the
+// scale of the keys, and the output by the scale of the values.
 #include "7_balanced.cu"
 
 // k_scales, v_scales: (num_kv_heads,).

@@ -2,13 +2,15 @@
 
 #include <cstdint>
 
-// Copies of 16 bytes from global into shared memory that go on while the thread does. close_group() ends a group of copies;
-// wait<n>() waits until all groups of this thread are there, but for the latest n. A thread sees only its own.
+// Copies of 16 bytes from global into shared memory. They continue while the thread does other
+// work. close_group() ends a group of copies. wait<n>() waits until all groups of this thread
+// have arrived, except the latest n. It does not wait for other threads' copies.
 struct AsyncCopies {
 #ifdef __CUDACC__
-  // Where `there` is false nothing is read, and zeros are written. asm: one instruction of the GPU; "r" is a register of 32
-  // bits, "l" of 64, "n" a constant, and across "memory" the compiler moves no access. The instruction wants the address
-  // within shared memory, and how many of the 16 bytes are read; the rest become zeros.
+  // If `there` is false, nothing is read, and zeros are written. asm is one instruction of the
+  // GPU: "r" is a register of 32 bits, "l" one of 64, "n" a constant. With "memory", the
+  // compiler moves no access across it. The instruction takes the address within shared
+  // memory, and how many of the 16 bytes to read. The rest become zeros.
   __device__ void copy(uint4* to, const void* from, bool there) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(uint32_t(__cvta_generic_to_shared(to))),
                  "l"(from), "r"(there ? 16 : 0) : "memory");
@@ -17,10 +19,12 @@ struct AsyncCopies {
   template <int n>
   __device__ void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory"); }
 #else
-  // A GPU copies at some time between copy() and wait(). On the CPU it is the last moment, and until then there are NaNs: a
-  // kernel that reads too early, or begins a copy while other lanes still read, does not go unseen.
+  // A GPU copies at some time between copy() and wait(). On the CPU it happens at the last
+  // moment, and until then there are NaNs. They show if a kernel reads too early, or begins a
+  // copy while other lanes still read.
   struct Copy { uint4* to; const uint4* from; };
-  static constexpr int most_copies = 512, most_groups = 16;  // under way: with more, the oldest are made
+  // The most that are on their way. With more, the oldest are made.
+  static constexpr int most_copies = 512, most_groups = 16;
   Copy copies[most_copies];
   int begin = 0, end = 0, groups[most_groups], num_groups = 0;
   __device__ void copy(uint4* to, const void* from, bool there) {
@@ -48,7 +52,7 @@ struct AsyncCopies {
 #endif
 };
 
-// Asks for 128 bytes to be brought into the cache that all share, and does not wait for them.
+// Asks for 128 bytes to be brought into the L2 cache, and does not wait for them.
 __device__ inline void prefetch(const void* address) {
 #ifdef __CUDACC__
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));

@@ -3,9 +3,10 @@
 #include "tile_copy.cuh"
 #include "tile_state.cuh"
 
-// What a block of rungs 5 and 6 keeps in shared memory: tiles on their way, and when all were used, the warps' states.
-// Two blocks at a time find room in a multiprocessor, so that one loads while the other begins or ends. (Where half of the
-// memory is less than two stages, one block has it all.)
+// What a block of rungs 5 and 6 keeps in shared memory: tiles on their way and, when all were
+// used, the warps' states. Two blocks have room in a multiprocessor, so that one loads while
+// the other begins or ends. If half of the memory is less than two stages, one block has it
+// all.
 constexpr int num_warps = 4;
 constexpr int stage_bytes = num_warps * tile_chunks * 32 * sizeof(uint4);
 constexpr int stages_in_half = (shared_bytes / 2 - 1024) / stage_bytes;
@@ -27,7 +28,7 @@ __device__ inline void attend_staged(TileState& state, StagedTiles& shared, cons
       int first = tile * tile_size, token = min(first + int(threadIdx.x) % tile_size, num_tokens - 1);
       copier.copy(copies, shared.stages[warp][stage], cache_row(params, seq, token, kv_head), num_tokens - first);
     }
-    copies.close_group();  // also an empty one, so that counting groups counts tiles
+    copies.close_group();  // even an empty one, so that counting groups counts tiles
   };
   for (int stage = 0; stage < num_stages; ++stage) load(begin + warp + stage * num_warps, stage);
 

@@ -6,11 +6,12 @@
 #include "../paged_params.cuh"
 #include "shape.cuh"
 
-// Puts the parts of each row's attention together, as combine_result() of lesson 04 does. A row is one query head of one
-// sequence. Grid: (num_seqs, num_q_heads); head_size threads, one for each number of the row's output.
+// Combines the parts of each row's attention, as combine_result() of lesson 04 does. A row is
+// one query head of one sequence.
+// Grid: (num_seqs, num_q_heads). head_size threads, one for each number of the row's output.
 //   part_o: (num_splits, num_seqs, num_q_heads, head_size), each part already divided by its l
 //   part_m, part_l: (num_splits, num_seqs, num_q_heads); a part without a token has o = 0, m = -INFINITY, l = 0
-//   out: (num_seqs, num_q_heads, head_size); zeros where no part has a token
+//   out: (num_seqs, num_q_heads, head_size), with zeros if no part has a token
 __global__ void combine_kernel(Number* out, const float* part_o, const float* part_m, const float* part_l, int num_splits) {
   // BEGIN SOLUTION 7.5
   int num_rows = gridDim.x * gridDim.y, row = blockIdx.x * gridDim.y + blockIdx.y;

@@ -23,15 +23,17 @@ __device__ inline float2 unpack(uint32_t both) {
   return make_float2(to_float(numbers[0]), to_float(numbers[1]));
 }
 
-// c += a · b by the tensor cores, the 32 lanes together: c is 16 × 8, a 16 × 16, b 16 × 8. With r = lane / 4 and
-// s = lane % 4, a lane holds
+// c += a · b by the tensor cores, for the 32 lanes of a warp together: c is 16 × 8, a 16 × 16,
+// b 16 × 8. With r = lane / 4 and s = lane % 4, a lane holds
 //   a[0]: row r, columns 2s and 2s+1      a[2]: row r, columns 2s+8 and 2s+9      b[0]: rows 2s and 2s+1, column r
 //   a[1]: row r+8, the same columns       a[3]: row r+8, the same columns         b[1]: rows 2s+8 and 2s+9, column r
 //   c[0], c[1]: row r, columns 2s and 2s+1      c[2], c[3]: row r+8, the same columns
 template <typename T>
 __device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 
-#ifdef __CUDACC__  // asm: one instruction of the GPU; "+f" is a float that is read and written, "r" a register of 32 bits
+// asm is one instruction of the GPU: "+f" is a float that is read and written, "r" a register
+// of 32 bits.
+#ifdef __CUDACC__
 template <>
 __device__ inline void multiply_add<__half>(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -45,7 +47,8 @@ __device__ inline void multiply_add<__nv_bfloat16>(float (&c)[4], const uint32_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #else
-// On the CPU: the same product, with each lane asking the others for the rows and columns that it needs.
+// On the CPU: the same product. Each lane asks the others for the rows and columns that it
+// needs.
 template <typename T>
 __device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   auto dot = [](uint32_t x, uint32_t y) {
@@ -64,7 +67,8 @@ __device__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], const uint32
 }
 #endif
 
-// An 8 × 8 matrix turned about: lane 4r + s brings row r, columns 2s and 2s+1, and gets column r, rows 2s and 2s+1.
+// Transposes an 8 × 8 matrix. Lane 4r + s brings row r, columns 2s and 2s+1. It gets column r,
+// rows 2s and 2s+1.
 __device__ inline uint32_t transpose(uint32_t both) {
   int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
   uint32_t first = __shfl_sync(0xffffffff, both, 4 * column + row / 2);

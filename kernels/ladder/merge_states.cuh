@@ -11,7 +11,8 @@ __device__ inline void merge(SoftmaxState& state, const SoftmaxState& other) {
   for (int i = 0; i < lane_numbers; ++i) state.acc[i] = mine * state.acc[i] + theirs * other.acc[i];
 }
 
-// The state of the lane whose number differs in the bit `distance`: another group's, with the same part of acc.
+// The state of the lane with a number that differs in the bit `distance`. That lane belongs to
+// another group and has the same part of acc.
 __device__ inline SoftmaxState of_lane(const SoftmaxState& state, int distance) {
   SoftmaxState other;
   other.m = __shfl_xor_sync(0xffffffff, state.m, distance);
@@ -20,8 +21,8 @@ __device__ inline SoftmaxState of_lane(const SoftmaxState& state, int distance) 
   return other;
 }
 
-// Merges the states of all groups of the block, in the threads of the first group: within a warp by shuffles, then through
-// shared memory. All threads call it.
+// Merges the states of all groups of the block into those of the first group: within a warp by
+// shuffles, then through shared memory. All threads call it.
 __device__ inline void merge_groups(SoftmaxState& state) {
   __shared__ SoftmaxState of_warp[num_warps - 1][group_lanes];  // of all warps but the first
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -12,8 +12,9 @@ struct Query {
   }
 };
 
-// The rows that a group reads next: of the tokens first, first + num_groups, …, as far as there are such. All four are
-// looked up before any is read, so that no row waits for the lookup of another.
+// The rows that a group reads next: those of the tokens first, first + num_groups, …, as far
+// as there are tokens. All four are looked up before any is read, so no row waits for the
+// lookup of another.
 struct NextRows {
   int token[rows_at_once];
   bool there[rows_at_once];
@@ -27,7 +28,8 @@ struct NextRows {
       offset[i] = cache_offset(params, blockIdx.x, there[i] ? token[i] : num_tokens - 1, blockIdx.y / queries_per_kv_head);
     }
   }
-  // Asks for the rows of a cache; one that is not there becomes zeros. Nothing here waits for the numbers.
+  // Asks for the rows of a cache. Rows without a token become zeros. Nothing here waits for
+  // the numbers.
   __device__ void load(WideRow (&rows)[rows_at_once], const void* cache) const {
 #pragma unroll
     for (int i = 0; i < rows_at_once; ++i) {

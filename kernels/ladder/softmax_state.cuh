@@ -4,8 +4,8 @@
 
 #include "wide_row.cuh"
 
-// What a lane knows after some of the tokens, as SoftmaxState of lesson 03. The lanes of a group have the same m and l, and
-// each has its own part of acc.
+// A lane's state after some of the tokens, like SoftmaxState of lesson 03. The lanes of a
+// group have the same m and l. Each lane has its own part of acc.
 struct SoftmaxState {
   float m;                  // the largest score so far, -INFINITY before the first token
   float l;                  // the sum of exp(score - m)
@@ -14,8 +14,9 @@ struct SoftmaxState {
 
 __device__ inline SoftmaxState no_tokens() { return {-INFINITY, 0.0f, {}}; }
 
-// Takes in more tokens: their scores, and the lane's parts of their values. A token that does not exist has the score
-// -INFINITY, and zeros for a value; there may be nothing but such tokens.
+// Takes in more tokens: their scores, and the lane's parts of their values. A token that does
+// not exist has the score -INFINITY, and zeros for a value. It may be that none of the tokens
+// exists.
 __device__ inline void take_in(SoftmaxState& state, const float (&scores)[rows_at_once],
                                const WideRow (&values)[rows_at_once]) {
   // BEGIN SOLUTION 7.3

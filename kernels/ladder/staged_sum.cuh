@@ -2,9 +2,11 @@
 
 #include "staged_tile.cuh"
 
-// The sum of column `lane` over all tiles, by one warp: while it adds up a tile, the next ones are on their way.
-// stages: num_stages of them, in shared memory, the warp's own. tiles: num_tiles tiles, one behind the other.
-// Other warps of the block may have fewer tiles, or more.
+// Computes the sum of column `lane` over all tiles. One warp calls it. While the warp adds up
+// a tile, the next tiles are on their way. Other warps of the block may have fewer tiles, or
+// more.
+//   stages: num_stages stages in shared memory, for this warp alone
+//   tiles: num_tiles tiles, one after another
 __device__ inline float staged_sum(Stage* stages, const float* tiles, int num_tiles) {
   AsyncCopies copies;
   float sum = 0.0f;

@@ -8,11 +8,13 @@
 
 // A warp's work in rungs 4 and up: the keys and values of 16 tokens, for all query heads that share them.
 //
-// The matrix products want certain numbers in certain lanes (matrix.cuh). A lane gets them as chunks of 16 bytes, and each
-// byte of the tile is in one lane only. With r = lane / 4 and s = lane % 4, a lane holds
-//   keys:   of tokens r and r+8, from every four chunks in a row number s
-//   values: of tokens 2s, 2s+1, 2s+8 and 2s+9, from every eight chunks in a row number r
-// The dims come in another order than in the cache; a sum over them is the same in any order, if the queries have it too.
+// The matrix products need certain numbers in certain lanes (matrix.cuh). A lane gets them as
+// chunks of 16 bytes, and each byte of the tile is in one lane only. With r = lane / 4 and
+// s = lane % 4, a lane holds
+//   keys:   of tokens r and r+8, chunk s of every four in a row
+//   values: of tokens 2s, 2s+1, 2s+8 and 2s+9, chunk r of every eight in a row
+// So the dims come in another order than in the cache. A sum over them is the same in any
+// order, as long as the queries have the same order.
 constexpr int tile_size = 16;
 constexpr int per_chunk = 16 / sizeof(KvNumber);
 constexpr int key_chunks = head_size / (4 * per_chunk);    // of one token, in one lane
@@ -21,17 +23,19 @@ constexpr int tile_chunks = 2 * key_chunks + 4 * value_chunks;
 constexpr int query_tiles = (queries_per_kv_head + 7) / 8;  // a matrix product takes 8 queries
 static_assert(head_size % (8 * per_chunk) == 0 && query_tiles <= 2, "kernels are made for fewer heads and larger sizes");
 
-// A chunk's numbers in 16 bits. Of 16-bit numbers that is the chunk itself. 8-bit ones become twice as many bytes: half 0
-// or 1 says which eight of the sixteen numbers.
+// A chunk's numbers in 16 bits. For 16-bit numbers that is the chunk itself. 8-bit numbers
+// become twice as many bytes, so `half` says which eight of the sixteen numbers: the first (0)
+// or the rest.
 constexpr int halves = 2 / sizeof(KvNumber);  // 1 or 2
 __device__ inline uint4 widen(uint4 chunk, int half) {
   if constexpr (sizeof(KvNumber) == 2) return chunk;
   return half ? widen_half(chunk.z, chunk.w) : widen_half(chunk.x, chunk.y);
 }
 
-// What a warp knows of its softmax. A lane has the queries 2s and 2s+1 of each 8, and of their sums the dims that it loads.
+// The state of a warp's softmax. A lane has the queries 2s and 2s+1 of each 8. Of their sums
+// it has the dims that it loads.
 struct TileState {
-  float m[query_tiles][2], l[query_tiles][2];  // m: of all the warp's tokens; l: of those of this lane
+  float m[query_tiles][2], l[query_tiles][2];  // m: of the warp's tokens; l: of this lane's
   float acc[query_tiles][head_size / 16][4];
 };
 
@@ -44,7 +48,8 @@ __device__ inline void init(TileState& state) {
   }
 }
 
-// The lane's part of the queries: of query r of each 8, the same dims as of the keys. Queries that do not exist are 0.
+// The lane's part of the queries: query r of each 8, with the same dims as the keys. Queries
+// that do not exist are 0.
 struct TileQueries { uint4 chunk[query_tiles][head_size / 32]; };
 
 __device__ inline TileQueries load_queries(const Number* q) {  // q: (queries_per_kv_head, head_size)
@@ -61,7 +66,8 @@ __device__ inline TileQueries load_queries(const Number* q) {  // q: (queries_pe
   return queries;
 }
 
-// Where the keys and values of one head stand for a token, and where the queries of a KV head begin.
+// A token's row in the caches, for one head; and where the queries and the output of a KV head
+// begin.
 __device__ inline int64_t cache_row(const PagedAttentionParams& params, int seq, int token, int kv_head) {
   int block = params.block_table[int64_t(seq) * params.max_blocks_per_seq + token / block_size];
   return (int64_t(block) * block_size + token % block_size) * params.num_kv_heads + kv_head;
@@ -92,7 +98,8 @@ __device__ void multiply_keys(float (&scores)[4], const TileQueries& queries, in
   for (int i = 0; i < 4; ++i) scores[i] += more[i];
 }
 
-// The online softmax: m, l and acc take the scores' tokens into account, and the scores become weights exp(score - m).
+// The online softmax: m, l and acc take in the scores' tokens. The scores become weights
+// exp(score - m).
 __device__ inline void take_scores(TileState& state, int t, float (&scores)[4], int num_tokens, float scale) {
   int r = threadIdx.x % 32 / 4;
   float rescale[2];
@@ -110,7 +117,8 @@ __device__ inline void take_scores(TileState& state, int t, float (&scores)[4], 
     state.l[t][i] = rescale[i] * state.l[t][i] + scores[i] + scores[2 + i];
     state.m[t][i] = m;
   }
-  // After the first tiles the maximum seldom grows, and the whole warp can leave the sums as they are.
+  // After the first tiles the maximum seldom grows. Then the whole warp can leave the sums
+  // alone.
   if (!__any_sync(0xffffffff, rescale[0] != 1.0f || rescale[1] != 1.0f)) return;
 #pragma unroll
   for (int d = 0; d < head_size / 16; ++d) {
@@ -118,7 +126,8 @@ __device__ inline void take_scores(TileState& state, int t, float (&scores)[4], 
   }
 }
 
-// acc += weights · values. weights: of each eight queries, tokens 2s and 2s+1, and tokens 2s+8 and 2s+9, of query r.
+// acc += weights · values.
+//   weights: for query r of each eight, of tokens 2s and 2s+1, and of tokens 2s+8 and 2s+9
 template <typename Chunks>
 __device__ void add_values(TileState& state, const uint32_t (&weights)[query_tiles][2], const Chunks& chunks) {
 #pragma unroll
@@ -128,8 +137,8 @@ __device__ void add_values(TileState& state, const uint32_t (&weights)[query_til
     const uint32_t *a = &value[0].x, *b = &value[1].x, *c = &value[2].x, *d = &value[3].x;
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {  // two dims
-      // __byte_perm picks four of the eight bytes of two registers: 0x5410 the lower halves, which are the even dim of two
-      // tokens, 0x7632 the upper ones
+      // __byte_perm picks four of the eight bytes of two registers. 0x5410 picks the lower
+      // halves, which are the even dim of two tokens, and 0x7632 the upper halves.
       uint32_t both[4] = {__byte_perm(a[pair], b[pair], 0x5410), __byte_perm(a[pair], b[pair], 0x7632),
                           __byte_perm(c[pair], d[pair], 0x5410), __byte_perm(c[pair], d[pair], 0x7632)};
       for (int t = 0; t < query_tiles; ++t) multiply_add<Number>(state.acc[t][4 * i + pair], both, weights[t]);
@@ -137,7 +146,7 @@ __device__ void add_values(TileState& state, const uint32_t (&weights)[query_til
   }
 }
 
-// Takes a tile in. num_tokens: of the tile; 16 or more are all of them.
+// Takes in a tile. num_tokens: the tile's tokens; 16 or more mean that all are there.
 template <typename Chunks>
 __device__ void update(TileState& state, const TileQueries& queries, const Chunks& chunks, int num_tokens, float scale) {
   uint32_t weights[query_tiles][2];

@@ -3,11 +3,13 @@
 #include "async_copy.cuh"
 #include "tile.cuh"
 
-// Tiles in shared memory: how they come there and how a lane finds its chunks. Copying, neighbouring lanes take neighbouring
-// chunks of a row, so that whole lines of memory are read; who copies a chunk is seldom who holds it later.
+// Tiles in shared memory: how they get there, and how a lane finds its chunks. Neighbouring
+// lanes copy neighbouring chunks of a row, so that whole lines of memory are read. The lane
+// that copies a chunk is seldom the lane that holds it later.
 
-// Where a lane's chunk stands in a stage. Without `^`, lanes that write a row or read their chunks would want the same banks
-// of shared memory, and wait for each other. number: of the lane's chunks, the keys' first.
+// The place of a lane's chunk in a stage. Without `^`, lanes that write a row or read their
+// chunks would use the same banks of shared memory, and wait for each other.
+//   number: which of the lane's chunks; the keys' come first
 __device__ inline int key_place(int number, int lane) { return number * 32 + (lane ^ number % 2 * 4); }
 __device__ inline int value_place(int number, int r, int s) { return number * 32 + s * 8 + (r ^ 2 * s); }
 
@@ -32,14 +34,15 @@ struct TileCopier {
     for (int i = 0; i < 4; ++i) value_places[i] = value_place_of(token + 2 * i, x);
   }
 
-  // row: of token lane % 16, a row is head_size numbers of the cache. Tokens from num_tokens on become zeros.
+  // row: the row of token lane % 16; a row is head_size numbers of the cache. Tokens from
+  // num_tokens on become zeros.
   __device__ void copy(AsyncCopies& copies, uint4* stage, int row, int num_tokens) const {
 #pragma unroll
     for (int i = 0; i < tile_size / rows_at_once; ++i) {
       int first = i * rows_at_once, token = first + threadIdx.x % 32 / row_chunks;  // `first` is the warp's lowest token
       int64_t begin = int64_t(__shfl_sync(0xffffffff, row, token)) * head_size;
-      // The lane's places in this row differ from those in a like row, which were worked out beforehand, by a number that
-      // the compiler knows. A row is like another when the swizzle is the same.
+      // The lane's places in a row with the same swizzle were computed beforehand. Its places
+      // in this row differ from those by a number that the compiler knows.
       int like_key = rows_at_once == 1 ? first % 2 : 0, like_value = first / 2 % 4;
       int key = key_places[like_key] + key_place_of(first, 0) - key_place_of(like_key, 0);
       int value = value_places[like_value] + value_place_of(first, 0) - value_place_of(2 * like_value, 0);

@@ -2,7 +2,8 @@
 
 #include "tile.cuh"
 
-// A warp's state in memory: lane by lane, each lane's numbers 16 bytes at a time. Lanes without a query are left out.
+// A warp's state in memory: lane by lane, 16 bytes of each lane at a time. Lanes without a
+// query are left out.
 constexpr int state_numbers = query_tiles * (head_size / 16 + 1) * 32;  // of 16 bytes
 
 __device__ inline bool has_queries(int t) { return 8 * t + threadIdx.x % 4 * 2 < queries_per_kv_head; }
@@ -48,20 +49,21 @@ __device__ inline void merge(TileState& state, const float4* other) {
   }
 }
 
-// The states of those warps that share a head become one, in the first of them: warp w has head w % heads_at_once.
-// states: of all warps but the first. Every thread of the block calls it.
+// Merges the states of warps that share a head into the first of these warps. Warp w has head
+// w % heads_at_once. Every thread of the block calls it.
+//   states: room for all warps but the first
 __device__ inline void merge_warps(TileState& state, float4 (*states)[state_numbers], int heads_at_once) {
   int warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
   if (heads_at_once == num_warps) return;
-  __syncthreads();  // nobody reads the states of the time before any more
+  __syncthreads();  // no warp still reads the states of the last call
   if (warp >= heads_at_once) store(state, states[warp - 1]);
   __syncthreads();
   if (warp >= heads_at_once) return;
   for (int other = warp + heads_at_once; other < num_warps; other += heads_at_once) merge(state, states[other - 1]);
 }
 
-// Calls give(query, dim, o, m, l) for each of the lane's queries and each 8 dims in a row; o is divided by l. No tokens give
-// zeros. The lanes call it together.
+// Calls give(query, dim, o, m, l) for each of the lane's queries and each 8 dims in a row. o
+// is divided by l, and is zeros if there were no tokens. All lanes call it together.
 template <typename Give>
 __device__ void finish(const TileState& state, Give give) {
   int lane = threadIdx.x % 32, r = lane / 4, s = lane % 4;
@@ -84,7 +86,7 @@ __device__ void finish(const TileState& state, Give give) {
   }
 }
 
-// The same into `out` (queries_per_kv_head, head_size), each number times `scale`.
+// Writes the result to `out` (queries_per_kv_head, head_size), each number times `scale`.
 __device__ inline void write_out(const TileState& state, Number* out, float scale = 1.0f) {
   finish(state, [&](int query, int dim, const float (&o)[8], float, float) {
     *reinterpret_cast<uint4*>(out + query * head_size + dim) =

@@ -2,7 +2,8 @@
 
 #include "wide_row.cuh"
 
-// The lane's part of a row, in loads of 16 bytes. row: its first number, at an address that 16 divides.
+// Reads the lane's part of a row, in loads of 16 bytes.
+//   row: its first number, at an address that is a multiple of 16
 __device__ inline WideRow load_row(const KvNumber* row) {
   // BEGIN SOLUTION 7.2
   WideRow part;
@@ -12,8 +13,9 @@ __device__ inline WideRow load_row(const KvNumber* row) {
   // END SOLUTION
 }
 
-// scale * (q · key), for every lane of the group. query: the lane's part of q, number for number as in `key`.
-// All 32 lanes of the warp call it at the same time, each group with a key of its own.
+// Returns scale * (q · key) to every lane of the group. All 32 lanes of the warp call it at
+// the same time, each group with its own key.
+//   query: the lane's part of q, number for number as in `key`
 __device__ inline float wide_score(const float (&query)[lane_numbers], const WideRow& key, float scale) {
   // BEGIN SOLUTION 7.2
   float product = 0.0f;

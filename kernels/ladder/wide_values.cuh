@@ -2,8 +2,9 @@
 
 #include "next_rows.cuh"
 
-// Pass 2 in wide loads: a lane adds up its part of those rows that its group takes, weighted, and at the end all groups put
-// their sums together: those of a warp by shuffles, the warps in shared memory.
+// Pass 2 with wide loads: a lane adds up its part of its group's rows, weighted. At the end
+// the sums of all groups are added: within a warp by shuffles, between warps through shared
+// memory.
 __device__ inline void wide_values(const PagedAttentionParams& params, const float* weights, int num_tokens) {
   __shared__ float of_warp[num_warps][head_size];
   float sums[lane_numbers] = {};

@@ -1,4 +1,4 @@
-"""The course's attention inside a model of transformers, through the public attention interface."""
+"""The course's attention inside a transformers model, through its public interface."""
 
 import copy
 from collections.abc import Callable
@@ -12,7 +12,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class PagedStep:
-    """What every layer needs to know of a step. `attend(q, k_cache, v_cache)` is a path, planned for the step's metadata."""
+    """What every layer needs to know about a step.
+
+    attend: attend(q, k_cache, v_cache), a path planned for the step's metadata.
+    """
 
     kv_cache: Tensor  # (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size)
     slot_mapping: Tensor  # (num_tokens,): block_id * block_size + offset of each token of the step
@@ -21,11 +24,16 @@ class PagedStep:
 
 def paged_attention_forward(module, query: Tensor, key: Tensor, value: Tensor, attention_mask=None, *, paged: PagedStep,
                             **others) -> tuple[Tensor, None]:
-    """What a layer of the model calls. All sequences of the step stand in one row, so the batch size is 1.
+    """Writes a layer's keys and values into the pool, then attends.
 
-    module: the layer's attention; `module.layer_idx` is its place. query: (1, num_q_heads, num_tokens, head_size), key and
-    value: (1, num_kv_heads, num_tokens, head_size), with their positions in them. Writes keys and values into their slots,
-    then attends. Returns (1, num_tokens, num_q_heads, head_size), and None for the weights.
+    The model calls this in every layer. All sequences of the step are in one row, so the batch
+    size is 1. Query and key contain their positions already.
+
+    module: the layer's attention; `module.layer_idx` is its place in the model.
+    query: (1, num_q_heads, num_tokens, head_size).
+    key, value: (1, num_kv_heads, num_tokens, head_size).
+    paged: the step, with the pool, the tokens' slots and `attend`.
+    Returns (1, num_tokens, num_q_heads, head_size), and None for the weights.
     """
     # BEGIN SOLUTION 8.1
     q, k, v = (heads[0].transpose(0, 1) for heads in (query, key, value))  # (num_tokens, heads, head_size)
@@ -38,12 +46,13 @@ def paged_attention_forward(module, query: Tensor, key: Tensor, value: Tensor, a
 
 @contextmanager
 def plugged_in(model, forward):
-    """Inside of it, `forward` is the attention of every layer of a model of transformers; afterwards it is what it was.
+    """Makes `forward` the attention of every layer of a transformers model, in a `with` block.
 
-    Other models keep theirs, also where they share the model's config. Of several threads one at a time can be inside with
-    the same model; the others wait.
+    After the block, the attention is what it was before. Other models keep theirs, even those
+    that share the model's config. Only one thread at a time can be inside with the same model.
+    The others wait.
     """
-    from transformers import AttentionInterface  # it takes seconds to import, and the checks do without
+    from transformers import AttentionInterface  # slow to import; the checks do not need it
 
     name = f"course_paged_{id(forward)}"  # the registry keeps `forward`, so no other function gets its id
     AttentionInterface.register(name, forward)
@@ -62,12 +71,15 @@ _locks = WeakKeyDictionary()  # model: its lock
 
 
 def lock_of(model):
-    """The model's own lock, for those who change what it does for a while."""
-    return _locks.setdefault(model, RLock())  # in one go, so that no two threads get different ones
+    """Returns the model's own lock, for code that changes what the model does for a while."""
+    return _locks.setdefault(model, RLock())  # in one step, so that all threads get the same
 
 
 def own_config(model):
-    """The model's config, which from now on no other model shares: a layer asks its config which function to call."""
+    """Gives the model a config that no other model shares, and returns it.
+
+    A layer asks its config which function to call.
+    """
     shared = model.config
     if _own_configs.get(model) is not shared:
         _own_configs[model] = own = copy.copy(shared)

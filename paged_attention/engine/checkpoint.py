@@ -8,7 +8,8 @@ import torch
 from safetensors import SafetensorError
 
 with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", "IProgress")  # tqdm's, for those without ipywidgets; nothing here needs them
+    # tqdm warns where ipywidgets is missing; nothing here needs it.
+    warnings.filterwarnings("ignore", "IProgress")
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
@@ -18,10 +19,12 @@ SMALL_MODEL = Path(__file__).resolve().parent.parent / "tiny_qwen3"
 
 
 def load_model(name: str | Path = SMALL_MODEL, dtype: torch.dtype = torch.float32, device: str = "cpu"):
-    """A model of transformers, ready to generate. name: a folder, or a name on the Hugging Face hub, which needs internet.
+    """Loads a transformers model, ready to generate.
 
-    Raises FileNotFoundError for a folder without its files, and UnsupportedModelError for what is not served (see
-    `served.py`) or cannot be read.
+    name: a folder, or a name on the Hugging Face hub, which needs internet.
+    Raises FileNotFoundError for a folder without its files, or a name that cannot be fetched.
+    Raises UnsupportedModelError for a model that is not served (see `served.py`) or not
+        readable.
     """
     if name == SMALL_MODEL:
         logging.disable_progress_bar()  # it is read in an instant

@@ -1,4 +1,7 @@
-"""Where two engines part that should compute the same: the first token, and of it the layer, the head and the block."""
+"""Finds where two engines differ that should compute the same.
+
+It names the first token that differs, and its layer, head and block.
+"""
 
 from dataclasses import dataclass
 
@@ -7,15 +10,19 @@ from torch import Tensor
 
 from paged_attention.engine.request import SamplingParams
 
-TINY = 1e-3  # a share that is smaller says nothing
+TINY = 1e-3  # a smaller share says nothing
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """`token`: its place in the sequence. `layer`, `head`: of attention. `block`: its place in the sequence's table.
+    """The place where two engines first differ.
 
-    `what` parts first: the "key" or "value" that the token writes, its "query", or else the "output" of attention. `head`
-    is a KV head for the first two, a query head for the others. `difference`: the largest between their numbers.
+    `token`: its place in the sequence.
+    `layer`, `head`: of attention. The head is a KV head for a key or value, else a query head.
+    `block`: its place in the sequence's table.
+    `what`: what differs first: the "key" or "value" that the token writes, its "query", or
+        else the "output" of attention.
+    `difference`: the largest one between their numbers.
     """
 
     token: int
@@ -33,8 +40,12 @@ class Divergence:
 
 @dataclass(frozen=True)
 class LayerCall:
-    """One call of a path. query, output: (num_tokens, num_q_heads, head_size). key, value: (num_tokens, num_kv_heads,
-    head_size), as they stand in the sequence's own blocks. attend, k_cache, v_cache: to ask the path again."""
+    """One call of a path.
+
+    query, output: (num_tokens, num_q_heads, head_size).
+    key, value: (num_tokens, num_kv_heads, head_size), read from the sequence's own blocks.
+    attend, k_cache, v_cache: for calling the path again.
+    """
 
     query: Tensor
     key: Tensor
@@ -53,7 +64,7 @@ class Recorder:
         self.request = engine.add(self, prompt, SamplingParams(max_new_tokens=num_tokens, ignore_end=True))
 
     def run(self) -> list[LayerCall]:
-        """Schedules and runs: the calls of all layers."""
+        """Does the first half: schedules and runs. Returns the calls of all layers."""
         plan, self.calls = self.engine.runner.plan, []
         self.scheduled = self.engine.scheduler.schedule()
         self.engine.runner.plan = lambda metadata: self.recording(plan(metadata))
@@ -64,11 +75,11 @@ class Recorder:
         return self.calls
 
     def postprocess(self, logits: Tensor) -> None:
-        """The other half of the step, with these logits."""
+        """Does the other half of the step, with these logits."""
         self.engine.postprocess(self.scheduled, logits)
 
     def recording(self, attend):
-        """`attend`, which leaves a LayerCall behind."""
+        """Wraps `attend` so that every call is kept as a LayerCall."""
         def attend_and_keep(q, k_cache, v_cache):
             o = attend(q, k_cache, v_cache)
             slots = self.slots(k_cache.shape[1])[-len(q):]
@@ -78,12 +89,15 @@ class Recorder:
         return attend_and_keep
 
     def slots(self, block_size: int) -> list[int]:
-        """Where the keys of the sequence are, by its block table."""
+        """Finds the slots of the sequence's keys, by its block table."""
         blocks, length = self.engine.manager.blocks_of(self), self.engine.manager.get(self).length
         return [blocks[position // block_size] * block_size + position % block_size for position in range(length)]
 
     def share(self, call: LayerCall, index: int) -> Tensor:
-        """What block `index` adds to the output: the path once more, with zeros as the values of all other blocks."""
+        """Computes what block `index` adds to the output.
+
+        It calls the path once more, with zeros as the values of all other blocks.
+        """
         block_id = self.engine.manager.blocks_of(self)[index]
         v_cache = torch.zeros_like(call.v_cache)
         v_cache[block_id] = call.v_cache[block_id]
@@ -93,10 +107,15 @@ class Recorder:
 @torch.inference_mode()
 def locate_divergence(engine_a, engine_b, prompt: list[int], num_tokens: int = 20,
                       tolerance: float = 1e-3) -> Divergence | None:
-    """Takes a prompt and num_tokens greedy tokens through both engines; says where the second first parts from the first.
+    """Runs a prompt through both engines, and finds where they first differ.
 
-    The second goes on with the first one's tokens. tolerance: differences up to here are rounding. Returns None where they
-    never part. Raises ValueError where an engine has other requests, or where they cut the prompt into different chunks.
+    Both generate num_tokens tokens greedily. The second continues with the tokens of the
+    first.
+
+    tolerance: differences up to this size are rounding.
+    Returns None if they never differ.
+    Raises ValueError if an engine has other requests.
+    Raises ValueError if the engines cut the prompt into different chunks.
     """
     if engine_a.requests or engine_b.requests:
         raise ValueError("an engine has other requests; locate_divergence() needs both for itself")
@@ -120,9 +139,12 @@ def locate_divergence(engine_a, engine_b, prompt: list[int], num_tokens: int = 2
 
 
 def first_difference(calls_a: list[LayerCall], calls_b: list[LayerCall], tolerance: float) -> tuple | None:
-    """(row, layer, what, head, difference) of the first token of a step that differs, in the first layer where it does.
+    """Finds the first token of a step that differs, and the first layer where it does.
 
-    What comes after a NaN does not count: 0 times NaN is NaN, so in the layers above it reaches tokens that do not see it.
+    What comes after a NaN does not count: 0 times NaN is NaN, so in later layers a NaN reaches
+    tokens that do not see it.
+
+    Returns (row, layer, what, head, difference), or None.
     """
     first = None
     for layer, pair in enumerate(zip(calls_a, calls_b, strict=True)):
@@ -138,9 +160,12 @@ def first_difference(calls_a: list[LayerCall], calls_b: list[LayerCall], toleran
 
 
 def name_block(a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, layer, what, head, difference) -> Divergence:
-    """Completes what was found: the block that the token writes to, or the one whose share in the output has changed most.
+    """Adds the block to what was found.
 
-    A share is measured by its own size: a key too many in one block takes weight from all, a little from each.
+    If the output differs, it is the block with the share of the output that changed most.
+    Otherwise it is the block that the token writes to. A change is measured against the size
+    of the share: an extra key in one block takes weight from all other keys, a little from
+    each.
     """
     block_size, position = a.engine.manager.block_size, start + row
     block = position // block_size
@@ -156,5 +181,8 @@ def name_block(a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, laye
 
 
 def apart(a: Tensor, b: Tensor) -> Tensor:
-    """The largest difference of each head of each token: (num_tokens, heads). A NaN is as far apart as can be."""
+    """Returns the largest difference of each token and head, (num_tokens, heads).
+
+    A NaN counts as an infinite difference.
+    """
     return (a.float() - b.float()).abs().amax(-1).nan_to_num(float("inf"), float("inf"))

@@ -1,4 +1,7 @@
-"""A scheduler at work without a model, for pictures: every token that is due simply comes."""
+"""Runs a scheduler without a model, for pictures.
+
+Every new token is the same made-up one.
+"""
 
 from types import SimpleNamespace
 
@@ -8,7 +11,10 @@ ANY_TOKEN = 7
 
 
 def dry_run(scheduler, num_new: int) -> History:
-    """Steps until each of the scheduler's requests has num_new tokens, and what happened in each step."""
+    """Steps until each of the scheduler's requests has num_new new tokens.
+
+    Returns what happened in each step.
+    """
     history, nothing_kept = History(), SimpleNamespace(blocks={})
     engine = SimpleNamespace(scheduler=scheduler, manager=scheduler.manager, prefix_cache=nothing_kept)
     while scheduler.has_work():

@@ -33,10 +33,15 @@ from paged_attention.validate import check_positive
 class Engine:
     """Serves many requests from one model over one pool of blocks.
 
-    path: a name in PATHS, or a path of one's own; None chooses by the device and the model's shapes. history: called with
-    the engine and the step's requests after each step, before any of them ends. forward: what plugs attention into the
-    model. num_kv_heads: of this engine's part of the cache; None takes all of the model's. Raises ValueError for sizes below
-    1 and for an unknown path, RuntimeError for a path that this machine cannot take, and UnsupportedModelError.
+    path: a name in PATHS, or your own path. None chooses by the device and the model's shapes.
+    history: called with the engine and the step's requests after each step, before any of them
+        ends.
+    forward: the function that a layer of the model calls for attention.
+    num_kv_heads: the KV heads in this engine's part of the cache. None takes all of the
+        model's.
+    Raises ValueError for sizes below 1 and for an unknown path.
+    Raises RuntimeError for a path that this machine cannot take.
+    Raises UnsupportedModelError for a model that is not served.
     """
 
     sample = staticmethod(sample)
@@ -64,10 +69,13 @@ class Engine:
         ends = [config.eos_token_id, getattr(model, "generation_config", config).eos_token_id]
         self.end_tokens = frozenset(np.hstack(ends).tolist()) - {None}
         self.most_tokens = {"the model's context": config.max_position_embeddings, "the pool": num_blocks * block_size}
-        self.requests: dict[Hashable, Request] = {}  # those that wait or run
+        self.requests: dict[Hashable, Request] = {}  # waiting or running
 
     def add(self, id: Hashable, prompt: list[int], params: SamplingParams = SamplingParams()) -> Request:
-        """Puts a request into the queue. Raises RequestError where it can never be served; nothing has changed then."""
+        """Puts a request into the queue.
+
+        Raises RequestError if it can never be served. Then nothing has changed.
+        """
         request = Request(id, prompt, params)
         self._check(request)
         self.requests[id] = request
@@ -75,7 +83,10 @@ class Engine:
         return request
 
     def cancel(self, id: Hashable) -> Request:
-        """Ends a request now; what it has generated stays in it. Raises UnknownRequestError."""
+        """Ends a request now. It keeps the tokens that it has generated.
+
+        Raises UnknownRequestError if no request with this id is waiting or running.
+        """
         if id not in self.requests:
             raise UnknownRequestError(f"no request {id!r} is waiting or running")
         return self._end(self.requests[id], "cancelled")
@@ -86,10 +97,13 @@ class Engine:
             self.step()
 
     def step(self) -> list[tuple[Request, int]]:
-        """One step over all requests. Returns those that have a new token, with it.
+        """Runs one step over all requests.
 
-        A request whose logits are not finite ends without a token, and the others go on. A step happens as a whole or not at
-        all: where anything in it raises, or Ctrl-C ends it, all requests wait, with the tokens that they had before.
+        A request with logits that are not finite ends without a token, and the others go on. A
+        step happens completely or not at all: if an error is raised in it, or Ctrl-C stops it,
+        all requests wait again, with the tokens that they had before.
+
+        Returns (request, token) for each request that has a new token.
         """
         before = []
         try:
@@ -100,9 +114,10 @@ class Engine:
                 return []
             before = [(request, len(request.tokens), request.generator.get_state()) for request, _ in scheduled]
             logits = self.runner.run(scheduled)
-            finite = logits.amax(-1).isfinite().tolist()  # not so for a NaN, for inf, and for -inf only
+            # False for a row with a NaN or inf, or with nothing but -inf.
+            finite = logits.amax(-1).isfinite().tolist()
             for (request, count), sound in zip(scheduled, finite, strict=True):
-                if sound:  # it has seen all keys and values before it, so they are sound as well
+                if sound:  # then the keys and values that it has seen are sound too
                     self.prefix_cache.insert(request, request.num_computed + count)
             if self.history is not None:  # an empty list is false
                 self.history(self, scheduled)
@@ -112,10 +127,16 @@ class Engine:
             raise
 
     def postprocess(self, scheduled: list[tuple[Request, int]], logits: Tensor) -> list[tuple[Request, int]]:
-        """Counts what was computed, and gives a next token to each request whose tokens are all computed.
+        """Completes a step, after the model has run.
 
-        logits: (len(scheduled), vocab_size). A request ends with the model's end token, unless it ignores that, or with
-        its last allowed token; that token belongs to its output. Returns (request, token) for those that got one.
+        Each request has computed num_tokens more tokens, and counts them in its num_computed.
+        If all of its tokens are computed then, it gets a next token. A request ends with the
+        model's end token, unless it ignores that one. It also ends with the last token that it
+        may have. The token that ends it belongs to its output.
+
+        scheduled: (request, num_tokens) for each request of the step.
+        logits: (len(scheduled), vocab_size).
+        Returns (request, token) for each request that got a token.
         """
         # BEGIN SOLUTION 8.8
         new = []
@@ -134,7 +155,9 @@ class Engine:
         # END SOLUTION
 
     def stream(self, request: Request) -> Iterator[int]:
-        """The request's tokens as they come. It steps the whole engine: the others go on as well.
+        """Yields the request's tokens as they come.
+
+        It steps the whole engine, so the other requests go on as well.
 
         Raises UnknownRequestError for a request of another engine.
         """
@@ -151,9 +174,12 @@ class Engine:
 
     def generate(self, prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
                  progress: bool = False) -> list[Request | RequestError]:
-        """Serves all prompts, and gives each one's finished request, or the error for which it was refused.
+        """Serves all prompts.
 
-        Where a step raises, or Ctrl-C ends it all, those that have not ended are cancelled: nobody could ask for them again.
+        If a step raises an error, or Ctrl-C stops it, the requests that have not ended are
+        cancelled. The caller has no other way to reach them.
+
+        Returns each prompt's finished request, or the error for which it was refused.
         """
         each = params if isinstance(params, list) else [params] * len(prompts)
         those = [(object(), prompt, own) for prompt, own in zip(prompts, each, strict=True)]
@@ -198,9 +224,12 @@ class Engine:
         return request
 
     def _end_not_finite(self, scheduled: list[tuple[Request, int]], logits: Tensor, finite: list[bool]) -> tuple:
-        """Ends the requests whose next token would have to come from a row that is not finite. What is left of the step.
+        """Ends the requests that would take their next token from a row that is not finite.
 
-        In the middle of a prompt no row counts: a token may overflow only in the last layer, where nothing comes of it.
+        In the middle of a prompt a row does not count: a token may overflow only in the last
+        layer, and then nothing comes of it.
+
+        Returns the rest of the step: requests and logits.
         """
         left = []
         for index, (request, num_tokens) in enumerate(scheduled):
@@ -212,13 +241,19 @@ class Engine:
         return [scheduled[index] for index in left], logits if len(left) == len(logits) else logits[left]
 
     def _take_back(self, before: list[tuple[Request, int, Tensor]]) -> None:
-        """After a step that failed, as if it had not been. before: its requests, how many tokens each had, its generator's
-        state. The pool starts empty: the step may have ended in the middle of taking a block, so its books mean nothing."""
+        """Takes back a step that failed, as if it had never begun.
+
+        The pool starts empty. The step may have ended in the middle of taking a block, so the
+        pool's counts mean nothing.
+
+        before: the step's requests, each with its number of tokens and its generator's state.
+        """
         for request, num_tokens, state in before:
             del request.tokens[num_tokens:]
             request.generator.set_state(state)
             request.reason = None
-        self.requests = {request.id: request for request, _, _ in before} | self.requests  # the earliest first, as ever
+        # The earliest first, as always.
+        self.requests = {request.id: request for request, _, _ in before} | self.requests
         self.scheduler.running, self.scheduler.waiting = [], deque(self.requests.values())
         for request in self.scheduler.waiting:
             request.num_preempted += request.num_computed > 0

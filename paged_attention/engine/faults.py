@@ -1,4 +1,7 @@
-"""Faults to plant into an engine (lesson 08). Each is one that somebody has made; the last is none at all."""
+"""Faults to plant into an engine (lesson 08).
+
+Each is one that someone has really made, except the last, which is no fault at all.
+"""
 
 import math
 from dataclasses import replace
@@ -13,8 +16,13 @@ from paged_attention.softmax_state import NO_KEY, widen
 
 
 def fill_with_leftovers(engine, prompts: list[list[int]]) -> None:
-    """Keys and values of these prompts into every block of the pool, as a real one has after an hour: who reads what is not
-    theirs shall notice. Raises ValueError where the engine has requests."""
+    """Fills every block of the pool with keys and values of these prompts.
+
+    A real pool looks like that after an hour. If attention then reads another request's slots,
+    it shows in the output.
+
+    Raises ValueError if the engine has requests.
+    """
     if engine.requests:
         raise ValueError("the engine has requests; their keys and values would be lost")
     kv_cache = engine.manager.kv_cache.fill_(math.nan)  # (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size)
@@ -25,24 +33,33 @@ def fill_with_leftovers(engine, prompts: list[list[int]]) -> None:
 
 
 def read_through(engine, change) -> None:
-    """The engine's attention reads through change(metadata); it still writes where it should."""
+    """Makes the engine's attention read through change(metadata).
+
+    It still writes where it should.
+    """
     plan = engine.runner.plan
     engine.runner.plan = lambda metadata: plan(change(metadata))
 
 
 def table_one_step_late(engine) -> None:
-    """A block that was added in this step is not in the table yet: block 0 of the pool stands in its place."""
+    """A block that was added in this step is not in the table yet.
+
+    Block 0 of the pool is in its place.
+    """
     def change(metadata: BatchMetadata) -> BatchMetadata:
         table, lengths = metadata.block_table.clone(), metadata.seq_lens_kv - metadata.cu_seqlens_q.diff()
         for row, length in enumerate(lengths.tolist()):
-            if length:  # whoever computed before has a table from then
+            if length:  # it has computed before, and has that step's table
                 table[row, -(-length // engine.manager.block_size):] = 0
         return replace(metadata, block_table=table)
     read_through(engine, change)
 
 
 def block_of_another(engine) -> None:
-    """The second block of each sequence is the one behind it in the pool, whoever owns that."""
+    """In place of each sequence's second block, attention reads the next block of the pool.
+
+    That one may belong to another sequence.
+    """
     def change(metadata: BatchMetadata) -> BatchMetadata:
         table = metadata.block_table.clone()
         if table.shape[1] > 1:
@@ -53,7 +70,10 @@ def block_of_another(engine) -> None:
 
 
 def full_blocks_permuted(engine) -> None:
-    """A step of single new tokens visits the full blocks in reverse order. Keys carry their positions: no harm done."""
+    """A step of single new tokens visits the full blocks in reverse order.
+
+    Keys carry their positions, so this does no harm.
+    """
     def change(metadata: BatchMetadata) -> BatchMetadata:
         table = metadata.block_table.clone()
         for row, length in enumerate(metadata.seq_lens_kv.tolist()):
@@ -65,14 +85,17 @@ def full_blocks_permuted(engine) -> None:
 
 
 def tail_not_masked(engine) -> None:
-    """Whoever attends to a block attends to all of its slots, those behind the last token too."""
+    """Attention to a block covers all of its slots, even those past the last token."""
     def plan(metadata: BatchMetadata):
         return lambda q, k_cache, v_cache: each_alone(q, k_cache, v_cache, metadata, mask_tail=False)
     engine.runner.plan = plan
 
 
 def wrong_head_mapping(engine) -> None:
-    """Query head h takes KV head h % num_kv_heads: the heads of a group are not neighbours any more."""
+    """Query head h takes KV head h % num_kv_heads.
+
+    The heads of a group are then no longer neighbours.
+    """
     def plan(metadata: BatchMetadata):
         def attend(q, k_cache, v_cache):
             group = q.shape[1] // k_cache.shape[2]
@@ -85,7 +108,7 @@ def wrong_head_mapping(engine) -> None:
 
 
 def accumulator_not_rescaled(engine) -> None:
-    """The online softmax over blocks forgets to shrink the output so far when a new maximum comes."""
+    """When a new maximum comes, the online softmax does not shrink the output so far."""
     def plan(metadata: BatchMetadata):
         return lambda q, k_cache, v_cache: each_alone(q, k_cache, v_cache, metadata, rescale=False)
     engine.runner.plan = plan
@@ -93,7 +116,10 @@ def accumulator_not_rescaled(engine) -> None:
 
 def each_alone(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, mask_tail: bool = True,
                rescale: bool = True) -> Tensor:
-    """Attention of all queries at once, block after block with an online softmax; with a fault if so asked."""
+    """Computes attention of all queries at once, block after block with an online softmax.
+
+    mask_tail, rescale: False plants a fault.
+    """
     block_table, context_lens = each_query(metadata)
     block_size, group = k_cache.shape[1], q.shape[1] // k_cache.shape[2]
     dtype, q = q.dtype, widen(q)
@@ -123,7 +149,7 @@ def each_alone(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetad
 
 
 def position_plus_one(engine) -> None:
-    """Single new tokens get the position behind their own."""
+    """Single new tokens get the position after their own."""
     flatten_batch = engine.runner.flatten_batch
 
     def shifted(scheduled):
@@ -145,7 +171,7 @@ FAULTS = {
 
 
 def plant(engine, name: str) -> None:
-    """Plants a fault. Raises KeyError naming those that exist."""
+    """Plants a fault. Raises KeyError, which names those that exist, for an unknown one."""
     if name not in FAULTS:
         raise KeyError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
     FAULTS[name](engine)

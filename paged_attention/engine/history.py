@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StepRecord:
-    """`scheduled`: of each request in the step, its tokens in it and whether it "prefills" or "decodes". `waiting`: those
-    that have not run yet. `preempted`: those that ran and wait again. Blocks by who uses them: `alone` one request, `shared`
-    several, `kept` only the prefix cache; the rest is free. `lengths`: tokens of each running request in the cache.
+    """What happened in one step.
+
+    `scheduled`: for each request in the step, its tokens and whether it "prefills" or
+        "decodes".
+    `waiting`: requests that have not run yet.
+    `preempted`: requests that have run and wait again.
+    `alone`, `shared`, `kept`: the number of blocks that one request uses, that several use,
+        and that only the prefix cache uses. The rest is free.
+    `lengths`: the tokens that each running request has in the cache.
     """
 
     scheduled: dict[Hashable, tuple[int, str]]
@@ -22,7 +28,7 @@ class StepRecord:
 
 
 class History(list):
-    """A list of StepRecord. `Engine(..., history=History())` fills it, a record a step."""
+    """A list with a StepRecord for each step. `Engine(..., history=History())` fills it."""
 
     def __call__(self, engine, scheduled: list) -> None:
         scheduler, manager = engine.scheduler, engine.manager

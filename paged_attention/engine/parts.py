@@ -1,4 +1,7 @@
-"""An engine put together from the learner's own answers, and from the course's where one is missing (lesson 08)."""
+"""Assembles an engine from the learner's own answers (lesson 08).
+
+Where an answer is missing, the course's is used.
+"""
 
 import functools
 import sys
@@ -22,15 +25,15 @@ __all__ = ["Part", "assemble", "save", "show_parts"]
 
 YOURS, THE_COURSES = "yours", "the course's"
 
-# Exercises and the files under kernels/ that their answers replace, in the order in which they are compiled. 1.3 is 1.2 made
-# safe for threads. The engine has only one, so 1.2 does as well.
+# Exercises and the files under kernels/ that their answers replace, in the order in which they
+# are compiled. 1.3 is 1.2 made safe for threads. The engine has only one, so 1.2 will do.
 BLOCK_MANAGER, WITHOUT_MUTEX = {"1.1": "free_list.h", "1.3": "block_manager.h", "1.4": "block_manager_binding.cpp"}, "1.2"
 KERNEL = {"6.2": "paged_address.cuh", "6.3": "block_reduce.cuh", "6.4": "paged_scores.cuh", "6.5": "paged_values.cuh",
           "6.6": "paged_attention.cu"}
-# Exercises and the arguments of a path's function that their answers are.
+# Paths, and the exercises with answers that are arguments of the path's function.
 PATH_FUNCTIONS = {"paged_torch": {"5.5": "attn_paged_torch"},
                   "blockwise": {"4.1": "dispatch", "4.2": "block_attention", "4.5": "combine_segments"}}
-# Exercise: the part of the engine that has the function, its name there, whether it is a method.
+# Exercise: the engine's part that has the function, its name there, and if it is a method.
 PLACES = {
     "2.5": ("manager", "append_token", True),
     "2.7": ("manager", "free_sequence", True),
@@ -51,7 +54,11 @@ _passed: set[tuple[str, str]] = set()  # (exercise, digest) of the saved answers
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an engine. `whose`: "yours" or "the course's"; `reason` says why it is the course's, and is "" for yours."""
+    """A part of an engine.
+
+    `whose`: "yours" or "the course's".
+    `reason`: why it is the course's; "" for yours.
+    """
 
     exercise: str
     name: str
@@ -60,11 +67,13 @@ class Part:
 
 
 def assemble(model, **options) -> tuple[Engine, list[Part]]:
-    """An engine of the learner's own parts, and which ones they are.
+    """Builds an engine from the learner's own parts, and says which parts those are.
 
-    Every saved answer is checked again before it gets in; where there is none that passes, the part is the course's.
-    options: as for Engine, except that `path` is "paged_torch" unless another is named. A block_manager or a forward that is
-    given here is used as it is.
+    Every saved answer is checked again before it is used. If none passes, the part is the
+    course's.
+
+    options: as for Engine, except that `path` is "paged_torch" unless another is named. A
+        block_manager or a forward that is given here is used as it is.
     """
     path = options.setdefault("path", "paged_torch")
     engine = Engine(model, **options)
@@ -100,13 +109,17 @@ def show_parts(parts: list[Part]) -> None:
 
 
 class _Answers:
-    """`yours`: exercise to the learner's answer, of those that pass their checks. `reasons`: why the others are not there."""
+    """The learner's answers to some exercises.
+
+    `yours`: the answers that pass their checks, by exercise.
+    `reasons`: for each other exercise, why its answer is missing here.
+    """
 
     def __init__(self, exercises: list[str]):
         self.yours: dict[str, object] = {}
         self.reasons: dict[str, str] = {}
         with ThreadPoolExecutor(2) as pool:
-            # To stdout: JupyterLab would show the bar that stderr leaves behind as an empty red line.
+            # To stdout: a bar on stderr leaves an empty red line in JupyterLab.
             found = tqdm(pool.map(_find, exercises), "checking your parts", len(exercises), leave=False, delay=3,
                          file=sys.stdout)
             for exercise, (answer, reason) in zip(exercises, found, strict=True):
@@ -116,16 +129,18 @@ class _Answers:
                     self.yours[exercise] = answer
 
     def stand_in(self, exercise: str, missing: str) -> None:
-        """Takes the answer to `exercise` for the missing one, if it passes."""
+        """Uses the answer to `exercise` in place of the missing one, if it passes."""
         answer, reason = _find(exercise)
         if not reason:
             self.yours[exercise] = answer
             del self.reasons[missing]
 
     def build(self, files: dict[str, str], build: Callable[[dict[str, str]], object]):
-        """What `build` makes of the texts by their files' names, the learner's where there is one, else the course's.
+        """Builds the learner's texts, together with the course's where one is missing.
 
-        None where no text is the learner's, and where the texts cannot be built together; then all count as the course's.
+        build: called with the learner's texts by file name.
+        Returns None if no text is the learner's. Returns None, too, if the texts cannot be
+            built together; then all of them count as the course's.
         """
         texts = {file: self.yours[exercise] for exercise, file in files.items() if exercise in self.yours}
         try:
@@ -144,7 +159,7 @@ class _Answers:
 
 
 def _find(exercise: str) -> tuple[object, str]:
-    """The saved answer to an exercise if it passes its check, else None and the reason."""
+    """Returns the saved answer if it passes its check, else None and the reason."""
     try:
         saved = load(exercise)
         if (exercise, saved.digest) not in _passed:
@@ -164,7 +179,10 @@ def _name(exercise: str) -> str:
 
 
 def _signed(exercise: str, function: Callable) -> Callable:
-    """The function, but what it raises says where it comes from: the notebook that held its text may be closed."""
+    """Wraps a function so that its errors say which exercise they come from.
+
+    The notebook that held its text may be closed.
+    """
     @functools.wraps(function)
     def call(*arguments, **named):
         try:
@@ -176,7 +194,7 @@ def _signed(exercise: str, function: Callable) -> Callable:
 
 
 def _install_block_manager(engine: Engine, answers: _Answers) -> None:
-    """The C++ block manager of the learner's texts."""
+    """Gives the engine the C++ block manager built from the learner's texts."""
     def build(texts):
         files = {file: texts.get(file) or read_kernel(file) for file in ("block_errors.h", *BLOCK_MANAGER.values())}
         module = build_cpp(*files.values(), names=tuple(files), name="block_manager")
@@ -192,7 +210,7 @@ def _install_block_manager(engine: Engine, answers: _Answers) -> None:
 
 
 def _install_kernel(engine: Engine, answers: _Answers) -> None:
-    """The kernel of the learner's texts, for the model's device."""
+    """Gives the engine the kernel built from the learner's texts, for the model's device."""
     def build(texts):
         files = {file: texts.get(file) or read_kernel(file) for file in KERNEL_FILES}
         target = "gpu" if engine.runner.model.device.type == "cuda" else "fast"

@@ -1,7 +1,11 @@
-"""The paths that attention can take from a batch's metadata to its output. They give the same numbers.
+"""The paths that attention can take from a batch's metadata to its output.
 
-A path plans once a step, `attend = path(metadata)`, and every layer calls `attend(q, k_cache, v_cache)`:
-q (num_tokens, num_q_heads, head_size), caches (num_blocks, block_size, num_kv_heads, head_size), to q's shape.
+All give the same numbers. A path plans once a step: `attend = path(metadata)`. Then every
+layer calls `attend(q, k_cache, v_cache)`.
+
+q: (num_tokens, num_q_heads, head_size).
+k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
+Returns the shape of q.
 """
 
 from functools import partial
@@ -16,7 +20,7 @@ from paged_attention.ladder import PagedDecode, Shape, check_card, check_shape
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, visible_keys
 from paged_attention.paged_kernel import attn_paged_cuda
 
-FAST_RUNG = 7  # of lesson 07's ladder: the last one for a cache in the numbers of the model
+FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's dtype
 
 
 def gather(metadata: BatchMetadata):
@@ -30,7 +34,12 @@ def gather(metadata: BatchMetadata):
 
 
 def attend_one(q: Tensor, table_row: Tensor, kv_len: int, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-    """Attention of one sequence's last tokens. q: (q_len, num_q_heads, head_size). table_row: its row of the block table."""
+    """Computes attention of one sequence's last tokens.
+
+    q: (q_len, num_q_heads, head_size).
+    table_row: the sequence's row of the block table.
+    kv_len: the sequence's number of keys.
+    """
     block_ids = table_row[: -(-kv_len // k_cache.shape[1])]
     k, v = (cache.index_select(0, block_ids).flatten(0, 1)[:kv_len].transpose(0, 1) for cache in (k_cache, v_cache))
     whole = len(q) == kv_len
@@ -46,19 +55,23 @@ def paged_torch(metadata: BatchMetadata, attn_paged_torch=attn_paged_torch):
 
 
 def each_query(metadata: BatchMetadata) -> tuple[Tensor, Tensor]:
-    """Every query as a sequence of its own: block_table (num_tokens, max_blocks_per_seq), context_lens (num_tokens,).
+    """Makes each query of a batch a sequence with a single query.
 
-    A query sees the keys up to itself. So a chunk of a prompt is a batch of decodes over contexts that grow by one.
+    A query sees the keys up to its own. So a chunk of a prompt is a batch of decodes, with
+    contexts that grow by one.
+
+    Returns block_table (num_tokens, max_blocks_per_seq) and context_lens (num_tokens,).
     """
     q_lens = metadata.cu_seqlens_q.diff().long()
-    first = (metadata.seq_lens_kv - q_lens + 1).repeat_interleave(q_lens)  # (num_tokens,): what a chunk's first query sees
+    # (num_tokens,): how many keys the first query of its chunk sees
+    first = (metadata.seq_lens_kv - q_lens + 1).repeat_interleave(q_lens)
     behind = torch.arange(len(first), device=first.device) - metadata.cu_seqlens_q[:-1].repeat_interleave(q_lens)
     return metadata.block_table.repeat_interleave(q_lens, dim=0), (first + behind).int()
 
 
 def blockwise(metadata: BatchMetadata, dispatch=dispatch, block_attention=block_attention,
               combine_segments=combine_segments):
-    """Lesson 04's: each block gives its (o, m, l), and the parts of a query are combined."""
+    """Lesson 04's attention: each block gives (o, m, l), and a query's parts are combined."""
     block_table, context_lens = each_query(metadata)
 
     def attend(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
@@ -74,26 +87,39 @@ def blockwise(metadata: BatchMetadata, dispatch=dispatch, block_attention=block_
 
 
 def kernel(metadata: BatchMetadata, library=None):
-    """Lesson 06's CUDA kernel; without a GPU it runs on the CPU, from the same text. library: as for attn_paged_cuda."""
+    """Lesson 06's CUDA kernel. Without a GPU, the same text runs on the CPU.
+
+    library: as for attn_paged_cuda.
+    """
     block_table, context_lens = each_query(metadata)
     return lambda q, k_cache, v_cache: attn_paged_cuda(q.contiguous(), k_cache, v_cache, block_table, context_lens, library)
 
 
 def batched(metadata: BatchMetadata):
-    """Single new tokens in a few calls of PyTorch's attention, sequences of like length together; chunks one by one."""
-    # From one power of two to the next: no context is padded to twice its length.
+    """Computes all single new tokens in a few calls of PyTorch's attention.
+
+    Sequences of similar length go together. Chunks go one by one.
+    """
+    # A group reaches from one power of two to the next, so no context is padded to twice its
+    # length.
     return split(metadata, Padded, group_of=lambda kv_len: (kv_len - 1).bit_length())
 
 
 def fast(metadata: BatchMetadata):
-    """All single new tokens in a launch of lesson 07's last kernel; chunks one by one. For a GPU."""
+    """Computes all single new tokens in one launch of lesson 07's last kernel. For a GPU.
+
+    Chunks go one by one.
+    """
     return split(metadata, FastDecode, group_of=lambda kv_len: 0)
 
 
 def split(metadata: BatchMetadata, plan_singles, group_of):
-    """A step's sequences of one new token go to `plan_singles`, those of the same group together; others to `attend_one`."""
+    """Sends sequences with one new token to `plan_singles`, and the others to `attend_one`.
+
+    group_of: gives the group for a number of keys. A group is planned together.
+    """
     starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
-    parts, groups = [], {}  # parts: rows of q, and what attends for them
+    parts, groups = [], {}  # parts: rows of q, and their attention
     for s, kv_len in enumerate(kv_lens):
         if starts[s + 1] - starts[s] > 1:
             attend_chunk = partial(attend_one, table_row=metadata.block_table[s], kv_len=kv_len)
@@ -115,10 +141,11 @@ def split(metadata: BatchMetadata, plan_singles, group_of):
 
 
 class Padded:
-    """Single queries over contexts that are gathered and padded to the longest.
+    """Attention of single queries over contexts that are gathered and padded to the longest.
 
-    Padding is whatever lies in the pool there, and in the copy it becomes 0. A mask alone would let it through: it is added to
-    the scores, and NaN - inf is NaN; and a weight of 0 times an infinite value is NaN too.
+    The padding is whatever the pool holds there. In the copy it becomes 0. A mask alone is not
+    enough: it is added to the scores, and NaN - inf is NaN. A weight of 0 times an infinite
+    value is NaN too.
     """
 
     def __init__(self, metadata: BatchMetadata, singles: list[int]):
@@ -142,13 +169,13 @@ class Padded:
         return scaled_dot_product_attention(q, k, v, attn_mask=self.visible).reshape(num_seqs, num_q_heads, head_size)
 
     def gather(self, cache: Tensor) -> Tensor:
-        """A copy of the blocks, slot after slot, with 0 in those that are hidden."""
+        """Copies the blocks, slot after slot, with 0 in the hidden slots."""
         slots = cache.index_select(0, self.block_ids).flatten(0, 1)  # several times as fast as cache[block_ids]
         return slots.index_fill_(0, self.hidden, 0.0)
 
 
 class FastDecode:
-    """Single queries through the ladder's last rung, planned once for all layers."""
+    """Attention of single queries with the ladder's last rung, planned once for all layers."""
 
     def __init__(self, metadata: BatchMetadata, singles: list[int]):
         self.context_lens, self.block_table = metadata.seq_lens_kv[singles], metadata.block_table[singles]
@@ -163,18 +190,21 @@ class FastDecode:
 
 
 def fused(metadata: BatchMetadata):
-    """The whole batch in one call of FlashInfer. For a GPU."""
+    """Computes the whole batch in one call of FlashInfer. For a GPU."""
     return FusedAttention(metadata)
 
 
 PATHS = {"gather": gather, "paged_torch": paged_torch, "blockwise": blockwise, "kernel": kernel, "batched": batched,
          "fast": fast, "fused": fused}
-NEEDS = {"fused": fused_needs}  # paths that not every machine can take: what this one lacks, or None
+NEEDS = {"fused": fused_needs}  # some machines cannot take these: what this one lacks, or None
 
 
 def choose_path(shape: Shape, device: torch.device) -> str:
-    """The engine's own choice: "fast" on a GPU, where lesson 07's last kernel is made for the shape and the card and can be
-    compiled; else "batched"."""
+    """Chooses the engine's path: "fast" or "batched".
+
+    "fast" is for a GPU that can compile and run lesson 07's last kernel, and a shape that this
+    kernel is made for. Everything else gets "batched".
+    """
     if device.type != "cuda":
         return "batched"
     try:
@@ -186,7 +216,11 @@ def choose_path(shape: Shape, device: torch.device) -> str:
 
 
 def find_path(name: str):
-    """The path of that name. Raises ValueError for an unknown name, RuntimeError for a path that this machine cannot take."""
+    """Returns the path with that name.
+
+    Raises ValueError for an unknown name.
+    Raises RuntimeError for a path that this machine cannot take.
+    """
     if name not in PATHS:
         raise ValueError(f"path must be one of {', '.join(PATHS)}, not {name!r}")
     if name in NEEDS and (needs := NEEDS[name]()):

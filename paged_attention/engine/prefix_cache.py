@@ -7,9 +7,13 @@ import numpy as np
 
 
 def block_hashes(tokens: list[int], block_size: int, parent: bytes = b"") -> list[bytes]:
-    """A hash for each full block of tokens; two blocks have the same one when all tokens up to their ends are the same.
+    """Computes a hash for each full block of tokens.
 
-    parent: the hash of the block before the first of these tokens; empty at the start of a sequence.
+    Two blocks have the same hash when all tokens up to their ends are the same.
+
+    parent: the hash of the block before the first of these tokens; empty at the start of a
+        sequence.
+    Returns the hashes in order. Tokens after the last full block have none.
     """
     # BEGIN SOLUTION 8.5
     hashes = []
@@ -22,9 +26,11 @@ def block_hashes(tokens: list[int], block_size: int, parent: bytes = b"") -> lis
 
 
 class PrefixCache:
-    """Full blocks by the hash of their tokens. The cache is one more user of each of its blocks, so they outlive a request.
+    """Keeps full blocks, and finds them by the hash of their tokens.
 
-    What only the cache uses can be evicted: the pool is never emptier for it.
+    The cache is one more user of each of its blocks, so a block outlives the requests that use
+    it. Blocks that only the cache uses can be evicted, so the pool never has less room because
+    of it.
     """
 
     block_hashes = staticmethod(block_hashes)
@@ -34,7 +40,7 @@ class PrefixCache:
         self.blocks: OrderedDict[bytes, int] = OrderedDict()  # the least recently used first
 
     def match(self, request) -> list[int]:
-        """The blocks that hold the first full blocks of the request's tokens, as many as there are."""
+        """Finds the blocks that hold the request's first tokens, as many as there are."""
         self._hash_up_to(request, len(request.tokens))
         found = []
         for digest in request.hashes:
@@ -45,7 +51,7 @@ class PrefixCache:
         return found
 
     def insert(self, request, num_tokens: int) -> None:
-        """Makes the blocks of the request's first num_tokens tokens, the full ones, known to others."""
+        """Lets others find the full blocks of the request's first num_tokens tokens."""
         if not self.enabled or num_tokens // self.manager.block_size == request.num_inserted:
             return
         self._hash_up_to(request, num_tokens)
@@ -59,11 +65,14 @@ class PrefixCache:
         request.num_inserted = num_full
 
     def num_evictable(self) -> int:
-        """How many blocks nobody else uses."""
+        """Counts the blocks that only the cache uses."""
         return sum(self.manager.block_manager.get_ref_count(block_id) == 1 for block_id in self.blocks.values())
 
     def evict(self) -> bool:
-        """Frees the least recently used block that nobody else uses. False where there is none."""
+        """Frees the least recently used of the blocks that only the cache uses.
+
+        Returns False if there is none.
+        """
         for digest, block_id in self.blocks.items():
             if self.manager.block_manager.get_ref_count(block_id) == 1:
                 self.manager.block_manager.free(self.blocks.pop(digest))
@@ -71,13 +80,16 @@ class PrefixCache:
         return False
 
     def forget(self, request) -> None:
-        """Offers nobody the blocks of the request's tokens any more. Those who use them already go on using them."""
+        """Stops offering the blocks of the request's tokens.
+
+        Requests that use them already keep them.
+        """
         for digest in request.hashes:
             if digest in self.blocks:
                 self.manager.block_manager.free(self.blocks.pop(digest))
 
     def clear(self) -> None:
-        """Forgets every block; those that nobody else uses are free again."""
+        """Forgets every block. Those that only the cache used are free again."""
         for block_id in self.blocks.values():
             self.manager.block_manager.free(block_id)
         self.blocks.clear()
@@ -89,7 +101,12 @@ class PrefixCache:
             request.hashes += self.block_hashes(request.tokens[start:num_tokens], self.manager.block_size, parent)
 
     def _touch(self, digests: list[bytes]) -> None:
-        """Used just now; a block is worth nothing without those before it, so the first goes last to the end."""
+        """Marks blocks as just used.
+
+        A block is worth nothing without those before it. So the first block moves to the end
+        last.
+        """
         for digest in reversed(digests):
-            if digest in self.blocks:  # a request with a copy of its own does not keep the cache's block from being evicted
+            # A request may have its own copy of a block. The cache's can then be evicted.
+            if digest in self.blocks:
                 self.blocks.move_to_end(digest)

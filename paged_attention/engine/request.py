@@ -24,21 +24,25 @@ class PromptTooLongError(RequestError):
 
 
 class DuplicateRequestError(RequestError):
-    """A request of that id is waiting or running."""
+    """A request with that id is waiting or running."""
 
 
 class UnknownRequestError(LookupError):
-    """No request of that id is waiting or running."""
+    """No request with that id is waiting or running."""
 
 
 @dataclass(frozen=True)
 class SamplingParams:
     """How a request's tokens are chosen, and when it ends.
 
-    max_new_tokens: at most so many. temperature: 0 takes the likeliest token; above, tokens are drawn, the higher the more
-    evenly. top_k: draws among the k likeliest only; None among all. top_p: draws among the likeliest that together have
-    this probability. seed: of the draws; the same seed gives the same tokens, whatever else the engine runs.
-    ignore_end: goes on behind the end token. Raises ValueError for a value out of range.
+    max_new_tokens: the most tokens that it may generate.
+    temperature: 0 takes the likeliest token. Above 0, tokens are drawn; the higher, the more
+        evenly.
+    top_k: draws among the k likeliest tokens only. None draws among all.
+    top_p: draws among the likeliest tokens that together have this probability.
+    seed: of the draws. The same seed gives the same tokens, whatever else the engine runs.
+    ignore_end: goes on after the end token.
+    Raises ValueError for a value out of range.
     """
 
     max_new_tokens: int = 64
@@ -67,11 +71,16 @@ class SamplingParams:
 class Request:
     """One prompt on its way through the engine.
 
-    `tokens`: the prompt and what was generated. `num_computed`: how many of them have their keys and values in the cache.
-    `reason`: None until it has ended; then "end" (the end token), "length", "cancelled", or "not finite": the model's logits
-    were no numbers to choose a token by, because of an overflow or a NaN; `output` is what had been generated before.
-    `hashes`: of its full blocks, as far as they were needed; the prefix cache knows the first `num_inserted` of them.
+    `tokens`: the prompt and what was generated.
+    `num_computed`: how many of `tokens` have their keys and values in the cache.
+    `reason`: None until the request has ended. Then it is "end" (the end token), "length",
+        "cancelled" or "not finite".
+    `hashes`: of its full blocks, as far as they were needed.
+    `num_inserted`: how many of these blocks the prefix cache knows, from the first one.
     `num_preempted`: how often it had to give its blocks back.
+
+    "not finite" means that an overflow or a NaN left no logits to choose a token by. `output`
+    then holds what was generated before.
     """
 
     id: Hashable
@@ -96,12 +105,15 @@ class Request:
 
     @property
     def num_uncomputed(self) -> int:
-        """How many tokens the model has still to see: 1 while it decodes, more while its prompt is read."""
+        """How many tokens the model still has to see.
+
+        It is 1 while the request decodes, and more while its prompt is read.
+        """
         return len(self.tokens) - self.num_computed
 
 
 def as_integer(name: str, value) -> int:
-    """The value as an int. Raises TypeError for what is none, a float as well."""
+    """Returns the value as an int. Raises TypeError for anything else, even for a float."""
     try:
         return operator.index(value)
     except TypeError:

@@ -9,10 +9,17 @@ from paged_attention.metadata import build_metadata
 
 
 def flatten_batch(scheduled: list[tuple[Request, int]]) -> tuple[list[int], list[int], list[int]]:
-    """The step's new tokens in one row, their positions in their sequences, and where in the row each request's last one is.
+    """Puts the step's new tokens into one row.
 
-    scheduled: requests and the number of their tokens to compute, from the first that is not computed. List and requests
-    stay as they are: computed are these tokens only when the model has run.
+    The list and the requests are not changed: the tokens count as computed only after the
+    model has run.
+
+    scheduled: (request, num_tokens) pairs. A request computes its next num_tokens tokens, from
+        the first one that is not computed.
+    Returns (tokens, positions, last).
+        tokens: the new tokens in one row.
+        positions: each token's position in its own sequence.
+        last: for each request, the place of its last new token in the row.
     """
     # BEGIN SOLUTION 8.2
     tokens, positions, last = [], [], []
@@ -26,10 +33,11 @@ def flatten_batch(scheduled: list[tuple[Request, int]]) -> tuple[list[int], list
 
 
 class ModelRunner:
-    """A model, its paged cache, and the path on which it attends.
+    """A model, its paged cache, and the path by which it attends.
 
-    plan: a path; plan(metadata) gives attend(q, k_cache, v_cache), which every layer of the step calls. forward: what
-    plugs a layer of the model into it.
+    plan: a path; plan(metadata) gives attend(q, k_cache, v_cache), which every layer of the
+        step calls.
+    forward: the function that a layer of the model calls for attention.
     """
 
     build_metadata = staticmethod(build_metadata)
@@ -40,16 +48,22 @@ class ModelRunner:
 
     @torch.inference_mode()
     def run(self, scheduled: list[tuple[Request, int]]) -> Tensor:
-        """The logits behind each request's last token of the step: (len(scheduled), vocab_size)."""
+        """Runs the model over a step.
+
+        Returns (len(scheduled), vocab_size): the logits after each request's last token of the
+            step.
+        """
         metadata = self.build_metadata(self.manager, [(request.id, num_tokens) for request, num_tokens in scheduled])
         batch = self.flatten_batch(scheduled)
         tokens, positions, last = (torch.tensor(numbers, device=self.model.device) for numbers in batch)
         step = PagedStep(self.manager.kv_cache, metadata.slot_mapping, self.plan(metadata))
         attention = self.model.config._attn_implementation
         try:
-            with plugged_in(self.model, self.forward):  # and nowhere else: others may use the model between two steps
+            # Only here, because other code may use the model between two steps.
+            with plugged_in(self.model, self.forward):
                 return self.model(input_ids=tokens[None], position_ids=positions[None], logits_to_keep=last, use_cache=False,
                                   paged=step).logits[0]
         except BaseException:
-            self.model.config._attn_implementation = attention  # Ctrl-C may have come while the plug was being taken away
+            # Ctrl-C may have come while the plug was being removed.
+            self.model.config._attn_implementation = attention
             raise

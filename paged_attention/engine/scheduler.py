@@ -1,4 +1,7 @@
-"""Who computes how many tokens in the next step: continuous batching, chunked prefill, preemption."""
+"""Chooses the requests of the next step, and how many tokens each computes.
+
+It does continuous batching, chunked prefill and preemption.
+"""
 
 from collections import deque
 
@@ -6,9 +9,13 @@ from paged_attention.engine.request import Request
 
 
 class Scheduler:
-    """`waiting` and `running` hold the requests, the earliest first.
+    """Chooses the requests of each step.
 
-    manager, prefix_cache: a PagedAttentionManager and a PrefixCache over it. token_budget: the most tokens in a step.
+    `waiting` and `running` hold the requests, the earliest first.
+
+    manager: a PagedAttentionManager.
+    prefix_cache: a PrefixCache over it.
+    token_budget: the most tokens in a step.
     max_num_seqs: the most requests that run at once.
     """
 
@@ -22,13 +29,23 @@ class Scheduler:
         return bool(self.waiting or self.running)
 
     def schedule(self) -> list[tuple[Request, int]]:
-        """Chooses the next step's requests and how many tokens each computes, and makes room for them.
+        """Chooses the requests of the next step, and how many tokens each computes.
 
-        Each computes all that it has not computed yet, or as much of it as the step's budget has left. Who runs and gets
-        nothing goes on running and is not in the result. Those that run come first, in their order; where the pool has no
-        room for one, the last of `running` is preempted, until there is room, or it was that one itself. Then those that
-        wait are started, in their order, unless somebody was preempted in this step: as long as there is budget, fewer
-        than max_num_seqs run and the pool has room. Who finds none is stopped again and stays the first that waits.
+        It also makes room for these tokens. A step begins with a budget of token_budget
+        tokens. Each request computes all of its tokens that are not computed yet, or as many
+        as the budget has left.
+
+        1. The running requests come first, in their order. If no budget is left for a request,
+           it stays in `running` but is not in the result.
+        2. If the pool has no room for a running request, the last one in `running` is
+           preempted. This is repeated until there is room, or until the request itself was
+           preempted.
+        3. If any request was preempted in this step, no waiting request is started.
+        4. Otherwise the waiting requests are started in their order, as long as there is
+           budget left and fewer than max_num_seqs requests run. If the pool has no room for
+           one, it is stopped again. It stays the first in `waiting`, and no other is started.
+
+        Returns (request, num_tokens) for each request of the step.
         """
         # BEGIN SOLUTION 8.3
         scheduled, budget, num_running = [], self.token_budget, len(self.running)
@@ -55,7 +72,12 @@ class Scheduler:
         # END SOLUTION
 
     def make_room(self, request: Request, num_tokens: int) -> bool:
-        """Room for the request's next num_tokens tokens, if need be in blocks that only the prefix cache uses."""
+        """Makes room for the request's next num_tokens tokens.
+
+        If need be, it evicts blocks that only the prefix cache uses.
+
+        Returns False if there is no room.
+        """
         length = self.manager.get(request.id).length
         needed = self.manager.blocks_for(length + num_tokens) - self.manager.blocks_for(length)
         free = self.manager.block_manager.get_num_free_blocks()
@@ -70,11 +92,12 @@ class Scheduler:
                     return False
 
     def start(self, request: Request) -> None:
-        """Gives a request a row of the block table, and with it the blocks of its first tokens that the cache has.
+        """Gives a request a row of the block table, and the blocks that the cache has for it.
 
-        request.num_computed becomes the number of these tokens: none of them is computed again, except the last of all
-        the request's tokens, because the model's answer to it is the next token. The request is one more user of each
-        block that holds one of them.
+        These blocks hold the first of its tokens. request.num_computed becomes the number of
+        tokens that need not be computed again. The last of all the request's tokens never
+        counts: it must always be computed, because the model's answer to it is the next token.
+        The request becomes one more user of each block that holds one of the computed tokens.
         """
         # BEGIN SOLUTION 8.6
         blocks = self.prefix_cache.match(request)
@@ -86,14 +109,19 @@ class Scheduler:
         # END SOLUTION
 
     def stop(self, request: Request) -> None:
-        """Takes a request's row and blocks away. Its tokens stay; their keys and values are to be computed again."""
+        """Takes a request's row and blocks away.
+
+        Its tokens stay, but their keys and values must be computed again.
+        """
         self.manager.free_sequence(request.id)
         request.num_computed = request.num_inserted = 0
 
     def preempt(self, request: Request) -> None:
-        """A running request gives its blocks back and waits again, before all others. Its tokens stay, prompt and generated.
+        """Makes a running request give its blocks back and wait again, before all others.
 
-        request: any of `running`, not only the last. Counts in its num_preempted.
+        Both its prompt and its generated tokens stay. Its num_preempted grows by 1.
+
+        request: any one in `running`, not only the last.
         """
         # BEGIN SOLUTION 8.4
         self.stop(request)
@@ -103,7 +131,7 @@ class Scheduler:
         # END SOLUTION
 
     def remove(self, request: Request) -> None:
-        """Ends a request, wherever it stands."""
+        """Ends a request, whether it waits or runs."""
         if request in self.running:
             self.stop(request)
         for queue in (self.running, self.waiting):

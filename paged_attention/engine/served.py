@@ -1,8 +1,8 @@
 """Which models the engine serves, and what is wrong with the others."""
 
 ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM", "llama": "LlamaForCausalLM"}  # by model_type
-# Rotary embeddings that turn a token by its own position. Others look at the longest sequence of the step, and keys that are
-# in the pool already would have been turned in another way.
+# Rotary embeddings that rotate a token by its own position. Others look at the longest
+# sequence of the step, and then keys already in the pool would be rotated in another way.
 ROTATIONS = ("default", "linear", "llama3", "yarn")
 
 
@@ -11,14 +11,20 @@ class UnsupportedModelError(ValueError):
 
 
 def head_size_of(config) -> int:
-    """Of a model's config. Where it names none, the hidden size is dealt out to the query heads."""
+    """Returns the head size of a model's config.
+
+    If the config names none, the hidden size is divided by the number of query heads.
+    """
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def check_config(config, name: str = "the model") -> None:
-    """Raises UnsupportedModelError where a model of this config would run, with another attention than it was trained for.
+    """Raises UnsupportedModelError if a model would run with the wrong attention.
 
-    config: of transformers. One without a model_type is somebody's own, and is taken as it is.
+    That is an attention other than the one that it was trained for.
+
+    config: the model's transformers config. One without a model_type is not from transformers,
+        and is taken as it is.
     """
     model_type = getattr(config, "model_type", None)
     if model_type not in (None, *ARCHITECTURES):
@@ -35,7 +41,7 @@ def check_config(config, name: str = "the model") -> None:
 
 
 def check_architecture(config, name: str) -> None:
-    """Raises UnsupportedModelError where a checkpoint of this config cannot be served."""
+    """Raises UnsupportedModelError if a checkpoint with this config cannot be served."""
     architectures = config.architectures or ["an unnamed one"]
     if architectures[0] not in ARCHITECTURES.values():
         raise UnsupportedModelError(f"{name!r} has the architecture {architectures[0]}; the engine runs "

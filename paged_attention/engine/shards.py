@@ -1,7 +1,8 @@
 """The same engine on several processes, each with a share of the KV heads.
 
-Every rank has all weights and runs the same scheduler on the same requests, so the ranks agree on each step without a word.
-What is divided is the cache, and attention over it. Only the heads' outputs travel, once a layer.
+Every rank has all weights and runs the same scheduler on the same requests. So the ranks agree
+on each step without talking to each other. Only the cache is divided, and attention over it.
+The ranks exchange the heads' outputs and nothing else, once in each layer.
 """
 
 import datetime
@@ -34,9 +35,10 @@ class ShardError(RuntimeError):
 
 def sharded_forward(module, query: Tensor, key: Tensor, value: Tensor, attention_mask=None, *, paged: PagedStep,
                     **others) -> tuple[Tensor, None]:
-    """paged_attention_forward() for this rank's share of the heads; then every rank collects the heads of all.
+    """Runs paged_attention_forward() for this rank's heads, then collects all ranks' heads.
 
-    The arguments and the result are those of all heads. The cache in `paged` has this rank's KV heads only.
+    The arguments and the result are those of all heads. The cache in `paged` has only this
+    rank's KV heads.
     """
     rank, world_size = dist.get_rank(), dist.get_world_size()
     mine = (heads.chunk(world_size, dim=1)[rank] for heads in (query, key, value))
@@ -47,7 +49,7 @@ def sharded_forward(module, query: Tensor, key: Tensor, value: Tensor, attention
 
 
 def sharded_engine(model, **options) -> Engine:
-    """This rank's engine. Raises ValueError where the KV heads cannot be dealt out evenly."""
+    """Builds this rank's engine. Raises ValueError if the KV heads do not divide evenly."""
     num_kv_heads, world_size = model.config.num_key_value_heads, dist.get_world_size()
     check_shares(num_kv_heads, world_size)
     return Engine(model, forward=sharded_forward, num_kv_heads=num_kv_heads // world_size, **options)
@@ -61,19 +63,30 @@ def check_shares(num_kv_heads: int, world_size: int) -> None:
 def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
                   world_size: int = 2, backend: str | None = None, load=load_model, time_limit: float = 300.0,
                   **engine_options) -> list[list[int]]:
-    """Serves all prompts on world_size processes, and gives each one's new tokens.
+    """Serves all prompts on world_size processes. No process is left running.
 
-    backend: "nccl", a GPU for each rank, or "gloo", on the CPU; None takes NCCL where there are so many GPUs. load: called
-    as load(device=…) on each rank; it gives the model, and must be a function of a module. time_limit: seconds for it all.
-    Raises ValueError for a world_size below 1, beyond the GPUs that NCCL has, or that does not divide the KV heads; the
-    error of a rank that failed; and ShardError. No process is left behind.
+    backend: "nccl", with a GPU for each rank, or "gloo", on the CPU. None takes NCCL if there
+        are enough GPUs.
+    load: called as load(device=…) on each rank; gives the model. It must be a function of a
+        module.
+    time_limit: seconds for the whole call.
+    Returns the new tokens of each prompt.
+    Raises ValueError for a world_size below 1, or one that does not divide the KV heads.
+    Raises ValueError if NCCL has fewer GPUs than ranks.
+    Raises ShardError, or the error of a rank that failed.
     """
     return run_sharded(prompts, params, world_size, backend, load, time_limit, **engine_options).answers
 
 
 @dataclass(frozen=True)
 class ShardedRun:
-    """The answers, the seconds that the last turn took, the bytes of one rank's cache, and why each request ended."""
+    """The result of a run on several ranks.
+
+    answers: the new tokens of each prompt.
+    seconds: what the last turn took.
+    cache_bytes: the size of one rank's cache.
+    reasons: why each request ended.
+    """
 
     answers: list[list[int]]
     seconds: float
@@ -83,12 +96,16 @@ class ShardedRun:
 
 def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: str | None = None, load=load_model,
                 time_limit: float = 300.0, turns: int = 1, **engine_options) -> ShardedRun:
-    """serve_sharded() with the time of the last of some turns, so that the others can warm up."""
+    """Does the same as serve_sharded(), several times, and measures the last turn.
+
+    The turns before it warm up.
+    """
     backend = choose_backend(world_size, backend)
     if load is load_model:
         config = json.loads((SMALL_MODEL / "config.json").read_text(encoding="utf-8"))
         check_shares(config["num_key_value_heads"], world_size)
-    context = multiprocessing.get_context("forkserver")  # the checks' one, which has imported PyTorch
+    # The server of the checks, which has imported PyTorch already.
+    context = multiprocessing.get_context("forkserver")
     deadline = time.monotonic() + time_limit
     processes, pipes = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +132,10 @@ def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: 
 
 
 def choose_backend(world_size: int, backend: str | None = None) -> str:
-    """NCCL where every rank can have a GPU, else gloo. Raises ValueError for what cannot be."""
+    """Chooses NCCL if every rank can have a GPU, else gloo.
+
+    Raises ValueError for a choice that cannot work.
+    """
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if operator.index(world_size) < 1:
         raise ValueError(f"world_size must be 1 or more, not {world_size}")
@@ -128,7 +148,7 @@ def choose_backend(world_size: int, backend: str | None = None) -> str:
 
 
 def _collect(pipes: list, deadline: float, time_limit: float) -> list[ShardedRun]:
-    """Each rank's run, or the first error that a rank reports."""
+    """Returns each rank's run. Raises the first error that a rank reports."""
     runs = {}
     while len(runs) < len(pipes):
         ready = wait([pipe for rank, pipe in enumerate(pipes) if rank not in runs], max(0.0, deadline - time.monotonic()))
@@ -149,10 +169,10 @@ def _collect(pipes: list, deadline: float, time_limit: float) -> list[ShardedRun
 
 def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time_limit: float, load, prompts, params,
                 turns: int, engine_options: dict) -> None:
-    """What each process does. It sends its run, or the error."""
+    """Runs one rank's process. It sends its run, or its error."""
     try:
         device = f"cuda:{rank}" if backend == "nccl" else "cpu"
-        tqdm.set_lock(threading.RLock())  # tqdm's own is one between processes, and would be left behind
+        tqdm.set_lock(threading.RLock())  # tqdm's own is between processes and would be left
         if backend == "nccl":
             torch.cuda.set_device(rank)
         else:
@@ -173,14 +193,14 @@ def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time
     try:
         content = pickle.dumps(message)
         pickle.loads(content)
-    except Exception:  # an error that cannot travel, as text
+    except Exception:  # an error that cannot be sent, as text
         content = pickle.dumps(ShardError(f"{type(message).__name__}: {message}"))
     send.send_bytes(content)
     os._exit(0)  # at once: the other ranks may hang in a call that this one will never join
 
 
 def _outputs(results: list) -> list[list[int]]:
-    """Raises the error of the first request that was refused."""
+    """Returns the requests' outputs. Raises the error of the first one that was refused."""
     for result in results:
         if not isinstance(result, Request):
             raise result

@@ -1,1 +1,4 @@
-"""A Qwen3 of 600,000 parameters that does four tasks whose answers can be checked, and the script that trained it."""
+"""A Qwen3 with 600,000 parameters, and the script that trained it.
+
+It does four tasks with answers that can be checked.
+"""

@@ -23,7 +23,9 @@ def decode(tokens: list[int]) -> str:
 
 
 def recall(random: np.random.Generator, size: float, fillers: int | None = None) -> tuple[str, str]:
-    """`Ka17..q42...z93?zq>` asks for `z93q42`: pairs far apart in a long prompt, and some of them wanted again.
+    """`Ka17..q42...z93?zq>` asks for `z93q42`.
+
+    The prompt is long, with pairs far apart. Some of them are asked for at the end.
 
     fillers: the number of dots between the pairs; None draws it.
     """
@@ -58,7 +60,10 @@ def sort(random: np.random.Generator, size: float) -> tuple[str, str]:
 
 
 def _distinct_symbols(random: np.random.Generator, size: float) -> str:
-    """No symbol twice, so that the model must look for what stands beside one and cannot count instead."""
+    """Draws symbols, none of them twice.
+
+    So the model must look for a symbol's neighbour, and cannot count instead.
+    """
     return "".join(random.permutation(LETTERS + DIGITS)[: 2 + round(34 * size)])
 
 

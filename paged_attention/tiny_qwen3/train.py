@@ -13,7 +13,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from paged_attention.tiny_qwen3.tasks import CHARACTERS, END, MOST_FILLERS, PAD, TASKS, TOKEN_OF, encode, recall
 
-NOT_ASKED = -100  # cross_entropy leaves such targets out
+NOT_ASKED = -100  # cross_entropy ignores such targets
 CONFIG = Qwen3Config(
     vocab_size=len(CHARACTERS), hidden_size=128, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
     intermediate_size=256, max_position_embeddings=512, tie_word_embeddings=True, initializer_range=0.08,
@@ -22,7 +22,10 @@ CONFIG = Qwen3Config(
 
 
 def batch_of(examples: list[tuple[str, str]], device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of tokens and the tokens that should follow: both int64 (len(examples), longest); prompts have no target."""
+    """Makes rows of tokens, and the tokens that should follow them. Prompts have no targets.
+
+    Both are int64 (len(examples), longest).
+    """
     rows = [encode(prompt + answer + END) for prompt, answer in examples]
     tokens = np.full((len(rows), max(map(len, rows))), TOKEN_OF[PAD])
     targets = np.full(tokens.shape, NOT_ASKED)
@@ -34,7 +37,10 @@ def batch_of(examples: list[tuple[str, str]], device: str) -> tuple[torch.Tensor
 
 @torch.no_grad()
 def exact_match(model, examples: list[tuple[str, str]]) -> float:
-    """The share of prompts that greedy decoding would answer without a fault: each next token is the right one."""
+    """Returns the share of prompts that greedy decoding would answer without a mistake.
+
+    That means that each next token is the right one.
+    """
     right = 0
     for start in range(0, len(examples), 64):
         tokens, targets = batch_of(examples[start : start + 64], model.device)
@@ -44,7 +50,10 @@ def exact_match(model, examples: list[tuple[str, str]]) -> float:
 
 
 def examples_for(task: str, seed: int, count: int, size: float | None = None) -> list[tuple[str, str]]:
-    """count examples of one size, recall with all its dots; None draws sizes evenly from 0 to 1."""
+    """Makes `count` examples of a task.
+
+    size: 0 to 1, the same for all; recall then has all its dots. None draws each size evenly.
+    """
     random = np.random.default_rng(seed)
     if size is None:
         return [TASKS[task](random, random.random()) for _ in range(count)]
@@ -54,7 +63,10 @@ def examples_for(task: str, seed: int, count: int, size: float | None = None) ->
 
 
 def train(steps: int, batch_size: int, learning_rate: float, seed: int, device: str) -> tuple[Qwen3ForCausalLM, list[dict]]:
-    """Trains from nothing. Muon moves the matrices, AdamW the rest; prompts grow longer until 0.4 of the steps are done."""
+    """Trains from scratch. Muon updates the matrices, AdamW the rest.
+
+    The prompts grow longer until 0.4 of the steps are done.
+    """
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     model = Qwen3ForCausalLM(CONFIG).to(device)
@@ -84,7 +96,10 @@ def train(steps: int, batch_size: int, learning_rate: float, seed: int, device: 
 
 
 def warm_up_and_decay(step: int, done: float) -> float:
-    """The share of the learning rate: up for 100 steps, level until 0.4 of the run, then down along a cosine."""
+    """Returns the factor for the learning rate.
+
+    It rises for 100 steps, stays level until 0.4 of the run, and then falls along a cosine.
+    """
     level = 1 if done < 0.4 else 0.5 * (1 + math.cos(math.pi * (done - 0.4) / 0.6)) + 1e-3
     return min(1, (step + 1) / 100) * level
 
@@ -101,7 +116,8 @@ def main() -> None:
     start = time.monotonic()
     model, log = train(options.steps, options.batch_size, options.learning_rate, options.seed, options.device)
     model.to(torch.bfloat16).save_pretrained(options.out)
-    model.float()  # what is measured are the rounded weights, in the arithmetic that the lesson uses
+    # Measure the rounded weights, in the arithmetic that the lesson uses.
+    model.float()
     summary = {
         "parameters": model.num_parameters(),
         "run": {name: getattr(options, name) for name in ("steps", "batch_size", "learning_rate", "seed")},

@@ -1,4 +1,7 @@
-"""The small model with larger heads, for kernels that take no heads of 32: the same numbers, and zeros between them."""
+"""The small model with larger heads, for kernels that take no heads of 32.
+
+The larger heads hold the same numbers, with zeros between them.
+"""
 
 import copy
 import math
@@ -8,9 +11,12 @@ from torch import Tensor
 
 
 def with_head_size(model, head_size: int):
-    """A copy of a Qwen3 whose heads are head_size long, a multiple of the model's own, and that says the same.
+    """Makes a copy of a Qwen3 with larger heads, which gives the same answers.
 
-    Only what is added to a norm's mean square, 1e-6, counts for more. Raises ValueError for another head size.
+    There is one difference: the 1e-6 that is added to a norm's mean square counts for more.
+
+    head_size: a multiple of the model's own.
+    Raises ValueError for any other head size.
     """
     from transformers import AutoModelForCausalLM
 
@@ -21,8 +27,8 @@ def with_head_size(model, head_size: int):
     config = copy.deepcopy(model.config)
     config.head_dim = head_size
     wide = AutoModelForCausalLM.from_config(config, dtype=model.dtype).to(model.device).eval()
-    # Dimension i turns together with i + half, by the angle base ** (-i / half) for each position. So the numbers go where
-    # the wider head has the same angles.
+    # Dimension i rotates together with i + half, by the angle base ** (-i / half) for each
+    # position. So the numbers go where the wider head has the same angles.
     index = torch.arange(old_size // 2, device=model.device) * times
     places = torch.cat([index, index + head_size // 2])
     wide.load_state_dict({name: _widened(name, weight, wide.state_dict()[name], places, times)
@@ -36,8 +42,9 @@ def _widened(name: str, weight: Tensor, like: Tensor, places: Tensor, times: int
     if name.endswith(("q_norm.weight", "k_norm.weight")):
         wide = torch.zeros_like(like)
         wide[places] = weight
-        # The mean is over `times` as many numbers, so what the norm gives is larger by the root. Scores are divided by the
-        # root of the head size: for the queries both are made up for.
+        # The norm's mean is over `times` as many numbers, so its output is larger by
+        # sqrt(times). Scores are divided by the root of the head size, which makes up for the
+        # queries. The keys are divided here.
         return wide if "q_norm" in name else wide / math.sqrt(times)
     if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight")):
         wide = torch.zeros_like(like).unflatten(0, (-1, head_size))

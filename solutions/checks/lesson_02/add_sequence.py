@@ -1,4 +1,4 @@
-"""Exercise 2.4: a sequence comes."""
+"""Exercise 2.4: add a sequence."""
 
 import functools
 
@@ -261,7 +261,7 @@ CASES = [
 
 EXERCISE = Exercise(
     id="2.4",
-    title="a sequence comes",
+    title="add a sequence",
     answer_name="add_sequence",
     reference=add_sequence,
     cases=lambda: CASES,

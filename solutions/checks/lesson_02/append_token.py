@@ -341,7 +341,7 @@ CASES = [
 
 EXERCISE = Exercise(
     id="2.5",
-    title="a sequence grows",
+    title="append a token",
     answer_name="append_token",
     reference=PagedAttentionManager.append_token,
     cases=lambda: CASES,

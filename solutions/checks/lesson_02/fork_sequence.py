@@ -1,4 +1,4 @@
-"""Exercise 2.6: a sequence forks."""
+"""Exercise 2.6: fork a sequence."""
 
 import functools
 
@@ -273,7 +273,7 @@ CASES = [
 
 EXERCISE = Exercise(
     id="2.6",
-    title="a sequence forks",
+    title="fork a sequence",
     answer_name="fork_sequence",
     reference=fork_sequence,
     cases=lambda: CASES,

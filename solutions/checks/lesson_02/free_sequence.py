@@ -1,4 +1,4 @@
-"""Exercise 2.7: a sequence ends."""
+"""Exercise 2.7: free a sequence."""
 
 import functools
 
@@ -167,7 +167,7 @@ CASES = [
 
 EXERCISE = Exercise(
     id="2.7",
-    title="a sequence ends",
+    title="free a sequence",
     answer_name="free_sequence",
     reference=PagedAttentionManager.free_sequence,
     cases=lambda: CASES,

@@ -482,7 +482,7 @@ def describe(case):
 
 EXERCISE = Exercise(
     id="4.3",
-    title="the parts put together",
+    title="combine the parts",
     answer_name="combine_result",
     reference=in_double(decode.combine_result),
     cases=lambda: CASES,

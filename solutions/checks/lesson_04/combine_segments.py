@@ -1,4 +1,4 @@
-"""Exercise 4.5: the parts of all requests put together at once."""
+"""Exercise 4.5: combine the parts of all requests at once."""
 
 import random
 
@@ -410,7 +410,7 @@ def describe(case):
 
 EXERCISE = Exercise(
     id="4.5",
-    title="the parts of all requests put together at once",
+    title="combine the parts of all requests at once",
     answer_name="combine_segments",
     reference=in_double(decode.combine_segments),
     cases=lambda: CASES,

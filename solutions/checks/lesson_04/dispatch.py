@@ -1,4 +1,4 @@
-"""Exercise 4.1: each query once for each of its blocks."""
+"""Exercise 4.1: repeat each query for its blocks."""
 
 import random
 
@@ -143,7 +143,7 @@ def describe(case):
 
 EXERCISE = Exercise(
     id="4.1",
-    title="each query once for each of its blocks",
+    title="repeat each query for its blocks",
     answer_name="dispatch",
     reference=decode.dispatch,
     cases=lambda: CASES,

@@ -393,7 +393,7 @@ ADDED = f"    o_all += weight * {STORE};\n"
 
 EXERCISE = Exercise(
     id="7.5",
-    title="the parts put together, by a kernel",
+    title="combine the parts in a kernel",
     answer_name="combine_parts",
     language="cuda",
     reference=combined(dtype=torch.float64),

@@ -274,7 +274,7 @@ def describe(case):
 
 EXERCISE = Exercise(
     id="8.1",
-    title="attention for a model of others",
+    title="your attention in a transformers model",
     answer_name="paged_attention_forward",
     reference=paged_attention_forward,
     cases=lambda: CASES,

@@ -664,7 +664,7 @@ def show(expected, actual):
 
 EXERCISE = Exercise(
     id="8.8",
-    title="what comes after the model",
+    title="complete the step",
     answer_name="postprocess",
     reference=Engine.postprocess,
     cases=lambda: CASES,

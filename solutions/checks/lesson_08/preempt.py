@@ -273,7 +273,7 @@ CASES = [
 
 EXERCISE = Exercise(
     id="8.4",
-    title="a request gives way",
+    title="preempt a request",
     answer_name="preempt",
     reference=Scheduler.preempt,
     cases=lambda: CASES,

@@ -115,7 +115,7 @@ CASES = [
 
 EXERCISE = Exercise(
     id="8.3",
-    title="who computes what in the next step",
+    title="schedule the next step",
     answer_name="schedule",
     reference=Scheduler.schedule,
     cases=lambda: CASES,

@@ -526,7 +526,7 @@ def show(expected, actual):
 
 EXERCISE = Exercise(
     id="8.6",
-    title="a request starts",
+    title="start a request",
     answer_name="start",
     reference=Scheduler.start,
     cases=lambda: CASES,
