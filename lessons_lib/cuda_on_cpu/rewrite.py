@@ -62,7 +62,8 @@ def _launches(code: CodeText):
 def _launches_by_function(code: CodeText):
     """Each `cudaLaunchKernel((void*)kernel, …)` as (start, end, replacement).
 
-    The end is that of the kernel's name. CUDA takes any address there. We need the kernel's own type, which has its parameters.
+    The end is that of the kernel's name. CUDA takes any address there. We need the kernel's own
+    type, which has its parameters.
     """
     for start, arguments, end, kernel in _find_launches_by_function(code):
         name = one_line(kernel).replace("\\", r"\\").replace('"', r"\"")
