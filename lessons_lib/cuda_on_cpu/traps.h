@@ -1,6 +1,6 @@
 // Turns what the processor refuses in a kernel into a report: an integer division by zero, an
 // access where there is no memory, a full stack, and in checked mode a loop that does nothing.
-// The system reports these by signals. While a grid runs, our handlers replace the earlier ones.
+// The system reports these by signals. While a grid runs, our handlers replace the old ones.
 #pragma once
 #include <pthread.h>
 #include <sys/time.h>
