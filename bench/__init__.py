@@ -1,1 +1,4 @@
-"""Measures the course: its kernels, its engine and its builds. What was measured is kept in measured/."""
+"""Measures the course: its kernels, its engine and its builds.
+
+The results are in measured/.
+"""

@@ -1,4 +1,4 @@
-"""How much of a decode step is attention: the engine's steps, beside all layers' attention alone."""
+"""How much of a decode step is attention: the engine's steps against all layers' attention."""
 
 import copy
 import statistics
@@ -16,7 +16,10 @@ STEPS, WARM_UP = 20, 5
 
 
 def attention_share(model, num_seqs: int, context: int, path: str) -> ShareRow:
-    """Of a step in which num_seqs sequences decode, each with a context of so many tokens. A failure is the row's reason."""
+    """The share in a step in which num_seqs sequences decode, each with `context` tokens.
+
+    If it fails, the row has the reason.
+    """
     step = attention = busy = None
     try:
         engine = decoding_engine(copy.deepcopy(model), num_seqs, context, path)
@@ -25,14 +28,14 @@ def attention_share(model, num_seqs: int, context: int, path: str) -> ShareRow:
         step = statistics.median(_milliseconds(engine.step) for _ in range(STEPS))
         attention = _attention(engine)
         busy = _busy(engine)
-    except Exception as error:  # too little memory, or a version that lacks something
+    except Exception as error:  # too little memory, or an old version
         return ShareRow(num_seqs, context, step, attention, busy,
                         f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
     return ShareRow(num_seqs, context, step, attention, busy)
 
 
 def decoding_engine(model, num_seqs: int, context: int, path: str) -> Engine:
-    """An engine whose requests are all in the middle of their answers, over a cache of random numbers."""
+    """An engine whose requests are all in the middle of their answers, with a random cache."""
     num_steps = 3 * (STEPS + WARM_UP)
     engine = Engine(model, num_blocks=num_seqs * -(-(context + num_steps) // BLOCK_SIZE), block_size=BLOCK_SIZE,
                     token_budget=num_seqs, max_num_seqs=num_seqs, path=path, prefix_sharing=False)
@@ -49,7 +52,7 @@ def decoding_engine(model, num_seqs: int, context: int, path: str) -> Engine:
 
 
 def _attention(engine: Engine) -> float:
-    """Milliseconds of the attention of all layers of one step, with nothing between them."""
+    """Milliseconds of the attention of all layers in one step, one right after the other."""
     calls, plan = [], engine.runner.plan
 
     def recording(metadata):
@@ -67,8 +70,11 @@ def _attention(engine: Engine) -> float:
 
 
 def _replayed(function) -> float:
-    """Milliseconds of what the function computes. On a GPU as a CUDA graph, so that no launch is waited for; where that
-    fails, as it is."""
+    """Milliseconds that the function computes.
+
+    On a GPU it is replayed as a CUDA graph, so that no launch is waited for. If that fails, it
+    is called.
+    """
     if not torch.cuda.is_available():
         function()
         return statistics.median(_milliseconds(function) for _ in range(STEPS))
@@ -98,7 +104,7 @@ def _replayed(function) -> float:
 
 
 def _busy(engine: Engine) -> float | None:
-    """Milliseconds of a step in which the GPU computes, as PyTorch's profiler sees it; None where it cannot."""
+    """Milliseconds of a step in which the GPU computes, or None if the profiler cannot say."""
     if engine.manager.kv_cache.device.type != "cuda":
         return None
     try:

@@ -1,4 +1,4 @@
-"""What `python -m bench.ladder` compares: ways to compute a batch of decodes. And the GPU, as it times them."""
+"""What `python -m bench.ladder` compares: ways to compute a batch of decodes, and the GPU."""
 
 import gc
 import inspect
@@ -19,17 +19,20 @@ from bench.ladder_runs import FLASHINFER
 from bench.workloads import Workload
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
 
-LARGEST_FP8 = 448.0       # that e4m3 can hold
-LARGEST_NORMAL = 6.0      # beyond it normal random numbers are cut off, so that a scale fits all
-SLEEP_CYCLES = 500_000    # about a quarter of a millisecond: the CPU has the launch ready when the GPU wakes
-TIMES_THE_L2 = 4          # bytes read between two uses of a cache; then nothing of it is left in the L2
+LARGEST_FP8 = 448.0       # the largest number of e4m3
+LARGEST_NORMAL = 6.0      # random numbers are cut off here, so that one scale fits all
+SLEEP_CYCLES = 500_000    # about a quarter of a millisecond, so that the launch is ready when the GPU wakes
+TIMES_THE_L2 = 4          # bytes read between two uses of a cache, so that the L2 holds nothing of it
 READ_LIMIT_NUMBERS = 1 << 30  # float32: 4 GiB
-CHUNK = 1 << 16           # tokens that the reference takes at once
+CHUNK = 1 << 16           # tokens that the reference takes at a time
 
 
 @dataclass
 class Batch:
-    """The tensors of a workload. caches: several (k_cache, v_cache) with different contents and the same block table."""
+    """The tensors of a workload.
+
+    caches: several (k_cache, v_cache) with different contents and the same block table.
+    """
 
     workload: Workload
     q: Tensor
@@ -41,12 +44,15 @@ class Batch:
 
     @property
     def num_blocks(self) -> list[int]:
-        """Of each sequence."""
+        """The number of blocks of each sequence."""
         return [-(-context_len // self.workload.block_size) for context_len in self.workload.context_lens]
 
 
 def make_batch(workload: Workload, num_caches: int, device: str, fp8: bool = False) -> Batch:
-    """Seeded random numbers in blocks of random order; in fp8 each KV head has scales of its own."""
+    """Seeded random numbers, in blocks in random order.
+
+    In fp8 each KV head has its own scales.
+    """
     counts = [-(-context_len // workload.block_size) for context_len in workload.context_lens]
     ids = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(1), dtype=torch.int32)
     block_table = torch.full((len(counts), max(counts)), -1, dtype=torch.int32)
@@ -77,7 +83,10 @@ def make_batch(workload: Workload, num_caches: int, device: str, fp8: bool = Fal
 
 
 def reference(batch: Batch) -> Tensor:
-    """Attention over the batch's first caches in float64, on its device; an fp8 cache is multiplied by its scales."""
+    """Attention over the batch's first caches in float64, on its device.
+
+    The numbers of an fp8 cache are multiplied by their scales.
+    """
     workload, (k_cache, v_cache) = batch.workload, batch.caches[0]
     q = batch.q.double().unflatten(1, (workload.num_kv_heads, -1)) / math.sqrt(workload.head_size)
     out = torch.zeros_like(q)  # (num_seqs, num_kv_heads, queries_per_kv_head, head_size)
@@ -102,10 +111,11 @@ def reference(batch: Batch) -> Tensor:
 
 @dataclass(frozen=True)
 class Backend:
-    """A way to compute a batch. build: gives one function without arguments for each of the batch's caches.
+    """A way to compute a batch.
 
-    missing: says why it cannot run here; empty if it can. compiled_for: what of a workload it is compiled for; None where
-    nothing is compiled.
+    build: gives a function without arguments for each of the batch's caches.
+    missing: says why it cannot run here; empty if it can.
+    compiled_for: the part of a workload that it is compiled for; None if nothing is compiled.
     """
 
     name: str
@@ -140,7 +150,7 @@ def _varlen_attn(batch: Batch):
 
     num_seqs, longest = len(batch.q), max(batch.workload.context_lens)
     ends = torch.arange(num_seqs + 1, dtype=torch.int32, device=batch.q.device)  # one query of each sequence
-    table = batch.block_table.clamp(min=0)  # should it look behind a context, it finds a block
+    table = batch.block_table.clamp(min=0)  # so that a look past a context finds a block
     return [lambda k=k, v=v: varlen_attn(batch.q, k, v, ends, None, 1, longest, seqused_k=batch.context_lens,
                                          block_table=table, enable_gqa=True) for k, v in batch.caches]
 
@@ -193,13 +203,13 @@ BACKENDS = (
 
 
 def _cudnn_version() -> str:
-    """As 9.19.0, and empty where PyTorch has none."""
+    """For example 9.19.0; empty if PyTorch has no cuDNN."""
     number = torch.backends.cudnn.version()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else ""
 
 
 class Gpu:
-    """The GPU as the benchmark sees it: it makes functions ready to be timed, and times them."""
+    """The GPU, as the benchmark uses it: it prepares functions and times them."""
 
     device = "cuda"
 
@@ -217,17 +227,19 @@ class Gpu:
         return torch.cuda.get_device_properties(0).L2_cache_size
 
     def prepare(self, call: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """`call` as a CUDA graph: the CPU's part of it is done once, now. Returns a function that replays it and returns
-        the tensor that it writes."""
+        """`call` as a CUDA graph, so that the CPU does its part once, now.
+
+        Returns a function that replays it and returns the tensor that it writes.
+        """
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):  # what is done on a first call only must not be part of the graph
+        with torch.cuda.stream(self._stream):  # what happens only on a first call must not be in the graph
             call()
         torch.cuda.current_stream().wait_stream(self._stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             result = call()
 
-        def replay(_keep=call) -> Tensor:  # the graph knows addresses only; `call` keeps the tensors behind them alive
+        def replay(_keep=call) -> Tensor:  # the graph knows only addresses; `call` keeps the tensors alive
             graph.replay()
             return result
 
@@ -246,7 +258,10 @@ class Gpu:
         return before.elapsed_time(after)
 
     def read_limit(self) -> float:
-        """GB/s at which the GPU adds up 4 GiB of numbers (less where they do not fit): it reads each, and writes nothing."""
+        """GB/s at which the GPU adds up 4 GiB of numbers, or fewer if they do not fit.
+
+        A sum reads each number and writes nothing.
+        """
         count = min(READ_LIMIT_NUMBERS, torch.cuda.mem_get_info()[0] // 16)
         numbers = torch.randn(count, device=self.device)
         numbers.sum()
@@ -254,6 +269,6 @@ class Gpu:
         return count * numbers.itemsize / milliseconds / 1e6
 
     def clean(self) -> None:
-        """Gives memory back that no tensor uses any more."""
+        """Gives back memory that no tensor uses any more."""
         gc.collect()
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Compiles kernels before they are timed or tested, several at once, each in a process of its own."""
+"""Compiles kernels before they are timed or tested, several at once, in separate processes."""
 
 import multiprocessing
 import os
@@ -7,11 +7,14 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 
-JOBS_OF_EACH = "4"  # nvcc at once in one build: FlashInfer's have up to ten files, and each takes some GB of memory
+JOBS_OF_EACH = "4"  # nvcc processes in one build; FlashInfer's have up to ten files, and each takes some GB
 
 
 def build_ahead(build: Callable, jobs: Sequence[tuple]) -> None:
-    """Calls build(*job) for each job, those that take longest first. What fails will fail again, and then it is reported."""
+    """Calls build(*job) for each job, the longest first.
+
+    A failed job fails again when it is used.
+    """
     if not jobs:
         return
     os.environ.setdefault("MAX_JOBS", JOBS_OF_EACH)  # FlashInfer and ninja read it; the processes inherit it

@@ -1,4 +1,4 @@
-"""How backends are compared on one workload: each result against float64, then times, one run of each in turn."""
+"""Compares backends on one workload: each result with float64, then the times, in turns."""
 
 import math
 import re
@@ -17,13 +17,14 @@ from paged_attention.ladder import FP8
 ROUNDS, ROUNDS_OF_SLOW = 30, 9
 QUICK_ROUNDS, QUICK_ROUNDS_OF_SLOW = 9, 3
 SLOW = 10.0  # milliseconds
-# Results are rounded to 11 bits in float16, to 8 in bfloat16, and so are the weights that multiply the values.
+# Results are rounded to 11 bits in float16 and to 8 in bfloat16. So are the weights that
+# multiply the values.
 MOST_ERROR = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
 @dataclass
 class _Entry:
-    """A backend in the comparison. runs: one for each cache, ready to be timed."""
+    """A backend in the comparison. `runs` has one for each cache, ready to be timed."""
 
     backend: Backend
     kv_bytes: int
@@ -42,7 +43,10 @@ class _Entry:
 
 def compare(machine, workload: Workload, backends: Sequence[Backend], limit: float, quick: bool = False,
             say: Callable[[str], None] = lambda line: None) -> list[Row]:
-    """A row for each of the backends. One that fails has a reason and no time; one whose result is wrong has both."""
+    """A row for each backend.
+
+    One that fails has a reason and no time; a wrong one has both.
+    """
     entries = []
     for fp8 in (False, True):
         kv_bytes = workload.kv_bytes(FP8 if fp8 else None)
@@ -52,7 +56,7 @@ def compare(machine, workload: Workload, backends: Sequence[Backend], limit: flo
             machine.clean()
             batch = make_batch(workload, num_caches(kv_bytes, machine.l2_bytes()), machine.device, fp8) if able else None
             expected = reference(batch) if able else None
-        except Exception as error:  # too little memory, or a GPU that an earlier kernel has brought down
+        except Exception as error:  # too little memory, or an earlier kernel broke the GPU
             for entry in able:
                 entry.reason = f"no tensors: {_words(error)}"
         else:
@@ -67,7 +71,7 @@ def compare(machine, workload: Workload, backends: Sequence[Backend], limit: flo
 
 
 def num_caches(kv_bytes: int, l2_bytes: int) -> int:
-    """So many that between two uses of one, the others push it out of the L2."""
+    """How many caches it takes to push one out of the L2 between two of its uses."""
     return 1 + max(1, math.ceil(TIMES_THE_L2 * l2_bytes / max(1, kv_bytes)))
 
 
@@ -77,14 +81,14 @@ def _prepare(entry: _Entry, batch: Batch, expected: Tensor, machine, quick: bool
         calls = entry.backend.build(batch)
         first = calls[0]().clone()
         runs = [machine.prepare(call) for call in calls]
-        runs[0]().fill_(math.nan)  # then a replay that writes nothing shows
+        runs[0]().fill_(math.nan)  # so that a replay that writes nothing shows
         second = runs[0]().clone()
         deviation = max(float((result.double() - expected).abs().max()) for result in (first, second))
         if not all(result.isfinite().all() for result in (first, second)):
             entry.reason = "the result holds NaN or infinity"
         elif deviation > (allowed := MOST_ERROR[batch.workload.dtype]):
             entry.reason = f"the result is {deviation:.1e} away from float64, and {allowed:.1e} is allowed"
-        elif entry.backend.rung is not None and not torch.equal(first, second):  # a rung gives the same bits each time
+        elif entry.backend.rung is not None and not torch.equal(first, second):  # a rung gives the same bits every time
             entry.reason = f"two runs differ by {float((first.double() - second.double()).abs().max()):.1e}"
         entry.error = deviation if math.isfinite(deviation) else None
         slow = machine.milliseconds(runs[-1]) > SLOW
@@ -95,7 +99,10 @@ def _prepare(entry: _Entry, batch: Batch, expected: Tensor, machine, quick: bool
 
 
 def _take_turns(entries: list[_Entry], machine) -> None:
-    """Times all that are ready; each run reads the cache whose last use is longest ago."""
+    """Times everything that is ready.
+
+    Each run reads the cache that has been unused longest.
+    """
     used = {False: 0, True: 0}
     for number in turns([entry.rounds for entry in entries]):
         entry = entries[number]
@@ -105,11 +112,11 @@ def _take_turns(entries: list[_Entry], machine) -> None:
             entry.times.append(machine.milliseconds(entry.runs[cache]))
         except Exception as error:
             entry.reason, entry.times = _words(error), []
-            break  # an error of the GPU stays with the process
+            break  # the GPU stays broken in this process
 
 
 def turns(rounds: Sequence[int]) -> Iterator[int]:
-    """Who is next, when each has its number of rounds: 0, 1, 2, 0, 1, 2, … without those that have had theirs."""
+    """Whose turn it is: 0, 1, 2, 0, 1, 2, … without those that have had all their rounds."""
     for done in range(max(rounds, default=0)):
         yield from (number for number, count in enumerate(rounds) if done < count)
 

@@ -1,9 +1,9 @@
-"""Times the build of lesson 01's block manager: the course's way beside load_inline with its default headers.
+"""Times the build of lesson 01's block manager: our way, and load_inline with default headers.
 
-    make bench-build          each once, in folders of their own; takes about a minute
+    make bench-build          each once, in separate folders; takes about a minute
 
-Prints seconds and ratios; exits with 1 when the course's build takes more than a quarter of the default's, or when an
-unchanged rebuild takes 0.3 s or more.
+Prints seconds and ratios. Exits with 1 if our build takes more than a quarter of the default's
+time, or if an unchanged rebuild takes 0.3 s or more.
 """
 
 import atexit
@@ -32,7 +32,7 @@ def main() -> int:
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, PyTorch {torch.__version__}")
 
     ours = timed("build_cpp", lambda: build_cpp(*sources))
-    inline._loaded.clear()  # as a new kernel would find it
+    inline._loaded.clear()  # as in a new kernel
     rebuild = timed("build_cpp again, unchanged", lambda: build_cpp(*sources))
     default_folder = os.path.join(folder, "default")
     os.mkdir(default_folder)

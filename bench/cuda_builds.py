@@ -1,8 +1,9 @@
-"""Times CUDA on the CPU: building a paged kernel beside load_inline's default headers, and running one.
+"""Times CUDA on the CPU: building a paged kernel, load_inline's default headers, and a run.
 
-    make bench-cuda           about a minute; on a machine that does nothing else
+    make bench-cuda           about a minute; best on a machine that does nothing else
 
-Prints seconds, milliseconds and ratios; exits with 1 when a kernel's build takes more than a fifth of the default's time.
+Prints seconds, milliseconds and ratios. Exits with 1 if a kernel's build takes more than a
+fifth of the default's time.
 """
 
 import atexit

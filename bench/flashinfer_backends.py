@@ -1,7 +1,7 @@
-"""FlashInfer's ways to compute a batch of decodes: with tensor cores, with CUDA cores, its XQA kernels, and cuDNN through it.
+"""FlashInfer's ways to compute a batch of decodes: tensor cores, CUDA cores, XQA, and cuDNN.
 
-Each takes a Batch of bench.backends, and gives one function without arguments for each of its caches. bench/flashinfer_setup.py
-says how FlashInfer gets onto a machine that cannot download anything.
+Each takes a Batch of bench.backends and gives a function without arguments for each of its
+caches. bench/flashinfer_setup.py says how FlashInfer gets onto a machine that cannot download.
 """
 
 import importlib.metadata
@@ -37,7 +37,7 @@ def flashinfer_version() -> str:
 
 
 def decode_wrapper(**options) -> Callable:
-    """FlashInfer's wrapper for decodes. options: of the wrapper."""
+    """FlashInfer's wrapper for decodes, with these options."""
     def build(batch):
         import flashinfer
 

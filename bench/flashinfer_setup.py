@@ -29,20 +29,20 @@ VERSION = "0.7.2.post1"
 NEEDS = ("apache-tvm-ffi<0.2", "nvidia-cudnn-frontend", "click", "einops", "tabulate", "nvidia-ml-py")
 PLATFORMS = tuple(f"manylinux{suffix}_x86_64" for suffix in ("_2_28", "_2_27", "_2_24", "_2_17", "2014"))
 ARCHIVE = "flashinfer.tar.xz"
-# Of other kernels than attention's, and of other cards; CUTLASS' tests and examples.
+# Parts for kernels other than attention and for other cards; CUTLASS's tests and examples.
 LEFT_OUT = ("data/csrc/cake_*", "data/csrc/kda", "data/csrc/gdn", "data/csrc/blackwell_*", "data/csrc/experimental",
             "data/csrc/alphamoe*", "data/csrc/generated", "data/csrc/nv_internal", "data/csrc/fused_moe",
             "data/cutlass/test", "data/cutlass/examples", "data/cutlass/python", "experimental/*/csrc")
 
 
 def download(folder: Path, packages: Sequence[str], *options: str) -> None:
-    """pip's wheels of these packages and of nothing that they need. Raises CalledProcessError."""
+    """pip's wheels of these packages, without dependencies. Raises CalledProcessError."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *options, *packages]
     subprocess.run(command, check=True)
 
 
 def pack(folder: Path, python: str) -> None:
-    """Writes the archive and the wheels for a Python such as "3.12" into the folder, which is made if need be."""
+    """Writes the archive and the wheels for a Python such as "3.12". Makes the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     options = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python]
     download(folder, NEEDS, *options, *(word for platform in PLATFORMS for word in ("--platform", platform)))
@@ -58,7 +58,10 @@ def pack(folder: Path, python: str) -> None:
 
 
 def leave_out(package: Path) -> None:
-    """Removes what LEFT_OUT names. Raises FileNotFoundError for a name that there is not: another version looks otherwise."""
+    """Removes what LEFT_OUT names.
+
+    Raises FileNotFoundError for a name that is missing: another version has other files.
+    """
     for pattern in LEFT_OUT:
         found = [*package.glob(pattern)]
         if not found:

@@ -1,8 +1,8 @@
-"""Times the ladder of lesson 07 on a GPU, beside the card's limit and what else is installed: `python -m bench.ladder`.
+"""Times lesson 07's ladder on a GPU, and what else is installed: `python -m bench.ladder`.
 
-Each backend computes the same batches, and each result is compared with float64. A launch is the replay of a CUDA graph. The
-caches take turns, so that none is in the L2 any more when it is read again. The backends take turns too, so that a clock
-that drifts slows all of them alike.
+Each backend computes the same batches, and each result is compared with float64. A launch is
+the replay of a CUDA graph. The caches take turns, so that none is still in the L2 when it is
+read again. The backends take turns too, so that a drifting clock slows all of them alike.
 """
 
 import argparse
@@ -27,7 +27,10 @@ __all__ = ["VARIANTS", "WORKLOADS", "Row", "Run", "Workload", "geometric_mean", 
 
 
 def read_limit() -> float:
-    """GB/s at which this GPU can read: the rate of a sum over 4 GiB, which reads each byte once and writes nothing."""
+    """GB/s at which this GPU can read.
+
+    Measured by a sum over 4 GiB, which reads each byte once and writes nothing.
+    """
     return _gpu().read_limit()
 
 
@@ -36,10 +39,14 @@ def measure(workloads: Sequence[str | Workload] | None = None, only: Sequence[st
             say: Callable[[str], None] = lambda line: None) -> Run:
     """Times backends on this GPU.
 
-    workloads: of WORKLOADS, or their names; None takes all. only: names of backends, or how they begin ("rung" takes all
-    rungs); None takes all. variants: times rung 7 and FlashInfer on VARIANTS too. quick: fewer repetitions. machine: what
-    prepares and times functions, instead of the GPU. say: is called with a line of text for each result.
-    Raises ValueError for a name that there is not, and RuntimeError where there is no GPU.
+    workloads: workloads or names from WORKLOADS; None takes all.
+    only: names of backends, or how they begin ("rung" takes all rungs); None takes all.
+    variants: whether to time rung 7 and FlashInfer on VARIANTS too.
+    quick: fewer repetitions.
+    machine: prepares and times functions, in place of the GPU.
+    say: called with a line of text for each result.
+    Raises ValueError for an unknown name.
+    Raises RuntimeError if there is no GPU.
     """
     chosen = [_workload(choice) if isinstance(choice, str) else choice for choice in workloads or WORKLOADS]
     backends = _backends(only)
@@ -56,7 +63,7 @@ def measure(workloads: Sequence[str | Workload] | None = None, only: Sequence[st
 
 
 def _build_ahead(machine, plans: list[tuple[Sequence[Workload], list[Backend]]]) -> None:
-    """Compiles what the backends need for all workloads, several at once, the others' large files first."""
+    """Compiles what the backends need, several at once, other backends' large files first."""
     builds = {(backend.name, backend.compiled_for(workload)): (backend.rung is not None, backend.name, workload)
               for workloads, backends in plans for workload in workloads for backend in backends
               if backend.compiled_for and not backend.missing()}
@@ -72,7 +79,7 @@ def _build(name: str, workload: Workload) -> None:
 
 
 def _gpu() -> Gpu:
-    """Raises RuntimeError, saying what is missing."""
+    """The GPU. Raises RuntimeError, with what is missing."""
     if not torch.cuda.is_available():
         raise RuntimeError("the benchmark needs an NVIDIA GPU, which PyTorch does not see here, and nvcc.")
     choose_target("gpu")
@@ -131,7 +138,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None, machine=None) -> int:
-    """Returns 0; 1 when a rung of ours fails or is wrong, or nothing is recorded; 2 where it cannot measure."""
+    """Returns 0; 1 if our rung fails or is wrong, or nothing is recorded; 2 if it cannot run."""
     arguments = _arguments(words)
     if arguments.recorded:
         runs = recorded()
@@ -160,7 +167,7 @@ def main(words: Sequence[str] | None = None, machine=None) -> int:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    """What was measured, as a command; where the results went is left out."""
+    """The command that was measured, without the place of its results."""
     words = [f"--{name}" for name in ("variants", "quick") if getattr(arguments, name)]
     for name in ("only", "workloads"):
         words += [f"--{name}", *getattr(arguments, name)] if getattr(arguments, name) else []

@@ -1,4 +1,4 @@
-"""Runs of the benchmark: what was measured, where and when; in files and as tables."""
+"""Runs of the benchmark: what was measured, where and when, in files and as tables."""
 
 import dataclasses
 import json
@@ -17,10 +17,12 @@ FLASHINFER = ("FlashInfer tensor cores", "FlashInfer CUDA cores", "FlashInfer XQ
 
 @dataclass(frozen=True)
 class Row:
-    """One backend on one workload. title: of the backend. kv_bytes: the fewest bytes of K and V that it must read.
+    """One backend on one workload. What could not be measured is None.
 
-    error: the largest distance of a number of the result from float64. reason: why there is no time, or why the result is
-    not right; empty where all is well. What could not be measured is None.
+    title: the backend's.
+    kv_bytes: the fewest bytes of K and V that it must read.
+    error: the largest distance of a number of the result from float64.
+    reason: why there is no time, or why the result is wrong; else empty.
     """
 
     workload: str
@@ -35,13 +37,17 @@ class Row:
 
     @property
     def rung(self) -> int | None:
-        """The number of the rung; None for another's backend."""
+        """The number of the rung; None for a backend that is not ours."""
         return int(self.backend.removeprefix("rung ")) if self.backend.startswith("rung ") else None
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one call of the benchmark measured on one card. flashinfer, cudnn: versions, or empty. rows: of the workloads."""
+    """What one call of the benchmark measured on one card.
+
+    flashinfer, cudnn: versions, or empty.
+    rows: of all workloads.
+    """
 
     card: str
     driver: str
@@ -61,7 +67,10 @@ class Run:
         return tuple(dict.fromkeys(row.workload for row in self.rows))
 
     def row(self, workload: str, backend: str) -> Row:
-        """Raises KeyError, naming what there is, for what this run did not measure."""
+        """The row of this backend.
+
+        Raises KeyError, with what there is, if it was not measured.
+        """
         for row in (*self.rows, *self.variants):
             if (row.workload, row.backend) == (workload, backend):
                 return row
@@ -72,7 +81,7 @@ class Run:
         raise KeyError(f"no backend {backend!r} for {workload} in this run on {self.card}; it has {', '.join(backends)}")
 
     def milliseconds(self, workload: str, backend: str) -> float:
-        """Raises KeyError for what this run did not measure, ValueError for a backend that failed."""
+        """Raises KeyError if this run did not measure it, ValueError if the backend failed."""
         row = self.row(workload, backend)
         if row.milliseconds is None:
             raise ValueError(f"{backend} has no time for {workload} in this run on {self.card}: {row.reason}")
@@ -84,17 +93,20 @@ class Run:
         return tuple(sorted(rows, key=lambda row: row.rung))
 
     def others(self, workload: str) -> tuple[Row, ...]:
-        """The backends that are no rungs and have a time for this workload."""
+        """The backends that are not rungs and have a time for this workload."""
         return tuple(row for row in self.rows if row.workload == workload and row.rung is None and row.milliseconds)
 
     def flashinfer_row(self, workload: str) -> Row | None:
-        """Of the fastest of FlashInfer's ways; None where none has a right result."""
+        """The row of the fastest of FlashInfer's ways; None if none has a right result."""
         rows = [row for row in (*self.rows, *self.variants)
                 if row.workload == workload and row.backend in FLASHINFER and row.milliseconds and not row.reason]
         return min(rows, key=lambda row: row.milliseconds, default=None)
 
     def ratios(self) -> dict[str, float]:
-        """For each workload that both have: FlashInfer's time over that of rung 7. Above 1, rung 7 is faster."""
+        """FlashInfer's time over rung 7's, for each workload with both.
+
+        Above 1, we are faster.
+        """
         found = {}
         for workload in self.workloads:
             ours, theirs = [row for row in self.rungs(workload) if row.backend == LAST_RUNG], self.flashinfer_row(workload)
@@ -103,7 +115,7 @@ class Run:
         return found
 
     def fp8_ratios(self) -> dict[str, float]:
-        """For each workload that both have: the time of rung 8, with an fp8 cache, over that of rung 7."""
+        """The time of rung 8 (fp8 cache) over that of rung 7, for each workload with both."""
         found = {}
         for workload in self.workloads:
             times = {row.backend: row.milliseconds for row in self.rungs(workload)}
@@ -120,7 +132,7 @@ class Run:
 
     @classmethod
     def load(cls, path: Path) -> "Run":
-        """Raises ValueError, naming the file, when it is not what `save` writes."""
+        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except json.JSONDecodeError as error:
@@ -139,7 +151,7 @@ _KINDS = {"kv_bytes": int, "milliseconds": (int, float, type(None)), "gb_per_s":
 
 
 def _checked(kind: type, content, where: str) -> dict:
-    """`content` if it has the fields of `kind`, all of them and no others, each of its type."""
+    """`content`, if it has exactly the fields of `kind`, each of its type."""
     if not isinstance(content, dict):
         raise ValueError(f"{where} is an object with fields, not {content!r}")
     names = {field.name for field in dataclasses.fields(kind)}
@@ -154,7 +166,10 @@ def _checked(kind: type, content, where: str) -> dict:
 
 
 def recorded(folder: Path | None = None) -> list[Run]:
-    """The runs that are kept with the course, newest first. Raises ValueError naming a file that is not a run."""
+    """The runs that are kept with the course, newest first.
+
+    Raises ValueError, with the file, if one is not a run.
+    """
     runs = [Run.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
     return sorted(runs, key=lambda run: run.date, reverse=True)
 
@@ -166,14 +181,14 @@ def file_of(card: str) -> Path:
 
 
 def geometric_mean(numbers: Sequence[float]) -> float:
-    """Raises ValueError when there are none, or one is not positive."""
+    """Raises ValueError if there are no numbers, or one is not positive."""
     if not numbers or min(numbers) <= 0:
         raise ValueError(f"a geometric mean is of positive numbers, not of {list(numbers)}")
     return math.exp(statistics.fmean(map(math.log, numbers)))
 
 
 def table(run: Run) -> str:
-    """All that was measured, as text."""
+    """Everything that was measured, as text."""
     versions = [f"driver {run.driver}", f"CUDA {run.cuda}", f"PyTorch {run.torch}",
                 f"FlashInfer {run.flashinfer}" if run.flashinfer else "no FlashInfer",
                 *([f"cuDNN {run.cudnn}"] if run.cudnn else [])]

@@ -1,9 +1,12 @@
 """Runs path B, attention in one call of FlashInfer, on a GPU: `python -m bench.path_b`.
 
-Batches: prompts, single new tokens, mixes of both, and random ones, against attn_paged_torch() in the same dtype and in float64;
-and again with NaN, infinity and the largest number in every slot that holds no token of the batch.
-Tokens: an engine with each path serves the same prompts, and each token has to be that of transformers. The model is the
-course's small one with heads of 64 numbers instead of 32, which FlashInfer needs; see paged_attention/tiny_qwen3/wider.py.
+Batches: prompts, single new tokens, mixes of both, and random ones. They are compared with
+attn_paged_torch() in the same dtype and in float64. They run again with NaN, infinity and the
+largest number in every slot that holds no token of the batch.
+
+Tokens: an engine with each path serves the same prompts. Each token has to be that of
+transformers. The model is the course's small one, with heads of 64 numbers instead of 32,
+because FlashInfer needs that; see paged_attention/tiny_qwen3/wider.py.
 """
 
 import argparse
@@ -37,10 +40,10 @@ SCENARIOS = {  # (cached, new) tokens of each sequence
     "one new token": ((599, 1),),
     "a mix of both": ((599, 1), (200, 100), (0, 40), (511, 1), (256, 256)),
 }
-# dtypes and head sizes, for each of which FlashInfer compiles kernels
+# Dtypes and head sizes. FlashInfer compiles kernels for each pair.
 SHAPES = ((torch.float16, 64), (torch.float16, 128), (torch.bfloat16, 128), (torch.float16, 256))
 BLOCK_SIZE, RANDOM_BLOCK_SIZES, NUM_RANDOM = 16, (1, 8, 13, 16, 32, 64, 256), 28
-SPARE_BLOCKS = 5  # of nobody
+SPARE_BLOCKS = 5  # blocks that no sequence uses
 POISONS = (math.nan, math.inf, "largest")
 
 HEAD_SIZE, DTYPE, NUM_TOKENS = 64, torch.float16, 24
@@ -49,7 +52,7 @@ SET_UPS = {"alone": dict(max_num_seqs=1, prefix_sharing=False), "together": dict
 
 
 class Batch:
-    """Seeded random numbers for sequences of (cached, new) tokens, in blocks of random order. q, k_cache, v_cache, metadata."""
+    """Seeded numbers for sequences of (cached, new) tokens, in blocks in random order."""
 
     def __init__(self, sequences: Sequence[tuple[int, int]], dtype: torch.dtype, head_size: int, block_size: int,
                  num_q_heads: int = 6, num_kv_heads: int = 2, seed: int = 0, device: str = "cuda"):
@@ -58,7 +61,7 @@ class Batch:
         counts = [-(-kv_len // block_size) for kv_len in kv_lens]
         ids = torch.randperm(sum(counts) + SPARE_BLOCKS, generator=generator, dtype=torch.int32)
         table = torch.full((len(counts), max(counts) + 1), -1, dtype=torch.int32)
-        slots = []  # of all tokens, those in the cache included
+        slots = []  # of all tokens, including those in the cache
         for row, (kv_len, count, end) in enumerate(zip(kv_lens, counts, itertools.accumulate(counts), strict=True)):
             table[row, :count] = ids[end - count : end]
             slots.append(slot_mapping(table[row], torch.arange(kv_len), block_size))
@@ -73,7 +76,11 @@ class Batch:
         self.q = torch.randn((len(new_slots), num_q_heads, head_size), generator=generator).to(device, dtype)
 
     def attend(self, path: Callable, poison: float | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """What a path's function gives, with `poison` in all slots that hold no token of the batch. dtype: to compute in."""
+        """What a path's function gives.
+
+        poison: fills all slots that hold no token of the batch.
+        dtype: to compute in.
+        """
         caches = self.kv_cache.clone()
         if poison is not None:
             caches[:, self.unused] = poison
@@ -82,7 +89,7 @@ class Batch:
 
 
 def compare_batches(name: str, batches: Sequence[Batch], sequences=(), fused: Callable = attn_paged_fused) -> BatchRow:
-    """A row for batches of one dtype and one head size."""
+    """A row for batches with the same dtype and head size."""
     differences, errors, of_torch, same = [], [], [], True
     for batch in batches:
         exact = batch.attend(attn_paged_torch, dtype=torch.float64)
@@ -98,7 +105,7 @@ def compare_batches(name: str, batches: Sequence[Batch], sequences=(), fused: Ca
 
 
 def random_batches(dtype: torch.dtype, head_size: int, count: int = NUM_RANDOM, device: str = "cuda") -> Iterator[Batch]:
-    """Mixes of 1 to 9 sequences, of every block size and several ratios of heads."""
+    """Mixes of 1 to 9 sequences, with every block size and several ratios of heads."""
     for seed in range(count):
         random = np.random.default_rng(seed)
         sequences = [(int(random.choice([0, random.integers(1, 700)])), int(random.choice([1, random.integers(1, 200)])))
@@ -123,7 +130,7 @@ def measure_batches(device: str = "cuda", fused: Callable = attn_paged_fused,
 
 
 def prompts() -> list[list[int]]:
-    """Eight, of 1 to 185 tokens. Two ask about the same pairs."""
+    """Eight prompts of 1 to 185 tokens. Two ask about the same pairs."""
     random = np.random.default_rng(1)
     pairs = TASKS["recall"](random, 0.6, fillers=20)[0].split("?")[0]
     letters = [character for character in pairs[1:] if character.isalpha()]
@@ -135,9 +142,9 @@ def prompts() -> list[list[int]]:
 
 @torch.inference_mode()
 def dense_tokens(model, prompt: list[int]) -> list[int]:
-    """transformers' own likeliest tokens, NUM_TOKENS of them, past the end token too."""
+    """The likeliest NUM_TOKENS tokens, by transformers itself, even past the end token."""
     row = torch.tensor([prompt], device=model.device)
-    never = model.config.vocab_size  # no token, so nothing ends with it
+    never = model.config.vocab_size  # not a token, so nothing ends with it
     tokens = model.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=NUM_TOKENS, do_sample=False,
                             eos_token_id=never, pad_token_id=0)
     return tokens[0, len(prompt):].tolist()
@@ -145,18 +152,24 @@ def dense_tokens(model, prompt: list[int]) -> list[int]:
 
 @torch.inference_mode()
 def logits_of(model, prompt: list[int], answer: list[int]) -> Tensor:
-    """Those that chose each token of an answer: float32 (len(answer), vocab_size), on the CPU."""
+    """The logits that chose each token of an answer, on the CPU.
+
+    Returns float32 (len(answer), vocab_size).
+    """
     return model(torch.tensor([prompt + answer], device=model.device)).logits[0, len(prompt) - 1 : -1].float().cpu()
 
 
 def leads(logits: Tensor) -> Tensor:
-    """By how much the likeliest token leads over the next, at each choice."""
+    """How far the likeliest token is ahead of the next one, at each choice."""
     first, second = logits.topk(2).values.T
     return first - second
 
 
 def serve(model, path: str, given: list[list[int]], num_steps: int, sizes: dict) -> list[list[int]]:
-    """The engine's tokens. num_steps: between one request's coming and the next one's."""
+    """The engine's tokens.
+
+    num_steps: steps between the arrivals of two requests.
+    """
     engine, requests = Engine(model, path=path, **sizes), []
     for number, prompt in enumerate(given):
         requests.append(engine.add(number, prompt, SamplingParams(max_new_tokens=NUM_TOKENS, ignore_end=True)))
@@ -170,7 +183,7 @@ def serve(model, path: str, given: list[list[int]], num_steps: int, sizes: dict)
 
 def measure_paths(device: str = "cuda", paths: Sequence[str] = tuple(PATHS), say: Callable[[str], None] = lambda line: None
                   ) -> dict:
-    """Fields of a PathBRun: lead, margin, expected and paths, those that this machine can take."""
+    """Fields of a PathBRun for this machine's paths: lead, margin, expected, paths."""
     small = load_model()
     model, given = with_head_size(small, HEAD_SIZE).to(device, DTYPE), prompts()
     expected = [dense_tokens(small, prompt) for prompt in given]
@@ -196,7 +209,7 @@ def _build(dtype: torch.dtype, head_size: int) -> None:
 
 
 def measure(say: Callable[[str], None] = lambda line: None) -> PathBRun:
-    """Runs all of it on this GPU. Raises RuntimeError, naming what is missing."""
+    """Runs everything on this GPU. Raises RuntimeError, with what is missing."""
     if needs := fused_needs():
         raise RuntimeError(f"path B needs {needs}")
     build_ahead(_build, [*SHAPES])
@@ -210,7 +223,7 @@ def measure(say: Callable[[str], None] = lambda line: None) -> PathBRun:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0; 1 when something is not as it should be; 2 where it cannot run."""
+    """Returns 0; 1 if something is wrong; 2 if it cannot run."""
     parser = argparse.ArgumentParser("python -m bench.path_b", description="Runs attention in one call of FlashInfer.")
     parser.add_argument("--record", action="store_true", help="keep the run with the course, in bench/measured/path_b")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")

@@ -1,4 +1,4 @@
-"""Runs of path B, attention in one call of FlashInfer: what it gave, where and when; in files, and as text for the lessons."""
+"""Runs of path B, attention in one call of FlashInfer: results, place and date, as text."""
 
 import dataclasses
 import json
@@ -10,11 +10,14 @@ MEASURED = Path(__file__).resolve().parent / "measured" / "path_b"
 
 @dataclass(frozen=True)
 class BatchRow:
-    """One batch, or many random ones. sequences: (cached, new) tokens of each; of random ones, none are kept.
+    """One batch, or many random ones.
 
-    difference: the largest between a number of attn_paged_fused() and of attn_paged_torch(), in the batch's dtype.
-    error, error_of_torch: the largest distance of either from attn_paged_torch() in float64. same_when_poisoned: what stands
-    in slots that hold no token of the batch, NaN, infinity or the largest number, has changed no bit.
+    sequences: (cached, new) tokens of each; not kept for random ones.
+    difference: the largest one between numbers of attn_paged_fused() and attn_paged_torch(),
+        in the batch's dtype.
+    error, error_of_torch: the largest distance of each from attn_paged_torch() in float64.
+    same_when_poisoned: whether NaN, infinity or the largest number in slots without a token of
+        the batch changes no bit.
     """
 
     name: str
@@ -31,8 +34,11 @@ class BatchRow:
 
 @dataclass(frozen=True)
 class PathRow:
-    """What an engine answered on one path. texts: of each prompt, arrived together. same: for each way to arrive, whether all
-    tokens are those of transformers."""
+    """What an engine answered on one path.
+
+    texts: the answer to each prompt when all arrive together.
+    same: for each way to arrive, whether all tokens are those of transformers.
+    """
 
     path: str
     texts: tuple[str, ...]
@@ -43,9 +49,9 @@ class PathRow:
 class PathBRun:
     """What one call of `python -m bench.path_b` found.
 
-    lead: by how much the likeliest token led at the closest choice, in float32. margin: at each choice it led by so many times
-    the most that computing in `dtype` changed a logit there, and above 2, rounding cannot have chosen; None if it was not
-    looked at.
+    lead: how far the likeliest token was ahead at the closest choice, in float32.
+    margin: the same lead, at each choice divided by the most that computing in `dtype` changed
+        a logit there. Above 2, rounding cannot have chosen. None if it was not looked at.
     """
 
     card: str
@@ -66,7 +72,7 @@ class PathBRun:
     paths: tuple[PathRow, ...]
 
     def problems(self) -> list[str]:
-        """What is not as it should be, in words."""
+        """What is wrong, in words."""
         found = [f"{row.name} in {row.dtype}: {distance:.1e} away from {what}" for row in self.batches
                  for distance, limits, what in ((row.difference, LARGEST_DIFFERENCE, "attn_paged_torch"),
                                                 (row.error, LARGEST_ERROR, "float64")) if not distance <= limits[row.dtype]]
@@ -83,7 +89,7 @@ class PathBRun:
 
     @classmethod
     def load(cls, path: Path) -> "PathBRun":
-        """Raises ValueError, naming the file, when it is not what `save` writes."""
+        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
             batches = [BatchRow(**row | {"block_sizes": tuple(row["block_sizes"]),
@@ -95,7 +101,8 @@ class PathBRun:
             raise ValueError(f"{path} is not a run of bench.path_b: {error}") from None
 
 
-# A result of up to 8 is rounded to 11 bits, or to 8. The loop rounds its scores and weights as well.
+# A result of up to 8 is rounded to 11 bits, or to 8. The loop also rounds its scores and
+# weights.
 LARGEST_ERROR = {"float16": 4e-3, "bfloat16": 3.2e-2}
 LARGEST_DIFFERENCE = {"float16": 8e-3, "bfloat16": 6.4e-2}
 
@@ -113,7 +120,7 @@ def file_of(card: str) -> Path:
 
 
 def origin(run: PathBRun) -> str:
-    """Where, when and by what, in two lines."""
+    """Where, when and with what it ran, in two lines."""
     return (f"{run.card}, {run.date}, by {run.command}\n"
             f"FlashInfer {run.flashinfer}, PyTorch {run.torch}, CUDA {run.cuda}, driver {run.driver}")
 
@@ -129,7 +136,7 @@ def batches_table(run: PathBRun) -> str:
 
 
 def paths_table(run: PathBRun) -> str:
-    """The paths, each with whether its tokens are those of transformers."""
+    """The paths, and whether each one's tokens are those of transformers."""
     ways = list(run.paths[0].same)
     lines = [["", *ways]] + [[row.path, *("the same" if row.same[way] else "NOT THE SAME" for way in ways)]
                              for row in run.paths]

@@ -1,4 +1,4 @@
-"""What the benchmark of lesson 08 compares: a trace of requests, and who can serve it."""
+"""What the benchmark of lesson 08 compares: a trace of requests, and the ways to serve it."""
 
 import copy
 import dataclasses
@@ -17,7 +17,10 @@ BLOCK_SIZE = 16
 
 @dataclass(frozen=True)
 class Trace:
-    """Requests that are all there at once. end_token: None where each answer has max_new_tokens tokens."""
+    """Requests that all arrive at once.
+
+    end_token: None if each answer has max_new_tokens tokens.
+    """
 
     title: str
     prompts: list[list[int]]
@@ -25,18 +28,18 @@ class Trace:
     end_token: int | None = None
 
     def useful(self, answer: list[int]) -> list[int]:
-        """An answer's tokens up to its end token, and with it: what comes behind is nobody's."""
+        """An answer's tokens up to and including its end token. Later ones do not count."""
         answer = answer[: self.max_new_tokens]
         return answer[: answer.index(self.end_token) + 1] if self.end_token in answer else answer
 
     @property
     def num_blocks(self) -> int:
-        """Of a pool in which all requests fit at once."""
+        """The blocks of a pool in which all requests fit at once."""
         return sum(-(-(len(prompt) + self.max_new_tokens) // BLOCK_SIZE) for prompt in self.prompts)
 
 
 def task_trace(num_requests: int = 64, seed: int = 8) -> Trace:
-    """The small model's four tasks in turns, of all sizes."""
+    """The small model's four tasks in turn, of all sizes."""
     random, makers = np.random.default_rng(seed), [*TASKS.values()]
     prompts = [encode(makers[i % len(makers)](random, random.random())[0]) for i in range(num_requests)]
     return Trace(_title(prompts, "the four tasks, at most 64 new tokens each"), prompts, 64, TOKEN_OF[END])
@@ -44,7 +47,7 @@ def task_trace(num_requests: int = 64, seed: int = 8) -> Trace:
 
 def random_trace(vocab_size: int, num_requests: int = 64, shortest: int = 128, longest: int = 1024, new_tokens: int = 128,
                  seed: int = 8) -> Trace:
-    """Prompts of random tokens, of all lengths, and as many new tokens for each."""
+    """Prompts of random tokens, of all lengths, each with the same number of new tokens."""
     random = np.random.default_rng(seed)
     lengths = random.integers(shortest, longest + 1, num_requests)
     prompts = [random.integers(0, vocab_size, length).tolist() for length in lengths]
@@ -57,7 +60,10 @@ def _title(prompts: list[list[int]], rest: str) -> str:
 
 
 def random_model(num_layers: int = 28, device: str = "cuda", dtype: torch.dtype = torch.bfloat16, seed: int = 8, **changes):
-    """A model with the shapes of Qwen3-0.6B and random weights. changes: of its config."""
+    """A model with the shapes of Qwen3-0.6B and random weights.
+
+    changes: of its config.
+    """
     from transformers import AutoModelForCausalLM, Qwen3Config
 
     sizes = dict(hidden_size=1024, num_attention_heads=16, num_key_value_heads=8, head_dim=128, intermediate_size=3072,
@@ -70,7 +76,10 @@ def random_model(num_layers: int = 28, device: str = "cuda", dtype: torch.dtype 
 
 
 class EngineServer:
-    """The course's engine, new for each turn, so that nothing is shared between turns. options: the engine's."""
+    """The course's engine. It is made anew for each turn, so that turns share nothing.
+
+    options: the engine's.
+    """
 
     name = "our engine"
 
@@ -81,7 +90,7 @@ class EngineServer:
         self.title = f"path {path}, {self.options.get('token_budget', 256)} tokens a step"
 
     def prepare(self) -> None:
-        self.engine = None  # the last one's pool is free before a new one is made
+        self.engine = None  # frees the last engine's pool before a new one is made
         self.engine = Engine(self.model, **self.options)
 
     def serve(self) -> list[list[int]]:
@@ -96,7 +105,10 @@ class EngineServer:
 
 
 class GenerateServer:
-    """`model.generate` on batches that are padded on the left. Requests of like length share one, so that little is padded."""
+    """`model.generate` on batches with padding on the left.
+
+    Requests of similar length share a batch, so that there is little padding.
+    """
 
     def __init__(self, model, trace: Trace, batch_size: int):
         self.model, self.trace, self.batch_size = copy.deepcopy(model), trace, batch_size
@@ -125,9 +137,10 @@ class GenerateServer:
 
 
 class GenerateBatchServer:
-    """transformers' own continuous batching. Its pool is made before the first turn, and keeps nothing between turns.
+    """transformers' own continuous batching. Its pool is made before the first turn.
 
-    options: of its ContinuousBatchingConfig; those that this version of transformers does not know are left out.
+    Nothing is kept between turns.
+    options: for its ContinuousBatchingConfig. Options unknown to this version are left out.
     """
 
     def __init__(self, model, trace: Trace, name: str = "generate_batch", **options):

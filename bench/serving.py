@@ -1,7 +1,8 @@
-"""Times lesson 08's engine beside transformers' two ways to serve: `python -m bench.serving`.
+"""Times lesson 08's engine and transformers' two ways to serve: `python -m bench.serving`.
 
-All serve the same trace in the same run, in turns, so that a machine that slows down slows all of them. A turn counts the
-useful tokens only: an answer's end token is its last. The first turn of each warms it up and is not counted.
+All serve the same trace in the same run, in turns, so that a machine that slows down slows all
+of them. A turn counts only useful tokens: an answer's end token is its last. The first turn of
+each server is a warm-up and does not count.
 """
 
 import argparse
@@ -41,9 +42,12 @@ MODELS = {"cpu": "the course's small model, float32", "cuda": "shapes of Qwen3-0
 
 def measure(servers: Sequence, trace: Trace, repeats: int = 5, limit: float = 60.0,
             say: Callable[[str], None] = lambda line: None) -> tuple[ServerRow, ...]:
-    """Lets the servers take turns on the trace; the first server is what the others' answers are compared with.
+    """Lets the servers take turns on the trace.
 
-    repeats: counted turns of each. limit: seconds, after which a server gets no more turns. Who raises has no time.
+    A server that raises has no time. The others' answers are compared with the first server's.
+
+    repeats: counted turns of each.
+    limit: seconds. After that, a server gets no more turns.
     """
     answers, seconds, reasons = {}, {server.name: [] for server in servers}, {}
     for turn in range(repeats + 1):
@@ -56,7 +60,7 @@ def measure(servers: Sequence, trace: Trace, repeats: int = 5, limit: float = 60
                 start = time.perf_counter()
                 result = server.serve()
                 elapsed = time.perf_counter() - start
-            except Exception as error:  # a baseline that fails is a line of the table
+            except Exception as error:  # a baseline that fails gets a line in the table
                 reasons[server.name] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
                 say(f"{server.name}: {reasons[server.name]}")
                 continue
@@ -95,14 +99,17 @@ def measure_small(num_requests: int = 64, repeats: int = 5, say: Callable[[str],
 
 def measure_large(num_requests: int = 64, repeats: int = 3, say: Callable[[str], None] = lambda line: None,
                   device: str = "cuda", path: str = "fast", contexts: Sequence[int] = (1024, 8192), **changes):
-    """Qwen3-0.6B's shapes on a GPU. changes: of the model. Returns the trace, the rows, and attention's shares."""
+    """Qwen3-0.6B's shapes on a GPU. Returns the trace, the rows, and attention's shares.
+
+    changes: of the model.
+    """
     model = random_model(device=device, **changes)
     trace = random_trace(model.config.vocab_size, num_requests)
     sized = dict(page_size=BLOCK_SIZE, num_blocks=trace.num_blocks, max_batch_tokens=2048)
     servers = [EngineServer(model, trace, path, token_budget=2048, prefix_sharing=False),
                *(GenerateServer(model, trace, size) for size in (32, 64)),
                GenerateBatchServer(model, trace, "generate_batch, sized", **sized, allow_block_sharing=False),
-               GenerateBatchServer(model, trace, max_memory_percent=0.3)]  # else it leaves nothing for the others
+               GenerateBatchServer(model, trace, max_memory_percent=0.3)]  # else it leaves no memory for the others
     rows = _measure(servers, trace, repeats, say)
     shares = []
     for context in contexts:
@@ -170,7 +177,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Returns 0; 1 when our engine fails, or nothing is recorded."""
+    """Returns 0; 1 if our engine fails, or if nothing is recorded."""
     arguments = _arguments(words)
     if arguments.recorded:
         print(recorded_table())
@@ -194,7 +201,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    """What was measured, as a command; where the results went is left out."""
+    """The command that was measured, without the place of its results."""
     words = ["python", "-m", "bench.serving", "--device", arguments.device]
     for name, default in (("requests", 64), ("repeats", None), ("threads", None)):
         if getattr(arguments, name) != default:

@@ -1,4 +1,4 @@
-"""Runs of the serving benchmark: what was measured, where and when; in files and as tables."""
+"""Runs of the serving benchmark: what was measured, where and when, in files and as tables."""
 
 import dataclasses
 import json
@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEASURED = Path(__file__).resolve().parent / "measured" / "serving"
-LONGEST_TITLE = 50  # of a server in a line of the table, which then has the width of a notebook's cell on a laptop
+LONGEST_TITLE = 50  # of a server in the table, which then fits a notebook's cell on a laptop
 
 
 @dataclass(frozen=True)
 class ServerRow:
-    """One server on the trace. tokens_per_second: of the turn in the middle; None where it failed, and `reason` says why.
+    """One server on the trace.
 
-    seconds: of each turn. same_requests: how many answers are the engine's. same_tokens: the share of tokens that come
-    before an answer's first difference from the engine's.
+    tokens_per_second: of the median turn; None if it failed, and then `reason` says why.
+    seconds: of each turn.
+    same_requests: how many answers are the same as the engine's.
+    same_tokens: the share of tokens before an answer's first difference from the engine's.
     """
 
     name: str
@@ -28,10 +30,11 @@ class ServerRow:
 
 @dataclass(frozen=True)
 class ShareRow:
-    """Attention's part of a step in which each of num_seqs sequences of `context` tokens decodes.
+    """Attention's share of a step in which num_seqs sequences of `context` tokens decode.
 
-    step: milliseconds of one, the scheduler's and the sampling's included. attention: of all layers' attention. busy: of
-    everything that the GPU computes, or None.
+    step: milliseconds of a step, including the scheduler and the sampling.
+    attention: milliseconds of all layers' attention.
+    busy: milliseconds of everything that the GPU computes, or None.
     """
 
     num_seqs: int
@@ -44,7 +47,11 @@ class ShareRow:
 
 @dataclass(frozen=True)
 class ServingRun:
-    """What one call of the benchmark measured. card: of the GPU, or the processor's name. driver: empty on a CPU."""
+    """What one call of the benchmark measured.
+
+    card: the GPU's name, or the processor's.
+    driver: empty on a CPU.
+    """
 
     card: str
     device: str
@@ -65,12 +72,12 @@ class ServingRun:
         return self.rows[0]
 
     def best(self, beginning: str) -> ServerRow | None:
-        """The fastest of the servers whose names begin so; None where none has a result."""
+        """The fastest server whose name begins like this; None if none has a result."""
         rows = [row for row in self.rows if row.name.startswith(beginning) and row.tokens_per_second]
         return max(rows, key=lambda row: row.tokens_per_second, default=None)
 
     def ratios(self) -> dict[str, float]:
-        """Our engine's tokens a second over those of `model.generate` at its best, and of `generate_batch` at its best."""
+        """Our engine's tokens a second over those of the others, each at its best."""
         others = {"generate, its best batches": self.best("generate, "), "generate_batch": self.best("generate_batch")}
         if not self.ours.tokens_per_second:
             return {}
@@ -82,7 +89,7 @@ class ServingRun:
 
     @classmethod
     def load(cls, path: Path) -> "ServingRun":
-        """Raises ValueError, naming the file, when it is not what `save` writes."""
+        """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             rows = tuple(ServerRow(**row | {"seconds": tuple(row["seconds"])}) for row in content["rows"])
@@ -93,7 +100,10 @@ class ServingRun:
 
 
 def recorded(folder: Path | None = None) -> list[ServingRun]:
-    """The runs that are kept with the course, GPUs first. Raises ValueError naming a file that is not a run."""
+    """The runs that are kept with the course, GPUs first.
+
+    Raises ValueError, with the file, if one is not a run.
+    """
     runs = [ServingRun.load(path) for path in sorted((folder or MEASURED).glob("*.json"))]
     return sorted(runs, key=lambda run: (run.device == "cpu", run.card))
 
@@ -110,7 +120,7 @@ def file_of(run: ServingRun) -> Path:
 
 
 def table(run: ServingRun) -> str:
-    """All that was measured, as text."""
+    """Everything that was measured, as text."""
     where = f"{run.card}, driver {run.driver}" if run.driver else f"{run.card}, {run.threads} threads"
     parts = [f"{where}, PyTorch {run.torch}, transformers {run.transformers}, {run.date}\n{run.command}\n"
              f"{run.model}\n{run.trace}", _servers(run)]
@@ -125,7 +135,7 @@ def table(run: ServingRun) -> str:
 
 
 def _servers(run: ServingRun) -> str:
-    """The servers' table. What is too long for a line of it stands below."""
+    """The servers' table. What is too long for a line is below it."""
     long = [row for row in run.rows if len(row.title) > LONGEST_TITLE]
     lines = [["server", "tokens/s", "slowest", "fastest turn", "same requests", "same tokens", ""]]
     for row in run.rows:
@@ -152,7 +162,7 @@ def _shares(run: ServingRun) -> str:
 
 
 def _aligned(lines: list[list[str]]) -> str:
-    """The first column and a seventh on the left, the others on the right."""
+    """The first and the seventh column aligned to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:6], widths[1:6]), *line[6:]] for line in lines]
     return "\n".join("  ".join(row).rstrip() for row in rows)

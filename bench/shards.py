@@ -1,4 +1,4 @@
-"""The engine on one process beside the engine on several, each with a share of the KV heads: `python -m bench.shards`."""
+"""Times the engine on one process and on several that share the KV heads."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from paged_attention.engine.shards import choose_backend, run_sharded
 
 
 def main(words=None) -> int:
-    """Returns 0 where the sharded engine gives the tokens of the whole one (in float32), else 1."""
+    """Returns 0 if the sharded engine gives the whole engine's tokens (in float32), else 1."""
     parser = argparse.ArgumentParser("python -m bench.shards", description=(
         "Serves the same requests on one process and on several, each with a share of the KV heads."))
     parser.add_argument("--world-size", type=int, default=2, metavar="N")

@@ -10,7 +10,10 @@ from paged_attention.traffic import kv_bytes
 
 @dataclass(frozen=True)
 class Workload:
-    """A batch of decodes: one query of each sequence over its context. dtype: of q, the caches and the result."""
+    """A batch of decodes: one query of each sequence over its context.
+
+    dtype: of q, the caches and the result.
+    """
 
     name: str
     title: str
@@ -22,7 +25,10 @@ class Workload:
     block_size: int = 16
 
     def kv_bytes(self, kv_dtype: torch.dtype | None = None) -> int:
-        """The fewest bytes of K and V that the step must read, from caches of kv_dtype (None: of the workload's)."""
+        """The fewest bytes of K and V that the step must read.
+
+        kv_dtype: of the caches; None takes the workload's.
+        """
         return kv_bytes(list(self.context_lens), self.num_kv_heads, self.head_size, (kv_dtype or self.dtype).itemsize)
 
 
@@ -44,7 +50,7 @@ WORKLOADS = (
     Workload("gqa_b8_c512", "8 sequences of 512 tokens", 32, 8, 128, (512,) * 8),
 )
 
-# Each differs from the first workload in one thing, and has more than 250 MB of keys and values.
+# Each differs from the first workload in one way, and has more than 250 MB of keys and values.
 VARIANTS = (
     Workload("bf16", "bfloat16", 32, 8, 128, (1024,) * 64, torch.bfloat16),
     Workload("head_64", "head size 64", 32, 8, 64, (2048,) * 64),

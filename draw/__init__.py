@@ -1,4 +1,4 @@
-"""How the lessons draw: one look for blocks and pools, and pictures with a text for those who cannot see them."""
+"""How the lessons draw: blocks and pools in one style, and a text for each picture."""
 
 import base64
 import html
@@ -9,19 +9,20 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
-# Okabe and Ito's colours, which stay apart in every common form of colour blindness.
+# The colours of Okabe and Ito. People with any common form of colour blindness can tell them
+# apart.
 FREE = "#ffffff"
 USED = "#56b4e9"
 SHARED = "#e69f00"
 WASTED = "#bbbbbb"
 EDGE = "#333333"
 GREEN, PINK, YELLOW = "#009e73", "#cc79a7", "#f0e442"
-# For what comes several times: sequences, requests, rows. A name or a number stands with each of them.
+# For several things of one kind: sequences, requests, rows. Each also has a name or a number.
 SEVERAL = (USED, SHARED, GREEN, PINK, YELLOW)
-# For lines, dots and words on white, which have no dark edge: at least 4.5:1.
+# For lines, dots and words on white, which have no dark edge. Contrast 4.5:1 or more.
 LINES = ("#000000", "#c05000", "#0072b2", "#a0527a", "#006b4f")
-QUIET = "#666666"  # text on white that matters less: 5.7:1
-EMPTY = "///"  # the hatch of a place that holds nothing, over WASTED
+QUIET = "#666666"  # less important text on white; contrast 5.7:1
+EMPTY = "///"  # over WASTED, the hatch of an empty place
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ class Picture:
 
 
 def show(figure, alt: str) -> Picture:
-    """The figure as a picture; `alt` says what it shows, for those who cannot see it. Give it as a cell's last line.
+    """The figure as a picture. Give it as the last line of a cell.
 
-    Raises ValueError when `alt` is empty.
+    alt: says in words what the figure shows.
+    Raises ValueError if `alt` is empty.
     """
     if not alt.strip():
         raise ValueError("alt is empty; say in a sentence what the picture shows.")
@@ -53,9 +55,10 @@ def show(figure, alt: str) -> Picture:
 
 
 def draw_pool(ref_counts: list[int], title: str, axes, texts: list[str] | None = None) -> None:
-    """One row of squares, a block each: its id inside, how many sequences use it below; white is free.
+    """One row of squares, one for each block; free blocks are white.
 
-    With `texts`, those are inside, and the ids below.
+    The id is inside a square, and the number of sequences that use it is below.
+    texts: if given, these are inside, and the ids are below.
     """
     for block_id, count in enumerate(ref_counts):
         users = f"×{count}" if count else "free"
@@ -79,7 +82,7 @@ def empty_hatch(colour: str, text: str = "") -> str | None:
 
 
 def ink(shade) -> str:
-    """Black or white, whichever reads better on this colour: 4.5:1 or more on any."""
+    """Black or white, whichever is easier to read on this colour. Contrast 4.5:1 or more."""
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(shade))
     return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
 
@@ -90,7 +93,10 @@ def pool_colour(count: int) -> str:
 
 
 def pool_steps(steps: list[tuple]):
-    """A figure with one row for each step: what was done, the reference counts after it, and, if given, block texts."""
+    """A figure with one row for each step: what was done, and the reference counts after it.
+
+    Texts for the blocks are optional.
+    """
     width = min(9.0, 0.4 + 0.62 * len(steps[0][1]))
     figure, rows = plt.subplots(len(steps), 1, figsize=(max(width, 5.5), 1.15 * len(steps)), squeeze=False,
                                 layout="constrained")

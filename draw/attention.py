@@ -1,4 +1,4 @@
-"""Pictures of lesson 03: requests in blocks, which query sees which key, and the online softmax step by step."""
+"""Pictures of lesson 03: requests in blocks, visible keys, and the online softmax in steps."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch, Rectangle
@@ -7,7 +7,7 @@ from draw import EDGE, FREE, SEVERAL, SHARED, USED, WASTED, draw_block, empty_ha
 
 
 def requests_in_blocks(lengths: list[int], block_size: int):
-    """x as a row of blocks, a square for each slot, with the number of its token; hatched where there is none."""
+    """x as a row of blocks: a square for each slot, with its token's number, or hatched."""
     request_num_blocks = [-(-length // block_size) for length in lengths]
     figure, axes = _strip(sum(request_num_blocks), block_size)
     start = 0
@@ -24,7 +24,10 @@ def requests_in_blocks(lengths: list[int], block_size: int):
 
 
 def into_the_pool(block_ids: list[list[int]], num_blocks: int):
-    """x above, the pool below, and an arrow from each block of x to its block of the pool. block_ids: each request's."""
+    """x above, the pool below, and an arrow from each block of x to its block of the pool.
+
+    block_ids: those of each request.
+    """
     figure, axes = plt.subplots(figsize=(8.8, 3.1), layout="constrained")
     for block_id in range(num_blocks):
         draw_block(axes, block_id, 0, str(block_id), FREE)
@@ -47,9 +50,10 @@ def into_the_pool(block_ids: list[list[int]], num_blocks: int):
 
 
 def changed_tokens(change, lengths: list[int], request_num_blocks: list[int], touched: tuple[int, int]):
-    """Two rows of slots: where x was changed, and where the output differs. change: (total_blocks, block_size), bool.
+    """Two rows of slots: where x was changed, and where the output differs.
 
-    `touched`: the block and slot of x that was changed.
+    change: bool (total_blocks, block_size).
+    touched: the block and slot of x that was changed.
     """
     total_blocks, block_size = change.shape
     figure, axes = _strip(total_blocks, block_size, rows=2)
@@ -93,7 +97,7 @@ def visible_keys(length: int, block_size: int):
 
 
 def tiles(num_blocks: int):
-    """The same mask as block pairs, with the order in which the tiled way takes them."""
+    """The same mask as pairs of blocks, in the order in which the tiled way takes them."""
     figure, axes = plt.subplots(figsize=(6.6, 3.6), layout="constrained")
     turn = 0
     for query in range(num_blocks):
@@ -115,7 +119,10 @@ def tiles(num_blocks: int):
 
 
 def recurrence(steps: list[tuple[float, float, float]], goal: tuple[float, float, float]):
-    """m, l and the output after each part of a row, beside what one softmax over the whole row gives (the dashed line)."""
+    """m, l and the output after each part of a row.
+
+    A dashed line is the softmax over the row.
+    """
     figure, panels = plt.subplots(1, 3, figsize=(8.6, 2.9), layout="constrained")
     parts = range(1, len(steps) + 1)
     titles = ("m: largest score so far", "l: sum of exp(score − m)", "o: output so far, acc / l")
@@ -158,7 +165,7 @@ def _bracket(axes, start: float, width: float, text: str) -> None:
 
 
 def _blocks_on_both_axes(axes, size: int, block_size: int) -> None:
-    """A square from 0 to size with the rows going down, and a thick line around each pair of blocks."""
+    """A square from 0 to size, rows downwards, with thick lines around pairs of blocks."""
     axes.set_xlim(0, size)
     axes.set_ylim(size, 0)
     axes.set_aspect("equal")
@@ -168,7 +175,10 @@ def _blocks_on_both_axes(axes, size: int, block_size: int) -> None:
 
 
 def _hatch(colour: str) -> str | None:
-    """Of a pair of blocks, or of its entry in the legend: the diagonal is hatched too."""
+    """The hatch of a pair of blocks, or of its entry in the legend.
+
+    The diagonal has one too.
+    """
     return "\\\\" if colour == SHARED else empty_hatch(colour)
 
 

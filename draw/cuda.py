@@ -1,15 +1,15 @@
-"""The pictures of lesson 06: the grid of a launch, who writes which element, shuffles in a warp, who reads which address."""
+"""Pictures of lesson 06: a launch's grid, writes and reads of threads, shuffles in a warp."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
 from draw import EDGE, FREE, LINES, SHARED, USED, draw_block, ink
 
-READERS = plt.get_cmap("cividis")  # from dark to light, for the number of a thread
+READERS = plt.get_cmap("cividis")  # from dark to light, for a thread's number
 
 
 def opening():
-    """The lesson's opening: the grid, one of its blocks of threads, and the pool that it reads through the block table."""
+    """The opening picture: the grid, one block of threads, the block table and the pool."""
     figure, (grid, threads, pool) = plt.subplots(1, 3, figsize=(9, 2.75), width_ratios=[6.6, 9.2, 8.2], layout="constrained")
     for seq in range(3):
         for head in range(6):
@@ -56,7 +56,10 @@ def _table_and_pool(axes) -> None:
 
 
 def writers(panels: list[tuple]):
-    """Who writes which element: a panel for each (title, accesses of a one-dimensional tensor), a colour for each block."""
+    """Which block writes which element, with a colour for each block.
+
+    panels: (title, accesses of a one-dimensional tensor) each.
+    """
     figure, rows = plt.subplots(len(panels), 1, figsize=(8.5, 1.55 * len(panels) + 0.4), squeeze=False, sharex=True,
                                 sharey=True, layout="constrained")
     for axes, (title, accesses) in zip(rows[:, 0], panels, strict=True):
@@ -72,7 +75,7 @@ def writers(panels: list[tuple]):
 
 
 def shuffles(values: list[float]):
-    """The maximum over eight lanes in three steps: who hands a value to whom, and what each lane knows after it."""
+    """The maximum over eight lanes in three steps: where each value goes, and the results."""
     lanes = len(values)
     figure, axes = plt.subplots(figsize=(8.5, 3.6), layout="constrained")
     _row_of_lanes(axes, 0, values)
@@ -101,10 +104,13 @@ def _row_of_lanes(axes, y: float, values: list[float]) -> None:
 
 
 def readers(panels: list[tuple], cache_shape: tuple[int, ...], kv_head: int):
-    """Which thread of one block of threads reads which number of a cache: a panel for each (title, accesses).
+    """Which thread of one block of threads reads which number of a cache.
 
-    cache_shape: (num_blocks, block_size, num_kv_heads, head_size); of the heads only kv_head is drawn. A number that
-    several threads read would show the last of them.
+    If several threads read a number, it shows the last of them.
+
+    panels: (title, accesses) each.
+    cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
+    kv_head: the only head that is drawn.
     """
     num_blocks, block_size, _, head_size = cache_shape
     figure, rows = plt.subplots(len(panels), 1, figsize=(9, 2.05 * len(panels)), squeeze=False, layout="constrained")
@@ -127,7 +133,7 @@ def readers(panels: list[tuple], cache_shape: tuple[int, ...], kv_head: int):
 
 
 def _number(axes, x: float, y: float, thread: int | None, last: int) -> None:
-    """A square for one number of the cache: white when nobody reads it, else the thread's colour and number."""
+    """A square for a number of the cache: white, or a thread's colour and number."""
     shade = FREE if thread is None else READERS(0.15 + 0.85 * thread / max(last, 1))
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=shade, edgecolor=EDGE, linewidth=0.6))
     if thread is not None:

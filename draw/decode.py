@@ -1,4 +1,4 @@
-"""Lesson 04's pictures: queries above their blocks, the scores of each block, and how the parts add up."""
+"""Pictures of lesson 04: queries above blocks, scores of blocks, the sum of the parts."""
 
 import matplotlib.pyplot as plt
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from draw import EDGE, EMPTY, FREE, GREEN, QUIET, SEVERAL, SHARED, USED, WASTED, draw_block, ink
 
-LABEL_SPACE = 3.2  # to the left of a row of blocks
+LABEL_SPACE = 3.2  # left of a row of blocks
 
 
 def colour_of(request: int) -> str:
@@ -15,12 +15,12 @@ def colour_of(request: int) -> str:
 
 
 def owners_of(tables: list[list[int]]) -> list[int]:
-    """The request of each block, request after request."""
+    """The request of each block, one request after the other."""
     return [request for request, blocks in enumerate(tables) for _ in blocks]
 
 
 def decode_step(tables: list[list[int]], num_blocks: int):
-    """The lesson's way in one figure: blocks from the pool, a query for each, a part from each, an answer from the parts."""
+    """The lesson in one figure: blocks of the pool, a query and a part for each, an answer."""
     owners, ids = owners_of(tables), [block_id for blocks in tables for block_id in blocks]
     figure, axes = _canvas(max(num_blocks, len(ids)), 8.6, "One step of decoding, for three requests")
     shift = (num_blocks - len(ids)) / 2
@@ -47,7 +47,10 @@ def decode_step(tables: list[list[int]], num_blocks: int):
 
 
 def queries_above_blocks(tables: list[list[int]], rows: dict[str, list[int]]):
-    """For each row, {title: the request of each query, in order}, the queries above the blocks; a misplaced one is grey."""
+    """The queries of each row, above the blocks. A query in the wrong place is grey.
+
+    rows: title to the request of each query, in order.
+    """
     owners, ids = owners_of(tables), [block_id for blocks in tables for block_id in blocks]
     figure, axes = _canvas(len(ids), 1.2 * len(rows) + 1.4)
     for line, (title, queries) in enumerate(rows.items()):
@@ -63,7 +66,10 @@ def queries_above_blocks(tables: list[list[int]], rows: dict[str, list[int]]):
 
 
 def block_scores(scores: Tensor, block_ids: list[int], num_valid: list[int], title: str):
-    """Scores (num_blocks, block_size) with each block's maximum; slots that hold no token are hatched."""
+    """Scores with each block's maximum. Slots without a token are hatched.
+
+    scores: (num_blocks, block_size).
+    """
     num_blocks, block_size = scores.shape
     figure, axes = plt.subplots(figsize=(7.2, 0.62 * num_blocks + 1.0), layout="constrained")
     shown = scores.clone()
@@ -88,7 +94,7 @@ def block_scores(scores: Tensor, block_ids: list[int], num_valid: list[int], tit
 
 
 def adding_up(names: list[str], share: list[float], parts: list[float], answer: float):
-    """Left: what share of the answer each part has. Right: one number of the answer, from 0, part by part."""
+    """Left: each part's share of the answer. Right: one number of the answer, part by part."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", width_ratios=[1, 1.5])
     left.barh(names, share, color=USED, edgecolor=EDGE)
     for row, value in enumerate(share):
@@ -121,7 +127,10 @@ def adding_up(names: list[str], share: list[float], parts: list[float], answer: 
 
 
 def bytes_per_step(bars: dict[str, dict[str, float]], title: str):
-    """Stacked bars of MiB, one for each way: {way: {pass: MiB}}; the same pass has the same colour everywhere."""
+    """A stacked bar of MiB for each way. The same pass has the same colour everywhere.
+
+    bars: way to pass to MiB.
+    """
     figure, axes = plt.subplots(figsize=(8.5, 0.75 * len(bars) + 1.3), layout="constrained")
     passes = list(dict.fromkeys(name for parts in bars.values() for name in parts))
     colours = dict(zip(passes, (USED, SHARED, GREEN), strict=False))

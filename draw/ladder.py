@@ -1,4 +1,4 @@
-"""Lesson 07's pictures: how fast each rung is beside the card's limit, and how blocks share the multiprocessors."""
+"""Pictures of lesson 07: the rungs' speed and the card's limit, blocks on multiprocessors."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch
@@ -10,13 +10,15 @@ from draw import EDGE, FREE, SEVERAL, SHARED, USED, WASTED
 from paged_attention.splits import SPLIT_COST, cut_evenly
 
 HATCH = "///"
-ROOM_FOR_TEXT = 1.16  # of the limit: the axis ends there
+ROOM_FOR_TEXT = 1.16  # the axis ends at this multiple of the limit
 
 
 def ladder(run: Run, workload: str, up_to: int | None = None, others: bool = True):
-    """A bar for each rung (up to a number), and for what else was measured if `others`; the card's limit as a line.
+    """A bar for each rung, and a line for the card's limit.
 
-    Raises ValueError when the run has no time of a rung for this workload.
+    up_to: the last rung's number; None takes all.
+    others: whether other backends that were measured have bars too.
+    Raises ValueError if the run has no time of a rung for this workload.
     """
     rows = _ladder_rows(run, workload, up_to, others)
     figure, axes = plt.subplots(figsize=(9, 0.42 * len(rows) + 1.5), layout="constrained")
@@ -26,9 +28,9 @@ def ladder(run: Run, workload: str, up_to: int | None = None, others: bool = Tru
 
 
 def workloads(run: Run):
-    """For each workload: rung 7, and the fastest of FlashInfer's ways, beside the limit.
+    """For each workload: rung 7, the fastest of FlashInfer's ways, and the limit.
 
-    Raises ValueError when the run has no time of rung 7.
+    Raises ValueError if the run has no time of rung 7.
     """
     names = _names_of_last_rung(run)
     figure, axes = plt.subplots(figsize=(9, 0.85 * len(names) + 1.5), layout="constrained")
@@ -38,7 +40,10 @@ def workloads(run: Run):
 
 
 def overview(run: Run):
-    """The ladder on the first workload that has times, above rung 7 on all of them; what the run lacks is left out."""
+    """The ladder on the first measured workload, above rung 7 on all of them.
+
+    What the run lacks is left out.
+    """
     first = next((name for name in run.workloads if run.rungs(name) or run.others(name)), None)
     if first is None:
         raise ValueError(f"this run on {run.card} has no times to draw")
@@ -56,13 +61,18 @@ def overview(run: Run):
 
 
 def waves(num_rows: int, num_tiles: int, num_multiprocessors: int, splits: tuple[int, ...] = (1, 2, 4)):
-    """The blocks of rung 6 on the multiprocessors, over time, for several numbers of splits; time as `choose_num_splits`
-    counts it. Rows are sequences × KV heads, each of num_tiles tiles."""
+    """The blocks of rung 6 on the multiprocessors over time, for several numbers of splits.
+
+    Time is in the units of `choose_num_splits`.
+
+    num_rows: sequences × KV heads.
+    num_tiles: of each row.
+    """
     figure, panels = plt.subplots(len(splits), 1, sharex=True, squeeze=False, layout="constrained",
                                   figsize=(9, (0.18 * num_multiprocessors + 0.5) * len(splits) + 0.8))
     longest = 0
     for axes, num_splits in zip(panels[:, 0], splits, strict=True):
-        each = -(-num_tiles // num_splits)  # tiles of all splits but the last
+        each = -(-num_tiles // num_splits)  # tiles of each split except the last
         num_blocks, wave = num_rows * num_splits, each + SPLIT_COST
         num_waves = -(-num_blocks // num_multiprocessors)
         for block in range(num_blocks):
@@ -81,7 +91,10 @@ def waves(num_rows: int, num_tiles: int, num_multiprocessors: int, splits: tuple
 
 
 def balanced(num_tiles: list[int], num_multiprocessors: int):
-    """The blocks of rung 7: one for each multiprocessor, with equal shares of all rows' tiles. num_tiles: of each row."""
+    """The blocks of rung 7: one for each multiprocessor, with equal shares of all tiles.
+
+    num_tiles: of each row.
+    """
     figure, axes = plt.subplots(figsize=(9, 0.26 * num_multiprocessors + 1.7), layout="constrained")
     shares = cut_evenly(num_tiles, num_multiprocessors)
     for block, pieces in enumerate(shares):
@@ -120,7 +133,7 @@ def _draw_ladder(axes, run: Run, rows: list[Row]) -> None:
 
 
 def _with_version(backend: str, run: Run) -> str:
-    """A library's way, with the library's version."""
+    """A backend's name with its library's version."""
     name, _, way = backend.partition(" ")
     return " ".join(filter(None, (name, run.flashinfer, way))) if name == "FlashInfer" else backend
 
@@ -140,7 +153,7 @@ def _draw_workloads(axes, run: Run, names: list[str]) -> None:
 
 
 def _draw_rate(axes, run: Run, place: float, row: Row, height: float) -> None:
-    """A bar with its time and its share of the limit: behind its end, or inside where it is long."""
+    """A bar with its time and share of the limit, inside a long bar and after a short one."""
     ours = row.rung is not None
     axes.barh(place, row.gb_per_s, height, color=USED if ours else SHARED, edgecolor=EDGE, hatch=None if ours else HATCH)
     inside = row.gb_per_s > 0.6 * run.read_limit_gb_per_s
@@ -164,7 +177,7 @@ def _limit(axes, run: Run, rows: list[Row]) -> None:
 
 
 def _draw_block(axes, multiprocessor: int, start: float, pieces: list[tuple[int, int]]) -> None:
-    """A block of threads: tiles of one row or several, then what it costs beside them."""
+    """A block of threads: the tiles of its rows, then its other costs."""
     for row, tiles in pieces:
         axes.barh(multiprocessor, tiles, 0.86, left=start, color=SEVERAL[row % len(SEVERAL)], edgecolor=EDGE, linewidth=0.8)
         if tiles > 1:

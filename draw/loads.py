@@ -1,17 +1,18 @@
-"""Lesson 07's picture of one load: which bytes the 32 lanes of a warp ask for, and which the memory has to bring."""
+"""Lesson 07's picture of one load: which bytes a warp asks for, and which memory brings."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch, Rectangle
 
 from draw import EDGE, EMPTY, FREE, QUIET, USED, WASTED
 
-SECTOR = 32  # bytes that memory brings together
+SECTOR = 32  # bytes that memory brings at once
 
 
 def loads(panels: list[tuple[str, list[tuple[int, int]], int]], num_tokens: int, row_bytes: int):
-    """Keys as rows of bytes, and what a warp's load does there: a panel for each (title, places, size).
+    """Keys as rows of bytes, and what a warp's load does there.
 
-    places: (token, byte of its key) where each lane begins to read; size: bytes that a lane reads.
+    panels: (title, places, size) each. places: (token, byte of its key) where each lane begins
+        to read. size: bytes that a lane reads.
     """
     figure, columns = plt.subplots(1, len(panels), figsize=(9, 4.6), sharey=True, squeeze=False, layout="constrained")
     for axes, (title, places, size) in zip(columns[0], panels, strict=True):

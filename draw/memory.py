@@ -1,4 +1,4 @@
-"""Where the numbers of a view lie in memory, and how memory was used over time: the plots of lesson 02."""
+"""Plots of lesson 02: where the numbers of a view lie in memory, and memory use over time."""
 
 import matplotlib.pyplot as plt
 import torch
@@ -11,7 +11,7 @@ NAMES = {"max": "reserve the\nmaximum", "pow2": "reserve a\npower of two", "orac
 
 
 def draw_layouts(layouts: dict[str, tuple]):
-    """A strip of memory for each layout: the numbers of one block in grey, those of `part` in blue with dots.
+    """A strip of memory for each layout. A block is grey; a part of it is blue, with dots.
 
     layouts: name to (whole tensor, the view of one block, the part of it).
     """
@@ -34,7 +34,7 @@ def _addresses(view: torch.Tensor) -> torch.Tensor:
 
 
 def _pieces(addresses: torch.Tensor) -> list[tuple[int, int]]:
-    """(start, length) of each stretch of addresses without a gap."""
+    """(start, length) of each stretch of addresses that has no gap."""
     pieces = []
     for address in sorted(addresses.tolist()):
         if pieces and sum(pieces[-1]) == address:
@@ -45,7 +45,7 @@ def _pieces(addresses: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def draw_use(shares: dict[str, dict[str, float]]):
-    """Stacked bars, percent of the pool: what each way of giving out memory makes of it; beside it the paper's figures."""
+    """Stacked bars, in percent of the pool, for each way to give out memory, and the paper."""
     figure, axes = plt.subplots(figsize=(8.6, 3.6), layout="constrained")
     colours = {"tokens": USED, "kept for later tokens": SHARED, "never used": WASTED, "free": FREE}
     hatches = {"tokens": "", "kept for later tokens": "//", "never used": "xx", "free": ""}

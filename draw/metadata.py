@@ -1,4 +1,4 @@
-"""The pictures of lesson 05: which query sees which key, queries without padding, what a gather moves, where traces part."""
+"""Pictures of lesson 05: visible keys, queries without padding, a gather's bytes, traces."""
 
 import matplotlib.pyplot as plt
 import torch
@@ -13,7 +13,7 @@ GAP = 0.8  # between the keys of two sequences
 
 
 def opening():
-    """The batch of the lesson's opening: one sequence decodes, one is given a chunk of its prompt, one a whole prompt."""
+    """The opening's batch: one decodes, one gets a part of its prompt, one all of it."""
     metadata = BatchMetadata(torch.tensor([0, 1, 4, 8], dtype=torch.int32), torch.tensor([7, 5, 4], dtype=torch.int32),
                              torch.tensor([[4, 0], [1, 5], [2, -1]], dtype=torch.int32),
                              torch.tensor([2, 6, 7, 20, 8, 9, 10, 11]))
@@ -21,8 +21,9 @@ def opening():
 
 
 def batches(pictures: list[tuple], visible):
-    """Which query sees which key, a panel for each (title, names, BatchMetadata), and its four tensors below.
+    """Which query sees which key, in a panel for each batch, with its four tensors below.
 
+    pictures: (title, names, BatchMetadata) each.
     visible: the function visible_keys(q_len, kv_len).
     """
     lengths = [_lengths(metadata) for _, _, metadata in pictures]
@@ -42,7 +43,10 @@ def batches(pictures: list[tuple], visible):
 
 
 def tensors_text(metadata: BatchMetadata, wrap: bool = False) -> str:
-    """The four tensors, a line each; with `wrap` a row of the table each."""
+    """The four tensors, one in each line.
+
+    With `wrap`, each row of the table has its own line.
+    """
     rows = [str(row) for row in metadata.block_table.tolist()]
     table = f"[{(',' + chr(10) + ' ' * 14).join(rows)}]" if wrap else f"[{', '.join(rows)}]"
     return f"cu_seqlens_q {metadata.cu_seqlens_q.tolist()}\nseq_lens_kv  {metadata.seq_lens_kv.tolist()}\n" \
@@ -75,7 +79,7 @@ def _draw_batch(axes, names, batch: list[tuple[int, int]], visible) -> None:
 
 
 def padded_and_packed(names, query_lens: list[int]):
-    """The same queries as a rectangle with padding, and one after the other with their borders."""
+    """The same queries twice: as a rectangle with padding, and packed, with their borders."""
     figure, (padded, packed) = plt.subplots(2, 1, figsize=(8, 0.45 * len(query_lens) + 2.2), layout="constrained",
                                             height_ratios=[len(query_lens) + 0.3, 1.9])
     longest, start = max(query_lens), 0
@@ -104,9 +108,9 @@ def _square(axes, x: float, y: float, text: str, colour: str) -> None:
 
 
 def gather_traffic(context_lens: list[int], batch_sizes: list[int], bytes_of_one):
-    """GiB that a gather moves in one step, against the context, a line for each batch size.
+    """GiB that a gather moves in one step, against the context. A line for each batch size.
 
-    bytes_of_one(context_len): the bytes of one sequence.
+    bytes_of_one: bytes_of_one(context_len) gives the bytes of one sequence.
     """
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     for num_seqs, colour, marker in zip(batch_sizes, LINES[1:], "osD^"):
@@ -125,7 +129,10 @@ def gather_traffic(context_lens: list[int], batch_sizes: list[int], bytes_of_one
 
 
 def divergence(traces: list[tuple], expected: list[Tensor]):
-    """Heat maps, a panel for each (title, trace): the largest difference from `expected` at each layer and position."""
+    """Heat maps of the largest difference from `expected`, by layer and position.
+
+    traces: (title, trace) each.
+    """
     figure, panels = plt.subplots(1, len(traces), figsize=(8.8, 2.9), squeeze=False, layout="constrained", sharey=True)
     for axes, (title, trace) in zip(panels[0], traces, strict=True):
         differences = torch.stack([(ours - theirs).abs().amax(-1) for ours, theirs in zip(expected, trace, strict=True)])

@@ -1,15 +1,15 @@
-"""The pictures of lesson 08 that explain: the engine's loop, sequences in one row, batches, and how a token is drawn."""
+"""Pictures of lesson 08 that explain: the engine's loop, one row, batches, drawing a token."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from draw import EDGE, FREE, QUIET, SEVERAL, USED, WASTED
 
-PART = "#eeeeee"  # of the engine: not the colour of any sequence
+PART = "#eeeeee"  # for parts of the engine; no sequence has this colour
 
 
 def loop():
-    """The engine: requests in, schedule, run, postprocess, tokens out, and the pool beside all of it."""
+    """The engine: requests in, schedule, run, postprocess, tokens out, and the pool."""
     figure, axes = plt.subplots(figsize=(8.8, 3.7), layout="constrained")
     boxes = {
         "schedule": (2.2, "schedule", "who computes\nhow many tokens"),
@@ -57,7 +57,7 @@ def _arrow(axes, start: tuple, end: tuple, curve: float = 0.0) -> None:
 def row(sequences: list[tuple[str, str, int, int]]):
     """Sequences above, and their new tokens below, in one row with positions and last indices.
 
-    sequences: name, what it does, its tokens that are in the cache, its new tokens.
+    sequences: (name, what it does, its tokens in the cache, its new tokens) each.
     """
     figure, axes = plt.subplots(figsize=(8.8, 4.1), layout="constrained")
     left = 0
@@ -88,9 +88,10 @@ def _square(axes, x: float, y: float, text: str, colour: str, text_colour: str) 
 
 
 def batching(lengths: dict[str, int], places: int):
-    """Two timelines of the same requests: batches that wait for their longest, and places that are filled as they fall free.
+    """Two timelines of the same requests: in batches that wait for their longest, or refilled.
 
-    lengths: the steps that each request takes, in the order in which they came. places: how many run at once.
+    lengths: the steps that each request takes, in order of arrival.
+    places: how many run at once.
     """
     names = list(lengths)
     fixed = [(name, place, start) for start, batch in _batches(lengths, places) for place, name in enumerate(batch)]
@@ -117,7 +118,7 @@ def batching(lengths: dict[str, int], places: int):
 
 
 def _batches(lengths: dict[str, int], places: int) -> list[tuple[int, list[str]]]:
-    """When each batch begins, and who is in it."""
+    """When each batch begins, and which requests it has."""
     names, start, batches = list(lengths), 0, []
     for first in range(0, len(names), places):
         batch = names[first : first + places]
@@ -127,7 +128,7 @@ def _batches(lengths: dict[str, int], places: int) -> list[tuple[int, list[str]]
 
 
 def draws(panels: dict[str, dict[str, tuple[float, float]]]):
-    """For each way of drawing a token a panel: of each token the probability that it has (a bar) and its share (a dot)."""
+    """A panel for each way to draw a token: each token's probability (bar) and share (dot)."""
     figure, all_axes = plt.subplots(1, len(panels), figsize=(8.8, 2.9), sharey=True, layout="constrained")
     for axes, (title, tokens) in zip(all_axes, panels.items(), strict=True):
         expected, seen = zip(*tokens.values(), strict=True)

@@ -1,4 +1,4 @@
-"""Block tables drawn as arrows into the pool: one picture, or a film of a manager's steps. SVG, the same everywhere."""
+"""Block tables as arrows into the pool, in SVG: one picture, or a film of steps."""
 
 import base64
 import html
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from draw import EDGE, FREE, LINES, QUIET, WASTED, pool_colour
 
 WIDTH, HEIGHT = 860, 240  # pixels
-ENTRY, BLOCK = 30, 40  # pixels: the side of a table entry, the height of a block
+ENTRY, BLOCK = 30, 40  # pixels: the side of an entry, the height of a block
 ROW_TOP, POOL_TOP = 60, 172  # pixels from the top
-SECONDS = 2.2  # that a film shows a frame
+SECONDS = 2.2  # how long a film shows a frame
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A manager at one moment, drawn; `alt` says in words what is seen."""
+    """A picture of a manager at one moment. `alt` says in words what it shows."""
 
     svg: str
     title: str
@@ -33,7 +33,7 @@ class Frame:
 
 @dataclass
 class Film:
-    """Frames one after the other, over and over; a click or an arrow key on the numbers below holds one of them."""
+    """Frames that repeat. A click or an arrow key on the numbers below stops at a frame."""
 
     frames: list[Frame] = field(default_factory=list)
 
@@ -54,7 +54,8 @@ class Film:
             rules.append(f".film:has(input[value='{number}']:checked) img:nth-of-type({number + 1}){{visibility:visible}}")
             images.append(frame.image(style=""))
             buttons.append(f'<label><input type="radio" name="film" value="{number}">{number + 1}</label>')
-        # Where styles are not allowed (a notebook that is not trusted), the frames stand one below the other.
+        # If styles are not allowed (in an untrusted notebook), the frames are one below the
+        # other.
         return (f'<style>{"".join(rules)}</style><div class="film"><div>{"".join(images)}</div>'
                 f'<div>Hold a step:{"".join(buttons)}</div></div>')
 
@@ -63,9 +64,9 @@ class Film:
 
 
 def draw_tables(manager, title: str) -> Frame:
-    """The rows of the block table side by side, the pool below, an arrow from each entry to its block.
+    """The rows of the block table, the pool below, and an arrow from each entry to its block.
 
-    manager: a PagedAttentionManager with few sequences and blocks, so that they fit.
+    manager: a PagedAttentionManager with so few sequences and blocks that they fit.
     """
     counts = [manager.block_manager.get_ref_count(block_id) for block_id in range(manager.kv_cache.shape[2])]
     filled = _tokens_in_blocks(manager, len(counts))
@@ -107,7 +108,7 @@ def _words(manager, counts: list[int]) -> str:
 
 
 def _block(left: float, width: float, block_size: int, filled: int, colour: str) -> list[str]:
-    """A block with its slots: those that hold a token in colour, the empty ones of a block in use in grey with a stroke."""
+    """A block with its slots: tokens coloured, empty slots of a used block grey."""
     slot, parts = width / block_size, []
     for offset in range(block_size):
         empty = offset >= filled and colour != FREE

@@ -1,18 +1,19 @@
-"""Lesson 07's pictures of a warp at work: who holds what of a matrix product, stages over time, and banks."""
+"""Pictures of a warp at work in lesson 07: a matrix product's lanes, stages, and banks."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Patch, Rectangle
 
 from draw import EDGE, FREE, SEVERAL, SHARED, USED
 
-SMALL = "₀₁₂₃"  # beside the chosen lane: its register
+SMALL = "₀₁₂₃"  # the register, next to the chosen lane
 CHOSEN_LANE = 9  # r = 2, s = 1
 
 
 def lanes():
-    """Which lane holds which numbers of a tensor core's matrices, one lane marked."""
+    """Which lane holds which numbers of a tensor core's matrices. One lane is marked."""
     figure, axes = plt.subplots(figsize=(9, 4.6), layout="constrained")
-    # (lane, register) to the row and column of its first number; the second one lies to the right of it, in b below it.
+    # (lane, register) to the row and column of its first number. The second number is to its
+    # right, in b below it.
     a = {(lane, i): (lane // 4 + i % 2 * 8, lane % 4 * 2 + i // 2 * 8) for lane in range(32) for i in range(4)}
     b = {(lane, i): (lane % 4 * 2 + i * 8, lane // 4) for lane in range(32) for i in range(2)}
     c = {(lane, i): (lane // 4 + i * 8, lane % 4 * 2) for lane in range(32) for i in range(2)}
@@ -37,7 +38,10 @@ def lanes():
 
 
 def stages(num_stages: int, num_tiles: int, latency: int = 3):
-    """Which tile is on its way into which stage, and when each is used. latency: of a copy, in turns of the loop."""
+    """Which tile is on its way into which stage, and when each stage is used.
+
+    latency: of a copy, in rounds of the loop.
+    """
     figure, axes = plt.subplots(figsize=(9, 0.55 * num_stages + 1.5), layout="constrained")
     for tile in range(num_tiles):
         stage, asked, used = tile % num_stages, max(0, tile - num_stages) + (tile >= num_stages), tile
@@ -60,7 +64,10 @@ def stages(num_stages: int, num_tiles: int, latency: int = 3):
 
 
 def banks(panels: list[tuple[str, list[int]]]):
-    """For each panel (title, the place of each of eight lanes): which of the eight groups of banks a lane goes to."""
+    """Which of the eight groups of banks each lane uses.
+
+    panels: (title, the place of each of eight lanes) each.
+    """
     figure, plots = plt.subplots(1, len(panels), figsize=(9, 3.2), layout="constrained", squeeze=False)
     for axes, (title, places) in zip(plots[0], panels, strict=True):
         groups = [place % 8 for place in places]

@@ -1,4 +1,4 @@
-"""The pictures of lesson 08 that show what an engine did: its requests step by step, its pool, and what a fault breaks."""
+"""Pictures of lesson 08 that show what an engine did: its requests, its pool, its faults."""
 
 import matplotlib.pyplot as plt
 from matplotlib.colors import LogNorm
@@ -8,7 +8,8 @@ from torch import Tensor
 
 from draw import EDGE, LINES, PINK, QUIET, SHARED, USED, WASTED, ink
 
-# What a request does in a step: a colour, and a hatch for those who cannot tell colours.
+# What a request does in a step: a colour, and a hatch for people who cannot tell colours
+# apart.
 STATES = {
     "waits": (WASTED, ".."),
     "prefills": (SHARED, ""),
@@ -19,9 +20,9 @@ MOST_COLUMNS_WITH_NUMBERS = 60
 
 
 def timeline(history: list, title: str):
-    """A row for each request, a column for each step; in a prefill the number of its tokens in that step.
+    """A row for each request, a column for each step. A prefill shows its number of tokens.
 
-    history: of StepRecord.
+    history: a list of StepRecord.
     """
     states, numbers = states_of(history)
     ids = list(states)
@@ -46,8 +47,10 @@ def timeline(history: list, title: str):
 
 
 def states_of(history: list) -> tuple[dict, dict]:
-    """What each request does in each step, {id: {step: state}}, in the order in which they came; and of each (id, step) of a
-    prefill the number of its tokens."""
+    """What each request does in each step, {id: {step: state}}, in order of arrival.
+
+    Also the number of tokens for each (id, step) of a prefill.
+    """
     states, numbers = {}, {}
     for step, record in enumerate(history):
         for id in (*record.lengths, *record.preempted, *record.waiting):
@@ -63,7 +66,7 @@ def states_of(history: list) -> tuple[dict, dict]:
 
 
 def pool(histories: dict[str, list], num_blocks: int):
-    """For each history a panel: who uses the pool's blocks in each step, stacked."""
+    """A panel for each history: which requests use the pool's blocks in each step, stacked."""
     parts = {"one request": ("alone", USED, ""), "several requests": ("shared", SHARED, "//"),
              "only the prefix cache": ("kept", WASTED, "..")}
     figure, panels = plt.subplots(len(histories), 1, figsize=(8.8, 2.2 * len(histories) + 0.5), squeeze=False, sharex=True,
@@ -86,9 +89,9 @@ def pool(histories: dict[str, list], num_blocks: int):
 
 
 def memory(history: list, block_size: int, reserved: dict[str, list[int]]):
-    """Slots over time: what contiguous caches would reserve for those that run, and what the blocks in use hold.
+    """Slots over time: what contiguous caches would reserve, and what the used blocks hold.
 
-    reserved: by name, the slots that are reserved in each step.
+    reserved: name to the slots that are reserved in each step.
     """
     figure, axes = plt.subplots(figsize=(8.8, 3.6), layout="constrained")
     blocks = [(record.alone + record.shared) * block_size for record in history]
@@ -105,7 +108,10 @@ def memory(history: list, block_size: int, reserved: dict[str, list[int]]):
 
 
 def differences(by_layer: Tensor):
-    """A heat map of how far two engines are apart. by_layer: (num_layers, num_tokens)."""
+    """A heat map of the distance between two engines.
+
+    by_layer: (num_layers, num_tokens).
+    """
     num_layers, num_tokens = by_layer.shape
     figure, axes = plt.subplots(figsize=(8.8, 0.3 * num_layers + 1.3), layout="constrained")
     image = axes.imshow(by_layer.clamp(min=1e-7), norm=LogNorm(1e-7, 100), cmap="cividis", origin="lower", aspect="auto")
@@ -116,7 +122,10 @@ def differences(by_layer: Tensor):
 
 
 def accuracy(table: dict[str, dict[str, float]]):
-    """A row for each fault, a column for each task; in it the share of right answers, dark where there are few."""
+    """A row for each fault, a column for each task: the share of right answers.
+
+    Low is dark.
+    """
     tasks = list(next(iter(table.values())))
     figure, axes = plt.subplots(figsize=(7.6, 0.4 * len(table) + 1.1), layout="constrained")
     shares = [[row[task] for task in tasks] for row in table.values()]

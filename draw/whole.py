@@ -1,4 +1,4 @@
-"""The picture of the summary: the way of one sequence through everything that the lessons build."""
+"""The picture of the summary: one sequence's way through everything that the lessons build."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import ConnectionPatch, FancyBboxPatch, Rectangle
@@ -9,9 +9,9 @@ BLOCK_SIZE = 4
 
 
 def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
-    """Sequence A's tokens, its block table, the pool, a part for each block, their combination, and the next token.
+    """Sequence A's tokens, its block table, the pool, each block's part, and the next token.
 
-    Blocks 1, 2, 4, … that are not A's belong to a sequence B; 3, 6, … are free.
+    Of the blocks that are not A's, 1, 2, 4, … belong to a sequence B, and 3, 6, … are free.
     """
     figure, axes = plt.subplots(figsize=(8.8, 5.9), layout="constrained")
     _tokens(axes, num_tokens, len(block_ids))
@@ -38,7 +38,7 @@ def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
 
 
 def _tokens(axes, num_tokens: int, num_logical_blocks: int) -> None:
-    """The slots of the sequence in order, a gap between blocks; empty ones are hatched."""
+    """The slots of the sequence in order, with gaps between blocks. Empty ones are hatched."""
     for position in range(num_logical_blocks * BLOCK_SIZE):
         x = 2.1 * (position // BLOCK_SIZE) + 0.475 * (position % BLOCK_SIZE)
         taken = position < num_tokens
@@ -51,7 +51,7 @@ def _tokens(axes, num_tokens: int, num_logical_blocks: int) -> None:
 
 
 def _labels(axes) -> None:
-    """At the left of each row: what it is, and the lessons that build it."""
+    """What each row is, and the lessons that build it, at its left."""
     for y, name, lessons in ((6.0, "tokens of A", "lesson 00"), (4.9, "block table", "lessons 02, 05"),
                              (3.25, "the pool", "lessons 01, 02"), (2.02, "a part a block", "lessons 03, 04, 06"),
                              (0.8, "one output", "lessons 04, 07, 08")):

@@ -1,4 +1,4 @@
-"""A folder of results is one grader's at a time."""
+"""Only one grader at a time may use a folder of results."""
 
 import fcntl
 import json
@@ -8,14 +8,16 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-LONGEST_TEMPORARY = 30  # characters; the name of a socket, which goes four folders deeper, may have some 100
+LONGEST_TEMPORARY = 30  # characters; a socket's name, four folders deeper, may have about 100
 
 
 class Claim:
-    """Holds the folder `results`, which it makes, until it is closed or this process ends, in whichever way.
+    """Holds the folder `results` until it is closed or this process ends. Makes the folder.
 
-    Used in a `with` statement, it gives a folder for temporary files, which ends with it. What a killed grader has left there
-    and among the results is deleted. Raises ValueError, in a sentence, where another grader holds the folder.
+    In a `with` statement it gives a folder for temporary files, and deletes it at the end. It
+    also deletes what a killed grader left there and among the results.
+
+    Raises ValueError, with a sentence, if another grader holds the folder.
     """
 
     def __init__(self, results: Path):
@@ -50,7 +52,7 @@ class Claim:
             process = self._noted().get("process", "unknown")
             raise ValueError(f"another grader is at work on {results}, process {process}: wait until it is done, or choose "
                              "another --results") from None
-        except OSError:  # there are file systems without locks
+        except OSError:  # some file systems have no locks
             pass
 
     def _delete_what_was_left(self, results: Path):

@@ -1,4 +1,4 @@
-"""All submissions of a folder, graded several at a time."""
+"""Grades all submissions of a folder, several at a time."""
 
 import functools
 import json
@@ -22,19 +22,21 @@ from lessons_lib import isolation
 
 Grader = Callable[..., SubmissionGrade]
 _context = multiprocessing.get_context("forkserver")
-_LARGEST = 64 << 20  # bytes of a message from a worker
+_LARGEST = 64 << 20  # bytes of a worker's message
 
 
 def grade_all(submissions: list[Submission], grade: Grader, workers: int, patience: float = 3600.0,
               scratch: Path | None = None) -> Iterator[tuple[Submission, SubmissionGrade]]:
-    """Yields each submission with its grade, as they get done.
+    """Yields each submission with its grade, as soon as it has one.
 
-    grade: a function that can be sent to another process, called as `grade(path, student, progress=…)`. It calls `progress()`
-    before each of its steps, of which there must be an end.
-    patience: seconds for a step, after which a process that grades is given up.
-    scratch: a folder for the temporary files of these processes.
-    A submission on which a process is lost, or whose grade is not final, is tried once more with nothing beside it. If it then
-    has no final grade either, another run may do better.
+    If a process is lost on a submission, or its grade is not final, the submission is tried
+    again while nothing else runs. If it still has no final grade, another run may do better.
+
+    grade: a function that can be sent to another process. It is called as
+        `grade(path, student, progress=…)` and calls `progress()` before each of its steps. It
+        must come to an end.
+    patience: seconds for a step. After that the process is given up.
+    scratch: a folder for temporary files of the processes.
     """
     new_worker = functools.partial(_Worker, grade, patience, scratch)
     for submission in submissions:
@@ -59,7 +61,7 @@ def grade_all(submissions: list[Submission], grade: Grader, workers: int, patien
 
 def _outcomes(submissions: list[Submission], new_worker: Callable[[], "_Worker"], workers: int
               ) -> Iterator[tuple[Submission, SubmissionGrade | str]]:
-    """Yields each submission with its grade, or with the reason why there is none."""
+    """Yields each submission with its grade, or with the reason why it has none."""
     waiting = deque(submissions)
     crew = [new_worker() for _ in range(min(workers, len(submissions)))]
     try:
@@ -84,7 +86,7 @@ def _outcomes(submissions: list[Submission], new_worker: Callable[[], "_Worker"]
 
 
 class _Worker:
-    """A process that grades one submission after another. Whatever ends it leaves the others alone."""
+    """A process that grades submissions, one after another. If it dies, the others go on."""
 
     def __init__(self, grade: Grader, patience: float, scratch: Path | None):
         self.patience = patience
@@ -97,14 +99,14 @@ class _Worker:
 
     def begin(self, submission: Submission):
         self.submission, self.deadline = submission, time.monotonic() + self.patience
-        with suppress(OSError):  # it has ended, as `outcome` will see
+        with suppress(OSError):  # it has ended; `outcome` will see that
             self.pipe.send((submission.path, submission.student))
 
     def seconds_left(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
 
     def outcome(self, is_ready: bool) -> SubmissionGrade | str | None:
-        """Of its submission: the grade, the reason why there is none, or None as long as it is at work."""
+        """The grade, or the reason why there is none, or None while it is still at work."""
         try:
             if not is_ready:
                 return None if self.seconds_left() else "it did not come to an end"
@@ -128,14 +130,15 @@ class _Worker:
 
 
 def _serve(pipe, grade: Grader, scratch: Path | None):
-    """Runs in the worker: sends a grade, or the reason why there is none, for each (path, student); before it, the steps. All
-    of it is JSON, since much of it comes from submissions.
+    """Runs in the worker. For each (path, student) sends its steps, then a grade or a reason.
+
+    Everything is JSON, because much of it comes from submissions.
     """
     def send(**message):
         pipe.send_bytes(json.dumps(message).encode())
 
-    os.setsid()  # a session of its own: Ctrl-C is for the command, which then ends its workers
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that what is under way tidies up
+    os.setsid()  # Ctrl-C is for the command, which then ends its workers
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that it can tidy up
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     tempfile.tempdir = scratch and str(scratch)
     with suppress(EOFError, OSError):

@@ -27,14 +27,17 @@ from grading.submissions import find_submissions, text_of
 from lessons_lib import checks
 from lessons_lib.isolation import BUSY
 
-MEMORY_OF_A_WORKER = 2 << 30  # bytes that an honest notebook and its judge take together, with room to spare
-OF_THE_JUDGE = 600.0  # seconds for what it does between two runs in the sandbox, which takes a few
+MEMORY_OF_A_WORKER = 2 << 30  # bytes for an honest notebook and its judge together, with room to spare
+OF_THE_JUDGE = 600.0  # seconds for its work between two runs in the sandbox, which takes a few
 LARGEST_SEED = (1 << 31) - 1
 
 
 def main(words: Sequence[str] | None = None, grader=grade_notebook) -> int:
-    """Returns 0 when each submission has a grade, whatever it is; 1 when the results cannot be written, 130 after Ctrl-C.
-    Exits with 2 for bad arguments."""
+    """Returns 0 if each submission has a grade, of whatever kind.
+
+    Returns 1 if the results cannot be written, and 130 after Ctrl-C. Exits with 2 for bad
+    arguments.
+    """
     try:
         return _run(_arguments(words), grader)
     except KeyboardInterrupt:
@@ -80,7 +83,7 @@ def _grade(arguments: argparse.Namespace, grader, scratch: Path) -> int:
 
 
 def _patience(limits: Limits) -> float:
-    """Seconds of the clock for the longest run in the sandbox that the limits allow, and what the judge does after it."""
+    """Clock seconds for the longest run that the limits allow, and for the judge after it."""
     longest = max(limits.notebook_seconds, checks.BUILD_TIME_LIMIT,
                   *(RUN_FACTOR * exercise.time_limit for lesson in lessons() for exercise in checks.exercises_of(lesson)))
     return BUSY * longest + OF_THE_JUDGE
@@ -118,7 +121,10 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _look_around(arguments: argparse.Namespace):
-    """Completes the arguments from what is on disk. Raises ValueError, in a sentence, for what cannot be."""
+    """Completes the arguments from what is on disk.
+
+    Raises ValueError, with a sentence, for what is impossible.
+    """
     folder = arguments.folder = arguments.submissions.resolve()
     arguments.results = (arguments.results or folder.parent / "results").resolve()
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""What keeps a sandbox apart: the command line of bubblewrap, a filter of system calls, and the limits of systemd where it runs."""
+"""What isolates a sandbox: bubblewrap, a filter of system calls, and systemd's limits."""
 
 import json
 import os
@@ -16,18 +16,19 @@ from pathlib import Path
 from grading.controller import WRITTEN
 from lessons_lib.paths import ROOT, build_folder
 
-SCRATCH = "/scratch"  # inside: the only folder that is large
+SCRATCH = "/scratch"  # in the sandbox, the only large folder
 WRITABLE = (SCRATCH, "/tmp", "/dev/shm", *(f"{ROOT}/{name}" for name in WRITTEN))
-SMALL = 64 << 20  # bytes of each other disk
+SMALL = 64 << 20  # bytes of every other disk
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/etc/alternatives", "/etc/ld.so.cache",
           "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/localtime")
-COURSE = ("bench", "draw", "grading", "lessons_lib")  # what of it holds no answers
+COURSE = ("bench", "draw", "grading", "lessons_lib")  # parts of the course without answers
 WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = ("Grading needs bubblewrap, which keeps submissions away from your files: sudo apt-get install bubblewrap (Fedora: "
            "dnf install bubblewrap). Without it, --no-sandbox runs them as plain processes, which can read and delete all "
            "that you can.")
-# Numbers of system calls on (x86-64, AArch64), which a submission does not get: memory that belongs to no process, and would be
-# counted nowhere; ways to look into other processes; what only ever helped to break out.
+# System calls that a submission does not get, with their numbers on (x86-64, AArch64). They
+# use memory that belongs to no process and is counted nowhere, look into other processes, or
+# help only to break out.
 REFUSED = {
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "shmat": (30, 196), "msgget": (68, 186),
     "semget": (64, 190), "io_uring_setup": (425, 425), "userfaultfd": (323, 282), "add_key": (248, 217),
@@ -35,19 +36,19 @@ REFUSED = {
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438), "kcmp": (312, 272),
 }
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # the column above; AUDIT_ARCH_…
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # instructions of BPF: ld [k]; jeq; jge; ret
-_ALLOW, _KILL, _NO_SUCH_CALL = 0x7FFF0000, 0x80000000, 0x00050026  # SECCOMP_RET_…; the last one with ENOSYS
-_X32 = 0x40000000  # calls of another numbering
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF instructions: ld [k]; jeq; jge; ret
+_ALLOW, _KILL, _NO_SUCH_CALL = 0x7FFF0000, 0x80000000, 0x00050026  # SECCOMP_RET_…; the last with ENOSYS
+_X32 = 0x40000000  # calls with other numbers
 
 
 def system_call_filter() -> bytes:
-    """A program for seccomp: ENOSYS for what is REFUSED. Empty on processors whose numbers are not known here."""
+    """A seccomp program: ENOSYS for REFUSED. Empty for processors that are not listed here."""
     if platform.machine() not in _ARCHITECTURES:
         return b""
     column, architecture = _ARCHITECTURES[platform.machine()]
     numbers = [each[column] for each in REFUSED.values()]
     begin = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
-    # A jump leaves out so many instructions: here all up to the last one.
+    # A jump skips this number of instructions: here all except the last.
     tests = [(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
     program = [*begin, (_AT_LEAST, len(numbers) + 1, 0, _X32), *tests, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NO_SUCH_CALL)]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
@@ -55,20 +56,20 @@ def system_call_filter() -> bytes:
 
 @cache
 def bubblewrap() -> str | None:
-    """Where it is. The sandbox is begun from another folder, so a PATH with a relative entry gives no relative path here."""
+    """Where bubblewrap is. Never a relative path: the sandbox starts from another folder."""
     found = shutil.which("bwrap")
     return found and os.path.abspath(found)
 
 
 @cache
 def words_of_bubblewrap() -> list[str]:
-    """What its help says, for which options it has."""
+    """The words of its help, which show the options that it has."""
     return subprocess.run([bubblewrap(), "--help"], capture_output=True, text=True).stdout.split()
 
 
 @cache
 def missing() -> str | None:
-    """Why there is no sandbox on this machine, in a sentence that says what to install; None where there is one."""
+    """Why there is no sandbox here, and what to install; None if there is one."""
     if not bubblewrap():
         return INSTALL
     with command_line(disk=SMALL) as (words, descriptors):
@@ -81,7 +82,7 @@ def missing() -> str | None:
 
 @contextmanager
 def command_line(disk: int, unseen: tuple[str, ...] = ()) -> Iterator[tuple[list[str], tuple[int, ...]]]:
-    """The words before a command, and the descriptors that it needs as long as this context lasts."""
+    """The words before a command, and the descriptors that it needs during this context."""
     program = system_call_filter()
     end, other = os.pipe()
     try:
@@ -96,7 +97,7 @@ def command_line(disk: int, unseen: tuple[str, ...] = ()) -> Iterator[tuple[list
 def _namespaces() -> list[str]:
     known = words_of_bubblewrap()
     return [bubblewrap(), "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
-            "--as-pid-1",  # else bubblewrap's own process is in there, whose descriptors are open to all
+            "--as-pid-1",  # else bubblewrap's process is in there, and its descriptors are open to all
             "--uid", "1000", "--gid", "1000", *(["--disable-userns"] if "--disable-userns" in known else [])]
 
 
@@ -113,15 +114,15 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
     for path in seen[: len(around)]:
         words += ["--symlink", os.readlink(path), path] if os.path.islink(path) and path in SYSTEM else \
             ["--ro-bind-try", path, path]
-    if any(ROOT.is_relative_to(path) for path in around) and not (ROOT / "torch").exists():  # else it is among the packages
+    if any(ROOT.is_relative_to(path) for path in around) and not (ROOT / "torch").exists():  # else it is a package
         words += empty(ROOT)
     for path in seen[len(around) :]:
         words += ["--ro-bind-try", path, path]
-    for place in {ROOT, *map(Path, site.getsitepackages())}:  # and wherever else the course may be installed
+    for place in {ROOT, *map(Path, site.getsitepackages())}:  # wherever the course may be installed
         for name in WRITTEN:
             words += empty(place / name) if place == ROOT or (place / name).is_dir() else []
-    words += ["--ro-bind", f"{ROOT}/{WEIGHTS}", f"{ROOT}/{WEIGHTS}"]  # it holds no answers
-    for runtime in build_folder().glob("cuda_on_cpu_*/finished"):  # the same for all, and it takes seconds to build
+    words += ["--ro-bind", f"{ROOT}/{WEIGHTS}", f"{ROOT}/{WEIGHTS}"]  # this holds no answers
+    for runtime in build_folder().glob("cuda_on_cpu_*/finished"):  # the same for all, and slow to build
         words += ["--ro-bind", str(runtime.parent), f"{SCRATCH}/build/{runtime.parent.name}"]
     for folder in unseen:
         if any(Path(folder).is_relative_to(path) for path in seen) and Path(folder).is_dir():
@@ -130,7 +131,10 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
 
 
 def environment(folder: str, limits: dict[str, int]) -> dict[str, str]:
-    """All that a submission gets to know of ours. `limits`: names of the module `resource` to numbers."""
+    """The environment variables of a submission. It gets no others of ours.
+
+    limits: names in the module `resource`, each with a number.
+    """
     compiler = {"CXX": os.environ["CXX"]} if "CXX" in os.environ else {}
     path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
     return compiler | {
@@ -144,14 +148,14 @@ def environment(folder: str, limits: dict[str, int]) -> dict[str, str]:
 
 @cache
 def systemd_scope() -> str | None:
-    """`systemd-run`, where it can give a sandbox a cgroup of its own, whose limits the kernel itself keeps."""
+    """`systemd-run`, if it can make a cgroup for a sandbox. The kernel keeps its limits."""
     tool = shutil.which("systemd-run")
     probe = tool and subprocess.run([*_scope(tool, 1 << 30, 64), "true"], capture_output=True, stdin=subprocess.DEVNULL)
     return tool if probe and probe.returncode == 0 else None
 
 
 def in_scope(memory: int, tasks: int) -> list[str]:
-    """The words before a command that put it into a cgroup, none where there is none to be had."""
+    """The words before a command that put it into a cgroup. Empty if there is no cgroup."""
     return _scope(systemd_scope(), memory, tasks) if systemd_scope() else []
 
 

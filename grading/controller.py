@@ -1,9 +1,12 @@
-"""The first process of a sandbox: begins the functions of worker.py, each in a process of its own, and ends what they leave.
+"""The first process of a sandbox. It starts worker.py's functions and ends what they leave.
 
-It runs no code of a submission and reads nothing that comes from it: what a run reports is passed on to the judge as it came.
-It takes orders from the judge, one at a time: three messages, of which others read the second, the files of the course, and the
-third, the run's arguments. So nothing of them is left in this process's memory, of which each run has a copy. The judge answers
-each report, with new limits or with null.
+Each function runs in a separate process. This one runs no code of a submission and reads
+nothing that comes from it. What a run reports goes to the judge unchanged.
+
+It takes one order at a time from the judge. An order is three messages. Other processes read
+the second one (the files of the course) and the third one (the run's arguments). So none of
+that is in the memory of this process, which each run copies. The judge answers each report,
+with new limits or with null.
 """
 
 import ctypes
@@ -30,12 +33,12 @@ from lessons_lib.own_time import Stopwatch
 from lessons_lib.paths import ROOT
 
 LARGEST_MESSAGE = 16 << 20  # bytes
-LOOK_EVERY = 0.1  # seconds between two looks at how long a run has taken
+LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
 PRINTED_LIMIT = 2_000  # bytes of a run's output that are kept
 PRELOADED = ("torch", "cloudpickle", "IPython.core.interactiveshell", "IPython.core.history", "lessons_lib.checks",
              "lessons_lib.cuda", "grading.results", "grading.worker")  # so that no run imports them
-WRITTEN = ("kernels", "paged_attention", "solutions")  # of the course: in a sandbox their files are those of each run
-REPORT, ENDED = b"R", b"E"  # how messages to the judge begin; after REPORT come the run's own seconds, as SECONDS
+WRITTEN = ("kernels", "paged_attention", "solutions")  # of the course; in a sandbox each run brings these files
+REPORT, ENDED = b"R", b"E"  # how messages to the judge begin; after REPORT come the own seconds, as SECONDS
 SECONDS = struct.Struct(">d")
 LENGTH = struct.Struct(">I")  # how messages from a run begin
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -43,7 +46,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 def serve():
-    """Takes orders from descriptor 0 and replies to descriptor 1 until the judge is gone."""
+    """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
     orders, replies = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -51,7 +54,7 @@ def serve():
     _protect()
     for module in PRELOADED:
         importlib.import_module(module)
-    gc.freeze()  # what is there by now outlives every run
+    gc.freeze()  # what exists by now outlives every run
     replies.send_bytes(b"ready")
     with suppress(EOFError, OSError):
         while True:
@@ -65,25 +68,27 @@ def serve():
 
 
 def _protect():
-    """Limits for this process and all that come from it, and none of them may look into this one or interrupt it."""
-    os.nice(10)  # whoever watches comes first, even beside a fork bomb
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a sandbox's first process gets no signal that it has not asked for
+    """Limits this process and its descendants. None may look into this one or interrupt it."""
+    os.nice(10)  # the watcher goes first, even next to a fork bomb
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a sandbox's first process gets only signals that it asked for
     for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():
         with suppress(OSError, ValueError):
             resource.setrlimit(getattr(resource, name), (limit, limit))
     _prctl(_PR_SET_DUMPABLE, 0)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a run leaves behind becomes our child, so that it can be found
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a run leaves behind becomes our child, so that we find it
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _prctl(option: int, value: int):
-    with suppress(AttributeError, OSError):  # only Linux has it
+    with suppress(AttributeError, OSError):  # only on Linux
         ctypes.CDLL(None).prctl(option, value)
 
 
 def _place(orders: Connection):
-    """Puts the files of the next message into the course, and nothing else is left in their folders. Without a sandbox the
-    course stays as it is."""
+    """Empties the folders of WRITTEN and puts the next message's files there.
+
+    Without a sandbox the course stays as it is.
+    """
     folders = WRITTEN if _is_first() else ()
     if not (helper := os.fork()):
         try:
@@ -97,12 +102,12 @@ def _place(orders: Connection):
         finally:
             os._exit(1)
     if os.waitpid(helper, 0)[1]:
-        os._exit(1)  # a run has left what cannot be deleted; with us the sandbox ends
+        os._exit(1)  # a run has left what cannot be deleted, so the sandbox ends
     importlib.invalidate_caches()
 
 
 def _clear(folder: Path | str):
-    """Deletes what is in a folder, but for what the sandbox itself has put there."""
+    """Deletes the content of a folder, except for what the sandbox itself has put there."""
     mounts = _mounts()
     for entry in os.scandir(folder):
         if not entry.is_dir(follow_symlinks=False):
@@ -114,14 +119,14 @@ def _clear(folder: Path | str):
         else:
             try:
                 shutil.rmtree(entry)
-            except RecursionError:  # folders in each other, a thousand deep
+            except RecursionError:  # a thousand folders, one inside the other
                 subprocess.run(["rm", "-rf", "--", entry.path], check=True)
-            except OSError:  # closed to us
+            except OSError:  # not ours to read
                 shutil.rmtree(entry, ignore_errors=True)
 
 
 def _mounts() -> list[str]:
-    """Where the sandbox has put something."""
+    """The places where the sandbox has put something."""
     with suppress(OSError):
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines]
@@ -129,12 +134,12 @@ def _mounts() -> list[str]:
 
 
 def _writable() -> list[str]:
-    """The folders in which runs may leave something, but for those of WRITTEN."""
+    """The folders in which runs may leave something, except for those of WRITTEN."""
     return [os.environ["LESSONS_GRADE_FOLDER"], *(["/tmp", "/dev/shm"] if _is_first() else [])]
 
 
 def _is_first() -> bool:
-    """Whether this is the first process of a sandbox: no process of it can signal us, and all of them are a run's but us."""
+    """Whether we are a sandbox's first process. All others are runs' and cannot signal us."""
     return os.getpid() == 1
 
 
@@ -144,7 +149,7 @@ def _of_runs() -> list[psutil.Process]:
 
 
 def _end_what_is_left():
-    """Ends the processes that a run has left behind, whichever session they are in."""
+    """Ends the processes that a run has left behind, in whatever session they are."""
     for _ in range(100):
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -153,16 +158,16 @@ def _end_what_is_left():
         if not left:
             return
         if _is_first():
-            os.kill(-1, signal.SIGKILL)  # all at once, so that none can begin another
+            os.kill(-1, signal.SIGKILL)  # all at once, so that none can start another
         for process in left:
             with suppress(psutil.Error, OSError):
                 process.kill()
         time.sleep(0.01)
-    os._exit(1)  # it starts them faster than they can be ended; with us the sandbox ends
+    os._exit(1)  # they start faster than we can end them, so the sandbox ends
 
 
 class _Run:
-    """A function of worker.py in a process of its own, and what becomes of it."""
+    """A function of worker.py in a separate process, and what becomes of it."""
 
     def __init__(self, order: dict, orders: Connection, replies: Connection):
         self.orders, self.replies, self.output_limit = orders, replies, order["output_limit"]
@@ -182,12 +187,12 @@ class _Run:
         self._limit(*order["limits"])
 
     def _limit(self, seconds: float, clock: float):
-        """From now on it may take this much: seconds of its own, and seconds by the clock."""
+        """From now on it may take this many seconds of its own, and this many by the clock."""
         self.seconds, self.until = seconds, self.watch.look() + seconds
         self.clock, self.deadline = clock, time.monotonic() + clock
 
     def follow(self) -> dict:
-        """How it ended, the start of what it printed, and its own seconds."""
+        """How it ended, the start of its output, and its own seconds."""
         try:
             ending, detail = self._follow()
         finally:
@@ -222,7 +227,7 @@ class _Run:
         return self.status is not None
 
     def _read(self, seconds: float) -> bool:
-        """Reads what has come within `seconds`, and says whether there was anything."""
+        """Reads what arrives within `seconds`. Returns whether there was anything."""
         if len(self.waiting) >= LENGTH.size and self._is_complete():
             seconds = 0.0
         ready, _, _ = select.select(self.sources, [], [], seconds)
@@ -267,16 +272,16 @@ class _Run:
         self.deadline += paused
         if limits:
             self._limit(*limits)
-        with suppress(OSError):  # it does not wait for it, or has ended, as we shall see
+        with suppress(OSError):  # it does not wait, or it has ended; we shall see
             os.write(self.answers, b"\n")
 
 
 def _be_the_run(function: str, orders: Connection, reports: int, answers: int, output: int):
-    """Runs in the new process, which never comes back from here."""
+    """Runs in the new process and never returns."""
     try:
         arguments = json.loads(orders.recv_bytes())
         os.setsid()
-        _prctl(_PR_SET_DUMPABLE, 1)  # else its own files in /proc are closed to it
+        _prctl(_PR_SET_DUMPABLE, 1)  # else it cannot open its own files in /proc
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(output, 1)
@@ -292,12 +297,14 @@ def _be_the_run(function: str, orders: Connection, reports: int, answers: int, o
 
 
 def _observe() -> tuple[float, bool]:
-    """Of all processes that come from runs: seconds of processors used so far, by those that have ended too, and whether one
-    of them works, or would if there were a processor."""
+    """Processor seconds of all processes of runs so far, even of those that have ended.
+
+    Also whether one of them works now, or would work if it had a processor.
+    """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds, is_awake = ended.ru_utime + ended.ru_stime, False
     for process in _of_runs():
-        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+        with suppress(OSError, ValueError, IndexError):  # it has just ended
             seconds += sum(map(int, _fields(f"/proc/{process.pid}/stat")[11:15])) * _TICK
             for thread in os.listdir(f"/proc/{process.pid}/task") if not is_awake else ():
                 is_awake = is_awake or _fields(f"/proc/{process.pid}/task/{thread}/stat")[0] == "R"
@@ -305,5 +312,5 @@ def _observe() -> tuple[float, bool]:
 
 
 def _fields(file: str) -> list[str]:
-    """What comes after the name, which may hold anything: the state, then numbers (proc(5))."""
+    """The state, then numbers (proc(5)). The name before them may hold anything."""
     return Path(file).read_text(errors="replace").rpartition(")")[2].split()

@@ -1,6 +1,8 @@
-"""The course as a sandbox holds it: whole for the cells of a notebook, and without what it asks for where an answer is tried.
+"""The course as a sandbox sees it.
 
-Nothing of `solutions/` is in a sandbox: an exercise comes in as a package of what is needed to try an answer, and no more.
+The cells of a notebook see the whole course. Where an answer is tried, answers are missing.
+Nothing of `solutions/` is in a sandbox. An exercise comes in as a package with what is needed
+to try an answer, and nothing more.
 """
 
 import functools
@@ -22,9 +24,10 @@ from solutions.source import Cell, parse_regions
 
 WITH_ANSWERS = ("kernels", "paged_attention")
 CHECKS = "solutions/checks"
-# Lesson 08 tries a method of the scheduler or of the engine with the others that it calls.
+# Lesson 08 tries a method of the scheduler or the engine together with the methods that it
+# calls.
 CALLED = {"8.3": ("8.4", "8.5", "8.6"), "8.4": ("8.5", "8.6")}
-# Texts without stubs that answer an exercise too, and the first exercise that may see them.
+# Texts without stubs that also answer an exercise, and the first exercise that may see them.
 LATER = {"kernels/slow_free_list.h": "1.2", "solutions/checks/lesson_01/free_list.h": "1.2", "kernels/bug_hunt.cu": "6.8",
          "kernels/ladder/": "7.1", "paged_attention/engine/": "8.1"}
 _TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp")
@@ -36,9 +39,11 @@ def whole() -> dict[str, str]:
 
 
 def without_answers(exercise: Exercise) -> dict[str, str]:
-    """The same for those who answer `exercise`: stubs in place of its solution and of those of all later exercises. C++ and
-    CUDA are answered without Python: there no solution in Python of an earlier lesson is left either. With the texts that its
-    check compiles."""
+    """The same files where `exercise` is answered, with stubs for it and all later exercises.
+
+    For an exercise in C++ or CUDA, earlier Python solutions become stubs too, because nothing
+    needs them. The texts that the exercise's check compiles are included.
+    """
     lesson = f"{CHECKS}/lesson_{int(exercise.id.split('.')[0]):02d}"
     texts = [*_texts(*WITH_ANSWERS), *((path, text) for path, text in _texts(lesson) if not path.endswith(".py"))]
     own = _number(exercise.id)
@@ -47,16 +52,19 @@ def without_answers(exercise: Exercise) -> dict[str, str]:
 
 
 def pack(exercise: Exercise, cases: tuple) -> bytes:
-    """(exercise, cases) for `pickle.loads` in a sandbox: the exercise without our answer and the mistakes' models. What it
-    uses of `solutions/`, which is not there, is in it."""
+    """(exercise, cases) for `pickle.loads` in a sandbox.
+
+    The exercise comes without our answer and without the models of mistakes. It brings along
+    what it uses of `solutions/`, which is not in the sandbox.
+    """
     kind = type if isinstance(exercise.reference, type) else None
     mistakes = tuple(Mistake(mistake.slug, mistake.message, None) for mistake in exercise.mistakes)
     bare = replace(exercise, reference=kind, mistakes=mistakes, hints=(), cases=tuple, size=len, hidden=len, describe=repr,
                    same=bool, show=repr, chancy=bool, name_from_text=len, arrange=repr)
-    # `is` and not `==`: nobody knows how the class of an answer compares.
+    # `is` and not `==`, because the class of an answer may compare in any way.
     forms = [exercise.reference, *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also))]
     sent, known, names = (bare, tuple(map(exercise.arrange, cases))), None, frozenset()
-    while known != names:  # each time it reaches what the names of the last time led to
+    while known != names:  # each round reaches what the names of the last round led to
         known, file = names, io.BytesIO()
         pickler = _Pickler(file, names, forms)
         pickler.dump(sent)
@@ -65,9 +73,10 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """By value what `solutions` defines, without `forms`: of its modules only what has one of `names`, of caches the function.
+    """Pickles by value what `solutions` defines, without `forms`.
 
-    `found`: the names that the code in it uses.
+    Of its modules it takes only the `names`, and of caches the function.
+    found: the names that the pickled code uses.
     """
 
     def __init__(self, file, names: frozenset[str], forms: list):
@@ -82,7 +91,7 @@ class _Pickler(cloudpickle.Pickler):
             cloudpickle.unregister_pickle_by_value(solutions)
 
     def reducer_override(self, value):
-        if id(value) in self.forms:  # something names it, as in `if answer is reference`
+        if id(value) in self.forms:  # something names it, as `if answer is reference` does
             return getattr, (results, "gone")
         if isinstance(value, types.CodeType):
             self.found.update(value.co_names)

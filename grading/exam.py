@@ -1,4 +1,4 @@
-"""The hidden exam of an exercise, and the verdict on what an answer gives for it: compared here, where no answer ever runs."""
+"""The hidden exam of an exercise. The results are compared here, where no answer ever runs."""
 
 import base64
 import functools
@@ -10,22 +10,25 @@ from grading.sandbox import Run
 from lessons_lib import checks, isolation
 from lessons_lib.checks import CheckResult, Exercise
 
-LARGEST_EFFORT = 60.0  # seconds of our own that the results of one submission may take
+LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
 TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
 NEW_CASE = "It passes the check of the notebook, and not all of the further cases that are used for grades."
 
 
 @dataclass(frozen=True)
 class Exam:
-    """An exercise with its hidden cases after the visible ones, of which there are `num_visible`, and our results. Both are
-    in order of size, so a message shows the smallest visible case, or the smallest hidden one where all visible ones pass.
-    `packed`: what an answer is tried on, for the sandbox.
+    """An exercise with our results. Its hidden cases follow the visible ones.
+
+    Both are ordered by size. So a message shows the smallest visible case that fails, or the
+    smallest hidden one if all visible ones pass.
+    num_visible: how many cases are visible.
+    packed: what an answer is tried on, for the sandbox.
     """
 
     exercise: Exercise
     num_visible: int
     expected: tuple
-    by_chance: frozenset[int]  # the numbers of cases that chance decides
+    by_chance: frozenset[int]  # the numbers of chancy cases
     packed: str
 
 
@@ -36,17 +39,17 @@ def exam_of(exercise_id: str, seed: int) -> Exam:
     cases = (*visible, *hidden)
     expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
 
-    def chancy(case):  # a mistake has the name that the notebook's check gives it
+    def chancy(case):  # names a mistake as the notebook's check would
         return exercise.chancy(case) or any(case is each for each in hidden)
 
     same = functools.partial(_same, exercise.same)
-    exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # the order stays as it is
+    exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # keeps the order
     by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
     return Exam(exam, len(visible), expected, by_chance, base64.b64encode(course.pack(exercise, cases)).decode())
 
 
 def _same(same, expected, actual) -> bool:
-    """Results come from code that we do not know: where they cannot even be compared, they differ."""
+    """Whether they are the same. Results that cannot even be compared are different."""
     try:
         return bool(same(expected, actual))
     except Exception:
@@ -54,11 +57,11 @@ def _same(same, expected, actual) -> bool:
 
 
 class _Ended(Exception):
-    """The answer's run has ended before it gave a result."""
+    """The answer's run ended before it gave a result."""
 
 
 class Effort:
-    """How long it has taken to read and compare what one submission's answers give: seconds of this thread's processor."""
+    """Processor seconds of this thread for reading and comparing one submission's results."""
 
     def __init__(self):
         self._before, self._begun = 0.0, None
@@ -78,8 +81,11 @@ class Effort:
 
 
 def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckResult, isolation.Outcome | None]:
-    """The verdict on the results that come from a run of `worker.observe`, and the run's end if it was a crash that came
-    first. `ended`: the results of cases, by number, that the run leaves out."""
+    """The verdict on the results of a run of `worker.observe`.
+
+    Also returns how the run ended, if it crashed before any case showed a difference.
+    ended: the results of cases, by number, that the run leaves out.
+    """
     last, refused, crash = (0, None), None, None
 
     def note(report):
@@ -90,7 +96,7 @@ def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckRes
         nonlocal refused
         if number in ended:
             return ended[number]
-        while (report := run.next()) is not None:  # a case that helps little is not compared, and comes all the same
+        while (report := run.next()) is not None:  # a case that helps little arrives, but is not compared
             match report:
                 case ["case", int(n), data] if n == number and not effort.is_too_much():
                     return decode(data)
@@ -112,14 +118,14 @@ def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckRes
     shown = failure.case if failure else number
     if not verdict.passed and shown >= exam.num_visible:
         message = verdict.message
-        if shown not in exam.by_chance:  # hidden cases go by size too
+        if shown not in exam.by_chance:  # hidden cases are ordered by size too
             message = message.replace("First case that shows it: ", "Smallest case that shows it: ", 1)
         verdict = replace(verdict, message=f"{NEW_CASE}\n{message}")
     return verdict, crash
 
 
 def broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
-    if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:  # it says that it has returned
+    if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:  # it claims to have returned
         outcome = replace(outcome, ending="exited", detail="without a result")
     return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
 
@@ -132,7 +138,7 @@ def decode(data):
 
 
 def refusal(exercise: Exercise, report) -> CheckResult | None:
-    """What the sandbox says of an answer that was not even tried. It can only do harm to itself."""
+    """What the sandbox says of an answer that was not tried. It can only harm the answer."""
     match report:
         case ["refused", str(mistake), str(message)]:
             known = {checks.NOT_ATTEMPTED, "not-an-answer", "missing", *(mistake.slug for mistake in exercise.mistakes)}

@@ -1,4 +1,4 @@
-"""What became of a submission: a grade for each exercise of its lesson, and what happened besides."""
+"""What became of a submission: a grade for each exercise of its lesson, and other events."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ExerciseGrade:
-    """One exercise: `earned` of its `points`.
+    """The grade of one exercise: `earned` of its `points`.
 
-    `mistake`: None where it passed, else a slug of its bank or of a check ("wrong", "timed-out", "not-attempted", …),
-    or "missing": no cell defines an answer of that name. `message`: what the student reads about it.
+    mistake: None if it passed; else a slug of its bank or of a check ("wrong", "timed-out",
+        "not-attempted", …), or "missing" if no cell defines an answer of that name.
+    message: what the student reads about it.
     """
 
     exercise: str
@@ -24,12 +25,13 @@ class ExerciseGrade:
 
 @dataclass(frozen=True)
 class SubmissionGrade:
-    """One notebook.
+    """The grade of one notebook.
 
-    `digest`: SHA-256 of the bytes that were graded, "" where none could be read. `lesson`: its number, such as "02", or None
-    where nothing says it. `events`: what happened besides, in plain words, such as "cell 7 was stopped after 20 s".
-    `is_final`: False where another attempt may give another grade, since the file could not be read or the machine did not
-    let it come to an end. Such a grade is not kept.
+    digest: SHA-256 of the bytes that were graded; "" if they could not be read.
+    lesson: its number, such as "02", or None if nothing shows it.
+    events: what else happened, in plain words, such as "cell 7 was stopped after 20 s".
+    is_final: False if another attempt may give another grade, because the file could not be
+        read or the machine did not let it finish. Such a grade is not kept.
     """
 
     student: str

@@ -1,9 +1,12 @@
-"""Grades one submission: runs its cells in a sandbox, and compares what its answers give with what ours give, out here.
+"""Grades one submission. Its cells run in a sandbox; its results are compared with ours here.
 
-No code of a submission ever runs in this process, and nothing that it prints, patches or returns says that it has passed:
-its answers are tried in the sandbox on the cases of the check and on hidden ones, and only the results come out, as data. They
-have to be right, and what would make them so without an answer, the course's own, is not in the sandbox then.
-What this cannot see is an answer that is a copy of the course's own, typed or put together by a cell: that is plagiarism.
+No code of a submission ever runs in this process. Nothing that it prints, patches or returns
+can say that it has passed. Its answers are tried in the sandbox, on the check's cases and on
+hidden ones, and only the results come out, as data. They have to be right. The course's own
+answers could make them right, but they are not in the sandbox then.
+
+One thing cannot be seen here: an answer that is a copy of the course's own, typed or put
+together by a cell. That is plagiarism.
 """
 
 import base64
@@ -26,18 +29,21 @@ from lessons_lib.isolation import BUSY
 from lessons_lib.paths import SOLUTIONS
 
 RESTARTS = 3  # of a notebook whose cells end their process
-MOST_ANSWERS = 5  # to one exercise, the last ones
+MOST_ANSWERS = 5  # for each exercise, the last ones count
 MOST_EVENTS = 12
 LONGEST_MESSAGE = 4_000  # characters
-GRACE = 5.0  # seconds that a cell may take beyond its limit, until its process is ended
-RUN_FACTOR = 2  # hidden cases are about as many as visible ones
+GRACE = 5.0  # seconds that a cell may exceed its limit before its process is ended
+RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 
 
 def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(), progress=lambda: None) -> SubmissionGrade:
-    """The grade of one notebook. Never raises for a bad submission; RuntimeError where no sandbox can be started.
+    """The grade of one notebook. A bad submission never raises.
 
-    `seed`: of the hidden cases. `progress` is called before each run in the sandbox. The sandbox ends with the thread that
-    calls this.
+    The sandbox ends with the thread that calls this.
+
+    seed: chooses the hidden cases.
+    progress: called before each run in the sandbox.
+    Raises RuntimeError if no sandbox can be started.
     """
     started = time.monotonic()
     notebook = read_notebook(Path(path))
@@ -55,14 +61,14 @@ def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(
 
 
 class _Grading:
-    """One submission: its sandbox, the answers that its cells gave, what happened."""
+    """The grading of one submission: its sandbox, the answers of its cells, what happened."""
 
     def __init__(self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits,
                  progress=lambda: None):
         self.notebook, self.exercises, self.seed, self.limits = notebook, exercises, seed, limits
         self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
-        self.seconds, self.starved = 0.0, False  # its cells' own; whether only the clock has ended one of its runs
+        self.seconds, self.starved = 0.0, False  # its cells' own seconds; whether only the clock has ended a run
         if notebook.problem:
             self._note(notebook.problem)
         self._sandbox: Sandbox | None = None
@@ -95,7 +101,7 @@ class _Grading:
         return self._sandbox.run(function, *arguments, files=files, seconds=seconds, **limits)
 
     def run_cells(self) -> None:
-        """Runs the notebook; when a cell ends its process, another one runs the other cells."""
+        """Runs the notebook. If a cell ends its process, another one runs the other cells."""
         cells = [] if self.notebook.problem else [(cell.number, cell.source) for cell in self.notebook.cells]
         deadline = time.monotonic() + BUSY * self.limits.notebook_seconds
         for _ in range(1 + RESTARTS):
@@ -109,7 +115,7 @@ class _Grading:
         self._note(f"after {RESTARTS} more tries its cells were not run again")
 
     def _run_once(self, cells, deadline: float) -> int | None:
-        """Runs these cells in a process, and returns the number of the one that ended it, or None."""
+        """Runs these cells in a process. Returns the number of one that ended it, or None."""
         wanted = [exercise.id for exercise in self.exercises]
         run = self._run("run_cells", cells, _every_exercise(), wanted, self.limits.cell_seconds, files=course.whole(), clean=True,
                         seconds=self.limits.cell_seconds, output_limit=self.limits.output)
@@ -152,7 +158,7 @@ class _Grading:
         return number
 
     def grade(self, exercise: Exercise) -> ExerciseGrade:
-        """The newest answer that passes, else the newest one that can be tried."""
+        """The newest answer that passes, or else the newest one that can be tried."""
         started = time.monotonic()
         result = None
         for answer in sorted(reversed(self.answers[exercise.id]), key=_is_refused):
@@ -168,7 +174,7 @@ class _Grading:
                              result.message[:LONGEST_MESSAGE], round(time.monotonic() - started, 2))
 
     def _examine(self, exercise: Exercise, answer: dict) -> CheckResult:
-        """As `checks.run`, in the sandbox and with the hidden cases."""
+        """Like `checks.run`, but in the sandbox and with the hidden cases."""
         if self.reported.is_too_much():
             self._note(words := f"it reported more than {LARGEST_SUM >> 20} MB")
             return CheckResult(exercise.id, False, "wrong", f"This was not tried: {words}.")
@@ -189,8 +195,10 @@ class _Grading:
         return checks.in_general(self._observe(exercise, answer, {crash.last_report[0]: checks.CRASH})[0], crash)
 
     def _observe(self, exercise: Exercise, answer: dict, ended: dict) -> tuple[CheckResult, isolation.Outcome | None]:
-        """The verdict, and how the run ended if it crashed in the first case that shows anything: then it is worth a look at
-        the cases after that, as in `checks.run`."""
+        """The verdict, and how the run ended if it crashed before a case showed a difference.
+
+        Then the cases after that one are worth a try, as in `checks.run`.
+        """
         exam = exam_of(exercise.id, self.seed)
         run = self._run("observe", exam.packed, answer, [*ended], files=_files(exercise.id),
                         seconds=RUN_FACTOR * exercise.time_limit, clean=exercise.language == "python")
@@ -208,7 +216,7 @@ class _Grading:
 
 @functools.cache
 def _every_exercise() -> dict[str, tuple[str, str, bool]]:
-    """For worker.run_cells."""
+    """The exercises, in the form that worker.run_cells needs."""
     lessons = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
     return {exercise.id: (exercise.answer_name, exercise.language, isinstance(exercise.reference, type))
             for lesson in lessons for exercise in checks.exercises_of(lesson)}
@@ -225,13 +233,13 @@ def _tryout_of_none(exercise_id: str) -> str:
 
 
 def _is_refused(answer: dict) -> bool:
-    """Whether it is no answer, whatever its name: many a notebook uses a name such as `start` for something else too."""
+    """Whether it is no answer. Many notebooks use a name like `start` for something else."""
     return "refused" in answer
 
 
 @functools.cache
 def _build_runtimes():
-    """Builds what runs CUDA on the CPU, once, for all sandboxes."""
+    """Builds the runtimes that run CUDA on the CPU, once for all sandboxes."""
     for checked in (True, False):
-        with suppress(CompileError):  # then the sandboxes cannot build either, and say so
+        with suppress(CompileError):  # the sandboxes cannot build either then, and say so
             cuda_builds.runtime_library(checked)

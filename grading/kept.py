@@ -1,4 +1,4 @@
-"""Grades kept on disk, a file each, so that an interrupted run goes on where it was."""
+"""Grades kept on disk, one file for each, so that an interrupted run can continue."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ from lessons_lib.paths import ROOT
 
 @dataclass(frozen=True)
 class Kept:
-    """`terms`: what decides a grade beside the submission, such as the seed. Under other terms no old grade is found."""
+    """`terms`: what else decides a grade, such as the seed. New terms find no old grade."""
 
     folder: Path
     terms: str
 
     def find(self, submission: Submission) -> SubmissionGrade | None:
-        """The grade of the bytes that the submission has now."""
+        """The grade of the submission's present bytes."""
         try:
             file = self._file(submission, digest_of(read_file(submission.path)))
             return SubmissionGrade.from_json(json.loads(file.read_bytes()))
@@ -28,7 +28,7 @@ class Kept:
             return None
 
     def save(self, submission: Submission, grade: SubmissionGrade):
-        """Keeps a final grade, under the bytes that were graded: by now the file may hold others."""
+        """Keeps a final grade, under the bytes that were graded. The file may have changed."""
         write_whole(self._file(submission, grade.digest), json.dumps(grade.to_json(), indent=1))
 
     def _file(self, submission: Submission, digest: str) -> Path:
@@ -37,7 +37,7 @@ class Kept:
 
 
 def write_whole(file: Path, text: str):
-    """Writes all of the file, or leaves what was there."""
+    """Writes the whole file, or leaves what was there."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{os.getpid()}.partial")  # two runs may write to the same folder
     try:
@@ -48,7 +48,7 @@ def write_whole(file: Path, text: str):
 
 
 def course_digest() -> str:
-    """Changes with whatever in the course may decide a grade."""
+    """Changes with everything in the course that may decide a grade."""
     files = [path for folder in ("grading", "kernels", "lessons_lib", "notebooks", "paged_attention", "solutions/checks")
              for path in sorted((ROOT / folder).rglob("*")) if path.suffix not in (".pyc", ".html") and path.is_file()]
     contents = [(path.relative_to(ROOT), path.read_bytes()) for path in files]

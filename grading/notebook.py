@@ -1,4 +1,4 @@
-"""Reads a submitted notebook, which may be anything: which lesson it is, and its code cells."""
+"""Reads a submitted notebook: which lesson it is, and its code cells. It may be anything."""
 
 import functools
 import hashlib
@@ -15,15 +15,15 @@ from lessons_lib.paths import SOLUTIONS
 
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
 LARGEST_CODE = 10 << 20  # bytes, without them; a lesson with all its text has less than one million
-# What a notebook may have much of and a grade does not need: outputs, pasted pictures, the state of widgets. In JSON a
-# quote inside of a string has a backslash before it, so this finds names only.
+# Large parts that a grade does not need: outputs, pasted pictures, the state of widgets. In
+# JSON a quote inside a string follows a backslash, so this finds only names.
 _BULK = re.compile(rb'"(?:outputs|attachments|widgets)"[ \t\r\n]*:[ \t\r\n]*(?=[\[{])')
 _MARK = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A code cell. `number`: its place among all cells of the notebook, from 1."""
+    """A code cell. `number` is its place among all cells of the notebook, from 1."""
 
     number: int
     source: str
@@ -31,8 +31,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """`digest`: SHA-256 of the bytes that were read, "" where there are none, and then it is worth another try. `lesson`: "02",
-    or None. `problem`: why it cannot be graded, or ""."""
+    """A notebook as it was read.
+
+    digest: SHA-256 of its bytes; "" if it could not be read, and then another try may help.
+    lesson: its number, such as "02", or None.
+    problem: why it cannot be graded, or "".
+    """
 
     digest: str
     lesson: str | None
@@ -41,11 +45,11 @@ class Notebook:
 
 
 class Unreadable(Exception):
-    """Why a file cannot be read, or is no notebook, in plain words."""
+    """Says in plain words why a file cannot be read or is not a notebook."""
 
 
 def read_notebook(path: Path) -> Notebook:
-    """The notebook at `path`. Never raises for what lies there."""
+    """The notebook at `path`. Never raises, whatever is there."""
     digest, by_name = "", _lesson_of_name(path.name)
     try:
         data = read_file(path)
@@ -65,7 +69,7 @@ def digest_of(data: bytes) -> str:
 def read_file(path: Path) -> bytes:
     """All bytes of a plain file, as they were at one time. Raises Unreadable for anything else."""
     try:
-        _expect_file(path.lstat())  # before it is opened, which a pipe or a device may not bear
+        _expect_file(path.lstat())  # before opening it, which could disturb a pipe or a device
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             before = os.fstat(file.fileno())
             _expect_file(before)
@@ -88,8 +92,10 @@ def _expect_file(about: os.stat_result):
 
 
 def _without_bulk(data: bytes) -> bytes:
-    """The JSON of a notebook with null for each list of outputs and the like. It is not parsed for that: parsed, it takes
-    thirty times the room."""
+    """The JSON of a notebook, with null in place of each list of outputs and the like.
+
+    It is not parsed for this, because parsing takes thirty times the memory.
+    """
     parts, done = [], 0
     while start := _BULK.search(data, done):
         parts += [data[done : start.end()], b"null"]
@@ -98,7 +104,7 @@ def _without_bulk(data: bytes) -> bytes:
 
 
 def _end_of_value(data: bytes, start: int) -> int:
-    """Where the list or object ends that begins at `start`; the end of the data if it never does."""
+    """Where the list or object that begins at `start` ends, or the end of the data."""
     depth, in_string = 0, False
     for mark in _MARK.finditer(data, start):
         match mark[0]:
@@ -139,7 +145,7 @@ def _most_named(of_cells) -> str | None:
 
 
 def _lessons_marked(cell: dict) -> set[str]:
-    """The lessons that a cell's metadata, its id, or a call of `check` in it name."""
+    """The lessons that are named by a cell's metadata, its id, or a call of `check` in it."""
     metadata = cell.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     grader = metadata.get("nbgrader")
@@ -151,7 +157,7 @@ def _lessons_marked(cell: dict) -> set[str]:
 
 
 def _lessons_of_answers(cell: dict) -> set[str]:
-    """The lessons of the answers that a cell defines."""
+    """The lessons whose answers a cell defines."""
     names = re.findall(r"^(?:def |class )?(\w+)(?=\s*[(:=])", _source(cell), re.MULTILINE)
     return {_lessons_by_answer()[name] for name in names if name in _lessons_by_answer()}
 

@@ -1,6 +1,6 @@
 """What people read: results.csv, results.json, a page for each student, and one for the class.
 
-All of it is made from the grades. Whatever comes from a submission is escaped.
+All of it is made from the grades. Everything that comes from a submission is escaped.
 """
 
 import csv
@@ -26,22 +26,23 @@ from lessons_lib.paths import NOTEBOOKS
 
 COLUMNS = ("student", "notebook", "lesson", "exercise", "title", "points", "earned", "passed", "mistake", "seconds")
 UNTOUCHED = ("missing", checks.NOT_ATTEMPTED)
-UNNAMED = ("wrong", "crashed", "exited", "timed-out", "does-not-compile")  # no mistake of a bank: many things can be behind one
-MOST_NAMES = 5  # of students, in a row of the class page
-# Where a spreadsheet may see a formula: at the start of a cell, and wherever it may take a character for the end of one.
+UNNAMED = ("wrong", "crashed", "exited", "timed-out", "does-not-compile")  # no mistake of a bank; the reason may be anything
+MOST_NAMES = 5  # of students, in one row of the class page
+# Where a spreadsheet may see a formula: at the start of a cell, and after a character that it
+# may take for the end of one.
 _FORMULA = re.compile(r"""((?:^|[,;|:"'])\s*)(?=[=+\-@|＝＋－＠｜])""")
 
 
 @dataclass(frozen=True)
 class Student:
-    """All that one student handed in. An exercise that is in several notebooks counts once, at its best."""
+    """All that one student submitted. Of several answers to an exercise, the best counts."""
 
     name: str
     grades: tuple[SubmissionGrade, ...]
 
     @property
     def page(self) -> str:
-        """The name of the page's file, of at most 255 bytes."""
+        """The file name of the page, at most 255 bytes long."""
         name = self.name.encode()
         if len(name) > 250:
             name = name[:200] + hashlib.sha256(name).hexdigest()[:16].encode()
@@ -65,24 +66,27 @@ class Student:
 
     @property
     def next_steps(self) -> list[dict]:
-        """The first two exercises that are not passed, each with its first hint and its place in the lesson."""
+        """The first two exercises that have not passed, with their first hints and places."""
         return [{"grade": entry, "exercise": checks.find(entry.exercise),
                  "place": f"notebooks/{_name(lesson)}.ipynb#exercise-{entry.exercise.replace('.', '-')}"}
                 for lesson, entries in self.lessons.items() for entry in entries if not entry.passed][:2]
 
 
 def besides(grade: SubmissionGrade) -> list[str]:
-    """The events without the missing sandbox, which each page says of itself."""
+    """The events, except for a missing sandbox, which each page reports anyway."""
     return [event for event in grade.events if event != "it ran without a sandbox"]
 
 
 def to_look_at(grade: SubmissionGrade) -> list[str]:
-    """The events for a teacher: not the errors of cells, of which an unfinished notebook has many."""
+    """The events for a teacher, without errors of cells: an unfinished notebook has many."""
     return [event for event in besides(grade) if not re.match(r"cell \d+ raised ", event)]
 
 
 def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sandboxed: bool, limited_by: str = ""):
-    """Writes everything into the folder `results`; each file whole or not at all. `limited_by`: what kept the limits."""
+    """Writes everything into the folder `results`, each file whole or not at all.
+
+    limited_by: what kept the limits.
+    """
     grades = sorted(grades, key=lambda grade: (grade.student.casefold(), grade.student, grade.lesson or "", grade.notebook))
     of_student: dict[str, list[SubmissionGrade]] = {}
     for grade in grades:
@@ -98,7 +102,7 @@ def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sa
 
 
 def csv_text(grades: Iterable[SubmissionGrade]) -> str:
-    """A row for each exercise; one row without an exercise for what could not be graded."""
+    """A row for each exercise, and one without an exercise for what could not be graded."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(COLUMNS)
@@ -114,13 +118,15 @@ def csv_text(grades: Iterable[SubmissionGrade]) -> str:
 
 
 def _cell(value):
-    """A student chooses a file's name, and a spreadsheet would run one that looks like a formula: an apostrophe before it
-    makes it text."""
+    """The value, made harmless as a formula. An apostrophe in front makes it text.
+
+    A student chooses a file's name, and a spreadsheet would run one that looks like a formula.
+    """
     return _FORMULA.sub(r"\1'", text_of(value)) if isinstance(value, str) else value
 
 
 def _numbers_of(students: list[Student]) -> dict:
-    """What the page of the class shows: how many passed each exercise, and how many each mistake holds up."""
+    """The class page's numbers: passes for each exercise, students held up by each mistake."""
     entries = [entry for student in students for entry in student.exercises]
     handed_in = Counter(entry.exercise for entry in entries)
     passed = Counter(entry.exercise for entry in entries if entry.passed)
@@ -136,8 +142,10 @@ def _numbers_of(students: list[Student]) -> dict:
 
 
 def _groups(students: list[Student]) -> list[dict]:
-    """The students of whom one thing can be said: a mistake that has a name, or a result that no mistake explains and that is
-    the same. `alike`: how many answers fail in the same way. What is in no group makes one row for each exercise.
+    """Groups of students with the same named mistake, or with the same wrong result.
+
+    alike: how many answers fail in the same way.
+    Students in no group share one row for each exercise.
     """
     alike: dict[tuple, list[Student]] = {}
     for student in students:
@@ -165,8 +173,11 @@ def _entry(student: Student, exercise: str) -> ExerciseGrade:
 
 
 def _way(entry: ExerciseGrade) -> str:
-    """How an answer fails, in words that are the same for all that fail alike. What a named mistake says of itself is enough;
-    else it is the message, without what is one student's: what the code printed, and the numbers of its lines."""
+    """How an answer fails, in words that are the same for all answers that fail alike.
+
+    For a named mistake this is its own message. Otherwise it is the result's message without
+    what belongs to one student: what the code printed, and line numbers.
+    """
     message = entry.message.removeprefix(f"{NEW_CASE}\n")
     if entry.mistake not in UNNAMED:
         return message.split("\n")[0]
@@ -175,7 +186,7 @@ def _way(entry: ExerciseGrade) -> str:
 
 
 def _numbers(exercise: str) -> tuple[int, ...]:
-    """So that 2.10 comes after 2.9."""
+    """Makes 2.10 come after 2.9."""
     return tuple(map(int, exercise.split(".")))
 
 

@@ -1,4 +1,4 @@
-"""Results of answers as JSON: the sandbox writes them, the judge reads them, and reading runs no code of theirs."""
+"""Results of answers as JSON. The sandbox writes them. Reading them runs no code of theirs."""
 
 import base64
 import math
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 LARGEST = 1 << 20  # numbers of a tensor
-MOST_KEYS = 2_000  # of a set or a dictionary: a forger makes all their hashes collide
+MOST_KEYS = 2_000  # of a set or a dictionary; a forger could make all their hashes collide
 _CONTAINERS = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
 _COURSE = ("lessons_lib.checks", "solutions.checks.")
 
@@ -25,7 +25,7 @@ class Foreign:
 
 
 def gone(*arguments, **named):
-    """In place of the course's own answers, where those of others are tried."""
+    """Replaces the course's own answers where a student's answers are tried."""
     raise LookupError("The course's own answer is not here.")
 
 
@@ -33,12 +33,12 @@ def encode(value):
     """`value` for json.dumps. What cannot be sent becomes words."""
     try:
         return _encode(value)
-    except Exception:  # it holds itself, or its own methods fail
+    except Exception:  # it contains itself, or its own methods fail
         return ["foreign", f"something of type {type(value).__name__}"]
 
 
 def decode(data):
-    """What `encode` was given. Raises whatever comes up, no matter what, for anything else."""
+    """What `encode` was given. For anything else it may raise any exception."""
     if not isinstance(data, list):
         return data
     kind, *parts = data

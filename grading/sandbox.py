@@ -1,7 +1,8 @@
-"""One sandbox: processes that run the functions of worker.py on a submission, and that cannot do any harm.
+"""One sandbox: processes that run the functions of worker.py and cannot do any harm.
 
-With bubblewrap it sees the course and the system, both read-only, has no network and a small disk of its own; all that it
-starts ends with it. A watcher beside it ends it when it takes more than it may.
+With bubblewrap it sees the course and the system, both read-only. It has no network and a
+small disk. Everything that it starts ends with it. A watcher ends it if it takes more than it
+may.
 """
 
 import json
@@ -25,23 +26,29 @@ from grading.controller import ENDED, LARGEST_MESSAGE, REPORT, SECONDS
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.isolation import BUSY, Outcome
 
-START_LIMIT = 300.0  # seconds of the clock; PyTorch is imported
-PATIENCE = 60.0  # seconds of the clock beyond a run's longest time, after which a sandbox is taken for dead
-LARGEST_SUM = 64 << 20  # bytes of all that a submission reports
-SMALLEST = 1 << 10  # bytes as which a message counts at least, for the work that it makes
-MOST_PARTS = 200_000  # of one message: each becomes an object, many times as large as its text
+START_LIMIT = 300.0  # clock seconds; it imports PyTorch
+PATIENCE = 60.0  # clock seconds beyond a run's longest time; after that a sandbox counts as dead
+LARGEST_SUM = 64 << 20  # bytes of everything that a submission reports
+SMALLEST = 1 << 10  # bytes that a message counts for at least, for its work
+MOST_PARTS = 200_000  # of a message; each becomes an object, many times its text
 WATCH_EVERY = 0.2  # seconds
-MANY = 24  # processes, for which there is no time to look at each of them for long
+MANY = 24  # processes; then there is no time for a long look at each
 
 missing = confinement.missing
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may take. Sizes are bytes. Seconds are its own (own_time.py): by the clock, it gets BUSY times as many.
+    """What one submission may take.
 
-    `memory` and `processes`, threads among them: of all its processes together. `output`: what its cells may write. `disk`: its files.
-    `sandboxed`: False runs it as a plain process. `unseen`: folders that it must not see, wherever they are.
+    Sizes are bytes. Seconds are its own (own_time.py); by the clock it gets BUSY times as
+    many.
+
+    memory, processes: of all its processes together; threads count as processes.
+    output: what its cells may write.
+    disk: its files.
+    sandboxed: False runs it as a plain process.
+    unseen: folders that it must not see, wherever they are.
     """
 
     cell_seconds: float = 60.0
@@ -73,11 +80,11 @@ class Reported:
 
 
 class Sandbox:
-    """Starts on construction. Raises RuntimeError where it cannot be started."""
+    """Starts when it is made. Raises RuntimeError if it cannot be started."""
 
     def __init__(self, limits: Limits, reported: Reported):
         self.limits, self.reason, self.alive = limits, "", True
-        self.deadline = time.monotonic() + START_LIMIT  # of what is under way
+        self.deadline = time.monotonic() + START_LIMIT  # of the present work
         self._reported = reported
         self._folder = tempfile.TemporaryDirectory(prefix="grade-")
         self._start()
@@ -86,7 +93,7 @@ class Sandbox:
             reason = self.reason if self._process.poll() is None else self._read_errors()
             self.close()
             raise RuntimeError(f"The sandbox could not be started: {reason}")
-        self._errors.close()  # from now on nobody reads what is written there
+        self._errors.close()  # from now on, nothing that is written there is read
         self.deadline = float("inf")
 
     def _start(self):
@@ -116,8 +123,11 @@ class Sandbox:
 
     def run(self, function: str, *arguments, files: dict[str, str], seconds: float, output_limit: float | None = None,
             clean: bool = False) -> "Run":
-        """Starts a function of worker.py. One at a time. `files`: of the course, by their paths. `clean`: whether it finds
-        nothing that an earlier run has written."""
+        """Starts a function of worker.py. Only one may run at a time.
+
+        files: files of the course, by path.
+        clean: whether everything that an earlier run has written is deleted first.
+        """
         return Run(self, {"function": function, "limits": [seconds, BUSY * seconds], "clean": clean,
                           "output_limit": output_limit or sys.maxsize}, files, arguments)
 
@@ -127,8 +137,10 @@ class Sandbox:
                 self._orders.send_bytes(json.dumps(message).encode())
 
     def receive(self) -> tuple | None:
-        """What comes next: ("report", its own seconds so far, what it reports) or ("ended", how); None when the sandbox has
-        ended: `reason` says why."""
+        """What comes next: ("report", its own seconds so far, the report) or ("ended", how).
+
+        None if the sandbox has ended; `reason` then says why.
+        """
         message = self._next_message()
         if message is None:
             return None
@@ -156,7 +168,7 @@ class Sandbox:
         return message
 
     def close(self):
-        """Ends it, with all that it has started."""
+        """Ends the sandbox and everything that it has started."""
         self.end("it was closed")
         for end in (self._orders, self._replies, self._errors):
             end.close()
@@ -183,7 +195,8 @@ class Sandbox:
         if time.monotonic() > self.deadline:
             return "it did not react any more"
         memory = self.limits.memory - (usage.sockets(processes[0]) if processes and self.limits.sandboxed else 0)
-        # What processes share counts for each of them in the quick sum, and once in the exact one, which takes its time.
+        # The quick sum counts shared memory for each process. The exact sum counts it once,
+        # but takes longer.
         if sum(map(usage.memory, processes)) > memory and (len(processes) > MANY or sum(map(usage.share, processes)) > memory):
             return f"it took more than {self.limits.memory / 2**30:g} GB of memory, in {len(processes)} processes"
         if self.limits.sandboxed and usage.disk(processes) > self.limits.disk:
@@ -198,9 +211,10 @@ def _parsed(text: bytes):
 
 
 class Run:
-    """A function at work in a sandbox: `next` gives what it reports, and then `outcome` is what became of it.
+    """A function that runs in a sandbox. `next` gives its reports; `outcome` is how it ended.
 
-    `seconds`: its own, so far. `starved`: whether only the clock has ended it.
+    seconds: its own seconds so far.
+    starved: whether only the clock has ended it.
     """
 
     def __init__(self, sandbox: Sandbox, order: dict, files: dict[str, str], arguments: tuple):
@@ -210,8 +224,11 @@ class Run:
         sandbox.send(order, files, arguments)
 
     def next(self, seconds: float | None = None, clock: float = float("inf")):
-        """What it reports next, None when it has ended. `seconds`: what it may take from now on, its own; `clock`: by the clock,
-        where that is less than BUSY times as much."""
+        """The next report, or None if it has ended.
+
+        seconds: the own seconds that it may take from now on.
+        clock: the clock seconds, if that is less than BUSY times as many.
+        """
         if self.outcome:
             return None
         limits = None if seconds is None else [seconds, min(BUSY * seconds, clock)]
@@ -251,7 +268,7 @@ class Run:
         return Outcome(ending, detail=detail, printed=printed)
 
     def stop(self):
-        """Ends it, if it has not ended."""
+        """Ends it, if it has not ended yet."""
         if self.outcome is None:
             while self.next(0.0) is not None:
                 pass
@@ -259,13 +276,13 @@ class Run:
 
 
 def _error(name: str, words: str) -> BaseException:
-    """An exception of this name that describes itself in these words."""
+    """An exception with this name that describes itself in these words."""
     words = "" if words == name else words.removeprefix(f"{name}: ")
     return CompileError(words) if name == "CompileError" else type(name[:100], (Exception,), {})(words)
 
 
 @cache
 def _counts_tasks_by_user_namespace() -> bool:
-    """Since Linux 5.14 RLIMIT_NPROC counts what is in the sandbox, and before it all that the user has."""
+    """Whether RLIMIT_NPROC counts only the sandbox (since Linux 5.14), not the whole user."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return bool(release) and tuple(map(int, release.groups())) >= (5, 14)

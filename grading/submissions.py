@@ -1,4 +1,4 @@
-"""What a folder of submissions holds: who handed in which notebook, and what of it cannot be looked into."""
+"""What a folder of submissions holds: each student's notebooks, and what cannot be read."""
 
 import os
 import unicodedata
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from grading.grades import SubmissionGrade
 
-DEEPEST = 20  # folders inside of each other that are looked into; nbgrader's have two
-MOST_ENTRIES = 100_000  # of a student's folder; a virtual environment that was handed in too has some 30,000
-MOST_NOTEBOOKS = 100  # of a student; each is run
+DEEPEST = 20  # levels of folders that are searched; nbgrader's have two
+MOST_ENTRIES = 100_000  # in a student's folder; a virtual environment alone has about 30,000
+MOST_NOTEBOOKS = 100  # of a student, because each one is run
 NO_FOLLOWING = "links to folders are not followed"
 
 
 @dataclass(frozen=True)
 class Submission:
-    """The notebook at `path`; or, where there is a `problem`, a student's folder that gives no notebook or not all."""
+    """The notebook at `path`, or a student's folder with a `problem`."""
 
     student: str
     path: Path
@@ -28,10 +28,11 @@ class Submission:
 
 
 def find_submissions(folder: Path) -> list[Submission]:
-    """STUDENT.ipynb, and the notebooks in folders STUDENT/, however deep: nbgrader's are in STUDENT/LESSON/.
+    """STUDENT.ipynb, and the notebooks in folders STUDENT/, however deep.
 
-    A student's folder with which something is wrong is one more submission, which says so. Raises OSError where `folder`
-    itself cannot be read.
+    nbgrader's notebooks are in STUDENT/LESSON/. A student's folder with a problem is one more
+    submission, which says so.
+    Raises OSError if `folder` itself cannot be read.
     """
     submissions = []
     for entry in _by_name(folder, None):
@@ -49,7 +50,10 @@ def find_submissions(folder: Path) -> list[Submission]:
 
 
 def _look_into(student: Path) -> tuple[list[Path], str]:
-    """The notebooks in a student's folder, the nearest ones if there are too many, and what is wrong with it, or ""."""
+    """The notebooks in a student's folder, and what is wrong with it, or "".
+
+    If there are too many notebooks, it gives the nearest ones.
+    """
     notebooks, problems, links, room = [], [], 0, MOST_ENTRIES
     level = [student]
     for _ in range(DEEPEST):
@@ -92,20 +96,23 @@ def _is_notebook(entry: os.DirEntry) -> bool:
 
 
 def _is_hidden(entry: os.DirEntry) -> bool:
-    """Jupyter's .ipynb_checkpoints, and what macOS puts into archives."""
+    """Whether it is Jupyter's .ipynb_checkpoints, or what macOS adds to archives."""
     return entry.name.startswith(".") or entry.name == "__MACOSX"
 
 
 def _leads_to_folder(entry: os.DirEntry) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself, or to where nobody may look
+    except OSError:  # a link to itself, or to a place that we may not read
         return False
 
 
 def text_of(name: str) -> str:
-    """A file's name as a line of text that can be written and read: bytes that are no UTF-8, line ends and whatever turns the
-    direction of writing become escapes."""
+    """A file's name as a line of plain text.
+
+    Bytes that are not UTF-8, line ends, and signs that change the direction of writing become
+    escapes.
+    """
     def shown(character: str) -> bool:
         turns = unicodedata.bidirectional(character) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
         return not turns and unicodedata.category(character) not in ("Cc", "Zl", "Zp")

@@ -1,4 +1,4 @@
-"""How much the processes of a sandbox take, seen from outside."""
+"""How much the processes of a sandbox take, measured from outside."""
 
 import os
 from contextlib import suppress
@@ -8,12 +8,12 @@ import psutil
 
 from grading.confinement import WRITABLE
 
-SOCKET_SIZE = 256 << 10  # bytes that wait in a socket at most, where the system does not count them
-INODE_SIZE = 1 << 10  # bytes that a file takes beside its content
+SOCKET_SIZE = 256 << 10  # bytes that can wait in a socket, if the system does not count them
+INODE_SIZE = 1 << 10  # bytes that a file takes on top of its content
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """All that comes from a process, in the order in which they came."""
+    """All descendants of a process, in the order in which they started."""
     with suppress(psutil.Error):
         return psutil.Process(pid).children(recursive=True)
     return []
@@ -24,12 +24,12 @@ def num_threads(process: psutil.Process) -> int:
 
 
 def memory(process: psutil.Process) -> int:
-    """Bytes in memory, without the files that it has mapped, and of its page tables."""
+    """Bytes in memory and of page tables, without mapped files."""
     return _sum_of_lines(f"/proc/{process.pid}/status", ("RssAnon:", "RssShmem:", "VmPTE:")) << 10
 
 
 def share(process: psutil.Process) -> int:
-    """As `memory`, with its share of what several processes have in common."""
+    """Like `memory`, but with only its share of what several processes have in common."""
     return (_sum_of_lines(f"/proc/{process.pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) +
             _sum_of_lines(f"/proc/{process.pid}/status", ("VmPTE:",))) << 10
 
@@ -52,8 +52,11 @@ def sockets(process: psutil.Process) -> int:
 
 
 def disk(processes: list[psutil.Process]) -> int:
-    """Bytes of files in their sandbox, or of their names: bubblewrap (before 0.7) cannot limit them, and never the latter."""
-    for process in reversed(processes):  # the first one keeps to itself
+    """Bytes of files in their sandbox, or of the files' names.
+
+    bubblewrap cannot limit the files before version 0.7, and can never limit the names.
+    """
+    for process in reversed(processes):  # the first one is closed to us
         with suppress(OSError):
             disks = [os.statvfs(f"/proc/{process.pid}/root{folder}") for folder in WRITABLE]
             files = sum((disk.f_files - disk.f_ffree) * INODE_SIZE for disk in disks)

@@ -1,6 +1,7 @@
-"""The functions that run on a submission inside the sandbox, each in a process of its own that controller.py begins.
+"""The functions that run on a submission in the sandbox, each in a process of its own.
 
-Whatever they do, only what they report comes out, as JSON. Nobody believes it: it can be no more than results.
+controller.py starts them. Only what they report comes out, as JSON. It is not trusted: it can
+be no more than results.
 """
 
 import base64
@@ -25,16 +26,19 @@ LARGEST_ANSWER = 10 << 20  # bytes
 
 
 def run(function: str, arguments: list, reports, answers):
-    """Calls a function and reports how it ended: ["returned"], ["raised", type, text] or ["exited", how]."""
+    """Calls a function and reports how it ended.
+
+    Reports ["returned"], ["raised", type, text] or ["exited", how].
+    """
     sys.stdout = open(1, "w", buffering=1, closefd=False)
     sys.stderr = open(2, "w", buffering=1, closefd=False)
 
     def report(message):
         data = json.dumps(message).encode()
         data = LENGTH.pack(len(data)) + data
-        while data:  # a pipe may take less than all of it
+        while data:  # a pipe may take only a part
             data = data[reports.write(data) :]
-        answers.readline()  # it has arrived where it is wanted
+        answers.readline()  # the report was read
 
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     try:
@@ -46,22 +50,27 @@ def run(function: str, arguments: list, reports, answers):
         ended = ["raised", type(error).__name__, isolation.describe_error(error)[:20_000]]
     with suppress(Exception):
         sys.stdout.flush()
-        ctypes.CDLL(None).fflush(None)  # what C++ printed
+        ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
     report(ended)
-    os._exit(0)  # at once: threads that the answer left running do not keep the process
+    os._exit(0)  # at once, even if the answer left threads running
 
 
 def run_cells(cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report):
-    """Executes `cells`, (number, source) each, as a notebook does, and reports what becomes of them:
+    """Runs `cells` as a notebook does, and reports what happens.
 
-    ["cell", number] before each, ["error", number, text] after one that fails, ["stopped", number] for one that takes
-    longer than `seconds`, and ["answer", exercise, answer] for each value that an answer gets. `exercises`: all of the
-    course, by their ids: [name of the answer, language, whether it is a class]. `wanted`: those whose answers are reported.
+    Reports ["cell", number] before each cell, ["error", number, text] after one that fails,
+    ["stopped", number] for one that takes too long, and ["answer", exercise, answer] for each
+    value that an answer gets.
+
+    cells: (number, source) each.
+    exercises: all exercises by id: [name of the answer, language, whether it is a class].
+    wanted: the exercises whose answers are reported.
+    seconds: for each cell.
     """
-    sys.path.insert(0, "")  # modules that they write
+    sys.path.insert(0, "")  # for modules that the cells write
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
-    checks.find = lambda exercise: known[str(exercise)]  # lesson 08 looks names up; what else they are is not here
+    checks.find = lambda exercise: known[str(exercise)]  # lesson 08 looks up names; an exercise has no more here
     answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
     for number, source in cells:
@@ -71,10 +80,10 @@ def run_cells(cells: list, exercises: dict[str, list], wanted: list[str], second
         if isinstance(error, CellTooSlow):
             report(["stopped", number])
         elif isinstance(error, MemoryError):
-            raise error  # what it took may be kept by somebody: the other cells get another process
+            raise error  # some of it may be in use, so another process runs the rest
         elif error is not None:
             report(["error", number, isolation.describe_error(error)[:300]])
-    answers.look(again=True)  # functions that they call may have changed since
+    answers.look(again=True)  # functions that they call may have changed
 
 
 class CellTooSlow(BaseException):
@@ -85,16 +94,16 @@ def _run_cell(shell, source: str, seconds: float) -> BaseException | None:
     end = own_clock() + seconds
 
     def stop_cell(*_):
-        if own_clock() >= end:  # else others had the processor
+        if own_clock() >= end:  # else other processes had the processor
             raise CellTooSlow
 
     try:
         signal.signal(signal.SIGALRM, stop_cell)
-        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again and again, should the cell catch it
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again, in case the cell catches it
         result = shell.run_cell(source)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return result.error_before_exec or result.error_in_exec
-    except CellTooSlow as stopped:  # between the cell and us
+    except CellTooSlow as stopped:  # it came between the cell and us
         return stopped
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -107,7 +116,7 @@ def _shell():
     from IPython.core.interactiveshell import InteractiveShell
 
     class Shell(InteractiveShell):
-        def enable_gui(self, gui=None):  # for %matplotlib; there is nothing to see here
+        def enable_gui(self, gui=None):  # for %matplotlib; nothing is displayed here
             pass
 
     HistoryManager.enabled = False
@@ -124,7 +133,7 @@ def _silence_verbs(answers: "_Answers"):
 
 
 class _Answers:
-    """Reports each new value of an answer, so that it counts whatever a later cell does."""
+    """Reports each new value of an answer, so that it counts whatever later cells do."""
 
     def __init__(self, wanted: list[checks.Exercise], namespace: dict, report):
         self.exercises = {exercise.id: exercise for exercise in wanted}
@@ -141,8 +150,11 @@ class _Answers:
                     self.hand_in(exercise, answer)
 
     def checked(self, exercise: str, answer: object):
-        """What was handed to a check counts under any name, but not beside an answer of the right name: lesson 00 checks
-        a wrong one, to show what a check does."""
+        """Takes an answer that was handed to a check, whatever its name.
+
+        It does not count if there is an answer of the right name: lesson 00 checks a wrong
+        answer to show what a check does.
+        """
         if self.namespace.get(self.names.get(exercise), answer) is answer:
             self.hand_in(exercise, answer)
 
@@ -157,12 +169,12 @@ class _Answers:
 
 
 def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
-    """An exercise as far as it says what kind of thing its answer is."""
+    """An exercise that only knows what kind of thing its answer is."""
     return checks.Exercise(id, "", answer_name, type if is_class else None, tuple, len, len, (), (), language=language)
 
 
 def _pack(exercise: checks.Exercise, answer) -> dict:
-    """An answer as JSON: {"text": …}, {"pickle": …}, or {"refused": (mistake, message)} for what is no answer."""
+    """An answer as JSON: {"text": …}, {"pickle": …}, or {"refused": (mistake, message)}."""
     refused = checks._refuse(exercise, answer)
     if refused and refused.mistake == "not-an-answer":
         return {"refused": (refused.mistake, refused.message)}
@@ -182,15 +194,20 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
 
 
 def build(tryout: str, packed: dict, report):
-    """Builds an answer in C++ or CUDA, so that `observe` need not. `tryout`: from course.pack()."""
+    """Builds an answer in C++ or CUDA, so that `observe` need not.
+
+    tryout: from course.pack().
+    """
     (exercise, _), answer = _loaded(tryout), packed["text"]
     if not _refused(exercise, answer, report):
         exercise.prepare(answer)
 
 
 def observe(tryout: str, packed: dict, ended: list[int], report):
-    """Reports ["case", number, result] for each case; or ["refused", mistake, message] for an answer that need not be tried.
-    `ended`: the numbers of cases that are not tried again."""
+    """Reports ["case", number, result] for each case, or ["refused", mistake, message].
+
+    ended: the numbers of cases that are not tried again.
+    """
     import torch
 
     from grading.results import encode

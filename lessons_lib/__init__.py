@@ -1,4 +1,4 @@
-"""The small library that helps the lessons: checks, inline C++ and CUDA. A lesson's own idea is never hidden here."""
+"""Helps the lessons with checks, inline C++ and CUDA. No lesson's own idea is hidden here."""
 
 import sys
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    if name == "build_cuda":  # imports PyTorch, which takes seconds; the rest here does without
+    if name == "build_cuda":  # imports PyTorch, which takes seconds; nothing else here does
         from lessons_lib.cuda import build_cuda
 
         return build_cuda
@@ -24,4 +24,4 @@ def __getattr__(name):
 
 
 if "ipykernel" in sys.modules:
-    isolation.warm_up()  # in a notebook a check follows; here, so that the first one does not wait
+    isolation.warm_up()  # a check will follow in a notebook, and the first one should not wait

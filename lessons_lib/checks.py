@@ -1,7 +1,8 @@
 """What an exercise is, and how an answer is checked against it.
 
-A check runs the answer and the course's own answer on the same cases, smallest first. Where they differ, each known
-mistake runs on those cases too: the one that gives exactly the answer's results is the one that the learner made.
+A check runs the answer and the course's own answer on the same cases, smallest first. If they
+differ, each known mistake runs on those cases too. The mistake that gives exactly the same
+results as the answer is the one that the learner made.
 """
 
 import contextlib
@@ -18,8 +19,9 @@ from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
-# What is spent on telling apart the mistakes that fit a wrong answer; not by the clock, so that a busy machine gives the
-# same name: seconds of this process's work, and results for which somebody waited in vain.
+# How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
+# process's work, and calls that never came back. Not clock time, so that a busy machine finds
+# the same mistake.
 NARROWING_WORK = 1.0
 NARROWING_WAITS = 2
 NOT_ATTEMPTED = "not-attempted"
@@ -30,10 +32,10 @@ SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
 class Mistake:
     """A known wrong answer.
 
-    `wrong` has the form that `Exercise.observe` takes, so that its results can be compared with the learner's; None
-    for a mistake that `Exercise.recognise` or `Exercise.name_from_text` sees in the text.
-    `edits`: for a C++ answer, the (old, new) replacements that turn our solution's text into this mistake.
-    `also`: further forms of the same mistake, where it can give different results.
+    wrong: a subject for `Exercise.observe`, so that its results can be compared with the
+        learner's; None for a mistake that `Exercise.recognise` or `name_from_text` finds.
+    edits: for a C++ answer, the (old, new) replacements that turn our solution into it.
+    also: further forms of the same mistake that may give different results.
     """
 
     slug: str
@@ -45,7 +47,10 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: `observe(subject, case)` gives what the learner's `subject` does on a case, for every subject alike."""
+    """One exercise. `observe(subject, case)` gives what a subject does on a case.
+
+    The subject may be the learner's answer, our answer, or a mistake.
+    """
 
     id: str
     title: str
@@ -53,44 +58,51 @@ class Exercise:
     reference: object
     cases: Callable[[], Iterable]
     observe: Callable[[object, object], object]
-    # How much a learner has to follow in a case, as a number, or as several of which the first counts most. Not asked of
-    # cases that chance decides.
+    # How much a learner has to follow in a case: a number, or several with the most important
+    # first. Not used for chancy cases.
     size: Callable[[object], int | tuple[int, ...]]
     mistakes: tuple[Mistake, ...]
     hints: tuple[str, ...]
     describe: Callable[[object], str] = repr
     same: Callable[[object, object], bool] = lambda expected, actual: expected == actual
-    # How expected and actual result look in the message.
+    # How the expected and the actual result look in the message.
     show: Callable[[object, object], tuple[str, str]] = lambda expected, actual: (repr(expected), repr(actual))
-    # Cases that a race decides: they find a mistake, and do not help to tell one from another.
+    # Whether a race decides this case. Such a case can find a mistake, but not say which one.
     chancy: Callable[[object], bool] = lambda case: False
-    # The slug of a mistake that the text of an answer shows by itself, or None. It refuses the answer, so it is for what no
-    # run can be trusted to show: code whose behaviour C++ leaves open.
+    # The slug of a mistake that the answer's text shows by itself, or None. It refuses the
+    # answer, so it is only for what no run can show reliably: code that C++ leaves undefined.
     recognise: Callable[[object], str | None] = lambda answer: None
-    # The slug of the mistake that the text shows, for an answer that running has found wrong; it refuses nothing.
+    # The slug of the mistake that the text shows. Only asked after a run has failed.
     name_from_text: Callable[[object], str | None] = lambda answer: None
-    # Whether a text is still the one that the learner was given, for an exercise that gives a whole text to repair.
+    # Whether the text is unchanged, for an exercise that gives a whole text to repair.
     is_given: Callable[[str], bool] = lambda answer: False
     language: str = "python"
     prepare: Callable[[object], object] = lambda answer: answer
     points: int = 1
     time_limit: float = 5.0
-    # For grades: further cases from a seed, of other shapes and numbers, so that nobody can learn the known ones by heart.
+    # For grades: more cases from a seed, with other shapes and numbers. Learning the known
+    # cases by heart does not help.
     hidden: Callable[[int], Iterable] = lambda seed: ()
-    # For grades: a case with all done that our own answers do in it before the learner's is called. `observe` takes either. Then
-    # no answer of ours need be there when the learner's is tried.
+    # For grades: does in advance everything in a case that needs our own answers. `observe`
+    # takes both forms of a case, so our answers need not be present when the learner's runs.
     arrange: Callable[[object], object] = lambda case: case
 
     def in_order(self, cases: Iterable) -> list:
-        """These cases as an answer is tried on them: the smallest first, so that the first that shows a mistake is the
-        smallest that does. Those that chance decides come last, as they are."""
+        """The cases in the order in which an answer is tried on them: smallest first.
+
+        So the first case that shows a mistake is also the smallest. Chancy cases come last.
+        """
         return sorted(cases, key=lambda case: (True,) if self.chancy(case) else (False, self.size(case)))
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """`mistake` is None when passed, a slug from the exercise's bank, "not-attempted", or a general outcome:
-    "wrong" (no known mistake explains it), "crashed", "exited", "timed-out", "does-not-compile", "not-an-answer"."""
+    """The verdict on an answer.
+
+    mistake: None if it passed, a slug from the exercise's bank, "not-attempted", or a general
+        outcome: "wrong" (no known mistake explains it), "crashed", "exited", "timed-out",
+        "does-not-compile" or "not-an-answer".
+    """
 
     exercise: str
     passed: bool
@@ -100,8 +112,12 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Failure:
-    """The first case on which the answer differs from ours, both results as text, and the mistakes that explain it: each
-    the slug and the number of its form, 0 for `wrong` and from 1 on for `also`."""
+    """The first case on which the answer differs from ours.
+
+    expected, actual: both results as text.
+    suspects: the mistakes that explain it, each as (slug, form). Form 0 is `wrong`, the forms
+        from 1 are `also`.
+    """
 
     case: int
     expected: str
@@ -129,15 +145,15 @@ HANG = Raised("no answer within the time limit")
 
 
 class NoEnd(BaseException):
-    """Raised by the model of a mistake where the mistake itself would run for ever."""
+    """Raised by the model of a mistake where the mistake itself would never end."""
 
 
 class Crash(BaseException):
-    """Raised by the model of a mistake where the mistake itself would bring its process down."""
+    """Raised by the model of a mistake where the mistake itself would crash its process."""
 
 
 def find(exercise_id: str) -> Exercise:
-    """The exercise with this id. Raises KeyError, naming the ids that exist in its lesson."""
+    """The exercise with this id. Raises KeyError, with the lesson's ids, if there is none."""
     exercise_id = str(exercise_id)
     known = exercises_of(exercise_id) if re.fullmatch(r"\d+\.\d+", exercise_id) else ()
     for exercise in known:
@@ -148,7 +164,7 @@ def find(exercise_id: str) -> Exercise:
 
 
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
-    """The exercises of a lesson, named by its number ("01") or by the id of one of its exercises ("1.2")."""
+    """The exercises of a lesson. The lesson is a number ("01") or an exercise's id ("1.2")."""
     number = int(str(lesson).split(".")[0])
     try:
         return importlib.import_module(f"solutions.checks.lesson_{number:02d}").EXERCISES
@@ -159,7 +175,7 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
 
 
 def run(exercise_id: str, answer: object) -> CheckResult:
-    """Checks `answer`: a function, a class, or the source text of a C++ exercise. Never raises for a wrong answer."""
+    """Checks a function, a class, or a C++ exercise's text. A wrong answer never raises."""
     exercise = find(exercise_id)
     exercise_id = exercise.id
     refused = _refuse(exercise, answer)
@@ -167,14 +183,15 @@ def run(exercise_id: str, answer: object) -> CheckResult:
         return refused
     try:
         if exercise.language != "python":
-            # Building has a limit of its own, so that the run's limit can be short.
+            # The build has its own time limit, so that the limit of the run can be short.
             built = isolation.run_isolated(_prepare, exercise_id, answer, time_limit=BUILD_TIME_LIMIT)
             if built.ending != "returned":
                 return _from_broken_run(exercise, built)
         outcome = isolation.run_isolated(_examine, exercise_id, answer, {}, time_limit=exercise.time_limit, report=True)
         if not crashed_first(outcome):
             return _verdict_on(exercise, answer, outcome)
-        # Once more, past that case: a crash by itself tells few mistakes apart, and what the larger cases give does.
+        # Run once more without that case. A crash alone fits many mistakes; the results of
+        # the larger cases tell them apart.
         ended = {outcome.last_report[0]: CRASH}
         again = isolation.run_isolated(_examine, exercise_id, answer, ended, time_limit=exercise.time_limit, report=True)
     except TypeError as error:
@@ -183,7 +200,7 @@ def run(exercise_id: str, answer: object) -> CheckResult:
 
 
 def crashed_first(outcome: isolation.Outcome) -> bool:
-    """Whether a run crashed in the first case that shows anything."""
+    """Whether a run crashed before any case showed a difference."""
     return outcome.ending == "crashed" and outcome.last_report is not None and outcome.last_report[1] is None
 
 
@@ -194,7 +211,7 @@ def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> Check
 
 
 def _refuse(exercise: Exercise, answer) -> CheckResult | None:
-    """The result for what can be told without running: nothing attempted, or not the kind of thing asked for."""
+    """The verdict that needs no run: not attempted, the wrong type, or refused by its text."""
     def result(mistake, message):
         return CheckResult(exercise.id, False, mistake, message)
 
@@ -210,7 +227,7 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
                       f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}")
     for number, line in enumerate(answer.split("\n"), 1):
         ours = re.match(rf'\s*(throw|#error)\b.*"Exercise {re.escape(exercise.id)}\b', line)
-        if ours or line.strip() == "raise NotImplementedError()":  # the latter is nbgrader's
+        if ours or line.strip() == "raise NotImplementedError()":  # nbgrader's stub
             return result(NOT_ATTEMPTED, f"Line {number} of `{exercise.answer_name}` is still the stub: {line.strip()}")
     if exercise.is_given(answer):
         return result(NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the text that you were given.")
@@ -220,7 +237,7 @@ def _refuse(exercise: Exercise, answer) -> CheckResult | None:
 
 
 def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckResult:
-    """The result of an answer that failed on a case, with the name that its text gives to the failure, if it gives one."""
+    """The result, with the mistake that the text shows if the answer failed on a case."""
     shown = SHOWN.search(result.message)
     slug = exercise.name_from_text(answer) if shown and not result.passed else None
     if slug is None:
@@ -243,11 +260,13 @@ def _prepare(exercise_id: str, answer):
 
 
 def _examine(exercise_id: str, answer, ended: dict, report) -> CheckResult:
-    """Runs in the isolated process: `report` tells the parent the case at hand, in case it is the last. `ended`: the results
-    of cases, by number, that are not to be tried again since they brought an earlier process down."""
+    """Runs in the isolated process, and reports each case in advance, in case it is the last.
+
+    ended: results of cases, by number, that crashed an earlier process. They do not run again.
+    """
     import torch
 
-    torch.set_num_threads(1)  # the tensors are small: threads would mostly wait for each other
+    torch.set_num_threads(1)  # the tensors are small; threads would mostly wait
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
     return compare(exercise, lambda number, case: _attempt(exercise, exercise.reference, case),
@@ -255,9 +274,11 @@ def _examine(exercise_id: str, answer, ended: dict, report) -> CheckResult:
 
 
 def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
-    """The verdict on an answer. `expect(number, case)` gives our result on a case, `attempt(number, case)` the answer's.
+    """The verdict on an answer.
 
-    `report` is called before each case with its number and with the failure so far, None as long as there is none.
+    expect: called with (number, case), gives our result.
+    attempt: called with (number, case), gives the answer's result.
+    report: called before each case with (number, failure); failure is None until there is one.
     """
     cases = enumerate(exercise.in_order(exercise.cases()))
     seen, failure = [], None
@@ -296,13 +317,16 @@ def _every_form(exercise: Exercise) -> tuple[tuple[str, int], ...]:
 
 
 def _suspects(exercise: Exercise, candidates: Iterable[tuple[str, int]], seen) -> tuple[tuple[str, int], ...]:
-    """Those (slug, form) among `candidates` that give the answer's own result on every (case, result) in `seen`."""
+    """The (slug, form) pairs in `candidates` that explain every result.
+
+    seen: pairs of (case, the answer's result).
+    """
     forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
 
     def explains(form) -> bool:
         return form is not None and all(exercise.same(_attempt(exercise, form, case), actual) for case, actual in seen)
 
-    with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print, and that is not what the learner's code printed
+    with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print too
         return tuple((slug, number) for slug, number in candidates if explains(forms[slug][number]))
 
 
@@ -339,7 +363,7 @@ def _case(exercise: Exercise, number: int):
 
 
 def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
-    """The verdict on an answer whose process did not come back."""
+    """The verdict on an answer that was not built, or whose process ended early."""
     if isinstance(outcome.error, CompileError):
         return CheckResult(exercise.id, False, "does-not-compile", f"It could not be built.\n{outcome.error}")
     if outcome.ending == "raised":
@@ -352,14 +376,14 @@ def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckRes
     if failure is None:
         failure = _fatal(exercise, number, result)
     else:
-        # The end of the run tells the mistakes apart as any other result does.
+        # How the run ended tells the mistakes apart, just as any other result does.
         case = _case(exercise, number)
         failure = replace(failure, suspects=_suspects(exercise, failure.suspects, [(case, result)]))
     return _with_printed(in_general(_verdict(exercise, failure), outcome), outcome.printed)
 
 
 def _ending(outcome: isolation.Outcome) -> tuple[str, str, Raised]:
-    """Of a process that did not come back: the general outcome, what a learner is told, and the result of its last case."""
+    """How a process ended: the general outcome, words for a learner, its last result."""
     return {
         "crashed": ("crashed", f"Your code crashed its process ({outcome.detail}).", CRASH),
         "exited": ("exited", f"Your code ended its process ({outcome.detail}). An answer returns; it does not exit.",
@@ -369,7 +393,7 @@ def _ending(outcome: isolation.Outcome) -> tuple[str, str, Raised]:
 
 
 def in_general(verdict: CheckResult, outcome: isolation.Outcome) -> CheckResult:
-    """The verdict on an answer whose process did not come back, with its ending for a name where no mistake explains it."""
+    """The verdict, named after the way the process ended if no mistake explains it."""
     if verdict.mistake != "wrong":
         return verdict
     general, words, _ = _ending(outcome)
@@ -377,7 +401,7 @@ def in_general(verdict: CheckResult, outcome: isolation.Outcome) -> CheckResult:
 
 
 def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
-    """The failure of an answer that did not survive case `number`: until there its results were ours."""
+    """The failure of an answer that did not survive case `number`. Until then it was right."""
     cases = exercise.in_order(exercise.cases())[: number + 1]
     expected = [_attempt(exercise, exercise.reference, case) for case in cases]
     seen = list(zip(cases, [*expected[:-1], result], strict=True))
@@ -385,9 +409,9 @@ def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
 
 
 def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:
-    """Both results as text, the same at each run."""
+    """Both results as text. The text is the same on every run."""
     try:
-        length = 800 if isinstance(actual, Raised) else 300  # the message of an error is worth more room than numbers are
+        length = 800 if isinstance(actual, Raised) else 300  # an error needs more room
         return tuple(_cut(text, length) for text in exercise.show(expected, actual))
     except BaseException:
         return _short(expected, 300), _short(actual, 300)
@@ -401,7 +425,7 @@ def _short(value, length: int = 80) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    """Shortened, and without the addresses that Python puts into some texts."""
+    """The text, shortened and without the memory addresses that Python puts into some."""
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
     return text if len(text) <= length else text[: length - 1] + "…"
 

@@ -10,7 +10,7 @@ _NVCC_LINE = re.compile(r"^(?P<file>[^(\n]+)\((?P<line>\d+)\):\s*(?P<text>.*)$")
 
 @dataclass(frozen=True)
 class Location:
-    """A place that the compiler names: source name, line from 1, column from 1 (0: none given), and its words."""
+    """A place that a compiler names: source, line and column from 1 (0: none), and words."""
 
     source: str
     line: int
@@ -25,7 +25,8 @@ class Location:
 class CompileError(Exception):
     """The C++ or CUDA compiler refused a source.
 
-    Attributes: `source` (its name), `line` (from 1, or None), `reason` (the compiler's words), `output` (all it said).
+    source, line: the text's name, and the line from 1; None if there is none.
+    reason, output: the compiler's words for this error, and everything that it printed.
     """
 
     def __init__(self, message, source=None, line=None, reason="", output=""):
@@ -40,9 +41,11 @@ class CompileError(Exception):
 
 
 def explain(output: str, sources: dict[str, str], compiled: dict[str, str] | None = None) -> CompileError:
-    """The first error of a compiler's `output` that lies in one of `sources` (name to text), as an exception to raise.
+    """The error to raise for a compiler's output: its first error, at the learner's line.
 
-    `compiled`: what the compiler saw, where that is not `sources`; in a line that differs its column means nothing.
+    sources: the learner's texts by name.
+    compiled: what the compiler saw, if that was not `sources`. If a line differs between the
+        two, the column means nothing and is left out.
     """
     places = [place for line in output.splitlines() if (place := _parse(line))]
     first_error = next((place for place in places if place.is_error), None)
@@ -70,7 +73,7 @@ def _parse(line: str) -> Location | None:
 
 
 def _caller(places, sources) -> Location | None:
-    """An error inside a system header is caused by a line of ours, which the compiler names around it."""
+    """The line of ours that caused an error in a system header. The compiler names it too."""
     ours = [place for place in places if place.source in sources]
     required = [place for place in ours if "required" in place.text or "instantiation" in place.text]
     return (required or ours or [None])[0]

@@ -1,4 +1,4 @@
-"""One call for CUDA on three targets: a GPU, the CPU, and the CPU with every access watched."""
+"""One way to call CUDA, on a GPU, on the CPU, or on the CPU with every access watched."""
 
 from contextlib import contextmanager
 
@@ -16,11 +16,13 @@ __all__ = ["Access", "Counts", "CudaLibrary", "KernelError", "Launch", "Launches
 def build_cuda(*sources: str, names: tuple[str, ...] = (), target: str | None = None, name: str = "cuda") -> "CudaLibrary":
     """Compiles CUDA and returns its `extern "C"` functions, to be called with tensors and numbers.
 
-    `sources`: CUDA texts, compiled as one file in the given order; the same texts are compiled once only. `names`: what
-    errors call them. `target`: "gpu" (nvcc), "fast" (CPU) or "checked" (CPU, every access watched); None takes "gpu" where
-    there is one, else "checked".
-    Raises TypeError for anything but text, CompileError with the learner's line for code that does not compile, and
-    RuntimeError for a target that this machine does not have.
+    sources: CUDA texts, compiled as one file in this order. The same texts compile only once.
+    names: what error messages call the texts.
+    target: "gpu" (nvcc), "fast" (CPU) or "checked" (CPU, every access watched). None takes
+        "gpu" if there is a GPU, else "checked".
+    Raises TypeError if a source is not text.
+    Raises CompileError, with the learner's line, if the code does not compile.
+    Raises RuntimeError if this machine does not have the target.
     """
     texts = _check_sources(sources, names)
     target = cuda_builds.choose_target(target)
@@ -39,8 +41,9 @@ def build_cuda(*sources: str, names: tuple[str, ...] = (), target: str | None = 
 class CudaLibrary:
     """The functions of a CUDA text as methods: `library.add(a, b, out, n)`.
 
-    Pointers take tensors (`const` ones stay unchanged; those whose names begin with `out` must be written all over), or
-    None. The stream is PyTorch's current one. A kernel that goes wrong raises KernelError, and the next call works.
+    Pointers take tensors or None. A tensor for a `const` pointer stays unchanged. A tensor
+    whose name begins with `out` must be written completely. The stream is PyTorch's current
+    one. A kernel that goes wrong raises KernelError; the next call works again.
     """
 
     def __init__(self, run, functions: dict[str, cuda_signatures.Function], texts: dict[str, str], target: str):
@@ -61,9 +64,12 @@ class CudaLibrary:
         return f"<CudaLibrary for target {self.target!r}:{functions}>"
 
     def options(self, *, seed: int = 0, os_threads: int | None = None, step_limit: int = 20_000_000):
-        """For the CPU targets, from the next call on. `seed`: 0 lets threads take turns in order, another number shuffles
-        them. `os_threads`: of the processor, for target "fast"; None takes all. `step_limit`: of each thread; target
-        "checked" takes one that needs more for endless."""
+        """Settings for the CPU targets, from the next call on.
+
+        seed: 0 lets threads take turns in order; any other number shuffles them.
+        os_threads: how many processor threads target "fast" uses; None takes all.
+        step_limit: how many steps a thread may take before target "checked" calls it endless.
+        """
         run, threads = self._cpu("options"), processors() if os_threads is None else os_threads
         for name, value, least, most in (("seed", seed, 0, 2**31 - 1), ("os_threads", threads, 1, 1024),
                                          ("step_limit", step_limit, 1, 2**62)):
@@ -73,8 +79,10 @@ class CudaLibrary:
 
     @contextmanager
     def trace(self, *names: str):
-        """Target "checked" only: `with library.trace("k_cache") as accesses:` fills the list with each Access of the calls
-        inside to these tensors, in the order in which they happened."""
+        """`with library.trace("k_cache") as accesses:` lists each Access to these tensors.
+
+        It lists the accesses of the calls inside, in order. Only for target "checked".
+        """
         run = self._watched("trace", names)
         before = run.traced, run.accesses
         run.traced, run.accesses = names, []
@@ -85,8 +93,11 @@ class CudaLibrary:
 
     @contextmanager
     def count(self, *names: str):
-        """Target "checked" only: `with library.count("k_cache") as counts:` adds up what the calls inside do, and what they
-        read of these tensors, in a Counts."""
+        """`with library.count("k_cache") as counts:` adds up what the calls inside do.
+
+        The result is a Counts, with the bytes and loads of the named tensors. Only for target
+        "checked".
+        """
         run = self._watched("count", names)
         before = run.counted, run.counts
         run.counted, run.counts = names, Counts()
@@ -97,10 +108,14 @@ class CudaLibrary:
 
     @contextmanager
     def launches(self, *, stream: int = 0, failing: int = 0):
-        """For the CPU targets: `with library.launches() as launches:` fills the list with each Launch of the calls inside, and
-        `launches.returned` with what the last call's function returned. `stream`: a number that these calls are given as
-        their stream; 0 is the default stream. `failing`: the number of the launch, from 1, of each call, that fails as one
-        of a wrong configuration does: 9 is the error, and the call raises KernelError, whatever the function returns."""
+        """`with library.launches() as launches:` lists each Launch of the calls inside.
+
+        `launches.returned` is what the last call's function returned. For the CPU targets.
+
+        stream: the number of the stream that these calls get; 0 is the default stream.
+        failing: the number, from 1, of the launch in each call that fails with error 9, as a
+            wrong configuration would. The call then raises KernelError, whatever it returns.
+        """
         run = self._cpu("launches")
         before = run.stream, run.failing_launch, run.launches
         run.stream, run.failing_launch, run.launches = stream, failing, Launches()
@@ -110,7 +125,7 @@ class CudaLibrary:
             run.stream, run.failing_launch, run.launches = before
 
     def _watched(self, what: str, names: tuple[str, ...]) -> CallOnCpu:
-        """For `trace` and `count`, which take names of tensors."""
+        """The CPU call, after a check of the tensors' names. For `trace` and `count`."""
         run = self._cpu(what)
         if not run.checked:
             raise RuntimeError(f'{what} works with target="checked" only.')

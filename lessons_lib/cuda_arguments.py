@@ -1,4 +1,4 @@
-"""Python values for a CUDA function's parameters: matched by name, and checked before anything runs."""
+"""Python values for a CUDA function's parameters: matched by name, checked before the call."""
 
 import ctypes
 import math
@@ -11,7 +11,7 @@ from lessons_lib.cuda_signatures import DTYPES, SCALARS, Function, Parameter
 
 
 def bind(function: Function, values: tuple, named: dict) -> dict[str, object]:
-    """The value of each argument, by name: parameters by position or by keyword, a struct's fields by keyword.
+    """The value of each argument, by name. The fields of a struct come by keyword only.
 
     Raises TypeError for an argument that is missing, unknown or given twice.
     """
@@ -35,9 +35,10 @@ def bind(function: Function, values: tuple, named: dict) -> dict[str, object]:
 
 
 def check(function: Function, given: dict[str, object], device_type: str) -> torch.device | None:
-    """Raises TypeError or ValueError for a value that does not fit its argument. Returns the device of the tensors.
+    """Checks that each value fits its argument. Returns the device of the tensors.
 
-    `device_type`: "cpu" or "cuda", where the tensors have to be.
+    device_type: "cpu" or "cuda", where the tensors must be.
+    Raises TypeError or ValueError for a value that does not fit.
     """
     first_name, device = None, None
     for argument in function.arguments:
@@ -99,7 +100,7 @@ def _number(argument: Parameter, value, where: str):
 
 
 def span_bytes(tensor: torch.Tensor) -> int:
-    """Bytes from the first element's beginning to the last element's end."""
+    """Bytes from the start of the first element to the end of the last one."""
     if tensor.numel() == 0:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -107,15 +108,15 @@ def span_bytes(tensor: torch.Tensor) -> int:
 
 
 def has_gaps(tensor: torch.Tensor) -> bool:
-    """Whether there is memory between its elements that is not its own, or elements share memory."""
+    """Whether other memory lies between the tensor's elements, or elements share memory."""
     return span_bytes(tensor) != tensor.numel() * tensor.element_size()
 
 
 def same_memory(function: Function, values: dict[str, object]) -> dict[str, str]:
-    """Arguments that are the same memory as another one, which is written: the one's name to the other's.
+    """Which arguments have the memory of a written argument: name to the other's name.
 
-    Raises ValueError where memory is in part another argument's, and one of the two is written: as the kernel works on
-    copies, they would not see each other's writes.
+    Raises ValueError if two tensors share only a part of their memory and one is written. The
+    kernel works on copies, so the two would not see each other's writes.
     """
     tensors = [(argument, values[argument.name]) for argument in function.arguments
                if isinstance(values[argument.name], torch.Tensor)]
@@ -143,7 +144,7 @@ def _layout(tensor: torch.Tensor):
 
 
 def to_c(function: Function, values: dict[str, object], stream: int) -> list:
-    """What ctypes passes, in the order of the parameters: addresses and numbers in `values` by name, structs filled."""
+    """What ctypes passes, in the order of the parameters: values by name, structs filled."""
     def one(parameter: Parameter, structure):
         if parameter.type == "cudaStream_t":
             return ctypes.c_void_p(stream)

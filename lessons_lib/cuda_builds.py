@@ -1,4 +1,4 @@
-"""How CUDA texts are compiled: by nvcc for a GPU; for the CPU by the C++ compiler, and linked to our runtime."""
+"""How CUDA texts are compiled: with nvcc for a GPU, or with the C++ compiler for the CPU."""
 
 import ctypes
 import os
@@ -16,13 +16,14 @@ from lessons_lib.inline import Recipe, _compile, _load
 CUDA_ON_CPU = Path(__file__).resolve().parent / "cuda_on_cpu"
 TARGETS = ("gpu", "fast", "checked")
 
-# PyTorch tells nvcc to leave out operators and conversions of half types, which plain CUDA has.
+# PyTorch makes nvcc leave out operators and conversions of half types. Plain CUDA has them.
 _GPU_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
               "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_HALF2_OPERATORS__",
-              # What the stand-in has unasked: int64_t, FLT_MAX or assert needs no more on a GPU than on the CPU.
+              # On the CPU these headers are always included, so code that needs int64_t,
+              # FLT_MAX or assert must compile on a GPU too.
               *(word for header in ("cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdio", "cstring")
                 for word in ("-include", header)))
-# A launcher that forgets its return value must not hide an error; so Python asks as well.
+# Python asks for the last error as well, in case a launcher forgets to return it.
 _GPU_ERRORS = '''
 extern "C" int lessons_lib_last_error() { return (int)cudaGetLastError(); }
 extern "C" const char* lessons_lib_error_text(int code) { return cudaGetErrorString((cudaError_t)code); }
@@ -30,7 +31,10 @@ extern "C" const char* lessons_lib_error_text(int code) { return cudaGetErrorStr
 
 
 def choose_target(target: str | None) -> str:
-    """`target`, or the best that this machine has. Raises RuntimeError, saying what is missing, where it cannot be had."""
+    """`target`, or the best one that this machine has.
+
+    Raises RuntimeError if this machine does not have it, and says what is missing.
+    """
     if target is None:
         return "checked" if _no_gpu() else "gpu"
     if target not in TARGETS:
@@ -56,13 +60,13 @@ def _no_gpu() -> str:
 
 
 def build_for_gpu(sources: dict[str, str], name: str) -> ctypes.CDLL:
-    """The library of `sources` (name to text), with the functions of _GPU_ERRORS besides its own."""
+    """The library of `sources` (name to text), plus the functions of _GPU_ERRORS."""
     texts = {**sources, "lessons_lib": _GPU_ERRORS}
     return _load(_compile(sources, name, Recipe(_GPU_FLAGS, cuda=True, also=_gpus() + repr([*sources])), texts), ctypes.CDLL)
 
 
 def build_for_cpu(sources: dict[str, str], name: str, target: str, runtime: Path) -> ctypes.CDLL:
-    """The library of `sources` (name to text) for target "fast" or "checked", linked to the `runtime` of that target."""
+    """The library of `sources` for target "fast" or "checked", linked to its runtime."""
     recipe = Recipe(_flags(target), include=(CUDA_ON_CPU / "include",), link=(*_link_to(runtime), *_watched_copies(target)),
                     also=_own_text() + _rules() + _processor() + repr([*sources]))  # reports name the sources
     rewritten = {source: rewrite(text, source) for source, text in sources.items()}
@@ -78,8 +82,10 @@ def build_for_cpu(sources: dict[str, str], name: str, target: str, runtime: Path
 
 
 def _preprocessed(text: str, module: str, recipe: Recipe) -> str:
-    """What the compiler sees of `text`, in the surroundings that PyTorch gives it. Where the preprocessor fails the compiler
-    will too, and says why; then this is empty."""
+    """What the compiler sees of `text`, with PyTorch's folders and flags.
+
+    Empty if the preprocessor fails. The compiler will then fail too, and say why.
+    """
     from torch.utils import cpp_extension
 
     system = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
@@ -102,18 +108,20 @@ def runtime_library(checked: bool) -> Path:
 
 def _flags(target: str) -> tuple[str, ...]:
     native = "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
-    # Ubuntu's GCC turns memcpy and memset into functions of the C library that look for overflows, which nobody watches.
-    # addr2line of binutils 2.40 calls our file by another name in DWARF 5. A thread's stack has 64 KiB (fiber.h).
+    # Ubuntu's GCC turns memcpy and memset into functions of the C library that check for
+    # overflows (FORTIFY); our watch does not see those. With DWARF 5, addr2line of binutils
+    # 2.40 gives our file another name. A thread's stack has 64 KiB (fiber.h).
     common = ("-std=c++17", native, "-gdwarf-4", "-fno-strict-aliasing", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE",
               "-Werror=frame-larger-than=40000", "-Werror=return-type", "-include", "cuda_runtime.h", *_only_gcc("-fno-gnu-unique"))
     if target == "fast":
         return (*common, "-O3", "-g1")
-    # Each access calls the runtime. A loop that was made of vectors would call it for several elements at once, a float4
-    # that was taken apart (tree-sra) for one after the other, and one that is not aligned would not show. GCC announces none
-    # of the accesses that it makes of a memcpy or memset of few bytes, so these have to stay calls (language.h).
+    # Each access must call the runtime by itself. A vectorised loop would make one call for
+    # several elements. A float4 that is split up (tree-sra) would make several calls, and a
+    # misaligned one would not show. When GCC expands a small memcpy or memset it reports none
+    # of the accesses, so these have to stay calls (language.h).
     gcc = ("-O1", "-fno-tree-vectorize", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0", "-fno-builtin-memcpy",
            "-fno-builtin-memmove", "-fno-builtin-memset")
-    clang = ("-O0", "-mllvm", "-tsan-instrument-read-before-write")  # which is left out otherwise, in `x += 1` too
+    clang = ("-O0", "-mllvm", "-tsan-instrument-read-before-write")  # x += 1 reads too
     return (*common, "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc", *(_only_gcc(*gcc) or clang))
 
 
@@ -126,7 +134,7 @@ def _compiler_is_clang(compiler: str) -> bool:
     try:
         return "clang" in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
     except OSError:
-        return sys.platform == "darwin"  # it is missing; the build will say so
+        return sys.platform == "darwin"  # it is missing, and the build will say so
 
 
 def _link() -> tuple[str, ...]:
@@ -140,26 +148,26 @@ def _link_to(runtime: Path) -> tuple[str, ...]:
 
 
 def _watched_copies(target: str) -> tuple[str, ...]:
-    """Clang before 15 copies a struct by the C library's memcpy, also where accesses are watched: hooks.h has another one."""
+    """Flags for Clang before 15, which copies structs with memcpy; hooks.h replaces it."""
     if target == "fast" or sys.platform == "darwin" or not _compiler_is_clang(os.environ.get("CXX", "c++")):
         return ()
     return ("-Wl,--wrap=memcpy,--wrap=memset",)
 
 
 def _own_text() -> str:
-    """The text of all of our headers: they are part of what is compiled."""
+    """The text of all our headers, since they are part of what is compiled."""
     files = sorted(path for path in CUDA_ON_CPU.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".md"))
     return "".join(path.read_text(encoding="utf-8") for path in files)
 
 
 def _rules() -> str:
-    """What is refused: a build that was finished under other rules is done again."""
+    """The text of the rules in unwatched.py. When the rules change, a build is done again."""
     return Path(unwatched.__file__).read_text(encoding="utf-8")
 
 
 @cache
 def _processor() -> str:
-    """What code for this processor alone depends on."""
+    """The features of this processor. Code compiled for this processor depends on them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -18,20 +18,20 @@ from lessons_lib.cuda_on_cpu.source_lines import look_up, offset_in_library
 from lessons_lib.cuda_signatures import Function, Parameter
 from lessons_lib.inline import _load
 
-_INPUT, _UPDATED, _OUTPUT, _INTEGERS = 0, 1, 2, 8  # how the runtime is told what a tensor is
-_one_at_a_time = threading.Lock()  # the runtime has one report, and one set of watched tensors
+_INPUT, _UPDATED, _OUTPUT, _INTEGERS = 0, 1, 2, 8  # how the runtime knows what a tensor is
+_one_at_a_time = threading.Lock()  # the runtime has only one report and one set of tensors
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a thread did to an element of a traced tensor. `kind`: "read", "write" or "atomic". `line`: the learner's."""
+    """What a thread did to an element of a traced tensor: "read", "write" or "atomic"."""
 
     block: tuple[int, int, int]
     thread: tuple[int, int, int]
     name: str
     index: tuple[int, ...]
     kind: str
-    line: int | None  # None: in code that is not the learner's
+    line: int | None  # the learner's, or None in other code
 
 
 class CallOnGpu:
@@ -43,33 +43,33 @@ class CallOnGpu:
         library.lessons_lib_error_text.restype = ctypes.c_char_p
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
-        """Launches and returns at once, as CUDA does. Raises KernelError where the launch is refused."""
+        """Launches and returns at once, as CUDA does. Raises KernelError if it is refused."""
         addresses = {name: value.data_ptr() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
         with torch.cuda.device(device):
-            self.library.lessons_lib_last_error()  # forgets an error that was not ours
+            self.library.lessons_lib_last_error()  # forgets an error from somewhere else
             code = _call(self.library, function, addresses, torch.cuda.current_stream(device).cuda_stream)
             code = self.library.lessons_lib_last_error() or code
         if code:
             text = self.library.lessons_lib_error_text(code).decode()
-            # Kernels run after their launch returns, so what they do wrong is often told to somebody else.
+            # A kernel runs after its launch returns, so a later call often gets its error.
             earlier = " This may come from a kernel that was launched before." if code >= 700 else ""
             raise _refused(function, self.kernels, code, text, earlier)
 
 
 class CallOnCpu:
-    """Calls functions that were compiled for the CPU, and asks the runtime how it went."""
+    """Calls functions that were compiled for the CPU, and asks the runtime for a report."""
 
     def __init__(self, library: ctypes.CDLL, runtime: Path, texts: dict[str, str], checked: bool):
         self.library, self.texts, self.checked = library, texts, checked
         self.kernels = {kernel for text in texts.values() for kernel in kernels_launched(text)}
-        self.settings = (0, processors(), 20_000_000)  # seed, threads of the processor, step limit
+        self.settings = (0, processors(), 20_000_000)  # seed, processor threads, step limit
         self.traced, self.accesses = (), []
         self.counted, self.counts = (), None
         self.stream, self.failing_launch, self.launches = 0, 0, None
         self.runtime = _load(runtime, _load_checked_runtime if checked else _load_runtime)
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
-        """Runs to the end. Raises KernelError for what went wrong; in checked mode no tensor has changed then."""
+        """Runs to the end. If it raises KernelError in checked mode, no tensor has changed."""
         with _one_at_a_time:
             self.runtime.cuda_on_cpu_clear()
             self.runtime.cuda_on_cpu_options(*self.settings)
@@ -122,7 +122,7 @@ class CallOnCpu:
         return code
 
     def _watch(self, argument: Parameter, tensor: torch.Tensor, in_place: bool) -> int:
-        # The runtime knows no strides: it would ask for the gaps of an output to be written too.
+        # The runtime knows no strides. For an output it would want the gaps to be written too.
         output = argument.name.startswith("out") and not has_gaps(tensor) and not in_place
         kind = _INPUT if argument.const else _OUTPUT if output else _UPDATED
         kind += _INTEGERS * (tensor.dtype == torch.int32)
@@ -152,7 +152,7 @@ class CallOnCpu:
         for access in traced:
             tensor = tensors[names[access.tensor]]
             first, last = (byte // tensor.element_size() for byte in (access.byte, access.byte + access.size - 1))
-            for element in range(first, last + 1):  # a wide access is one to each of its elements
+            for element in range(first, last + 1):  # a wide access is one for each element
                 index = tensor_index(tensor.shape, tensor.stride(), element)
                 self.accesses.append(Access(tuple(access.block), tuple(access.thread), names[access.tensor],
                                             (element,) if index is None else index,
@@ -203,8 +203,10 @@ def _load_checked_runtime(path: Path) -> ctypes.CDLL:
 
 
 def _separate(argument: Parameter, tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor`, or where it has gaps and is written, a copy with the same strides: what lies in the gaps is somebody else's
-    and must not be written back with it."""
+    """`tensor`, or a copy with the same strides if it has gaps and is written.
+
+    What lies in the gaps belongs to other tensors and must not be written back.
+    """
     if argument.const or not has_gaps(tensor):
         return tensor
     memory = torch.empty(span_bytes(tensor) // tensor.element_size(), dtype=tensor.dtype)

@@ -1,4 +1,4 @@
-"""What a kernel did, in numbers that need no GPU: `with library.count("k_cache") as counts:` fills them (checked mode)."""
+"""What a kernel did, in numbers: `with library.count("k_cache") as counts:` (checked mode)."""
 
 import ctypes
 from dataclasses import dataclass, fields
@@ -6,16 +6,20 @@ from dataclasses import dataclass, fields
 
 @dataclass
 class Counts:
-    """Of all calls within a `with library.count(...)`, added up.
+    """Numbers of all calls within a `with library.count(...)`, added up.
 
-    The first three are of the tensors that were named, the others of all threads:
-    bytes_read: that the threads asked for; a byte that two threads ask for counts twice.
-    load_instructions: of warps. One that 32 lanes execute together counts once; a lane gets 16 bytes at most from one.
-    sectors: pieces of 32 bytes, in which a GPU's memory answers, that these instructions touch. 32 lanes that read 4 bytes
-    each touch 4 where their bytes are neighbours, and 32 where they lie far apart.
-    barriers: `__syncthreads()` of blocks; one that all threads of a block wait at counts once.
-    warp_meetings: shuffles, votes and `__syncwarp()`, each once for all lanes that meet.
-    steps: stretches of straight code, of all threads. A stretch may be long or short, so compare only what is alike.
+    The first three count only accesses to the named tensors; the others count all threads.
+
+    bytes_read: bytes that threads asked for. A byte that two threads ask for counts twice.
+    load_instructions: loads of warps. A load that 32 lanes execute together counts once. One
+        load gives a lane 16 bytes at most.
+    sectors: pieces of 32 bytes that these loads touch; a GPU's memory answers in sectors. If
+        32 lanes read 4 bytes each, they touch 4 sectors when the bytes are neighbours, and
+        32 when they lie far apart.
+    barriers: `__syncthreads()`, once for each time a whole block waits there.
+    warp_meetings: shuffles, votes and `__syncwarp()`, once for all lanes that meet.
+    steps: stretches of straight code, over all threads. Their lengths differ, so compare
+        only similar kernels.
     """
 
     bytes_read: int = 0
@@ -26,12 +30,12 @@ class Counts:
     steps: int = 0
 
     def add(self, other: ctypes.Structure) -> None:
-        """Adds what the runtime counted during one call."""
+        """Adds what the runtime counted in one call."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 class CountsOfCall(ctypes.Structure):
-    """The same numbers as the runtime writes them (cuda_on_cpu/counts.h)."""
+    """The same numbers in the runtime's layout (cuda_on_cpu/counts.h)."""
 
     _fields_ = [(field.name, ctypes.c_longlong) for field in fields(Counts)]

@@ -1,4 +1,4 @@
-"""What a launcher asks for: `with library.launches() as launches:` keeps each launch (targets "fast" and "checked")."""
+"""What a launcher asks for: `with library.launches() as launches:` (CPU targets)."""
 
 import ctypes
 from dataclasses import dataclass
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Launch:
-    """One `kernel<<<grid, block, shared_bytes, stream>>>(…)`, whether it was possible or not.
+    """One `kernel<<<grid, block, shared_bytes, stream>>>(…)`, whether or not it was possible.
 
-    `kernel` is its name as written, `function` an address that tells kernels of one template apart (0 where the arguments
-    alone decide which function is meant). `stream` is 0 for the default stream.
+    kernel: its name as written.
+    function: an address that tells kernels of one template apart; 0 if only the arguments
+        decide which function is meant.
+    stream: 0 for the default stream.
     """
 
     kernel: str
@@ -21,13 +23,13 @@ class Launch:
 
 
 class Launches(list):
-    """Each Launch of the calls within `with library.launches(...)`, in order. `returned`: what the last function returned."""
+    """Each Launch within `library.launches(...)`, and what the last function `returned`."""
 
     returned: int | None = None
 
 
 class RecordedLaunch(ctypes.Structure):
-    """A launch as the runtime writes it down (cuda_on_cpu/launches.h)."""
+    """A launch in the runtime's layout (cuda_on_cpu/launches.h)."""
 
     _fields_ = [("kernel", ctypes.c_char * 128), ("function", ctypes.c_void_p), ("stream", ctypes.c_void_p),
                 ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_size_t)]

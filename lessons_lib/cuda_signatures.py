@@ -1,6 +1,6 @@
-"""What Python may call in CUDA texts: each `extern "C" int name(…)`, its parameters, and structs among them.
+"""What Python may call in CUDA texts: each `extern "C" int name(…)` and its parameters.
 
-Python reads the C++ declarations themselves, so that nothing is declared twice and a call is checked before it is made.
+Python reads the C++ declarations. So nothing is declared twice, and a call is checked first.
 """
 
 import ctypes
@@ -13,12 +13,12 @@ import torch
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_on_cpu.code_text import CodeText, one_line, split_at_commas
 
-# The element types of tensors: how C++ calls them, and the dtype. The second of two names for a type is in _SAME.
+# Element types of tensors: the C++ name and the dtype. Other names for them are in _SAME.
 DTYPES = {
     "float": torch.float32, "double": torch.float64, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16,
     "bool": torch.bool, "unsigned char": torch.uint8, "signed char": torch.int8, "short": torch.int16, "int": torch.int32,
     "long long": torch.int64, "unsigned short": torch.uint16, "unsigned": torch.uint32, "unsigned long long": torch.uint64,
-    "void": None,  # any
+    "void": None,  # any dtype
 }
 SCALARS = {
     "float": ctypes.c_float, "double": ctypes.c_double, "bool": ctypes.c_bool, "unsigned char": ctypes.c_uint8,
@@ -49,8 +49,10 @@ _DECLARATOR = re.compile(r"(?P<type>.*?)(?P<stars>[\s*&]*)\b(?P<name>[A-Za-z_]\w
 class Parameter:
     """A parameter of a function, or a field of a struct.
 
-    `type`: the C++ type without const, as in DTYPES and SCALARS, `cudaStream_t`, or a struct's name. `pointer`: a pointer
-    to `type`. `const`: what it points to may not be changed. `fields`: of a struct passed by value, else empty.
+    type: the C++ type without const: a key of DTYPES or SCALARS, `cudaStream_t`, or a struct.
+    pointer: whether it is a pointer to `type`.
+    const: whether the memory that it points to must not change.
+    fields: the fields of a struct that is passed by value, else empty.
     """
 
     name: str
@@ -77,25 +79,25 @@ def _structure(parameter: Parameter):
 
 @dataclass(frozen=True)
 class Function:
-    """A function that Python may call. `parameters` in the order of the text."""
+    """A function that Python may call. Its parameters are in the order of the text."""
 
     name: str
     parameters: tuple[Parameter, ...]
 
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:
-        """What a caller gives: the parameters and the fields of structs among them, without the stream."""
+        """What a caller gives: parameters and fields of structs, without the stream."""
         flat = [part for parameter in self.parameters for part in (parameter.fields or (parameter,))]
         return tuple(parameter for parameter in flat if parameter.type != STREAM)
 
     @cached_property
     def ctypes(self) -> tuple:
-        """What ctypes passes, for each of `parameters`."""
+        """The ctypes type of each of `parameters`."""
         return tuple(parameter.ctype for parameter in self.parameters)
 
     @cached_property
     def by_position(self) -> tuple[str, ...]:
-        """The names of arguments that may be given by position: all but a struct's fields."""
+        """The names of arguments that may come by position: all but a struct's fields."""
         return tuple(parameter.name for parameter in self.parameters if not parameter.fields and parameter.type != STREAM)
 
     def __str__(self):
@@ -103,9 +105,11 @@ class Function:
 
 
 def functions(sources: dict[str, str]) -> dict[str, Function]:
-    """Each function with C linkage in `sources` (name to text) that returns int or cudaError_t, by name.
+    """Each function with C linkage that returns int or cudaError_t, by name.
 
-    Raises CompileError for a parameter that Python cannot pass, and when there is no function at all.
+    sources: name to text.
+    Raises CompileError if Python cannot pass a parameter.
+    Raises CompileError if there is no such function.
     """
     codes = [CodeText(text, name) for name, text in sources.items()]
     types = _Types(codes)
@@ -122,10 +126,10 @@ def functions(sources: dict[str, str]) -> dict[str, Function]:
 
 
 def _declared(code: CodeText):
-    """Position of the opening parenthesis, and name, of each function with C linkage."""
+    """The position of the opening parenthesis and the name of each function with C linkage."""
     for linkage in _EXTERN_C.finditer(code.plain):
         if code.bare[linkage.start()] != "e":
-            continue  # in a string
+            continue  # this one is in a string
         if not linkage["block"]:
             end = code.find_outside_brackets(linkage.end(), lambda position: code.bare[position] in "({;", stop=")}")
             if end and code.bare[end] == "(" and (function := _FUNCTION.search(code.bare, linkage.end(), end + 1)):
@@ -163,7 +167,7 @@ def _check_names(code, position, function: Function):
 
 
 class _Types:
-    """The structs and other names for types in the texts."""
+    """The structs in the texts, and the other names that the texts give to types."""
 
     def __init__(self, codes):
         self.aliases, self.structs, self.being_read = dict(_SAME), {}, []
@@ -175,13 +179,13 @@ class _Types:
                 self.structs[match["name"]] = (code, match.end())
 
     def parameter(self, code, position, text: str, owner: str) -> Parameter:
-        """`const float* __restrict__ a` as a Parameter. `owner`, for errors: whose it is."""
+        """`const float* __restrict__ a` as a Parameter. Errors name its `owner`."""
         if "=" in text:
             raise code.error(position, f"{owner}a default value, `{text}`, is not known to Python; leave it out")
         parts = _DECLARATOR.match(re.sub(r"\b(?:__restrict__|__restrict|struct)\b", " ", text))
         if not parts or not parts["type"].strip() or parts["name"] in {*SCALARS, *DTYPES, *_SAME, "const", "*"}:
             raise code.error(position, f"{owner}the parameter `{text}` needs a type and a name (arrays: pass a pointer)")
-        # Behind the star, const says that the pointer stays; before it, that what it points to does.
+        # A const after the star fixes the pointer; a const before it fixes the memory.
         pointed, *behind = re.split(r"([*&])", parts["type"] + parts["stars"])
         stars = "".join(behind[0::2])
         const = re.search(r"\bconst\b", pointed) is not None
@@ -198,7 +202,7 @@ class _Types:
 
     def _plain(self, name: str) -> str:
         name = one_line(name).removeprefix("::").removeprefix("std::").strip()
-        for _ in range(8):  # an alias of an alias; a circle would not compile
+        for _ in range(8):  # an alias may name an alias; a circle would not compile
             if name not in self.aliases:
                 break
             name = one_line(self.aliases[name]).removeprefix("std::")
@@ -219,7 +223,7 @@ class _Types:
         return tuple(fields)
 
     def _field(self, code, position, text, struct):
-        """The fields in one declaration: `int num_seqs, num_q_heads;` has two, `float *a, *b;` as well."""
+        """The fields in one declaration. Both `int a, b;` and `float *a, *b;` have two."""
         if "(" in text or "{" in text or text.startswith(("using ", "typedef ", "static ")) or ":" in text.replace("::", ""):
             raise code.error(position, f"the struct {struct} is passed from Python, so it has fields only, not `{text}`")
         first, *others = split_at_commas(text)
@@ -234,7 +238,7 @@ class _Types:
 
 
 def _statements(text: str, start: int, end: int):
-    """Position and text of each statement between `start` and `end`."""
+    """The position and the text of each statement between `start` and `end`."""
     for part in text[start:end].split(";"):
         if part.strip():
             yield start + len(part) - len(part.lstrip()), one_line(part)

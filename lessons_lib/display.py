@@ -1,4 +1,4 @@
-"""Messages to the learner, as text and as HTML; both come out the same on every machine."""
+"""Messages to the learner, as text and as HTML. Both are the same on every machine."""
 
 import html
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ _SIGNS = {"passed": "✓", "failed": "✗", "note": "›"}
 
 @dataclass(frozen=True)
 class Card:
-    """A titled message. `tone`: "passed", "failed" or "note". Lines that begin with two spaces are shown as code."""
+    """A titled message. `tone` is "passed", "failed" or "note".
+
+    Lines of the body that begin with two spaces are shown as code.
+    """
 
     title: str
     body: str = ""
@@ -22,14 +25,14 @@ class Card:
     def _repr_html_(self):
         accent = _ACCENTS[self.tone]
         body = as_html(self.body) if self.body else ""
-        # The notebook's own text colour stays, so that the card reads in the light and in the dark theme.
+        # The text colour is the notebook's, so the card is readable in light and dark themes.
         return (f'<div role="status" style="border-left:4px solid {accent};padding:.3em .9em;margin:.2em 0;'
                 f'max-width:52em"><div style="font-weight:600"><span aria-hidden="true">{_SIGNS[self.tone]}</span> '
                 f'{html.escape(self.title)}</div>{body}</div>')
 
 
 def show(item):
-    """Displays `item` in a notebook, prints it elsewhere."""
+    """Displays `item` in a notebook, and prints it anywhere else."""
     try:
         from IPython import get_ipython
         from IPython.display import display
@@ -42,12 +45,12 @@ def show(item):
 
 
 def as_html(body: str) -> str:
-    """The text of a message as HTML, escaped; lines that begin with two spaces are shown as code."""
+    """The text of a message as escaped HTML. Lines that begin with two spaces become code."""
     return "".join(_paragraph(*group) for group in _groups(body))
 
 
 def _groups(body: str) -> list[tuple[bool, list[str]]]:
-    """The body's lines, neighbours of one kind together: (is code, lines)."""
+    """The body's lines in groups of one kind: (is code, lines)."""
     groups = []
     for line in body.split("\n"):
         is_code = line.startswith("  ")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of the machine: what was found ("" if nothing), whether the lessons need it, what its absence costs."""
+    """One part of the machine: what was found ("" if nothing), and what it is needed for."""
 
     name: str
     found: str
@@ -29,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings. `ready`: whether everything that the lessons need is there."""
+    """All findings. `ready` says whether everything that the lessons need is there."""
 
     findings: tuple[Finding, ...]
 
@@ -59,7 +59,7 @@ class Report:
 
 
 def doctor() -> Report:
-    """Looks at this machine; changes nothing."""
+    """Looks at this machine and changes nothing."""
     return Report((
         Finding("Python", _python(), True, "nothing runs", "Python 3.11 or newer, then make lab"),
         Finding("PyTorch", _version("torch"), True, "nothing runs", "make lab"),
@@ -93,7 +93,7 @@ def _version(package: str) -> str:
 
 
 def _first_line(*command: str) -> str:
-    """The first line that a command prints, or "" where it is missing or fails."""
+    """The first line that a command prints, or "" if it is missing or fails."""
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
@@ -106,7 +106,7 @@ def _headers() -> str:
     return header.name if header.is_file() else ""
 
 
-# What tests/test_platforms.py and the course's own tests show for each platform.
+# What tests/test_platforms.py and the course's own tests have shown for each platform.
 _PLATFORMS = {
     ("Linux", "x86_64"): "fast and checked, tested in full",
     ("Linux", "aarch64"): "fast and checked, tested in an emulator",

@@ -1,5 +1,5 @@
-"""The last that the forkserver imports (isolation.py): what is there by now outlives every run, so no run's garbage
-collection need look at it."""
+"""The last import of the forkserver (isolation.py). What exists by now outlives every run, so
+the garbage collection of a run need not look at it."""
 
 import gc
 

@@ -1,7 +1,8 @@
 """Builds C++ from a notebook: a thin wrapper over PyTorch's `load_inline`.
 
-What it adds: no implicit headers (a build takes less than a quarter of the time), one folder for each source text, errors at the
-learner's own line, and builds that an interruption, a failure or a stale lock cannot spoil.
+It adds four things: builds without implicit headers, which take less than a quarter of the
+time; a folder for each source text; errors at the learner's own line; and builds that survive
+an interruption, a failure or a stale lock.
 """
 
 import ctypes
@@ -24,7 +25,8 @@ from types import ModuleType
 from lessons_lib.compiler_errors import CompileError, explain
 from lessons_lib.paths import KERNELS, build_folder
 
-# C++17 and -Og compile pybind11 in 60 % of the time that PyTorch's C++20 and -O1 take; the calls are nearly as quick.
+# With C++17 and -Og, pybind11 compiles in 60 % of the time that PyTorch's own C++20 and -O1
+# take. The calls are nearly as quick.
 QUICK = ("-std=c++17", "-Og")
 
 _loaded: dict[Path, object] = {}
@@ -32,8 +34,12 @@ _loaded: dict[Path, object] = {}
 
 @dataclass(frozen=True)
 class Recipe:
-    """How texts become a library. `flags` are for the compiler, nvcc if `cuda`, `link` for the linker; `include` are
-    folders. `also` is whatever else the result depends on, such as the text of included files: a change is a new build."""
+    """How texts become a library.
+
+    flags, link: for the compiler (nvcc if `cuda`), and for the linker.
+    include: folders of headers.
+    also: text that the result depends on as well, such as included files.
+    """
 
     flags: tuple[str, ...] = QUICK
     cuda: bool = False
@@ -46,10 +52,11 @@ def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson",
               flags: tuple[str, ...] = QUICK) -> ModuleType:
     """Compiles C++ that defines a pybind11 module and imports it.
 
-    `sources`: C++ texts, compiled as one file in the given order; the last one holds
-    `PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)`. The same texts are compiled once only.
-    `names`: what errors call the texts. `flags`: for the compiler.
-    Raises TypeError for anything but text, CompileError with the learner's line for code that does not compile.
+    sources: C++ texts, compiled as one file in this order. The last one holds
+        `PYBIND11_MODULE(TORCH_EXTENSION_NAME, module)`. The same texts compile only once.
+    names: what error messages call the texts.
+    Raises TypeError if a source is not text.
+    Raises CompileError, with the learner's line, if the code does not compile.
     """
     texts = _check_sources(sources, names)
     if not any("PYBIND11_MODULE" in text for text in texts.values()):
@@ -60,21 +67,22 @@ def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson",
 
 def build_library(*sources: str, names: tuple[str, ...] = (), name: str = "library",
                   flags: tuple[str, ...] = QUICK, link: tuple[str, ...] = ()) -> ctypes.CDLL:
-    """Compiles C++ with `extern "C"` functions, to be called through ctypes: no pybind11, so a second and not ten.
+    """Compiles C++ with `extern "C"` functions, to be called through ctypes.
 
-    `sources`: as for `build_cpp`. `names`: what errors call them. `flags`: for the compiler; `link`: for the linker.
+    Without pybind11 a build takes about a second instead of ten. The arguments are those of
+    `build_cpp`; `link` has flags for the linker.
     """
     return _load(_compile(_check_sources(sources, names), name, Recipe(tuple(flags), link=tuple(link))), ctypes.CDLL)
 
 
 def read_kernel(file_name: str) -> str:
-    """The text of a file under `kernels/`, without the solution markers and the local includes that it needs on disk."""
+    """The text of a file under `kernels/`, without solution markers and local includes."""
     lines = (KERNELS / file_name).read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not re.match(r'\s*(// (BEGIN|END) SOLUTION|#pragma once|#include ")', line))
 
 
 def _check_sources(sources, names=()) -> dict[str, str]:
-    """Name of each text, as errors show it, to the text."""
+    """The texts by the names that error messages use."""
     if not sources:
         raise TypeError("There is nothing to build: pass at least one C++ source text.")
     for number, source in enumerate(sources, 1):
@@ -89,11 +97,13 @@ def _check_sources(sources, names=()) -> dict[str, str]:
 
 def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict[str, str] | None = None,
              before: Callable[[str, str], None] | None = None, after: Callable[[Path], None] | None = None) -> Path:
-    """The shared library of `sources`, compiled unless a finished build of the same text is there.
+    """The shared library of `sources`. Compiled only if there is no finished build of it yet.
 
-    `rewritten`: what the compiler gets instead of `sources`, line by line the same; errors show `sources`. `before`: called
-    with the whole text and the module's name before it is compiled; `after`: with the library before it counts as finished.
-    Both may refuse it by a CompileError.
+    rewritten: what the compiler gets instead of `sources`, with the same lines. Errors show
+        `sources`.
+    before: called with the whole text and the module's name before compilation.
+    after: called with the library before it counts as finished.
+    Raises CompileError if the text does not compile, or if `before` or `after` refuses it.
     """
     compiled = rewritten or sources
     text = "".join(map(_placed, compiled, compiled.values()))
@@ -103,7 +113,7 @@ def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict
     if not finished.exists():
         with _only_builder(folder):
             if not finished.exists():
-                # What is here came from a build that failed or was killed, its lock included.
+                # What is here was left by a build that failed or was killed, with its lock.
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
                 try:
@@ -126,14 +136,16 @@ def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict
 
 
 def _placed(name: str, text: str) -> str:
-    """The text with its own line numbers, and an end that shows when it is not complete: `extern "C" {}` adds nothing,
-    and where a brace or a semicolon is missing the error comes here and not in the text that follows."""
+    """The text with its own line numbers. `extern "C" {}` at its end adds nothing.
+
+    But if a brace or a semicolon is missing, the error appears there, not in the next text.
+    """
     lines = len(text.split("\n"))
     return f'#line 1 "{name}"\n{text}\n#line {lines + 1} "{name}"\nextern "C" {{}}\n'
 
 
 def _fingerprint(texts: list[str], recipe: Recipe) -> str:
-    """Sixteen characters that change with the texts, the recipe, PyTorch, Python, the processor or CXX."""
+    """Sixteen characters that depend on the texts, the recipe, the tools and the machine."""
     import torch
 
     machine = (torch.__version__, sys.implementation.cache_tag, platform.machine(), os.environ.get("CXX", ""))
@@ -142,7 +154,7 @@ def _fingerprint(texts: list[str], recipe: Recipe) -> str:
 
 @contextmanager
 def _only_builder(folder: Path):
-    """Holds the build of `folder` against other processes; the kernel drops the lock when its owner dies."""
+    """Keeps other processes from building `folder`. The lock ends with the process."""
     with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -151,10 +163,11 @@ def _only_builder(folder: Path):
 def _run_load_inline(module: str, text: str, folder: Path, recipe: Recipe):
     from torch.utils import cpp_extension
 
-    # PyTorch remembers a name that it built in this process, even when that build failed; ours starts from nothing.
+    # PyTorch remembers each name that it built in this process, even after a failed build.
+    # Our builds always start from nothing.
     cpp_extension.JIT_EXTENSION_VERSIONER.entries.pop(module, None)
-    # PyTorch changes the lists that it is given, hence the copies. is_python_module=False loads the library without
-    # importing it: the import is ours, once, later.
+    # PyTorch changes the lists that it gets, so it gets copies. With is_python_module=False it
+    # loads the library but does not import it. We import it once, later.
     if recipe.cuda:
         texts = {"cpp_sources": "", "cuda_sources": text, "extra_cuda_cflags": [*recipe.flags]}
     else:
@@ -167,12 +180,12 @@ def _run_load_inline(module: str, text: str, folder: Path, recipe: Recipe):
 
 @contextmanager
 def _tools(cuda: bool = False):
-    """The environment's own ninja on the PATH, and a compiler that speaks English; both only while it builds."""
+    """Puts the environment's ninja on the PATH and makes the compiler speak English."""
     before = {name: os.environ.get(name) for name in ("PATH", "LC_ALL", "TORCH_CUDA_ARCH_LIST")}
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     os.environ["LC_ALL"] = "C"
     if cuda:
-        os.environ.pop("TORCH_CUDA_ARCH_LIST", None)  # then PyTorch builds for the GPUs that are here, and for no others
+        os.environ.pop("TORCH_CUDA_ARCH_LIST", None)  # then PyTorch builds for the GPUs here
     try:
         compiler = os.environ.get("CXX", "c++")
         if " " in compiler.strip() and shutil.which(compiler) is None:
@@ -187,8 +200,8 @@ def _tools(cuda: bool = False):
 
 
 def _explain_load(error: Exception) -> CompileError:
-    """A library that compiled but does not load: nearly always a function that is declared and never defined."""
-    reason = str(error.__cause__ or error)  # PyTorch's own words hide the loader's
+    """A library that compiled but does not load: nearly always a function is undefined."""
+    reason = str(error.__cause__ or error)  # PyTorch's message hides the loader's
     match = re.search(r"undefined symbol: (\w+)", reason)
     if not match:
         return CompileError(f"The code compiled but cannot be loaded: {reason}")
@@ -209,7 +222,7 @@ def _load(library: Path, loader):
 
 
 def _import(library: Path) -> ModuleType:
-    """The Python module in `library`, as an object of its own: it does not enter `sys.modules`."""
+    """The Python module in `library`. It is not entered in `sys.modules`."""
     spec = importlib.util.spec_from_file_location(library.stem, library)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

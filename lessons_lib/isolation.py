@@ -1,7 +1,8 @@
-"""Runs a function in a process of its own, so that a crash, a loop or a flood of output stays there.
+"""Runs a function in a separate process, so that a crash, a loop or much output does no harm.
 
-A forkserver holds a process that has imported PyTorch; each run is a fork of it, ready in tens of milliseconds.
-(Plain fork hangs once the parent has used PyTorch, and a fresh process takes seconds to import it.)
+A forkserver keeps a process that has imported PyTorch. Each run is a fork of it, ready in tens
+of milliseconds. (A plain fork hangs once the parent has used PyTorch. A fresh process takes
+seconds to import it.)
 """
 
 import ctypes
@@ -25,14 +26,14 @@ import cloudpickle
 from lessons_lib import process_family
 from lessons_lib.own_time import Stopwatch, observe_session
 
-LOOK_EVERY = 0.1  # seconds between two looks at how long a run has taken
-START_LIMIT = 180.0  # seconds for the process to start; the first one waits until PyTorch is imported
-BUSY = 10  # by the clock a run may take so many times its limit, where others keep the processors busy
+LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
+START_LIMIT = 180.0  # seconds for a process to start; the first waits for PyTorch
+BUSY = 10  # on busy processors a run may take this many times its limit by the clock
 START_ATTEMPTS = 20
 PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
-MEMORY_LIMIT = 4 << 30  # bytes that a run may take beside PyTorch itself
-MOST_ROUNDS = 1_000  # of killing what a run has left; only what starts more and more needs several
-# So that no run imports them.
+MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
+MOST_ROUNDS = 1_000  # of killing what a run has left, for one that starts more and more
+# Modules that the forkserver imports, so that no run has to.
 _PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen", "psutil"]
 
 _context = multiprocessing.get_context("forkserver")
@@ -43,9 +44,10 @@ _context.set_forkserver_preload(_PRELOAD)
 class Outcome:
     """What became of a run.
 
-    `ending`: "returned" (with `value`), "raised" (with `error`), "crashed", "exited", "timed out" or "flooded" (with
-    `detail`).
-    `printed`: the start of what the run wrote. `last_report`: what it passed to `report` last, or None.
+    ending: "returned" (with `value`), "raised" (with `error`), or "crashed", "exited",
+        "timed out" or "flooded" (with `detail`).
+    printed: the start of what the run wrote.
+    last_report: the last value that it passed to `report`, or None.
     """
 
     ending: str
@@ -57,7 +59,7 @@ class Outcome:
 
 
 def warm_up():
-    """Starts the forkserver without waiting for it, so that the first run is as quick as the rest."""
+    """Starts the forkserver without waiting for it, so that the first run is quick too."""
     from multiprocessing import forkserver
 
     with without_main_module():
@@ -66,19 +68,23 @@ def warm_up():
 
 def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False, on_report=None,
                  output_limit: float = math.inf) -> Outcome:
-    """Calls `function(*args)` in a process of its own and waits until it has taken `time_limit` seconds.
+    """Calls `function(*args)` in a separate process and waits for the result.
 
-    These are seconds at work or asleep (own_time.py): what it waits for a processor does not count, so that a busy machine
-    ends no run that a quiet one would not. By the clock it may take BUSY times as long.
-    Functions of the notebook travel by value, with the globals that they use. `report=True` passes the function a
-    keyword `report`, a callable that sends a small object back while it runs. `on_report` is called with each of these
-    here, while the run waits; a number that it returns is the new time limit, from then on.
-    A run that writes more than `output_limit` bytes is ended.
-    Raises TypeError when the function or an argument cannot be sent to another process.
+    Functions of the notebook travel by value, with the globals that they use.
+
+    time_limit: seconds at work or asleep (own_time.py). Waiting for a processor does not
+        count, so a busy machine ends no run that a quiet one would not end. By the clock the
+        run may take BUSY times as long.
+    report: whether the function gets a keyword argument `report`, a callable that sends a
+        small object back during the run.
+    on_report: called here with each of these objects, while the run waits. If it returns a
+        number, that is the new time limit from then on.
+    output_limit: bytes. A run that writes more is ended.
+    Raises TypeError if the function or an argument cannot be sent to another process.
     """
     try:
         call = cloudpickle.dumps((function, args))
-    except BaseException as error:  # an answer's own pickling may do anything, exit too
+    except BaseException as error:  # pickling an answer may even exit
         words = describe_error(error)
         words = words.removeprefix(f"{type(error).__name__}: ") if isinstance(error, Exception) else words
         raise TypeError(f"This cannot be sent to another process: {words}") from None
@@ -86,10 +92,10 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
     for attempt in range(1, START_ATTEMPTS + 1):
         try:
             return _run(call, time_limit, report, on_report, output_limit)
-        except (EOFError, ConnectionError) as error:  # the forkserver was killed; the next try starts a new one
+        except (EOFError, ConnectionError) as error:  # the forkserver was killed
             if attempt == START_ATTEMPTS:
                 raise RuntimeError(f"No process could be started to run this in: {error!r}. Restart the kernel.") from None
-            time.sleep(0.2)  # until the system has noticed that it is gone
+            time.sleep(0.2)  # gives the system time to notice
 
 
 def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: float) -> Outcome:
@@ -110,7 +116,10 @@ def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: 
 
 
 def _run_in_child(call: bytes, time_limit: float, report: bool, send_results, write_output):
-    """Two processes: one makes the call, and this one waits until it has ended and then ends all that it has left."""
+    """Splits into two processes: one makes the call, this one cleans up after it.
+
+    This one waits for the call to end and then ends every process that is left of it.
+    """
     os.setsid()
     process_family.adopt_orphans()
     if caller := os.fork():
@@ -132,7 +141,8 @@ def _call(call: bytes, time_limit: float, report: bool, send_results, write_outp
 
     def send_report(value):
         send_results.send(("report", value))
-        if send_results.readable and (seconds := send_results.recv()) is not None:  # it has arrived where it is wanted
+        # The parent answers when it has the report, perhaps with a new limit.
+        if send_results.readable and (seconds := send_results.recv()) is not None:
             _end_by_itself(seconds)
 
     try:
@@ -145,20 +155,20 @@ def _call(call: bytes, time_limit: float, report: bool, send_results, write_outp
         message = ("raised", error)
     with suppress(Exception):
         sys.stdout.flush()
-        ctypes.CDLL(None).fflush(None)  # what C++ printed
+        ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
     send_results.send_bytes(_pickle_message(message))
-    os._exit(0)  # at once: threads that the answer left running do not keep the process
+    os._exit(0)  # at once, even if the answer left threads running
 
 
 def _end_by_itself(time_limit: float):
-    """Ends this process some time after its limit: the notebook's kernel, which watches that, may be gone by then."""
+    """Ends this process some time after its limit, in case the notebook's kernel is gone."""
     signal.alarm(math.ceil(BUSY * time_limit) + 5)
 
 
 def _pickle_message(message) -> bytes:
     try:
         data = cloudpickle.dumps(message)
-        pickle.loads(data)  # some exceptions pickle but do not come back
+        pickle.loads(data)  # some exceptions can be pickled but not read back
         return data
     except BaseException:
         kind, value = message
@@ -168,7 +178,7 @@ def _pickle_message(message) -> bytes:
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception in words, even where its own words fail."""
+    """An exception in words, even if its own `__str__` fails."""
     try:
         text = str(error)
     except BaseException:
@@ -177,9 +187,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def _limit_memory():
-    """Bounds the process's data, so that a list that grows for ever ends as a MemoryError and not with the machine.
+    """Limits the process's data, so that an endlessly growing list ends in a MemoryError.
 
-    Not the address space, of which CUDA reserves a great deal without using it.
+    Its address space has no limit, because CUDA reserves a lot of it without using it.
     """
     with suppress(OSError, ValueError):
         data_pages = int(open("/proc/self/statm").read().split()[5])
@@ -188,7 +198,7 @@ def _limit_memory():
 
 
 def _follow(process, results, output, time_limit, on_report, output_limit) -> Outcome:
-    """Reads reports and output until the run ends, in whichever way."""
+    """Reads reports and output until the run ends in one way or another."""
     time_of_run, printed, last_report = _TimeOfRun(process.pid), _Printed(), None
     sources = {results, output, process.sentinel}
     while not time_of_run.is_over():
@@ -203,7 +213,7 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
             except (EOFError, ConnectionError):
                 sources.discard(results)
                 continue
-            except BaseException as error:  # the answer wrote into our pipe, or its result does something as it is read
+            except BaseException as error:  # it wrote into our pipe, or its result raised
                 return Outcome("exited", detail=f"unreadable result, {type(error).__name__}", last_report=last_report)
             if kind == "started":
                 time_of_run.begin(time_limit)
@@ -214,7 +224,7 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
                         seconds = on_report(value)
                     if seconds is not None:
                         time_of_run.begin(seconds)
-                    with suppress(OSError):  # it has ended, as we shall see
+                    with suppress(OSError):  # it has ended; the next look will show it
                         results.send(seconds)
             else:
                 printed.drain(output)
@@ -227,14 +237,17 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
 
 
 class _TimeOfRun:
-    """When a run has had its time: its own, and far more by the clock. Until it begins, it may take START_LIMIT to start."""
+    """The time that a run may take: its limit in own time, and far more by the clock.
+
+    Before it begins, it may take START_LIMIT to start.
+    """
 
     def __init__(self, session: int):
         self.session, self.limit, self._stopwatch = session, START_LIMIT, None
         self._deadline = time.monotonic() + START_LIMIT
 
     def begin(self, limit: float):
-        """From now on it may take `limit` seconds."""
+        """From now on the run may take `limit` seconds."""
         self.limit, self._deadline = limit, time.monotonic() + BUSY * limit
         self._stopwatch = Stopwatch(functools.partial(observe_session, self.session), LOOK_EVERY)
 
@@ -243,7 +256,7 @@ class _TimeOfRun:
 
     @contextmanager
     def paused(self):
-        """While it waits for somebody else."""
+        """Stops the time while the run waits for its parent."""
         started = time.monotonic()
         yield
         seconds = time.monotonic() - started
@@ -252,7 +265,7 @@ class _TimeOfRun:
 
 
 def _how_it_died(process) -> tuple:
-    process.join(START_LIMIT)  # the forkserver tells at once how it ended
+    process.join(START_LIMIT)  # the forkserver reports at once how the process ended
     code = process.exitcode
     if code is not None and code < 0:
         return "crashed", None, None, signal.strsignal(-code) or f"signal {-code}"
@@ -260,7 +273,7 @@ def _how_it_died(process) -> tuple:
 
 
 def _end(process):
-    """Ends the run and all that it started."""
+    """Ends the run and everything that it started."""
     if process.pid is None:
         return
     for _ in range(MOST_ROUNDS):
@@ -271,7 +284,7 @@ def _end(process):
 
 
 class _Printed:
-    """Keeps the first part of what a run writes and throws the rest away."""
+    """Keeps the first part of a run's output and throws the rest away."""
 
     def __init__(self):
         self.data, self.length = b"", 0
@@ -297,7 +310,7 @@ _one_at_a_time = threading.Lock()
 
 @contextmanager
 def without_main_module():
-    """Hides `__main__` while a process starts: multiprocessing would import the caller's script there again."""
+    """Hides `__main__` while a process starts, or multiprocessing would import it again."""
     with _one_at_a_time:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = types.ModuleType("__main__")

@@ -5,7 +5,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class _NewBytes(TorchDispatchMode):
-    """Adds up the sizes of the tensors that operations return, views of what they were given left out."""
+    """Adds up the sizes of the tensors that operations return, except views of inputs."""
 
     def __init__(self):
         super().__init__()
@@ -24,7 +24,7 @@ def _place(tensor) -> int:
 
 
 def new_bytes(function) -> int:
-    """Calls `function()` and returns the bytes of all tensors that were made on the way, those given free again included."""
+    """Calls `function()`. Returns the bytes of all tensors made, even of those freed again."""
     with _NewBytes() as meter:
         function()
     return meter.total

@@ -1,6 +1,7 @@
-"""How long a run has taken by itself: the time in which it worked or slept, and not that in which it waited for a processor.
+"""The time that a run has taken itself: working or sleeping, not waiting for a processor.
 
-So a limit means the same on a busy machine as on a quiet one, where own time and the clock agree.
+So a limit means the same on a busy machine and on a quiet one. On a quiet machine this is the
+time of the clock.
 """
 
 import os
@@ -9,14 +10,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds, in which the system counts what a processor does
-Observation = tuple[float, bool]  # seconds of processors used so far; whether it works, or would if there were a processor
+_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds; the system counts processor time in ticks
+# Processor seconds used so far, and whether it works or would work if it had a processor.
+Observation = tuple[float, bool]
 
 
 class Stopwatch:
-    """The own time of what `observe` sees, from now on, for one who looks every `every` seconds.
+    """The own time of what `observe` sees, from now on.
 
-    `observe` gives None where nothing can be seen, and then the clock counts. `clock` gives seconds.
+    observe: returns None if nothing can be seen; clock time counts then.
+    every: seconds between two looks.
+    clock: returns seconds.
     """
 
     def __init__(self, observe: Callable[[], Observation | None], every: float = 0.1,
@@ -25,11 +29,11 @@ class Stopwatch:
         self.seconds, self._before, self._worked = 0.0, clock(), (observe() or (0.0, True))[0]
 
     def leave_out(self, seconds: float):
-        """What has just passed, since the last look, does not count."""
+        """Leaves out seconds that have passed since the last look."""
         self._before += seconds
 
     def look(self) -> float:
-        """Seconds of own time since the start. Two threads that work at once count as one."""
+        """Seconds of own time since the start. Two threads at work at once count as one."""
         now = self._clock()
         elapsed = now - self._before
         if elapsed < self._every / 2:
@@ -41,20 +45,20 @@ class Stopwatch:
         worked, is_awake = seen
         at_work = max(0.0, min(elapsed, worked - self._worked))
         self._worked = max(self._worked + at_work, worked - 2 * _TICK)  # a tick may be counted late
-        # Asleep at this look, it has slept or worked since the last one. Should that one be long ago, because the looker
-        # had no processor, then nobody knows.
+        # If it is asleep now, it has slept or worked since the last look. If that was long
+        # ago, because this process had no processor itself, we cannot know.
         asleep = 0.0 if is_awake else min(elapsed, 2 * self._every)
         self.seconds += max(asleep, at_work)
         return self.seconds
 
 
 def observe_session(session: int) -> Observation | None:
-    """All processes of a session (os.setsid), with the children of theirs that have ended. None on other systems than Linux."""
+    """All processes of a session (os.setsid), with ended children. None if not on Linux."""
     if not Path("/proc/self/stat").exists():
         return None
     ticks, is_awake = 0, False
     for entry in os.listdir("/proc"):
-        with suppress(OSError, ValueError):  # it is no process, or has ended meanwhile
+        with suppress(OSError, ValueError):  # not a process, or it has just ended
             if os.getsid(int(entry)) == session:
                 ticks += sum(map(int, _fields(f"/proc/{entry}/stat")[11:15]))
                 threads = os.listdir(f"/proc/{entry}/task")
@@ -63,7 +67,7 @@ def observe_session(session: int) -> Observation | None:
 
 
 def observe_thread(thread: int) -> Observation | None:
-    """A thread of this process, by its native_id. None where it has ended, and on other systems than Linux."""
+    """A thread of this process, by its native_id. None if it has ended, or not on Linux."""
     try:
         fields = _fields(f"/proc/self/task/{thread}/stat")
     except OSError:
@@ -72,7 +76,7 @@ def observe_thread(thread: int) -> Observation | None:
 
 
 def own_clock() -> float:
-    """Seconds that pass for this process: by the clock, without those in which its main thread waited for a processor."""
+    """Clock seconds, without the time in which the main thread waited for a processor."""
     try:
         waited = int(Path("/proc/self/schedstat").read_text().split()[1])  # nanoseconds
     except (OSError, IndexError):
@@ -81,9 +85,9 @@ def own_clock() -> float:
 
 
 def _fields(file: str) -> list[str]:
-    """What comes after the name, which may hold anything: the state, then numbers (proc(5))."""
+    """The state, then numbers (proc(5)). The name before them may hold anything."""
     return Path(file).read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _is_awake(fields: list[str]) -> bool:
-    return fields[0] in ("R", "D")  # it runs or waits for a processor, or it waits for a disk
+    return fields[0] in ("R", "D")  # running, waiting for a processor, or for a disk

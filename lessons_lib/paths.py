@@ -11,17 +11,17 @@ SOLUTIONS = ROOT / "solutions"
 
 
 def build_folder() -> Path:
-    """The folder of compiled C++ and CUDA: `.build` in the course, or `LESSONS_BUILD_DIR`."""
+    """The folder for compiled C++ and CUDA: `.build`, or `LESSONS_BUILD_DIR`."""
     return _writable(os.environ.get("LESSONS_BUILD_DIR") or ROOT / ".build")
 
 
 def progress_folder() -> Path:
-    """The folder of what the learner has done: `.progress` in the course, or `LESSONS_PROGRESS_DIR`."""
+    """The folder for the learner's progress: `.progress`, or `LESSONS_PROGRESS_DIR`."""
     return _writable(os.environ.get("LESSONS_PROGRESS_DIR") or ROOT / ".progress")
 
 
 def _writable(folder) -> Path:
-    """`folder`, or one under the system's temporary folder where the course cannot be written to."""
+    """`folder`, or one in the system's temporary folder if the course is not writable."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

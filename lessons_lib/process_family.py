@@ -1,4 +1,4 @@
-"""All processes that come from one: a run ends them with itself, whichever parents, groups and sessions they have by then."""
+"""All processes that come from one, whatever parents, groups and sessions they have by now."""
 
 import ctypes
 import os
@@ -10,18 +10,20 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans():
-    """From now on, a process that comes from this one and has lost its parent becomes our child, whatever its session is. Only
-    on Linux; elsewhere what has a session of its own and no parent any more goes on."""
+    """From now on, a descendant of this process that loses its parent becomes our child.
+
+    On Linux only. Elsewhere, an orphan with its own session is not found and keeps running.
+    """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def see_out(caller: int):
-    """Waits until the process `caller` has ended, ends all that it has left, and then ends as it did."""
+    """Waits for the process `caller`, ends what it has left, and then ends in the same way."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)  # what it sends to its group is for the caller
+        signal.signal(number, signal.SIG_IGN)  # a signal to the group is meant for the caller
     _, status = os.waitpid(caller, 0)
-    with suppress(ChildProcessError):  # none is left
+    with suppress(ChildProcessError):  # no child is left
         while True:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
                 kill(os.getpid())
@@ -34,9 +36,11 @@ def see_out(caller: int):
 
 
 def kill(pid: int) -> bool:
-    """Kills all that come from the process `pid`, and all that are in its session: a compiler's processes have groups of their
-    own. Not itself. Returns whether there was any."""
-    import psutil  # comes with ipykernel
+    """Kills all descendants of the process `pid` and all of its session, but not `pid` itself.
+
+    A compiler's processes have their own groups. Returns whether there was anything to kill.
+    """
+    import psutil  # installed with ipykernel
 
     family = set()
     with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Remembers, on this machine only, which exercises are done and which mistakes were met."""
+"""Remembers which exercises are done and which mistakes were made, on this machine only."""
 
 import fcntl
 import json
@@ -10,11 +10,11 @@ from pathlib import Path
 from lessons_lib import solution_cells
 from lessons_lib.paths import progress_folder
 
-_in_solutions: dict[str, dict] = {}  # a solution notebook's own record, which ends with its kernel
+_in_solutions: dict[str, dict] = {}  # a solution notebook's record; ends with its kernel
 
 
 def load() -> dict[str, dict]:
-    """Exercise id to `{"passed": bool, "mistakes": [slug, ...]}`; empty where nothing was recorded or it cannot be read."""
+    """Exercise id to `{"passed": bool, "mistakes": [slug, ...]}`; empty if there is none."""
     return _in_solutions if solution_cells.are_at_home() else _read()
 
 
@@ -28,9 +28,9 @@ def _read() -> dict[str, dict]:
 
 
 def remember(exercise: str, passed: bool, mistake: str | None):
-    """Adds one check to the record. A full or read-only disk never breaks a lesson."""
+    """Adds one check to the record. A full or read-only disk does not break a lesson."""
     if solution_cells.are_at_home():
-        _add(_in_solutions, exercise, passed, mistake)  # that a solution passes is nobody's progress
+        _add(_in_solutions, exercise, passed, mistake)  # our own solution is no progress
         return
     with suppress(OSError), _one_at_a_time():
         record = _read()
@@ -47,9 +47,9 @@ def _add(record: dict[str, dict], exercise: str, passed: bool, mistake: str | No
 
 @contextmanager
 def _one_at_a_time():
-    """Two kernels may record at once: the second one reads what the first has written."""
-    with open(progress_folder() / "lock", "w") as lock:  # what holds it lets go when it ends, in whichever way
-        with suppress(OSError):  # there are file systems without locks
+    """Lets one kernel record at a time. Each one reads what the others have written."""
+    with open(progress_folder() / "lock", "w") as lock:  # the lock ends with its process
+        with suppress(OSError):  # some file systems have no locks
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -59,7 +59,7 @@ def _file() -> Path:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes the whole file or nothing."""
+    """Writes the whole file, or nothing."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -1,7 +1,8 @@
-"""The learner's own answers, saved as they pass their checks. Lesson 08 builds an engine from them.
+"""The learner's own answers, saved when they pass. Lesson 08 builds an engine from them.
 
-A file for each exercise: a line of JSON about the answer, then the answer. C++ and CUDA are saved as their text, a function
-or class as a pickle that holds its code and what it uses of the notebook, the learner's earlier functions among it.
+Each exercise has a file: a line of JSON about the answer, then the answer. C++ and CUDA are
+saved as text. A function or class is saved as a pickle, with its code and everything that it
+uses from the notebook, including the learner's earlier functions.
 """
 
 import base64
@@ -18,29 +19,29 @@ from lessons_lib.paths import progress_folder
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
-_in_solutions: dict[str, str] = {}  # what a solution notebook handed in, which ends with its kernel
+_in_solutions: dict[str, str] = {}  # answers of a solution notebook; they end with its kernel
 
 
 class NoSavedAnswer(Exception):
-    """Why there is no saved answer to be had, in plain words."""
+    """Says in plain words why there is no saved answer."""
 
 
 @dataclass(frozen=True)
 class SavedAnswer:
-    """An answer as it was saved. `digest` is the same for two that are the same."""
+    """A saved answer. Two answers with the same content have the same digest."""
 
     answer: object
     digest: str
 
 
 def save(exercise_id: str, answer: object) -> None:
-    """Saves an answer that has passed, in place of an earlier one. A full or read-only disk never breaks a lesson."""
+    """Saves an answer that has passed. A full or read-only disk does not break a lesson."""
     try:
         text = _pack(exercise_id, answer)
-    except BaseException:  # it cannot be pickled, or is no text that can be written: anything may come out of it, an exit too
+    except BaseException:  # it cannot be pickled or written; pickling may even exit
         return
     if solution_cells.are_at_home():
-        _in_solutions[exercise_id] = text  # the course's own answers are nobody's parts
+        _in_solutions[exercise_id] = text  # our own answers are not the learner's
         return
     try:
         path = _file(exercise_id)
@@ -51,7 +52,7 @@ def save(exercise_id: str, answer: object) -> None:
 
 
 def load(exercise_id: str) -> SavedAnswer:
-    """The answer to an exercise that passed last. Raises NoSavedAnswer, for whatever reason there is none."""
+    """The last answer to an exercise that passed. Raises NoSavedAnswer if there is none."""
     text = _read(exercise_id)
     try:
         header, _, payload = text.partition("\n")
@@ -69,7 +70,7 @@ def load(exercise_id: str) -> SavedAnswer:
         raise NoSavedAnswer(f"saved with Python {python}, and this is Python {PYTHON}")
     try:
         return SavedAnswer(cloudpickle.loads(base64.b64decode(payload)), digest)
-    except BaseException as error:  # whatever the answer's own pickling does, an exit too
+    except BaseException as error:  # unpickling may do anything, even exit
         raise NoSavedAnswer(f"it cannot be loaded ({type(error).__name__}: {error})".replace("\n", " ")) from None
 
 

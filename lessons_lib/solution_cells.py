@@ -1,4 +1,4 @@
-"""Tells the cells of a solution notebook from a learner's: our answers have marks around them there, and nowhere else."""
+"""Tells our cells from a learner's: only a solution notebook has marks around its answers."""
 
 import re
 import sys
@@ -6,22 +6,22 @@ from pathlib import Path
 
 from lessons_lib.paths import SOLUTIONS
 
-_MARK = "BEGIN SOLUTION"  # neither the learner's notebooks nor `solution` show it
+_MARK = "BEGIN SOLUTION"  # the learner's notebooks and `solution` do not show it
 
 
 def are_at_home() -> bool:
-    """Whether this kernel runs where the solution notebooks are."""
+    """Whether this kernel runs in the folder of the solution notebooks."""
     return Path.cwd() == SOLUTIONS
 
 
 def define(answer_name: str) -> bool:
-    """Whether the answer of this name is the course's own, from a solution notebook that may lie anywhere, or its script."""
+    """Whether the answer of this name is our own, from a solution notebook or its script."""
     defines = re.compile(rf"^(?:def |class )?{re.escape(answer_name)}\b\s*[(:=]", re.MULTILINE)
     return _MARK in next((source for source in reversed(_sources()) if defines.search(source)), "")
 
 
 def _sources() -> list[str]:
-    """The cells that were run here, or the script."""
+    """The cells that ran here, or the text of the script."""
     main = vars(sys.modules["__main__"])
     if isinstance(main.get("In"), list):
         return [str(cell) for cell in main["In"]]

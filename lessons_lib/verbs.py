@@ -10,7 +10,7 @@ _hints_shown: dict[str, int] = {}
 
 
 class CheckFailed(Exception):
-    """An answer did not pass. Notebooks show it as one line; headless runs and graders see an error."""
+    """An answer did not pass. A notebook shows one line; headless runs see an error."""
 
     def __init__(self, result: checks.CheckResult):
         super().__init__(f"exercise {result.exercise}: {result.mistake}")
@@ -21,14 +21,16 @@ class CheckFailed(Exception):
 
 
 class NotAttempted(CheckFailed):
-    """The exercise still holds its stub."""
+    """The exercise still has its stub."""
 
 
 def check(exercise_id: str, answer: object) -> None:
     """Checks an answer and shows the result.
 
-    `answer` is the learner's function or class, or the source text of a C++ exercise.
-    Raises CheckFailed when it is wrong, NotAttempted when it is still the stub, KeyError for an unknown exercise.
+    answer: the learner's function or class, or the source text of a C++ exercise.
+    Raises CheckFailed if the answer is wrong.
+    Raises NotAttempted if it is still the stub.
+    Raises KeyError if there is no such exercise.
     """
     exercise = checks.find(exercise_id)
     result = checks.run(exercise_id, answer)
@@ -64,7 +66,7 @@ def hint(exercise_id: str, number: int | None = None) -> None:
 
 
 def solution(exercise_id: str) -> None:
-    """Shows the course's own answer to an exercise, one right answer among several."""
+    """Shows our own answer to an exercise. It is one right answer of several."""
     checks.find(exercise_id)
     source = _solution_source(exercise_id)
     if source is None:

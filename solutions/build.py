@@ -1,9 +1,9 @@
-"""Renders each lesson's source into the executed solution notebook and the student notebook.
+"""Turns each lesson's source into the executed solution notebook and the student notebook.
 
     python solutions/build.py              render and execute all lessons
     python solutions/build.py 01           lesson 01 only
-    python solutions/build.py --words      execute nothing where only words have changed: text, comments, docstrings
-    python solutions/build.py --check      change nothing; fail when a notebook is out of step or shows a solution
+    python solutions/build.py --words      do not execute where only words have changed
+    python solutions/build.py --check      change nothing; fail if a notebook is stale or leaks
 """
 
 import argparse
@@ -22,7 +22,7 @@ from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from solutions import words
 from solutions.source import Cell, Lesson, SourceError, read_lesson
 
-CELL_TIME_LIMIT = 900  # seconds; far more than any cell takes, on a busy machine too
+CELL_TIME_LIMIT = 900  # seconds; far more than any cell takes, even on a busy machine
 # Shorter lines, such as `return block_id;`, are no secret.
 SHORTEST_SECRET = 20
 KERNEL = {
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def select(numbers: list[str]) -> list[Lesson]:
-    """The lessons of these numbers, or all of them."""
+    """The lessons with these numbers, or all of them."""
     paths = sorted(SOLUTIONS.glob("[0-9][0-9]_*.py"))
     known = {path.name[:2]: path for path in paths}
     if unknown := [number for number in numbers if number not in known]:
@@ -57,8 +57,9 @@ def select(numbers: list[str]) -> list[Lesson]:
 
 
 def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
-    """Writes both notebooks of each lesson; what fails to execute keeps its old ones. Returns the failures.
+    """Writes both notebooks of each lesson. Returns the failures.
 
+    A lesson that fails to execute keeps its old notebooks.
     keep_outputs: a lesson in which only words have changed is not executed.
     """
     problems = leaks(lessons)
@@ -80,7 +81,7 @@ def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
 
 
 def check(lessons: list[Lesson]) -> list[str]:
-    """What is out of step: a line for each notebook that its source would render otherwise, and for each leak."""
+    """What is out of step: a line for each notebook that would change, and for each leak."""
     problems = leaks(lessons)
     sources = {path.stem for path in SOLUTIONS.glob("[0-9][0-9]_*.py")}
     problems += [f"{path.parent.name}/{path.name} has no source" for folder in (NOTEBOOKS, SOLUTIONS)
@@ -102,7 +103,7 @@ def check(lessons: list[Lesson]) -> list[str]:
 
 
 def leaks(lessons: list[Lesson]) -> list[str]:
-    """Lines of a solution that a student notebook shows, rendered from the source or lying in notebooks/."""
+    """Lines of a solution that a student notebook shows, when rendered or in notebooks/."""
     every_lesson = select([])
     secrets = {line for lesson in every_lesson for cell in lesson.cells if cell.kind == "exercise"
                for line in cell.solution_lines() if len(line) >= SHORTEST_SECRET}
@@ -129,9 +130,12 @@ def render_solution(lesson: Lesson) -> nbformat.NotebookNode:
 
 
 def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The notebook with outputs, run from top to bottom in solutions/, the same on every machine."""
+    """The notebook with outputs, run from top to bottom in solutions/.
+
+    The same on any machine.
+    """
     client = nbclient.NotebookClient(notebook, timeout=CELL_TIME_LIMIT, kernel_name="python3", record_timing=False,
-                                     coalesce_streams=True,  # a busy machine sends a cell's text in several pieces
+                                     coalesce_streams=True,  # a busy machine sends a cell's text in pieces
                                      resources={"metadata": {"path": str(SOLUTIONS)}})
     executed = client.execute()
     executed.metadata = dict(KERNEL)  # nbclient notes the Python version
@@ -163,8 +167,11 @@ def _metadata(cell: Cell) -> dict:
 
 
 def _identifiers(lesson: Lesson) -> list[str]:
-    """A cell id each: by name for exercises and checks, by content for the rest, so that an edit moves no other id
-    (but those of cells with the same text, which are numbered)."""
+    """An id for each cell: by name for exercises and checks, by content for the rest.
+
+    So an edit changes no other id, except those of cells with the same text, which are
+    numbered.
+    """
     seen: dict[str, int] = {}
     identifiers = []
     for cell in lesson.cells:
@@ -186,7 +193,7 @@ def _is_executed(notebook) -> bool:
 
 
 def _write(path: Path, notebook: nbformat.NotebookNode):
-    """The whole notebook or nothing."""
+    """Writes the whole notebook, or nothing."""
     nbformat.validate(notebook)
     partial = path.with_suffix(".partial")
     partial.write_text(nbformat.writes(notebook, version=4) + "\n")

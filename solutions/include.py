@@ -1,4 +1,4 @@
-"""Takes a definition out of a Python file, so that a lesson shows the very code that later lessons import."""
+"""Copies a definition from a Python file, so that a lesson shows what later lessons import."""
 
 import ast
 import re
@@ -8,13 +8,15 @@ from lessons_lib.paths import ROOT
 
 
 class SourceError(Exception):
-    """A lesson's source cannot be rendered; the message names the file and the place."""
+    """A lesson's source cannot be rendered. The message names the file and the place."""
 
 
 def python_definition(file: str, name: str, without: list[str] = ()) -> list[str]:
-    """The lines of a function, class, method ("Class.method") or constant in a file of the project, comments included.
+    """The lines of a function, class, method ("Class.method") or constant, with its comments.
 
-    `without`: names of a class's methods that are left out. Raises SourceError when something does not exist.
+    file: in the project.
+    without: names of a class's methods that are left out.
+    Raises SourceError if something does not exist.
     """
     path = ROOT / file
     if not path.is_file():
@@ -41,7 +43,10 @@ def _find(body, name: str, where: str):
 
 
 def _extent(node, lines: list[str]) -> tuple[int, int]:
-    """From the first decorator to the last line, a solution's end marker included: [first, last) counted from 0."""
+    """From the first decorator to the last line, or a solution's end marker: [first, last).
+
+    Counted from 0.
+    """
     first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]) - 1
     last = node.end_lineno
     while last < len(lines) and lines[last].strip().startswith("#") and len(lines[last]) - len(lines[last].lstrip()) > node.col_offset:

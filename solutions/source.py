@@ -1,12 +1,17 @@
-"""Reads a lesson's one source: percent cells, solution regions, and files included from `kernels/`.
+"""Reads a lesson's one source: percent cells, solution regions, and files from `kernels/`.
 
-A region stands between comment lines `BEGIN SOLUTION` and `END SOLUTION`, in Python, C++ or CUDA, also inside a string.
-It may name its exercise (`// BEGIN SOLUTION 1.4`; without a name it belongs to its cell's exercise), and say what stands
-there for the learner (`STUB: text`; without it, a line that fails and names the exercise). `// INCLUDE file` takes in a
-file of `kernels/`; `# INCLUDE lessons_lib/file.py name` takes in a function, a class or a method (see `solutions/include.py`).
-Of what is taken in, the regions of later exercises than the cell's are left out.
-An exercise cell with `faulty=true` gives the learner a text to repair: its stubs are faults and need not say that they are.
-Its solution is that text and, behind it in one region, the repairs: so whoever clears solutions leaves the faults.
+A region is between the comment lines `BEGIN SOLUTION` and `END SOLUTION`, in Python, C++ or
+CUDA, even inside a string. It may name its exercise (`// BEGIN SOLUTION 1.4`); without a name
+it belongs to its cell's exercise. It may also say what the learner gets in its place (`STUB:
+text`); without it, the learner gets a line that fails and names the exercise.
+
+`// INCLUDE file` takes in a file of `kernels/`. `# INCLUDE lessons_lib/file.py name` takes in
+a function, a class or a method (see `solutions/include.py`). What is taken in comes without
+the regions of exercises later than the cell's.
+
+An exercise cell with `faulty=true` gives the learner a text to repair. Its stubs are faults
+and need not say so. Its solution is that text, followed by one region with the repairs. So if
+the solutions are cleared, the faults stay.
 """
 
 import re
@@ -25,7 +30,7 @@ _INCLUDE_PYTHON = re.compile(r"^# INCLUDE (?P<file>[\w/]+\.py) (?P<name>[\w.]+)(
 
 @dataclass(frozen=True)
 class Region:
-    """The lines of one solution region, or given lines where `exercise` is None."""
+    """The lines of one solution region, or given lines if `exercise` is None."""
 
     lines: tuple[str, ...]
     exercise: str | None = None
@@ -34,7 +39,11 @@ class Region:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a lesson. `kind`: "markdown", "code", "exercise" or "check"; `exercise`: its id, for the latter two."""
+    """One cell of a lesson.
+
+    kind: "markdown", "code", "exercise" or "check".
+    exercise: its id, for the last two kinds.
+    """
 
     kind: str
     source: str
@@ -44,7 +53,7 @@ class Cell:
     faulty: bool = False
 
     def solution(self) -> str:
-        """The cell with our solution in it, between bare markers (which nbgrader looks for)."""
+        """The cell with our solution, between the bare markers that nbgrader looks for."""
         if self.faulty:
             return "\n".join([self.student(), "# BEGIN SOLUTION", *self._repairs(), "# END SOLUTION"])
         lines = []
@@ -57,7 +66,7 @@ class Cell:
         return "\n".join(lines)
 
     def student(self) -> str:
-        """The cell as the learner gets it: a stub in place of each region."""
+        """The cell as the learner gets it, with a stub in place of each region."""
         lines = []
         for region in self._regions():
             lines += region.lines if region.exercise is None else [self._stub(region)]
@@ -67,7 +76,7 @@ class Cell:
         return {line.strip() for region in self._regions() if region.exercise for line in region.lines}
 
     def _repairs(self) -> list[str]:
-        """For each fault the lines that put our own text in its place."""
+        """The lines that put our own text in the place of each fault."""
         name = self.source.split(" ")[0]
         pairs = [(self._stub(region), "\n".join(region.lines)) for region in self._regions() if region.exercise]
         return [line for fault, repair in pairs
@@ -84,7 +93,10 @@ class Cell:
         return f'{indent}throw std::logic_error("Exercise {self.exercise} is not written yet");'
 
     def _regions(self) -> list[Region]:
-        """The cell's lines as regions; those of later exercises are gone, and neighbours are one."""
+        """The cell's lines as regions.
+
+        Those of later exercises are left out, neighbours joined.
+        """
         regions = []
         for region in parse_regions(self.source.split("\n"), self.exercise, where=self.source[:60]):
             if region.exercise and self.exercise is None:
@@ -110,14 +122,14 @@ class Lesson:
 
 
 def read_lesson(path: Path) -> Lesson:
-    """The lesson in a percent-format source. Raises SourceError naming what is wrong."""
-    import jupytext  # here: a learner's installation, whose checks use this file too, does not have it
+    """The lesson in a percent-format source. Raises SourceError, with what is wrong."""
+    import jupytext  # here, because a learner's installation does not have it
 
     notebook = jupytext.read(path, fmt="py:percent")
     try:
         lesson = Lesson(path.stem, tuple(_read_cell(cell) for cell in notebook.cells))
         for cell in lesson.cells:
-            cell.student(), cell.solution()  # what is wrong with a region shows here, with the file's name
+            cell.student(), cell.solution()  # an error in a region shows here, with the file's name
         return lesson
     except SourceError as error:
         raise SourceError(f"{path.name}: {error}") from None

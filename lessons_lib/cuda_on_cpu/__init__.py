@@ -1,1 +1,1 @@
-"""CUDA on a CPU: each thread of a kernel is a fiber, and every access can be watched. README.md says how."""
+"""CUDA on a CPU: each thread is a fiber, and every access can be watched. See README.md."""

@@ -1,10 +1,10 @@
-// Atomic operations: read, compute and write in one step, whatever other threads do.
+// Atomic operations. They read, compute and write in one step, whatever other threads do.
 #pragma once
 #include "watch.h"
 
 namespace cuda_on_cpu {
 
-// In fast mode blocks run at the same time, so the processor's compare-and-swap is needed.
+// In fast mode blocks run at the same time, so these need the processor's compare-and-swap.
 template <class T, class Change>
 T change(T* address, Change next, const void* code) {
     watch(address, sizeof(T), Access::atomic, code);
@@ -37,7 +37,7 @@ T change(T* address, Change next, const void* code) {
     T atomicAnd(T* address, T value) { CHANGE(T, old & value); }                           \
     T atomicOr(T* address, T value) { CHANGE(T, old | value); }                            \
     T atomicXor(T* address, T value) { CHANGE(T, old ^ value); }
-// A failed atomicCAS gives the turn away: who holds the lock can then go on.
+// After a failed atomicCAS the thread gives up its turn, so that the lock's owner can run.
 DEFINE_ATOMICS(int)
 DEFINE_ATOMICS(unsigned)
 DEFINE_ATOMICS(unsigned long long)

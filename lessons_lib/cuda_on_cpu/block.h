@@ -1,5 +1,5 @@
-// A block of threads: each is a fiber, and they take turns. A thread runs until it waits, at a barrier or for its warp, or
-// returns; then the next one does.
+// A block of threads. Each thread is a fiber, and they take turns. A thread runs until it
+// returns or waits, at a barrier or for its warp. Then the next thread runs.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -8,7 +8,7 @@
 #include "report.h"
 #include "shared_memory.h"
 
-// What kernels know as constants. In C++ they are these variables, set before a thread goes on.
+// Kernels see these variables as constants. They are set before a thread runs.
 extern "C" {
 extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx, blockDim, gridDim;
 }
@@ -24,37 +24,38 @@ struct Thread {
     unsigned number, warp, lane;
     State state = State::ready;
     void* stack = nullptr;
-    // Where it waits, and for what.
+    // Where the thread waits, and for what.
     const char *what, *file;
     int line;
-    // What it brings to a meeting of its warp and where the answer goes (warp.h).
+    // What it brings to a meeting of its warp, and where the answer goes (warp.h).
     const void* value;
     void* result;
     size_t bytes;
     int source;
 #if CHECKED
     uint32_t clock = 1, seen[32] = {};      // its time (clock.h)
-    long long steps = step_limit;           // that it may still take
-    long long waited = 0;                   // of those that it took, for waiting
+    long long steps = step_limit;           // how many it may still take
+    long long waited = 0;                   // how many of those taken were for waiting
     const void* table_reads[4] = {};        // the block table's entries that it read last
 #endif
 };
 
-// Something that is wrong, but may be a part of something else: a value that is missing where a thread reads it may still
-// come, because a barrier is missing. The block goes on, at most to its next barrier, to see that. What weighs more counts.
+// Something that is wrong, but may be only a part of what is wrong. For example, a value that
+// is missing when a thread reads it may still come, because a barrier is missing. The block
+// runs on to find out, at most to its next barrier. The suspicion with the most weight counts.
 struct Suspicion {
     enum Weight { none, unwritten, race_in_warp, look_before_swap, certain };
     Weight weight = none;
     std::string report;
-    const void* cell = nullptr;  // of the element, and who used it
+    const void* cell = nullptr;  // the element's, and the thread that used it
     unsigned thread = 0;
 };
 
 struct Meeting;
 
 class Block;
-inline CUDA_ON_CPU_LOCAL Block* block = nullptr;   // the one that runs on this processor thread
-inline CUDA_ON_CPU_LOCAL Thread* self = nullptr;   // its thread whose turn it is; null in the launcher's code
+inline CUDA_ON_CPU_LOCAL Block* block = nullptr;   // runs on this processor thread
+inline CUDA_ON_CPU_LOCAL Thread* self = nullptr;   // whose turn it is; null in the launcher
 
 void enter_thread();
 
@@ -71,7 +72,8 @@ public:
     void run(uint3 index, size_t number, unsigned long long seed);
     void call_kernel() { body_(arguments_); }
 
-    // Gives the turn to the next thread that can go on. Returns when this thread may go on and its turn has come.
+    // Gives the turn to the next thread that can run. Returns when it is this one's turn
+    // again.
     void wait(State state) {
         Thread& mine = *self;
         mine.state = state;
@@ -81,14 +83,15 @@ public:
 #endif
         hand_over(&mine.stack);
     }
-    // Ends the block. Where there is a suspicion, it may be the cause: then only this thread ends.
+    // Ends the block. If there is a suspicion, it may be the cause; then only this thread
+    // ends.
     [[noreturn]] void fail(Report& report, cudaError_t code = cudaErrorLaunchFailure) {
         if (!suspicion.weight) stop(complete(report), code);
-        if (self != &threads[turns_[turn_]]) stop(suspicion.report);  // this thread fails on behalf of another
+        if (self != &threads[turns_[turn_]]) stop(suspicion.report);  // for another thread
         for (;;) wait(State::returned);
     }
     [[noreturn]] void fail(Report&& report) { fail(report); }
-    // Ends the block: no thread of it goes on.
+    // Ends the block: none of its threads runs on.
     [[noreturn]] void stop(const std::string& report, cudaError_t code = cudaErrorLaunchFailure) {
         outcome.record(report, code, number_);
         failed_ = true;
@@ -98,7 +101,7 @@ public:
     void suspect(Suspicion::Weight weight, Report& report) {
         suspicion = {weight, complete(report)};
 #if CHECKED
-        // What follows may come from a wrong value, and a wrong value may lead in circles.
+        // What follows may come from a wrong value, which may cause an endless loop.
         for (Thread& thread : threads) thread.steps = std::min(thread.steps, 1'000'000LL);
 #endif
     }
@@ -116,8 +119,8 @@ public:
     }
 
     std::vector<Thread> threads;
-    std::vector<unsigned> present;  // for each warp, its lanes that exist and have not returned
-    std::vector<Meeting> meetings;  // of warps, that wait for a lane
+    std::vector<unsigned> present;  // the lanes of each warp that exist and have not returned
+    std::vector<Meeting> meetings;  // of warps that wait for a lane
     SharedMemory shared;
     Suspicion suspicion;
     int votes[2] = {}, vote_round = 0;  // __syncthreads_count
@@ -140,7 +143,7 @@ private:
     bool failed_ = false;
     unsigned long long random_ = 0;
     void* scheduler_ = nullptr;
-    std::vector<unsigned> turns_;  // the threads in the order of their turns
+    std::vector<unsigned> turns_;  // the threads, in the order of their turns
     size_t turn_ = 0;
     Stacks stacks_;
 };

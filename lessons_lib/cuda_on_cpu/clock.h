@@ -1,9 +1,12 @@
-// Time, as far as a kernel may rely on it. Two accesses by different threads are ordered only if one of these lies between:
-// - a barrier of the block. `epoch.now` counts them, over all blocks and launches;
-// - a __syncwarp of both, in one warp. Each thread counts its own in `clock`, and notes in `seen[lane]` up to which of its
-//   times another lane's accesses lie before its own: a vector clock (Fidge 1988; Mattern 1988);
-// - the end of a launch;
-// - for blocks: the writer's __threadfence, then its atomic operation, then an atomic operation by the reader's block.
+// Time, as far as a kernel may rely on it. Two accesses by different threads are ordered only
+// if one of these lies between them:
+// - A barrier of the block. `epoch.now` counts barriers, over all blocks and launches.
+// - A __syncwarp of both threads, in one warp. Each thread counts its own in `clock`. In
+//   `seen[lane]` it notes the last time of another lane that lies before its own time. This is
+//   a vector clock (Fidge 1988; Mattern 1988).
+// - The end of a launch.
+// - Between blocks: the writer's __threadfence, then an atomic operation of the writer, then
+//   an atomic operation of the reader's block.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,17 +17,18 @@
 #if CHECKED
 namespace cuda_on_cpu {
 
-// What a block has handed over: all before the epoch of its last atomic operation, and of that epoch what warps did that
-// made such an operation in it. (What the others did, no barrier orders before it.)
+// What a block has handed over: everything before the epoch of its last atomic operation.
+// Within that epoch, only what warps did that made such an operation. No barrier orders the
+// other warps.
 struct Published {
     uint32_t time = 0, warps = 0;
 };
 
 struct Epochs {
     uint32_t now = 1, block_began = 1, launch_began = 1;
-    std::vector<uint32_t> began;       // of each block of the launch
+    std::vector<uint32_t> began;       // when each block of the launch began
     std::vector<Published> published;
-    bool fenced = false, acquired = false;   // by the block that runs
+    bool fenced = false, acquired = false;   // by the running block
 
     void begin_launch() { launch_began = block_began = ++now, began.clear(), published.clear(); }
     void begin_block() {
@@ -37,7 +41,7 @@ struct Epochs {
         if (fenced) published.back().warps |= 1u << self->warp;
         acquired = true;
     }
-    // Blocks run one after the other, so an epoch tells the block.
+    // Blocks run one after the other, so each epoch belongs to one block.
     size_t block_of(uint32_t time) const { return std::upper_bound(began.begin(), began.end(), time) - began.begin() - 1; }
     bool handed_over(uint32_t time, uint32_t warps) const {
         const Published& last = published[block_of(time)];
@@ -56,7 +60,8 @@ inline void synchronise_lanes(std::vector<Thread>& threads, unsigned warp, unsig
         for (unsigned other = 0; other < 32; ++other) seen[other] = std::max(seen[other], thread.seen[other]);
         latest = std::max(latest, thread.clock);
     });
-    // A record keeps one time for several lanes, the latest. So lanes that met go on from one time, the latest of theirs.
+    // A record keeps only the latest time of several lanes. So lanes that met all go on from
+    // the latest of their times.
     each([&](unsigned lane, Thread&) { seen[lane] = latest; });
     each([&](unsigned, Thread& thread) {
         std::copy(seen, seen + 32, thread.seen);

@@ -1,12 +1,13 @@
-"""A C++ or CUDA text and how to search it: comments and strings out of the way, brackets matched, errors with their line."""
+"""A C++ or CUDA text to search in: comments and strings blanked out, brackets matched."""
 
 import re
 from functools import lru_cache
 
 from lessons_lib.compiler_errors import CompileError
 
-# In this order: a comment inside a string is none, nor is a string inside a comment. An apostrophe behind a digit or a
-# letter separates digits (1'000), but for the letters that may stand before a character.
+# The order matters: a string may contain comment signs, and a comment may contain quotes.
+# After a digit or a letter, an apostrophe separates digits (1'000). The exceptions are the
+# letters that may come before a character.
 _NO_CODE = re.compile(
     r"""(?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
       | (?P<raw>R"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)")
@@ -19,7 +20,7 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 @lru_cache(maxsize=128)  # one build asks for the same texts several times
 def mask(text: str, keep_strings: bool = False) -> str:
-    """`text` with spaces for comments, strings and characters, so that a search finds code only. The length stays."""
+    """`text` with spaces in place of comments, strings and characters. The length stays."""
     def blank(match):
         if keep_strings and not match["comment"] and not match["directive"]:
             return match[0]
@@ -36,13 +37,16 @@ class CodeText:
         self.plain, self.bare = mask(text, keep_strings=True), mask(text)
 
     def error(self, position: int, reason: str) -> CompileError:
-        """The error to raise for what stands at `position`."""
+        """The error to raise for what is at `position`."""
         line = self.text.count("\n", 0, position) + 1
         excerpt = self.text.split("\n")[line - 1].replace("\t", " ")
         return CompileError(f"{self.source}, line {line}: {reason}\n    {excerpt}", self.source, line, reason)
 
     def find_outside_brackets(self, start: int, found, stop: str = ";") -> int | None:
-        """The first position from `start`, outside brackets, where `found(position)`; None if `stop` or the end is first."""
+        """The first position, outside brackets, where `found(position)` is true.
+
+        None if the end, a closing bracket or one of the characters in `stop` comes first.
+        """
         expected = []
         for position in range(start, len(self.bare)):
             character = self.bare[position]
@@ -58,7 +62,7 @@ class CodeText:
         return None
 
     def opening_bracket(self, end: int, opening: str, closing: str) -> int:
-        """The position of the bracket that the one just before `end` closes."""
+        """The position of the bracket that is closed just before `end`."""
         depth = 0
         for position in range(end - 1, -1, -1):
             depth += (self.bare[position] == closing) - (self.bare[position] == opening)
@@ -67,7 +71,7 @@ class CodeText:
         raise self.error(end - 1, f"this {closing} has no {opening} that opens it")
 
     def enclosing_braces(self, position: int) -> list[int]:
-        """The positions of the braces that are open at `position`, the outermost first."""
+        """The positions of the braces that are open at `position`, outermost first."""
         open_braces = []
         for brace in re.finditer(r"[{}]", self.bare[:position]):
             if brace[0] == "{":
@@ -78,7 +82,7 @@ class CodeText:
 
 
 def bracket_depths(text: str):
-    """Each character with how many brackets are open around it: ( [ {, and < where it is no comparison or shift."""
+    """Each character with the number of brackets around it: ( [ { and the < of a template."""
     open_brackets = []
     for position, character in enumerate(text):
         angles = not open_brackets or open_brackets[-1] == "<"
@@ -91,7 +95,7 @@ def bracket_depths(text: str):
 
 
 def split_at_commas(text: str) -> list[str]:
-    """The parts between the commas that are in no brackets."""
+    """The parts of `text` between commas that are outside brackets."""
     parts = [""]
     for character, depth in bracket_depths(text):
         if character == "," and depth == 0:
@@ -102,7 +106,7 @@ def split_at_commas(text: str) -> list[str]:
 
 
 def outside_brackets(text: str) -> str:
-    """`text` with spaces for what stands in brackets. The length stays."""
+    """`text` with spaces in place of what is in brackets. The length stays."""
     return "".join(" " if depth else character for character, depth in bracket_depths(text))
 
 
@@ -111,5 +115,5 @@ def one_line(text: str) -> str:
 
 
 def line_ends(text: str) -> str:
-    """The line ends in `text`, with the backslash that a macro of several lines has there."""
+    """The line ends in `text`, each with the backslash that a macro of several lines needs."""
     return "".join(re.findall(r"\\?\n", text))

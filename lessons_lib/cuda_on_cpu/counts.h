@@ -1,13 +1,14 @@
-// Checked mode: what kernels did, in numbers, for those who have no GPU with a profiler.
+// Checked mode: what kernels did, in numbers, for machines without a GPU's profiler.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
-// As Python reads it (lessons_lib/cuda_counts.py). Visible, since a function with hidden types is hidden too.
+// In Python's layout (lessons_lib/cuda_counts.py). Visible, because a function with hidden
+// types is hidden too.
 struct __attribute__((visibility("default"))) CudaOnCpuCounts {
-    long long bytes_read, load_instructions, sectors;   // of the tensors that are counted
+    long long bytes_read, load_instructions, sectors;   // of the named tensors
     long long barriers, warp_meetings, steps;           // of all threads
 };
 
@@ -16,8 +17,9 @@ namespace cuda_on_cpu {
 
 inline CudaOnCpuCounts counts{};
 
-// The loads of a block. On a GPU the lanes of a warp load together, here one after the other. So what the lanes of a warp
-// do with the same instruction, each for the n-th time, is taken for one load.
+// The loads of a block. On a GPU the lanes of a warp load together; here they run one after
+// the other. So what the lanes do with the same instruction, each for the n-th time, counts as
+// one load.
 class Loads {
 public:
     void begin_block(size_t threads) {
@@ -36,7 +38,7 @@ public:
     }
 
 private:
-    static constexpr size_t most_bytes = 16;  // that a lane gets from one load
+    static constexpr size_t most_bytes = 16;  // the most that a lane gets from one load
 
     static void add_sector(std::vector<uintptr_t>& sectors, uintptr_t sector) {
         if (std::find(sectors.rbegin(), sectors.rend(), sector) != sectors.rend()) return;
@@ -44,9 +46,9 @@ private:
         ++counts.sectors;
     }
 
-    using Code = const void*;  // where in the library's code
-    std::vector<std::unordered_map<Code, unsigned>> times_;                               // of each thread
-    std::vector<std::unordered_map<Code, std::vector<std::vector<uintptr_t>>>> sectors_;  // of each warp: of each load
+    using Code = const void*;  // a place in the library's code
+    std::vector<std::unordered_map<Code, unsigned>> times_;                               // for each thread
+    std::vector<std::unordered_map<Code, std::vector<std::vector<uintptr_t>>>> sectors_;  // for each warp and each load
 };
 inline Loads loads;
 

@@ -4,10 +4,10 @@ import re
 
 
 def tensor_index(shape, strides, element: int) -> tuple[int, ...] | None:
-    """The index of the element that lies `element` elements from a tensor's first.
+    """The index of the element that lies `element` elements after a tensor's first.
 
-    What lies before the tensor or behind it gets an index out of range in dimension 0, the others stay in range.
-    None for what lies between elements, in a tensor with gaps.
+    Outside the tensor, dimension 0 is out of range and the other dimensions stay in range.
+    Returns None for a place between elements, in a tensor with gaps.
     """
     dimensions = sorted((d for d in range(len(shape)) if strides[d] > 0), key=lambda d: -strides[d])
     index, rest = _decompose(element, shape, strides, dimensions)
@@ -20,7 +20,10 @@ def tensor_index(shape, strides, element: int) -> tuple[int, ...] | None:
 
 
 def _decompose(element: int, shape, strides, dimensions) -> tuple[list[int], int]:
-    """An index in range for `element`, with `dimensions` from the widest stride to the smallest, and what is left over."""
+    """An index in range for `element`, and what is left over.
+
+    dimensions: in order, from the widest stride to the smallest.
+    """
     index = [0] * len(shape)
     for dimension in dimensions:
         index[dimension] = min(max(element // strides[dimension], 0), shape[dimension] - 1)
@@ -29,7 +32,7 @@ def _decompose(element: int, shape, strides, dimensions) -> tuple[list[int], int
 
 
 def tensor_element(name: str, tensor, byte: int) -> str:
-    """`k_cache[-1, 3, 0, 5]`, for the byte counted from the tensor's first."""
+    """`k_cache[-1, 3, 0, 5]` for a byte, counted from the tensor's first."""
     element, inside = divmod(byte, tensor.element_size())
     index = tensor_index(tensor.shape, tensor.stride(), element) if tensor.ndim else (element,)
     if index is None or inside:
@@ -40,7 +43,11 @@ def tensor_element(name: str, tensor, byte: int) -> str:
 
 
 def shared_element(name: str, byte: int, element: int, length: int, inner: tuple[int, ...] = ()) -> str:
-    """`scores[3]`, for the byte of a shared array of `length` bytes; `inner`: its sizes after the first, as in `[8][32]`."""
+    """`scores[3]` for a byte of a shared array.
+
+    element, length: the bytes of one element and of the array.
+    inner: the array's sizes after the first one, as in `[8][32]`.
+    """
     first, inside = divmod(byte, element)
     if first == 0 and length == element and not inner:
         return name if not inside else f"byte {byte} of {name}"
@@ -53,9 +60,9 @@ def shared_element(name: str, byte: int, element: int, length: int, inner: tuple
 
 
 def inner_sizes(name: str, texts: dict[str, str], source: str, line: int) -> tuple[int, ...]:
-    """The sizes after the first of `__shared__ float name[8][32]`, where they are numbers or named by constants.
+    """The sizes after the first of `__shared__ float name[8][32]`, if they are constants.
 
-    `source` and `line`: where the array is used. Its declaration is the last one of that name before.
+    source, line: where the array is used. Its declaration is the last one before that line.
     """
     before = "\n".join(texts[source].split("\n")[:line])
     declared = list(re.finditer(rf"__shared__[^;]*?\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)+)[,;]", before))

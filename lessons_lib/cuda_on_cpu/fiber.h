@@ -1,4 +1,5 @@
-// A fiber: a stack of its own, and a way to leave it in the middle of a function and to come back. Each CUDA thread is one.
+// A fiber has its own stack. It can stop in the middle of a function and go on there later.
+// Each CUDA thread is a fiber.
 #pragma once
 #include <sys/mman.h>
 
@@ -6,8 +7,8 @@
 #include <cstdint>
 #include <new>
 
-// cuda_on_cpu_switch(save, load): leaves the registers that a function must keep on this stack, stores the stack pointer in
-// *save, and goes on where the stack at `load` was left.
+// cuda_on_cpu_switch(save, load) puts the registers that a function must keep on this stack
+// and stores the stack pointer in *save. Then it goes on where the stack at `load` was left.
 extern "C" void cuda_on_cpu_switch(void** save, void* load);
 
 #if defined(__APPLE__)
@@ -42,10 +43,11 @@ asm(".text\n.globl " CUDA_ON_CPU_SYMBOL "\n.p2align 2\n" CUDA_ON_CPU_SYMBOL ":\n
 namespace cuda_on_cpu {
 
 constexpr size_t stack_bytes = 128 * 1024;
-constexpr size_t guard_bytes = 48 * 1024;  // of these, at the lower end; more than a frame has, so that none steps over it
+constexpr size_t guard_bytes = 48 * 1024;  // at the lower end; larger than any frame
 
-// A stack that begins with `entry`: as if `entry` had been about to start when the fiber was left. Stacks begin at different
-// distances from their ends (`number`), or the processor's cache, which looks at an address's lower bits, would hold few.
+// A stack that looks as if the fiber had been left just before `entry` started. Stacks begin
+// at different distances from their ends (`number`). Otherwise the processor's cache, which
+// looks at the lower bits of an address, could hold only few of them.
 inline void* prepared_stack(char* lowest, unsigned number, void (*entry)()) {
     void** top = reinterpret_cast<void**>(lowest + stack_bytes - number % 32 * 448);
     *--top = nullptr;
@@ -53,7 +55,7 @@ inline void* prepared_stack(char* lowest, unsigned number, void (*entry)()) {
     *--top = reinterpret_cast<void*>(entry);  // where `ret` goes
     for (int word = 0; word < saved_words; ++word) *--top = nullptr;
 #else
-    --top;  // the stack pointer is a multiple of 16
+    --top;  // the stack pointer must be a multiple of 16
     top -= saved_words;
     for (int word = 0; word < saved_words; ++word) top[word] = nullptr;
     top[11] = reinterpret_cast<void*>(entry);  // x30, where `ret` goes
@@ -61,7 +63,7 @@ inline void* prepared_stack(char* lowest, unsigned number, void (*entry)()) {
     return top;
 }
 
-// Memory from the system, zero, and given only where it is touched.
+// Memory from the system. It is zero, and it is only provided where it is touched.
 inline char* map_memory(size_t bytes, int protection = PROT_READ | PROT_WRITE) {
 #if defined(MAP_NORESERVE)
     constexpr int flags = MAP_PRIVATE | MAP_ANON | MAP_NORESERVE;
@@ -73,7 +75,7 @@ inline char* map_memory(size_t bytes, int protection = PROT_READ | PROT_WRITE) {
     return static_cast<char*>(memory);
 }
 
-// Stacks for the threads of a block, each above pages that must not be touched.
+// Stacks for the threads of a block. Below each one are pages that must not be touched.
 class Stacks {
 public:
     Stacks() = default;

@@ -1,5 +1,5 @@
-// A launch of a grid: its blocks know nothing of each other. Fast mode runs them on all processors; checked mode one by one,
-// so that what it finds is the same each time.
+// The launch of a grid. Its blocks know nothing of each other. Fast mode runs them on all
+// processors. Checked mode runs them one by one, so that it finds the same on every run.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -16,7 +16,7 @@ constexpr size_t most_stacks = 8192;  // each is two mappings of memory, of whic
 inline int os_threads;  // Python sets both before each call
 inline unsigned long long seed;
 
-// Why a GPU would not take this launch, or null; `code` is then CUDA's error.
+// Why a GPU would refuse this launch, or null. `code` is then CUDA's error.
 inline const char* refusal(const Launch& launch, cudaError_t& code) {
     const dim3 grid = launch.grid, size = launch.block;
     code = cudaErrorInvalidConfiguration;
@@ -35,7 +35,7 @@ inline const char* refusal(const Launch& launch, cudaError_t& code) {
     return nullptr;
 }
 
-// Blocks that were made before, with their stacks.
+// Blocks that can be used again, with their stacks.
 class Pool {
 public:
     std::unique_ptr<Block> take() {
@@ -104,7 +104,7 @@ void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t
         while (helpers.size() + 1 < std::min({size_t(os_threads), blocks, most_stacks / threads})) helpers.emplace_back(work);
     work();
     for (std::thread& helper : helpers) helper.join();
-    if (outcome.fault() != cudaSuccess) launches.forget(launch.function);  // on a GPU everything ends here
+    if (outcome.fault() != cudaSuccess) launches.forget(launch.function);  // a GPU stops here
     fflush(stdout);  // what kernels printed
 }
 
@@ -115,7 +115,7 @@ inline cudaError_t refuse_attribute(int bytes, const char* why, const char* file
     return cudaErrorInvalidValue;
 }
 
-// What cudaFuncSetAttribute does for a kernel's dynamic shared memory.
+// cudaFuncSetAttribute, for a kernel's dynamic shared memory.
 cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const char* file, int line) {
     if (bytes < 0) return refuse_attribute(bytes, "cudaFuncSetAttribute takes no negative number of bytes", file, line);
     if (size_t(bytes) > shared_bytes_at_most)
@@ -126,7 +126,7 @@ cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const ch
     return cudaSuccess;
 }
 
-// How a multiprocessor's memory is divided: nothing that a kernel could see here.
+// How a multiprocessor divides its memory. A kernel cannot see that here.
 cudaError_t prefer_shared(int percent, const char* file, int line) {
     if (percent >= -1 && percent <= 100) return cudaSuccess;
     return refuse_attribute(0, "a carveout is 0 to 100 percent, or -1 for the default", file, line);

@@ -1,6 +1,7 @@
-// Where checked mode comes in. The learner's text is compiled with -fsanitize=thread, which makes the compiler call a function
-// before each access to memory that another thread could see, and with -fsanitize-coverage=trace-pc, which makes it call one
-// for each stretch of straight code. Usually libtsan has these functions; here they are ours.
+// The functions through which checked mode watches. The learner's text is compiled with
+// -fsanitize=thread. This makes the compiler call a function before each access to memory that
+// another thread could see. With -fsanitize-coverage=trace-pc it also calls one for each
+// stretch of straight code. Usually libtsan has these functions; here they are ours.
 #pragma once
 #include "watch.h"
 
@@ -9,7 +10,7 @@
 #define HERE __builtin_return_address(0)
 
 namespace cuda_on_cpu {
-// A copy of no bytes touches nothing, wherever its pointers lead.
+// A copy of zero bytes touches nothing, wherever its pointers lead.
 inline void watch_range(const void* where, size_t size, Access access, const void* code) {
     if (size) watch(where, size, access, code);
 }
@@ -47,7 +48,8 @@ void* cuda_on_cpu_memset(void* to, int value, size_t bytes) {
     return memset(to, value, bytes);
 }
 
-// By these Clang copies a struct, and makes it all zeros. Of 8 or 16 bytes it is taken for one of CUDA's vectors.
+// Clang uses these to copy a struct and to fill it with zeros. 8 or 16 bytes are taken for one
+// of CUDA's vectors.
 void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
     bool vector = bytes == 8 || bytes == 16;
     (vector ? cuda_on_cpu::watch_aligned : cuda_on_cpu::watch_range)(from, bytes, cuda_on_cpu::Access::read, HERE);
@@ -58,12 +60,13 @@ void* __tsan_memset(void* to, int value, size_t bytes) {
     cuda_on_cpu::watch_range(to, bytes, cuda_on_cpu::Access::write, HERE);
     return memset(to, value, bytes);
 }
-#if !defined(__APPLE__)  // the same before Clang 15 (cuda_builds.py)
+#if !defined(__APPLE__)  // Clang before 15 calls these (cuda_builds.py)
 void* __wrap_memcpy(void*, const void*, size_t) __attribute__((alias("__tsan_memcpy")));
 void* __wrap_memset(void*, int, size_t) __attribute__((alias("__tsan_memset")));
 #endif
 
-// A function's static variable is made under a guard, which the compiler reads atomically. It is the launcher's, or constant.
+// A function's static variable is initialised under a guard, which the compiler reads
+// atomically. Such a variable is the launcher's, or a constant.
 unsigned char __tsan_atomic8_load(const volatile unsigned char* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
 
 void __tsan_init() {}

@@ -1,4 +1,5 @@
-// CUDA's built-in functions. Those at which threads meet are in the runtime (block.h, warp.h); the rest is arithmetic.
+// CUDA's built-in functions. Those at which threads meet are in the runtime (block.h, warp.h).
+// The rest is arithmetic.
 #pragma once
 #include <type_traits>
 
@@ -6,7 +7,7 @@
 
 #define CUDA_ON_CPU_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-// `what`: how the learner calls it, for reports.
+// `what` is the learner's name for it, for reports.
 namespace cuda_on_cpu {
 void block_barrier(const char* what, const char* file, int line);
 int block_count(int predicate, const char* what, const char* file, int line);
@@ -83,7 +84,7 @@ template <class T> T __ldg(const T* address) { return *address; }
 #undef assert
 #define assert(condition) ((condition) ? void() : cuda_on_cpu::assertion_failed(#condition, __FILE__, __LINE__))
 
-// Macros, because the C library declares some of these names itself.
+// These are macros, because the C library declares some of the names itself.
 #define __expf(x) expf(x)
 #define __exp2f(x) exp2f(x)
 #define __logf(x) logf(x)
@@ -110,7 +111,8 @@ inline unsigned __float_as_uint(float a) { return cuda_on_cpu_bits<unsigned>(a);
 inline int __popc(unsigned a) { return __builtin_popcount(a); }
 inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
 inline int __ffs(int a) { return __builtin_ffs(a); }
-// Four of the eight bytes of b:a; each hexadecimal digit of the selector says which. (The digit's eighth is not supported.)
+// Four of the eight bytes of b:a. Each hexadecimal digit of the selector chooses one. (Digits
+// from 8 on are not supported.)
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     unsigned long long bytes = a | (unsigned long long)(b) << 32;
     unsigned result = 0;
@@ -119,7 +121,8 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 }
 inline int __clz(int a) { return a ? __builtin_clz(unsigned(a)) : 32; }
 
-// For these pairs of types and no others, as CUDA has it: of an int and a long long nvcc does not know which one to take.
+// For these pairs of types only, as in CUDA. For an int and a long long, nvcc finds the call
+// ambiguous.
 #define CUDA_ON_CPU_MIN_MAX(A, B, Result) \
     constexpr Result min(A a, B b) { return static_cast<Result>(b) < static_cast<Result>(a) ? b : a; } \
     constexpr Result max(A a, B b) { return static_cast<Result>(a) < static_cast<Result>(b) ? b : a; }

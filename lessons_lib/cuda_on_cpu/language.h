@@ -1,7 +1,8 @@
-// What CUDA adds to C++: keywords, small vectors, and the variables that tell a thread who it is.
+// What CUDA adds to C++: keywords, small vectors, and the variables that tell a thread its
+// place.
 #pragma once
 
-#if defined(CUDA_ON_CPU_CHECKED)  // the runtime says it itself
+#if defined(CUDA_ON_CPU_CHECKED)  // the runtime defines it itself
 #elif defined(__SANITIZE_THREAD__)
 #define CUDA_ON_CPU_CHECKED 1
 #elif defined(__has_feature)
@@ -13,7 +14,8 @@
 #define CUDA_ON_CPU_CHECKED 0
 #endif
 
-// The C library's functions are watched by nobody; these are, in hooks.h. They are declared before any header does it.
+// Nothing watches the C library's functions, but these in hooks.h are watched. They are
+// declared before any header declares the others.
 #if CUDA_ON_CPU_CHECKED && !defined(CUDA_ON_CPU_RUNTIME)
 #if defined(__APPLE__)
 #define WATCHED(name) __asm__("_cuda_on_cpu_" name)
@@ -36,11 +38,11 @@ void* memset(void*, int, __SIZE_TYPE__) WATCHED("memset");
 #include <cstdio>
 #include <cstring>
 
-using std::isfinite;  // nvcc takes them without std::
+using std::isfinite;  // nvcc accepts these without std::
 using std::isinf;
 using std::isnan;
 
-// On the CPU every function runs where it is called.
+// On the CPU, every function runs where it is called.
 #define __global__
 #define __device__
 #define __host__
@@ -76,7 +78,8 @@ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-// Fast mode runs blocks on several processor threads, each with its own set of these variables; checked mode on one.
+// Fast mode runs blocks on several processor threads, each with its own copy of these
+// variables. Checked mode uses one thread.
 #if CUDA_ON_CPU_CHECKED
 #define CUDA_ON_CPU_LOCAL
 #elif defined(__linux__)
@@ -85,8 +88,9 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 #define CUDA_ON_CPU_LOCAL __thread
 #endif
 
-// The runtime sets them before it lets a thread go on. To kernels they are constants, as in CUDA; so the compiler need not
-// report reading them, and a kernel that assigns to them does not compile.
+// The runtime sets these before it lets a thread run. Kernels see constants, as in CUDA. So
+// the compiler need not report that they are read, and a kernel that assigns to them does not
+// compile.
 #if !defined(CUDA_ON_CPU_RUNTIME)
 extern "C" {
 extern CUDA_ON_CPU_LOCAL const uint3 threadIdx, blockIdx, blockDim, gridDim;

@@ -1,5 +1,5 @@
-// A launch: what `kernel<<<grid, block, shared_bytes, stream>>>(arguments)` and `__shared__` are rewritten to, and the few
-// functions of CUDA's runtime that launchers call.
+// A launch: what `kernel<<<grid, block, shared_bytes, stream>>>(arguments)` and `__shared__`
+// turn into, and the few functions of CUDA's runtime that launchers call.
 #pragma once
 #include <tuple>
 #include <type_traits>
@@ -22,7 +22,7 @@ const char* cudaGetErrorString(cudaError_t);
 namespace cuda_on_cpu {
 
 constexpr size_t shared_bytes_by_default = 48 * 1024;
-constexpr size_t shared_bytes_at_most = 227 * 1024;  // as an H100 has
+constexpr size_t shared_bytes_at_most = 227 * 1024;  // an H100's
 constexpr int not_set = -1;
 
 struct Launch {
@@ -32,17 +32,19 @@ struct Launch {
     cudaStream_t stream;
     const char* file;
     int line;
-    const void* library;              // an address in the library that holds the kernel
-    const void* function = nullptr;   // the kernel's own address, where its name means one function
-    int shared_allowed = not_set;     // what cudaFuncSetAttribute said last of the kernel's dynamic shared memory
+    const void* library;              // an address in the kernel's library
+    const void* function = nullptr;   // its own address, if the name means one function
+    int shared_allowed = not_set;     // the kernel's last cudaFuncSetAttribute
 };
 
-// Runs `body(arguments)` once for each thread of the grid. Errors become cudaGetLastError(), never exceptions.
+// Runs `body(arguments)` once for each thread of the grid. An error becomes cudaGetLastError()
+// and never an exception.
 void run_grid(const Launch& launch, void (*body)(void*), void* arguments, size_t size);
 void* shared_variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
                       const unsigned char* padding);
 void* dynamic_shared(const char* name, size_t alignment, size_t element, const unsigned char* padding);
-// What cudaFuncSetAttribute allows, for each kernel; `most_here` becomes the most that any kernel of a library may have.
+// What cudaFuncSetAttribute allows for a kernel. `most_here` becomes the most that any kernel
+// of a library may have.
 cudaError_t allow_shared(const void* kernel, int bytes, int& most_here, const char* file, int line);
 cudaError_t prefer_shared(int percent, const char* file, int line);
 int shared_allowed(const void* kernel, int most_here);
@@ -53,7 +55,8 @@ inline Launch configure(const char* kernel, dim3 grid, dim3 block, size_t shared
     return {kernel, grid, block, shared_bytes, stream, file, line, &most_shared_here};
 }
 
-// The address of a kernel. Null where only the arguments decide which function is meant: of a template, or of overloads.
+// The address of a kernel. Null if only the arguments decide which function is meant, as for a
+// template or for overloads.
 struct Here {};
 template <class Kernel>
 const void* address(Here, Kernel* kernel) { return reinterpret_cast<const void*>(kernel); }
@@ -68,7 +71,7 @@ auto launch(Launch launch, const void* function, Body body) {
     launch.function = function;
     launch.shared_allowed = shared_allowed(function, most_shared_here);
     return [=](auto... arguments) {
-        auto call = std::make_tuple(body, arguments...);  // copied, as a GPU copies a kernel's arguments
+        auto call = std::make_tuple(body, arguments...);  // copied, as on a GPU
         auto run = [](void* packed) {
             std::apply([](auto& kernel, auto&... copies) { kernel(copies...); }, *static_cast<decltype(call)*>(packed));
         };
@@ -82,7 +85,7 @@ cudaError_t launch_packed(const Launch& to, void (*kernel)(Parameters...), void*
     return cudaPeekAtLastError();
 }
 
-// cudaLaunchKernel(kernel, grid, block, arguments): each of the arguments is the address of a value.
+// cudaLaunchKernel(kernel, grid, block, arguments). Each argument is the address of a value.
 template <class... Parameters>
 cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
                           size_t shared_bytes = 0, cudaStream_t stream = nullptr, const char* file = __builtin_FILE(),
@@ -95,7 +98,8 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 
 #define __has_builtin(name) 0
 #endif
 
-// For each byte of a T, zero if it only fills up: copying a struct reads such bytes, which nobody writes. Null: T has none.
+// One number for each byte of a T, zero for padding. Copying a struct reads its padding, which
+// no thread writes. Null if T has no padding.
 template <class T>
 const unsigned char* padding() {
     if constexpr (std::is_class_v<T> && std::is_trivially_copyable_v<T> && !std::has_unique_object_representations_v<T>) {
@@ -104,7 +108,7 @@ const unsigned char* padding() {
         __builtin_memset(used, 0xff, sizeof used);
         __builtin_clear_padding(reinterpret_cast<std::remove_cv_t<T>*>(used));
 #else
-        __builtin_memset(used, 0xff, sizeof(T) == alignof(T) ? sizeof(T) : 1);  // Clang before 20: all but the first byte may fill up
+        __builtin_memset(used, 0xff, sizeof(T) == alignof(T) ? sizeof(T) : 1);  // before Clang 20, any later byte may be padding
 #endif
         return used;
     }
@@ -122,7 +126,7 @@ template <class T> struct argument<void(T)> { using type = T; };
         return cuda_on_cpu::address(here, __VA_ARGS__);                                                \
     })
 
-// The first thread of a block that comes by makes the variable; all get the same address.
+// The first thread of a block that gets here makes the variable. All threads get its address.
 #define CUDA_SHARED_ALIGNED(alignment, T, name, dimensions)                                                             \
     static char name##_identity;                                                                                        \
     T(&name) dimensions = *static_cast<T(*) dimensions>(                                                                \
@@ -133,7 +137,8 @@ template <class T> struct argument<void(T)> { using type = T; };
     T* name = static_cast<T*>(cuda_on_cpu::dynamic_shared(#name, alignment, sizeof(T), cuda_on_cpu::padding<T>()))
 #define CUDA_DYNAMIC_SHARED(T, name) CUDA_DYNAMIC_SHARED_ALIGNED(alignof(T), T, name)
 
-// A kernel has ended when its launch returns. These say how it went, and not whether a launch was possible: as on a GPU.
+// A kernel has ended when its launch returns. As on a GPU, these report how the kernel went,
+// not whether the launch was possible.
 cudaError_t cudaDeviceSynchronize();
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 

@@ -1,5 +1,5 @@
-// What launchers ask for: each launch, for those who want to look at it; one that is made to fail; how much shared memory
-// cudaFuncSetAttribute allowed each kernel.
+// What launchers ask for: a record of each launch, a launch that fails on purpose, and the
+// shared memory that cudaFuncSetAttribute allowed each kernel.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -8,7 +8,8 @@
 
 #include "launch.h"
 
-// A launch as Python reads it (lessons_lib/cuda_launches.py). Visible, since a function with hidden types is hidden too.
+// A launch in Python's layout (lessons_lib/cuda_launches.py). Visible, because a function with
+// hidden types is hidden too.
 struct __attribute__((visibility("default"))) RecordedLaunch {
     char kernel[128];
     const void *function, *stream;
@@ -20,7 +21,7 @@ namespace cuda_on_cpu {
 
 class Launches {
 public:
-    // Of the function that is called next. `failing`: the number of the launch, from 1, that fails; 0 for none.
+    // For the next call. `failing`: the number, from 1, of the launch that fails; 0 for none.
     void begin_call(int failing) { list.clear(), failing_ = failing; }
 
     void add(const Launch& launch) {
@@ -29,14 +30,14 @@ public:
                         launch.shared_bytes});
         snprintf(list.back().kernel, sizeof list.back().kernel, "%s", launch.kernel);
     }
-    // Whether the launch that was added last is the one.
+    // Whether the launch that was added last has to fail.
     bool fails(cudaError_t& code) const {
         if (failing_ <= 0 || list.size() != size_t(failing_)) return false;
         code = cudaErrorInvalidConfiguration;
         return true;
     }
 
-    // The last word counts, also where it allows less than the one before, or than a kernel has without it.
+    // The last call counts, even if it allows less than the one before, or than the default.
     void allow(const void* kernel, int bytes) { allowed_[kernel] = bytes; }
     void forget(const void* kernel) { allowed_.erase(kernel); }
     int allowed(const void* kernel) const {

@@ -1,4 +1,4 @@
-// 16-bit floating point. Only named conversions: torch builds CUDA with the implicit ones switched off.
+// 16-bit floating point. Only conversions by name: torch switches off CUDA's implicit ones.
 #pragma once
 #include "intrinsics.h"
 
@@ -11,8 +11,8 @@ typedef __half2 half2;
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
-// The compiler's own half type, where it has one (GCC 12, Clang 15), knows the processor's instruction.
-#if defined(CUDA_ON_CPU_PORTABLE_HALF)  // tests/test_cuda_numbers.py asks for what other compilers get
+// The compiler's own half type uses the processor's instruction. GCC 12 and Clang 15 have one.
+#if defined(CUDA_ON_CPU_PORTABLE_HALF)  // a test of what other compilers get
 #elif defined(__aarch64__)
 typedef __fp16 cuda_on_cpu_half;
 #define CUDA_ON_CPU_HAS_HALF

@@ -1,5 +1,5 @@
-// A piece of memory that threads share: a shared variable or a tensor. In checked mode each of its elements has a cell that
-// remembers who touched it last.
+// A piece of memory that threads share: a shared variable or a tensor. In checked mode, each
+// of its elements has a cell that remembers which thread touched it last.
 #pragma once
 #include <sys/mman.h>
 
@@ -19,16 +19,17 @@ inline const char* word(Access access) {
 
 constexpr uint16_t several = 0xffff, nobody = 0xffff;
 
-// The accesses of one kind to one element that later ones may clash with: all zero, none yet. Times are explained in clock.h.
+// The accesses of one kind to one element, as far as later accesses may clash with them. All
+// zero means none yet. clock.h explains the times.
 struct Record {
     uint32_t epoch;        // 0: never accessed
-    uint32_t clock;        // the warp's time of the latest
-    uint32_t lanes;        // who, within `warp`
-    uint32_t other_block;  // an epoch in which another block did it, in this launch or before
-    int32_t code;          // where in the library's code, from its base: the access of `thread`,
+    uint32_t clock;        // the warp's time at the latest access
+    uint32_t lanes;        // which lanes of `warp`
+    uint32_t other_block;  // an epoch in which another block made one, at any time
+    int32_t code;          // distance from the start of the library's code: of `thread`,
     int32_t previous_code, other_block_code;  // of `previous`, and in `other_block`
-    uint16_t warp;         // the warp of all of them, or `several`
-    uint16_t thread, previous;  // the last of them, and the last before who was somebody else
+    uint16_t warp;         // the warp of all threads, or `several`
+    uint16_t thread, previous;  // the last one, and the last different one before it
 };
 
 struct Cell {
@@ -51,8 +52,9 @@ public:
         if (cells_) munmap(cells_, cells_bytes());
     }
 
-    // The cells of `size` bytes from `offset`, as first and number. Neighbouring halves of a float array may belong to
-    // different threads; the first access that is smaller than an element makes all cells finer.
+    // The first cell of `size` bytes from `offset`, and the number of cells. Neighbouring
+    // halves of a float array may belong to different threads. The first access that is
+    // smaller than an element makes all cells finer.
     std::pair<Cell*, size_t> cells(size_t offset, size_t size) {
         if (!cells_ || size >> shift_ == 0) refine(size);
         size_t first = offset >> shift_, last = (offset + size - 1) >> shift_;
@@ -60,7 +62,7 @@ public:
     }
     size_t granule() const { return size_t(1) << shift_; }
     bool tensor() const { return kind >= Kind::input; }
-    // Whether the cell at `offset` only fills up a struct (launch.h).
+    // Whether the cell at `offset` is padding in a struct (launch.h).
     bool is_padding(size_t offset) const {
         if (!padding) return false;
         for (size_t byte = offset; byte < offset + granule(); ++byte)
@@ -76,10 +78,10 @@ public:
     char* base;
     size_t bytes;
     Kind kind;
-    bool integers = false;   // int32 input: a block table, perhaps
+    bool integers = false;   // an int32 input, which may be a block table
     bool traced = false, counted = false;
     int number = 0;          // in the order of registration
-    void* source = nullptr;  // a tensor's own memory; `base` is the copy that the kernel works on
+    void* source = nullptr;  // a tensor's own memory; the kernel works on the copy at `base`
     size_t element;
     const unsigned char* padding = nullptr;
     std::string name;

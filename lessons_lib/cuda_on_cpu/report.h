@@ -1,4 +1,4 @@
-// What went wrong, as lines `key value`; Python makes sentences of them.
+// What went wrong, as lines of `key value`. Python turns them into sentences.
 #pragma once
 #include <dlfcn.h>
 
@@ -27,7 +27,7 @@ public:
     Report& place(const char* prefix, const char* file, int line) {
         return add((prefix + std::string("line")).c_str(), line).add((prefix + std::string("file")).c_str(), file);
     }
-    // A place in the machine code, as `addr2line` wants it. The debugger's tables turn it into a line.
+    // A place in the machine code, in the form that `addr2line` needs to find the line.
     Report& code(const char* key, const void* pc) {
         Dl_info found;
         if (!pc || !dladdr(pc, &found)) return *this;
@@ -38,7 +38,8 @@ public:
     const std::string& text() const { return text_; }
 
 private:
-    // By hand, and not by a stream: streams need a locale, and PyTorch may have brought another C++ library's.
+    // Without a stream: streams need a locale, and PyTorch may have loaded another C++
+    // library's.
     void append(const char* value) { text_ += value; }
     void append(const std::string& value) { text_ += value; }
     void append(bool value) { text_ += value ? '1' : '0'; }
@@ -53,7 +54,8 @@ private:
     std::string text_;
 };
 
-// The first thing that went wrong since the last `clear`. Of blocks that ran at the same time, the lowest counts.
+// The first thing that went wrong since the last `clear`. If blocks ran at the same time, the
+// one with the lowest number counts.
 class Outcome {
 public:
     void record(const std::string& report, cudaError_t code, size_t block) {
@@ -61,12 +63,14 @@ public:
         if (error_ != cudaSuccess && block >= block_) return;
         report_ = report, error_ = last_ = code, block_ = block;
     }
-    // A wish that was not granted. The launcher is told, and may do something else; it counts if the launcher returns it.
+    // A request that was refused. The launcher is told and may do something else. It only
+    // counts if the launcher returns the error.
     void refuse(const std::string& report, cudaError_t code) {
         std::lock_guard<std::mutex> lock(mutex_);
         refusal_ = report, last_ = code;
     }
-    // A launch that a GPU would not take. It counts, unless the launcher asks for the error and then launches another way.
+    // A launch that a GPU would refuse. It counts, unless the launcher asks for the error and
+    // then launches in another way.
     void refuse_launch(const std::string& report, cudaError_t code) {
         refuse(report, code);
         refused_ = code;
@@ -82,14 +86,15 @@ public:
         std::lock_guard<std::mutex> lock(mutex_);
         report_.clear(), refusal_.clear(), error_ = last_ = refused_ = cudaSuccess, block_ = 0;
     }
-    cudaError_t fault() const { return error_; }  // of a kernel
+    cudaError_t fault() const { return error_; }  // a kernel's
     cudaError_t error() const { return error_ != cudaSuccess ? error_ : refused_; }
-    // `returned`: by the launcher.
+    // `returned`: what the launcher returned.
     const std::string& report(int returned) const {
         bool refused = refused_ != cudaSuccess || returned == cudaErrorInvalidValue;
         return error_ == cudaSuccess && refused ? refusal_ : report_;
     }
-    // As on a GPU, asking for the last error forgets it, unless it is a kernel's; the report stays.
+    // Asking for the last error forgets it, as on a GPU, unless a kernel caused it. The report
+    // stays.
     cudaError_t last_error(bool forget) { return forget && error_ == cudaSuccess ? std::exchange(last_, cudaSuccess) : last_; }
 
 private:

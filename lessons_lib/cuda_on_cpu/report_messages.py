@@ -1,4 +1,4 @@
-"""A report as the error to raise, with sentences for each kind."""
+"""Turns a report into the error to raise, with sentences for each kind."""
 
 import math
 import re
@@ -14,7 +14,11 @@ _PAST = {"read": "read", "write": "wrote", "atomic": "updated atomically"}
 
 
 def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError:
-    """The error to raise. `texts`: the learner's, by name. `tensors`: those of the call, by the parameter's name."""
+    """The error to raise for a report.
+
+    texts: the learner's texts by name.
+    tensors: the tensors of the call, by the name of the parameter.
+    """
     report = refine(_with_lines(report, texts), tensors)
     here = report.here
     return KernelError(_message(report, texts, tensors), report.kind, report.kernel, here and here.source,
@@ -38,14 +42,14 @@ def _message(report: Report, texts: dict[str, str], tensors: dict) -> str:
 
 
 def position(index: tuple[int, ...]) -> str:
-    """`5` for (5, 0, 0), `(0, 1)` for (0, 1, 0): the dimensions that are in use."""
+    """`5` for (5, 0, 0) and `(0, 1)` for (0, 1, 0): only the dimensions that are used."""
     if index[2]:
         return str(tuple(index))
     return str(tuple(index[:2])) if index[1] else str(index[0])
 
 
 class _Scene:
-    """A report with the words that most sentences need."""
+    """A report, with the words that most sentences need."""
 
     def __init__(self, report: Report, texts: dict[str, str], tensors: dict):
         self.report = report
@@ -69,7 +73,7 @@ class _Scene:
         else:
             element = shared_element(report.name, report.byte, report.element, report.bytes, self.inner)
         if report.kind not in _OUTSIDE:
-            return element  # the runtime names the one element of a wide access that it objects to
+            return element  # in a wide access, it names the element at fault
         behind = report.size // report.element - 1
         return f"{element} and the {behind} behind it" if behind > 0 else element
 
@@ -85,7 +89,7 @@ class _Scene:
         return f"({', '.join(part for part in known if part)})" if any(known) else ""
 
     def far(self) -> str:
-        """What an index means that no tensor has: an int ran over. Empty for others."""
+        """What an index far outside every tensor means: an int overflowed. Else empty."""
         is_far = abs(self.report.byte) > self.report.element << 30
         return " So far away: does the calculation fit into an int, up to 2147483647?" if is_far else ""
 
@@ -227,7 +231,7 @@ def _no_address(scene):
     if address < 1 << 20:
         near = f"the address {address:#x}, next to a null pointer" if address else "a null pointer"
         return f"{does} {near}.", "Where does the pointer come from? An argument that is None is a null pointer."
-    # The address itself differs from run to run.
+    # The address itself is different on every run.
     return (f"{does} a pointer that leads to no tensor, and to no variable of the kernel.",
             "Where does the pointer come from? A kernel cannot reach variables of the function that launches it.")
 

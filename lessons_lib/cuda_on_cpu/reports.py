@@ -1,4 +1,4 @@
-"""What the runtime found wrong: which rule was broken, and where. report_messages.py puts it into words."""
+"""What the runtime found wrong: which rule, and where. report_messages.py has the words."""
 
 import re
 from dataclasses import dataclass, replace
@@ -12,10 +12,14 @@ _TRIPLES = ("block", "thread", "other_thread", "other_block", "grid", "threads")
 
 
 class KernelError(Exception):
-    """A kernel, or its launch, went wrong.
+    """A kernel or its launch went wrong.
 
-    Attributes: `kind` (such as "race" or "out-of-bounds"), `kernel`, `source` and `line` (the learner's text and its line,
-    from 1), `block` and `thread` (three numbers each), `name` (of the variable or tensor). What is not known is None.
+    kind: for example "race" or "out-of-bounds".
+    kernel: its name.
+    source, line: the learner's text, and its line from 1.
+    block, thread: three numbers each.
+    name: the variable or tensor.
+    Everything that is not known is None.
     """
 
     def __init__(self, message, kind="", kernel=None, source=None, line=None, block=None, thread=None, name=None):
@@ -32,8 +36,12 @@ class KernelError(Exception):
 
 @dataclass(frozen=True)
 class Report:
-    """A report of the runtime. `values` has its keys, numbers as numbers; `tables` the entries (byte, value, name) of int32
-    inputs that the thread read last, the latest first."""
+    """A report of the runtime.
+
+    values: each key of the report with its value, numbers as numbers.
+    tables: the entries of int32 inputs that the thread read last, the latest first. Each is
+        (byte, value, name).
+    """
 
     kind: str
     values: dict
@@ -42,14 +50,14 @@ class Report:
     there: SourceLine | None = None
 
     def __getattr__(self, key):
-        """A value of the report, or None where it says nothing."""
+        """A value of the report, or None if the report does not have it."""
         if key.startswith("__"):
             raise AttributeError(key)
         return self.values.get(key)
 
 
 def parse(text: str) -> Report:
-    """The report that the runtime writes as lines `key value`."""
+    """The report that the runtime wrote, as lines of `key value`."""
     values, tables = {}, []
     for line in text.splitlines():
         key, _, value = line.partition(" ")
@@ -69,7 +77,10 @@ def parse(text: str) -> Report:
 
 
 def refine(report: Report, tensors: dict) -> Report:
-    """The report with the kind that says most. The runtime sees accesses; which rule was broken follows from them."""
+    """The report with the most precise kind.
+
+    The runtime sees only accesses. Which rule was broken follows from them.
+    """
     kind = report.kind
     if kind == "race":
         kind = _kind_of_race(report)
@@ -91,7 +102,7 @@ def _kind_of_race(report: Report) -> str:
 
 
 def _one_update(report: Report) -> bool:
-    """Whether the two lines are parts of one update: the same line, or one that reads and one just behind that writes."""
+    """Whether two lines make one update: one line, or a read and then a write."""
     if report.here == report.there:
         return updates_itself(report.here.text)
     first, second = sorted((report.here, report.there), key=lambda line: line.number)
@@ -100,7 +111,7 @@ def _one_update(report: Report) -> bool:
 
 
 def updates_in_two_lines(first: str, second: str) -> bool:
-    """`old = x;` with `x = old + 1;` behind it, or `if (v > x)` with `x = v;`."""
+    """`old = x;` and then `x = old + 1;`, or `if (v > x)` and then `x = v;`."""
     written = re.search(r"(?P<place>[*\w.\[\]>-]+)=(?!=)(?P<value>[^;]*)", re.sub(r"\s+", "", second.partition("//")[0]))
     first = first.partition("//")[0]
     if not written or written["place"] not in re.sub(r"\s+", "", first):
@@ -112,9 +123,10 @@ def updates_in_two_lines(first: str, second: str) -> bool:
 
 
 def updates_itself(line: str) -> bool:
-    """Whether a line of code makes a variable's new value from its old one: `x += v`, `x = max(x, v)`, `x++`.
+    """Whether a line makes a new `x` from the old one: `x += v`, `x = max(x, v)`, `x++`.
 
-    `a[i] += a[i + s]` is not meant, the step of a reduction: there the other element is what needs a barrier.
+    A step of a reduction, `a[i] += a[i + s]`, does not count. There the other element is what
+    needs a barrier.
     """
     plain = re.sub(r"\s+", "", line.partition("//")[0])
     place = r"(?P<place>[A-Za-z_][\w.]*(?:->\w+)*(?:\[[^=]*?\])*)"
@@ -130,7 +142,10 @@ def updates_itself(line: str) -> bool:
 
 @dataclass(frozen=True)
 class BlockEntry:
-    """An entry of a block table, as `block_table[2, 5]`, whose value led out of a cache, and the byte that it led to."""
+    """An entry of a block table, such as `block_table[2, 5]`, that led out of a cache.
+
+    byte: where it led to.
+    """
 
     element: str
     value: int
@@ -138,7 +153,7 @@ class BlockEntry:
 
 
 def block_entry(report: Report, tensors: dict) -> BlockEntry | None:
-    """The entry that the thread took for a block of the tensor that it then missed, if it was that."""
+    """The block-table entry that led the thread out of the tensor, if one did."""
     tensor = tensors.get(report.name)
     if tensor is None or report.byte is None:
         return None
@@ -146,7 +161,7 @@ def block_entry(report: Report, tensors: dict) -> BlockEntry | None:
     for reached in (report.byte, wrapped):
         index = tensor_index(tensor.shape, tensor.stride(), reached // tensor.element_size())
         for byte, value, name in report.tables:
-            a_table = name in tensors and tensors[name].ndim == 2  # and no list of lengths
+            a_table = name in tensors and tensors[name].ndim == 2  # not a list of lengths
             if index and a_table and value == index[0] and not 0 <= value < tensor.shape[0]:
                 return BlockEntry(tensor_element(name, tensors[name], byte), value, reached)
     return None

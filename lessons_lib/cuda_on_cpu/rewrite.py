@@ -1,7 +1,8 @@
-"""Makes C++ of CUDA. Only two things in CUDA are no C++: launches with `<<< >>>`, and `__shared__` declarations.
+"""Turns CUDA into C++. Only launches with `<<< >>>` and `__shared__` declarations are not C++.
 
-Everything else (`__global__`, `threadIdx`, `__syncthreads()`) is a macro, a variable or a function in our headers. What is
-rewritten stays on its own line, so that errors and reports have the learner's line numbers.
+Everything else (`__global__`, `threadIdx`, `__syncthreads()`) is a macro, a variable or a
+function in our headers. What is rewritten stays on its own line, so errors and reports have
+the learner's line numbers.
 """
 
 import re
@@ -17,7 +18,10 @@ _CAST = re.compile(r"\A\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
 
 
 def rewrite(text: str, source: str = "your code") -> str:
-    """`text` as C++ with the same lines. Raises CompileError, at its line in `source`, for what cannot be read."""
+    """`text` as C++ with the same lines.
+
+    Raises CompileError, at its line in `source`, for what cannot be read.
+    """
     code = CodeText(text, source)
     refuse_own_names(code)
     replacements = [*_launches(code), *_launches_by_function(code), *shared_declarations(code)]
@@ -27,7 +31,7 @@ def rewrite(text: str, source: str = "your code") -> str:
 
 
 def kernels_launched(text: str) -> list[str]:
-    """The kernels that `text` launches, in order, as written: `copy<float, 4>`."""
+    """The kernels that `text` launches, in order and as written: `copy<float, 4>`."""
     code = CodeText(text, "")
     launches = [(launch.start, launch.kernel) for launch in _find_launches(code)]
     launches += [(start, one_line(kernel)) for start, _, _, kernel in _find_launches_by_function(code)]
@@ -36,7 +40,7 @@ def kernels_launched(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Launch:
-    """`kernel<<<configuration>>>`: where it begins, where its `<<<` and `>>>` are, and the kernel's name."""
+    """`kernel<<<configuration>>>`: its start, where `<<<` and `>>>` are, and its name."""
 
     start: int
     opening: int
@@ -56,8 +60,11 @@ def _launches(code: CodeText):
 
 
 def _launches_by_function(code: CodeText):
-    """Each `cudaLaunchKernel((void*)kernel, …)` as (start, end, replacement), up to the kernel. CUDA takes any address there;
-    here the kernel's own type is needed, which tells its parameters."""
+    """Each `cudaLaunchKernel((void*)kernel, …)` as (start, end, replacement).
+
+    The end is that of the kernel's name. CUDA takes any address there. We need the kernel's own
+    type, which has its parameters.
+    """
     for start, arguments, end, kernel in _find_launches_by_function(code):
         name = one_line(kernel).replace("\\", r"\\").replace('"', r"\"")
         ends = line_ends(code.text[start:arguments])
@@ -65,7 +72,7 @@ def _launches_by_function(code: CodeText):
 
 
 def _find_launches_by_function(code: CodeText):
-    """Where each begins, where its arguments and the end of the first of these are, and the kernel without a cast."""
+    """For each: its start, its arguments' start, the first one's end, and the kernel."""
     for call in re.finditer(r"\bcudaLaunchKernel\s*\(", code.bare):
         closing = code.find_outside_brackets(call.end(), lambda position: code.bare[position] == ")")
         if closing is None:
@@ -90,7 +97,7 @@ def _find_launches(code: CodeText):
 
 
 def _kernel_start(code: CodeText, opening: int) -> int:
-    """Where the name before `<<<` begins: an identifier with its namespaces, template arguments or index; or (…)."""
+    """Where the name before `<<<` starts, with namespaces, arguments or index, or its (…)."""
     end = len(code.bare[:opening].rstrip(" \t\n\\"))
     last = code.bare[end - 1:end]
     if last == ")":
@@ -106,8 +113,10 @@ def _kernel_start(code: CodeText, opening: int) -> int:
 
 
 def _opening_angle(code: CodeText, end: int) -> int:
-    """Where the template arguments that close just before `end` begin. Comparisons in them stand in parentheses (C++ asks
-    for that), but `1 << 3` and `<=` need none."""
+    """Where the template arguments that end just before `end` begin.
+
+    C++ wants parentheses around a comparison there, but `1 << 3` and `<=` need none.
+    """
     depth, position = 0, end - 1
     while position >= 0:
         character = code.bare[position]
@@ -130,8 +139,8 @@ def _opening_angle(code: CodeText, end: int) -> int:
 def _launch_end(code: CodeText, opening: int) -> int | None:
     """The position of the `>>>` that closes the launch, or None.
 
-    `size<pair<A<int>>>()` among the values ends in `>>>` too. So each `<` behind a name is first taken for a template's;
-    where that leads to no end, they were comparisons.
+    A value such as `size<pair<A<int>>>()` contains `>>>` too. So each `<` after a name first
+    counts as a template's. If that finds no end, it counts as a comparison.
     """
     for templates in (True, False):
         open_angles = 0

@@ -1,11 +1,13 @@
-// The runtime that kernels on the CPU link to, compiled once with CHECKED=0 and once with CHECKED=1. Read README.md first.
+// The runtime that kernels on the CPU link to, compiled with CHECKED=0 and with CHECKED=1.
+// Read README.md first.
 #define CUDA_ON_CPU_RUNTIME
 #define CUDA_ON_CPU_CHECKED CHECKED
 #pragma GCC visibility push(default)
 #include "intrinsics.h"
 #pragma GCC visibility pop
 
-// The libraries' headers first: what follows is hidden from other libraries, which also makes it a little quicker.
+// The libraries' headers come first. What follows is hidden from other libraries, which also
+// makes it a little quicker.
 #include <csignal>
 #include <ctime>
 #include <dlfcn.h>
@@ -72,7 +74,7 @@ int cuda_on_cpu_last_error() { return cuda_on_cpu::outcome.error(); }
 const char* cuda_on_cpu_report(int returned) { return cuda_on_cpu::outcome.report(returned).c_str(); }
 
 #if CHECKED
-// kind: 0 input, 1 updated, 2 output; 8 more for int32. Returns null where there is no room.
+// kind: 0 input, 1 updated, 2 output; plus 8 for int32. Returns null if there is no room.
 void* cuda_on_cpu_tensor(const char* name, void* data, size_t bytes, int element_size, int kind) {
     const cuda_on_cpu::Kind kinds[] = {cuda_on_cpu::Kind::input, cuda_on_cpu::Kind::updated, cuda_on_cpu::Kind::output};
     return cuda_on_cpu::tensors.add(name, data, bytes, element_size, kinds[kind % 8], kind >= 8);

@@ -1,4 +1,4 @@
-// How a block's threads take turns, and what happens when none can go on.
+// How the threads of a block take turns, and what happens if none can run on.
 #pragma once
 #include "warp.h"
 
@@ -44,7 +44,8 @@ inline void Block::run(uint3 index, size_t number, unsigned long long seed) {
     if (suspicion.weight) conclude(suspicion.report);
 }
 
-// To the next thread in the order that can go on, or, after the last, back to `take_turns`.
+// Switches to the next thread in the order that can run, or after the last one to
+// `take_turns`.
 inline void Block::hand_over(void** stack) {
     while (++turn_ < turns_.size()) {
         Thread& next = threads[turns_[turn_]];
@@ -57,10 +58,10 @@ inline void Block::hand_over(void** stack) {
     cuda_on_cpu_switch(stack, scheduler_);
 }
 
-// Lets threads go on until all wait or have returned. Whether the block is to go on after that.
+// Lets threads run until all of them wait or have returned. Returns whether the block runs on.
 inline bool Block::take_turns() {
     while (count(State::ready)) {
-        if (random_)  // another order, so that luck shows
+        if (random_)  // another order, to expose what works only by luck
             for (size_t i = turns_.size() - 1; i > 0; --i) {
                 random_ = random_ * 6364136223846793005ull + 1442695040888963407ull;
                 std::swap(turns_[i], turns_[(random_ >> 33) % (i + 1)]);
@@ -72,7 +73,7 @@ inline bool Block::take_turns() {
     return count(State::returned) < threads.size();
 }
 
-// Nobody can go on: either all wait at one barrier, which opens, or something is wrong.
+// No thread can run. Either all wait at one barrier, which opens, or something is wrong.
 inline void Block::open_barrier() {
     if (suspicion.weight) return conclude(suspicion.report);
     Thread* first = nullptr;
@@ -105,10 +106,10 @@ inline void Block::open_barrier() {
 #endif
 }
 
-// Lanes wait for other lanes, which are elsewhere and cannot go on either.
+// Lanes wait for other lanes, which are elsewhere and cannot run on either.
 inline void Block::report_deadlock() {
     Meeting& meeting = *std::min_element(meetings.begin(), meetings.end(), [](const Meeting& a, const Meeting& b) {
-        return std::pair(a.warp, a.line) < std::pair(b.warp, b.line);  // on every schedule the same
+        return std::pair(a.warp, a.line) < std::pair(b.warp, b.line);  // in a fixed order
     });
     unsigned missing = meeting.mask & block->present[meeting.warp] & ~meeting.arrived;
     Thread& waits = lane_of(meeting.warp, __builtin_ctz(meeting.arrived));

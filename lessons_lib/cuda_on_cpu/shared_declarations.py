@@ -1,4 +1,4 @@
-"""`__shared__ float tile[32], sum;` as the macros of launch.h: one variable for all threads of a block."""
+"""Turns `__shared__ float tile[32], sum;` into macros of launch.h: one variable per block."""
 
 import re
 
@@ -25,7 +25,7 @@ def shared_declarations(code: CodeText):
 
 
 def _in_macro(code: CodeText, position: int) -> bool:
-    """Whether `position` is in a directive, whose lines but the last end in a backslash."""
+    """Whether `position` is in a directive. Its lines, except the last, end in a backslash."""
     return re.search(r"^[ \t]*#(?:\\\n|[^\n])*\Z", code.bare[:position], re.MULTILINE) is not None
 
 
@@ -35,7 +35,11 @@ def _at_namespace_scope(code: CodeText, position: int) -> bool:
 
 
 class _Declaration:
-    """One declaration. `words` is all of it but `__shared__` and the semicolon; `position` is for errors."""
+    """One declaration.
+
+    words: all of it except `__shared__` and the semicolon.
+    position: its place in the text, for errors.
+    """
 
     def __init__(self, code: CodeText, position: int, words: str):
         self.code, self.position = code, position
@@ -45,7 +49,7 @@ class _Declaration:
         self.words = re.sub(r"\b(?:extern|static)\b\s*", "", words)
 
     def macros(self) -> str:
-        """One macro for each variable that is declared."""
+        """One macro for each declared variable."""
         if len(self.alignments) > 1:
             raise self._error("this __shared__ declaration has more than one alignment")
         if re.search(r"\b(struct|union|class|enum)\b[^;]*\{", self.words):
@@ -79,7 +83,10 @@ class _Declaration:
 
 
 def _type_and_declarator(text: str) -> tuple[str, str]:
-    """`unsigned long long counts[4]` in two: the last name outside all brackets begins the declarator, stars included."""
+    """`unsigned long long counts[4]` as type and declarator.
+
+    The declarator begins with the last name outside brackets, including its stars.
+    """
     names = list(re.finditer(r"[A-Za-z_]\w*", outside_brackets(text)))
     if not names:
         return "", text
@@ -89,7 +96,7 @@ def _type_and_declarator(text: str) -> tuple[str, str]:
 
 
 def _macro_safe_type(kind: str) -> str:
-    """A macro would take the comma in `std::pair<int, int>` for its own; one in parentheses it leaves alone."""
+    """The type in parentheses, or else a macro would split `std::pair<int, int>` in two."""
     if "," not in kind:
         return kind
     volatile = "volatile " if re.search(r"\bvolatile\b", outside_brackets(kind)) else ""
@@ -98,5 +105,5 @@ def _macro_safe_type(kind: str) -> str:
 
 
 def _macro_safe_dimensions(dimensions: str) -> str:
-    """`[size<T, 4>()]` becomes `[(size<T, 4>())]`."""
+    """`[(size<T, 4>())]` for `[size<T, 4>()]`, so that a macro does not split it."""
     return re.sub(r"\[([^\[\]]*,[^\[\]]*)\]", r"[(\1)]", dimensions).strip()

@@ -1,5 +1,5 @@
-// Shared memory: one set of variables for each block. In checked mode each variable lies far from the others, so that an
-// index that runs out of one cannot end in another.
+// Shared memory: one set of variables for each block. In checked mode the variables lie far
+// apart, so an index that runs out of one cannot end up in another.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace cuda_on_cpu {
 
-constexpr size_t shared_slot = 1 << 20;  // address space of a variable in checked mode; the variable lies in its middle
+constexpr size_t shared_slot = 1 << 20;  // of address space for each variable, in checked mode
 constexpr size_t shared_slots = 64;
 constexpr size_t arena_bytes = CHECKED ? shared_slots * shared_slot : 256 * 1024;
 
@@ -19,8 +19,8 @@ inline size_t up_to(size_t bytes, size_t alignment) { return (bytes + alignment 
 
 class SharedMemory {
 public:
-    // Forgets the variables of the launch before.
-    // `allowed`: what cudaFuncSetAttribute said, or not_set.
+    // Forgets the variables of the last launch.
+    // `allowed`: the last cudaFuncSetAttribute, or not_set.
     void begin_launch(size_t dynamic_bytes, int allowed) {
         if (!arena_) arena_ = map_memory(arena_bytes);
         variables_.clear();
@@ -30,13 +30,13 @@ public:
         add(nullptr, "dynamic shared memory", dynamic_bytes, 256, 4, Kind::dynamic);
     }
 
-    // What the block before left is gone. All bits set make a NaN of a float, so that reading it shows in the result.
+    // Forgets what the last block left. All bits set make a float a NaN, which shows.
     void begin_block() {
         for (Variable& variable : variables_) variable.made = false;
         make(variables_[0]);
     }
 
-    // Returns null where the block has more shared memory than there is; `why` then says so.
+    // Returns null if the block needs more shared memory than there is; `why` then says so.
     void* variable(const void* identity, const char* name, size_t bytes, size_t alignment, size_t element,
                    const unsigned char* padding, const char*& why) {
         for (Variable& variable : variables_)
@@ -50,7 +50,8 @@ public:
         return make(added);
     }
 
-    // As `variable`. nvcc puts the dynamic array after the others, at a multiple of its alignment, and of 16 at least.
+    // Like `variable`. nvcc puts the dynamic array after the others, at a multiple of its
+    // alignment and of 16.
     void* dynamic(const char* name, size_t alignment, size_t element, const unsigned char* padding, const char*& why) {
         dynamic_alignment_ = std::max({dynamic_alignment_, alignment, size_t(16)});
         if ((why = too_much())) return nullptr;
@@ -60,7 +61,7 @@ public:
     }
 
 #if CHECKED
-    // The variable in whose part of the address space this lies, or null.
+    // The variable that this part of the address space belongs to, or null.
     Region* region_at(const char* address) {
         size_t slot = size_t(address - arena_) / shared_slot;
         return slot < shared_slots ? regions_[slot] : nullptr;
@@ -68,8 +69,9 @@ public:
 #endif
 
 private:
-    // As tests/cuda_shared_memory.csv has it from a GPU. What the arrays take is known only when they are reached, so the
-    // launch, or the call of cudaFuncSetAttribute, is refused late.
+    // A GPU's rules, as recorded in tests/cuda_shared_memory.csv. The sizes of the arrays are
+    // known only when a thread reaches them. So the launch, or cudaFuncSetAttribute, is
+    // refused late.
     const char* too_much() const {
         size_t arrays = up_to(static_bytes_, dynamic_alignment_);
         if (allowed_ != not_set && arrays + allowed_ > shared_bytes_at_most)
@@ -85,7 +87,7 @@ private:
         Variable(const void* identity, const char* name, char* base, size_t bytes, size_t element, Kind kind)
             : identity(identity), region(name, base, bytes, element, kind) {}
         const void* identity;
-        bool made = false;  // in this block
+        bool made = false;  // for this block
         Region region;
     };
 
@@ -114,7 +116,7 @@ private:
     char* arena_ = nullptr;
     size_t used_, static_bytes_, dynamic_alignment_;
     int allowed_;
-    std::deque<Variable> variables_;  // each stays where it is
+    std::deque<Variable> variables_;  // each variable stays where it is
     Region* regions_[shared_slots] = {};
 };
 

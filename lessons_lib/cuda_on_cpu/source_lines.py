@@ -1,4 +1,4 @@
-"""From a place in machine code to the learner's line: the debugger's tables know it, and addr2line reads them."""
+"""From an address in machine code to the learner's line. addr2line reads the debug tables."""
 
 import ctypes
 import shutil
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of one of the texts: the text's name, the line from 1, and what stands there."""
+    """A line of one of the texts: the text's name, the line's number from 1, and the line."""
 
     source: str
     number: int
@@ -19,7 +19,7 @@ class SourceLine:
 
 
 def source_line(texts: dict[str, str], file: str | None, number: int | None) -> SourceLine | None:
-    """The line of `texts` that a compiler calls `file`, line `number`; None if that is no line of ours."""
+    """The line of `texts` that a compiler calls `file`, line `number`; None if not ours."""
     names = [name for name in texts if file and (file == name or file.endswith("/" + name))]
     if not names or not number:
         return None
@@ -29,9 +29,10 @@ def source_line(texts: dict[str, str], file: str | None, number: int | None) -> 
 
 
 def look_up(library: str, offsets: list[int], texts: dict[str, str]) -> list[SourceLine | None]:
-    """For each offset in `library`, just behind an instruction: its line in `texts`, or None.
+    """The line in `texts` for each offset in `library`, or None.
 
-    Code that was inlined has several lines, from the innermost function outwards; the first that is ours counts.
+    offsets: each one is just after an instruction.
+    Inlined code has several lines, from the innermost function outwards. Our first one counts.
     """
     found = []
     for frames in _frames(library, [offset - 1 for offset in offsets]):
@@ -41,7 +42,7 @@ def look_up(library: str, offsets: list[int], texts: dict[str, str]) -> list[Sou
 
 
 def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
-    """For each address its (file, line)s, the innermost first."""
+    """The (file, line) pairs of each address, the innermost first."""
     hexadecimal = [f"{address:#x}" for address in addresses]
     if shutil.which("addr2line"):
         command = ["addr2line", "-i", "-a", "-e", library, *hexadecimal]
@@ -54,7 +55,7 @@ def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
         return [[] for _ in addresses]
     answers = []
     for line in _run(command):
-        if line.startswith("0x"):  # -a: the address comes before its lines
+        if line.startswith("0x"):  # with -a, an address comes before its lines
             answers.append([])
         elif answers:
             answers[-1] += _read([line])
@@ -69,7 +70,10 @@ def _run(command: list[str]) -> list[str]:
 
 
 def _read(lines: list[str]) -> list[tuple[str, int]]:
-    """`/folder/your code:12 (discriminator 3)` and atos's `kernel (in library.so) (your code:12)`."""
+    """Reads `/folder/your code:12 (discriminator 3)`, which addr2line prints.
+
+    On macOS, atos prints `kernel (in library.so) (your code:12)`.
+    """
     frames = []
     for line in lines:
         if line.endswith(")") and " (in " in line:
@@ -86,7 +90,7 @@ class _Found(ctypes.Structure):
 
 
 def offset_in_library(address: int) -> tuple[str, int] | None:
-    """The library that an address of this process lies in, and how far from its beginning."""
+    """The library that contains this address, and the distance from the library's start."""
     found = _Found()
     dladdr = ctypes.CDLL(None).dladdr
     dladdr.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Found)]

@@ -1,5 +1,6 @@
-// Checked mode: a kernel works on copies of the tensors. Each copy lies alone in many gigabytes of address space, so that
-// an address tells which tensor was meant, however far it misses; and nothing of the caller's changes if the launch fails.
+// Checked mode: a kernel works on copies of the tensors. Each copy lies alone in many
+// gigabytes of address space, so an address shows which tensor was meant, however far it
+// misses. And if a launch fails, nothing of the caller's has changed.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -9,7 +10,8 @@
 #include "clock.h"
 #include "region.h"
 
-// One access of a traced tensor, as Python reads it. Visible, since a function with hidden types is hidden too.
+// One access to a traced tensor, in Python's layout. Visible, because a function with hidden
+// types is hidden too.
 struct __attribute__((visibility("default"))) TracedAccess {
     unsigned block[3], thread[3];
     int tensor, kind;  // kind: 0 read, 1 write, 2 atomic
@@ -27,7 +29,8 @@ class Tensors {
 public:
     static constexpr size_t slots = 64;
 
-    // The address of the copy. Copies keep their place within 256 bytes, which vector accesses depend on.
+    // Returns the copy's address. Modulo 256 bytes it equals the original's, because vector
+    // accesses depend on that.
     void* add(const char* name, void* data, size_t bytes, size_t element, Kind kind, bool integers) {
         if (!space_) reserve();
         if (regions_.empty()) epoch_of_call = ++epoch.now;
@@ -49,7 +52,7 @@ public:
         return slot < slots ? at_[slot] : nullptr;
     }
 
-    // After the launcher: each element of an output must have a value.
+    // After the launcher has returned, each element of an output must have a value.
     void look_for_unwritten() {
         for (auto& region : regions_) {
             if (region->kind != Kind::output || region->bytes == 0) continue;
@@ -71,7 +74,7 @@ public:
         for (auto& region : regions_) {
             if (copy_back && region->kind != Kind::input) memcpy(region->source, region->base, region->bytes);
             char* middle = space_ + region->number * slot_bytes() + slot_bytes() / 2;
-            // The pages go back to the system, and touching them is an error again.
+            // Gives the pages back to the system, so that touching them is an error again.
             mmap(middle, region->bytes + 256, PROT_NONE, flags | MAP_FIXED, -1, 0);
         }
         regions_.clear();
@@ -97,8 +100,9 @@ private:
     static constexpr int flags = MAP_PRIVATE | MAP_ANON;
 #endif
 
-    // As much space around each tensor as the system gives: 32 GiB to both sides, if it can be had. A negative index that was
-    // computed without a sign is 16 GiB too large, for a float. (An emulator, which keeps a table of pages, wants less.)
+    // As much space around each tensor as the system gives, 32 GiB on both sides if possible.
+    // If a negative index is computed without a sign, it is 16 GiB too large for a float. (An
+    // emulator keeps a table of pages and needs less.)
     void reserve() {
         for (slot_bits_ = CUDA_ON_CPU_SLOT_BITS;; slot_bits_ -= 2) {
             try {
@@ -119,7 +123,7 @@ private:
     char* space_ = nullptr;
     unsigned slot_bits_ = CUDA_ON_CPU_SLOT_BITS;
     Region* at_[slots] = {};
-    std::string traced_, counted_;  // names, with commas between them
+    std::string traced_, counted_;  // names, separated by commas
     std::vector<std::unique_ptr<Region>> regions_;
 };
 inline Tensors tensors;

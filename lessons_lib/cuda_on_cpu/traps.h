@@ -1,5 +1,6 @@
-// What the processor itself refuses in a kernel becomes a report: an integer divided by zero, an access where there is no
-// memory, a full stack; in checked mode a loop that does nothing as well. The system tells it by a signal. Ours holds while a grid runs; else it is who had it before.
+// Turns what the processor refuses in a kernel into a report: an integer division by zero, an
+// access where there is no memory, a full stack, and in checked mode a loop that does nothing.
+// The system reports these by signals. While a grid runs, our handlers replace the old ones.
 #pragma once
 #include <pthread.h>
 #include <sys/time.h>
@@ -28,9 +29,10 @@ struct Trap {
     const char *code, *address, *stack;
 };
 inline CUDA_ON_CPU_LOCAL Trap trap{};
-inline thread_local bool runs_blocks = false;  // this processor thread; others of the process have signals of their own
+inline thread_local bool runs_blocks = false;  // of this processor thread
 
-// The address behind the last instruction of the kernel's library that was running: perhaps it had called somebody.
+// The address after the kernel's last instruction. The kernel may have called another
+// function.
 inline const void* last_in_kernel() {
     Dl_info own, found;
     if (!dladdr(block->launch().library, &own)) return nullptr;
@@ -44,8 +46,9 @@ inline const void* last_in_kernel() {
     return nullptr;
 }
 
-// The compiler may find that nothing in a loop matters, and leave a jump to itself, which calls no hook (hooks.h). So a
-// clock asks now and then whether the kernel has computed for half a second without taking a step.
+// The compiler may find that a loop has no effect and leave a jump to itself, which calls no
+// hook (hooks.h). So a timer checks regularly whether the kernel has run for half a second
+// without a step.
 inline bool stands_still() {
 #if CHECKED
     static const Thread* thread = nullptr;
@@ -60,7 +63,8 @@ inline bool stands_still() {
     return false;
 }
 
-// Where a thread goes on after a signal: at the beginning of its stack, of which nothing else is needed any more.
+// Where a thread goes on after a signal: at the start of its stack, which is not needed any
+// more.
 [[noreturn]] inline void report_trap() {
     bool full = size_t(trap.address - block->own_stack()) < guard_bytes;
     if (trap.signal == SIGVTALRM) block->fail(Report("no-end").code("pc", last_in_kernel()));
@@ -90,10 +94,10 @@ struct TrapHandlers {
 
     static void handle(int signal, siginfo_t* info, void* context) {
         if (signal == SIGVTALRM) {
-            if (!runs_blocks) return void(pthread_kill(launching, signal));  // another thread was told
+            if (!runs_blocks) return void(pthread_kill(launching, signal));  // it reached another thread
             if (!self || !stands_still()) return;
         }
-        if (!runs_blocks || !self) {  // not a kernel's doing: it happens again, for the handler from before
+        if (!runs_blocks || !self) {  // not the kernel's: leave it to the old handler
             for (int i = 0; i < count; ++i)
                 if (signals[i] == signal) sigaction(signal, &before[i], nullptr);
             return;
@@ -101,7 +105,7 @@ struct TrapHandlers {
         auto* at = static_cast<ucontext_t*>(context);
         bool known = true;
 #if defined(SI_KERNEL)
-        known = info->si_code != SI_KERNEL;  // an address that is not aligned, or that no memory can have
+        known = info->si_code != SI_KERNEL;  // the address is misaligned or impossible
 #endif
         trap = {signal, known, reinterpret_cast<const char*>(CUDA_ON_CPU_PC(at)), static_cast<const char*>(info->si_addr),
                 reinterpret_cast<const char*>(CUDA_ON_CPU_SP(at))};
@@ -110,7 +114,7 @@ struct TrapHandlers {
     }
 };
 
-// A stack for the handler on this processor thread, since the thread's own may be what is full.
+// A stack for the handler on this processor thread, because the thread's own may be full.
 class TrapStack {
 public:
     explicit TrapStack(char* lowest) {

@@ -1,8 +1,9 @@
-"""What would hide code from checked mode's watch: refused by name, at the learner's line.
+"""What would hide code from checked mode. It is refused by name, at the learner's line.
 
-Checked mode sees what the compiler announces before each access (README.md). So no code may tell the compiler to leave that
-out, take the place of what is called, or reach memory in a way that the compiler does not announce. A macro can make a name
-of pieces, and comments and strings are no code: so what the preprocessor leaves is searched, then the library's symbols.
+Checked mode sees what the compiler announces before each access (README.md). So no code may
+tell the compiler to leave that out, replace the functions that it calls, or reach memory in a
+way that it does not announce. A macro can build a name from pieces, and comments and strings
+are not code. So the search is in the preprocessor's output, and then in the library's symbols.
 """
 
 import re
@@ -16,9 +17,9 @@ from lessons_lib.cuda_on_cpu.code_text import CodeText, mask
 from lessons_lib.cuda_on_cpu.source_lines import look_up
 
 _HEADERS = Path(__file__).resolve().parent
-_OPEN_TO_ALL = {"intrinsics.h", "launch.h", "language.h", "numbers.h"}  # the other headers are the runtime's
+_OPEN_TO_ALL = {"intrinsics.h", "launch.h", "language.h", "numbers.h"}  # other headers are the runtime's
 _OWN_NAME = re.compile(r"\b(?:cuda_on_cpu|CUDA_ON_CPU|CUDA_SHARED|CUDA_DYNAMIC_SHARED)\w*")
-_HIDING = (  # an identifier, and what is wrong with it
+_HIDING = (  # identifiers, and what is wrong with them
     (re.compile(r"(?:__)?(?:no_sanitize(?:_thread|_coverage)?|disable_sanitizer_instrumentation)(?:__)?"),
      "tells the compiler not to announce what this code reads and writes. Checked mode has to see each access: leave it out"),
     (re.compile(r"__tsan_\w*|__sanitizer_\w*|__wrap_mem\w*"),
@@ -26,7 +27,7 @@ _HIDING = (  # an identifier, and what is wrong with it
     (re.compile(r"asm|__asm|__asm__"),
      "hides what it reads and writes. Put a GPU's instructions between #ifdef __CUDACC__ and #else, and C++ behind that"),
 )
-# Only tells the compiler what it may not leave out.
+# An empty instruction, which only tells the compiler what it must not leave out.
 _NO_INSTRUCTION = re.compile(r'\b(?:__)?asm(?:__)?\s*(?:(?:__)?volatile(?:__)?\s*)?\(\s*""\s*[:)]')
 _PRAGMA = re.compile(r"#\s*pragma\s+(GCC\s+(?:optimize|target|push_options|pop_options|reset_options|system_header)"
                      r"|clang\s+(?:optimize|attribute)|redefine_extname|weak)\b")
@@ -34,11 +35,11 @@ _OPTIMIZE = re.compile(r"(?:__)?(?:optimize|optnone)(?:__)?")
 _UNWATCHED = {"mempcpy", "memccpy", "bcopy", "bzero", "explicit_bzero", "strcpy", "strncpy", "stpcpy", "stpncpy", "strcat",
               "strncat", "swab", "qsort", "wmemcpy", "wmempcpy", "wmemmove", "wmemset", "dlsym", "dlopen"}
 _OF_EVERY_LIBRARY = {"_init", "_fini", "__bss_start", "_edata", "_end"}
-_OURS_TO_CALL = {"cuda_on_cpu_memcpy", "cuda_on_cpu_memmove", "cuda_on_cpu_memset"}  # what memcpy becomes (language.h)
+_OURS_TO_CALL = {"cuda_on_cpu_memcpy", "cuda_on_cpu_memmove", "cuda_on_cpu_memset"}  # memcpy becomes this (language.h)
 
 
 def refuse_own_names(code: CodeText) -> None:
-    """Raises CompileError where a learner's text uses a name of the stand-in, which no CUDA compiler knows."""
+    """Raises CompileError if a learner's text uses one of our names, unknown to CUDA."""
     if name := _OWN_NAME.search(code.bare):
         raise code.error(name.start(), f"{name[0]} is a name of the CPU stand-in; CUDA has none like it, so choose another")
     if line := re.search(r"^[ \t]*#[ \t]*(?:line\b|\d)", code.bare, re.MULTILINE):
@@ -46,17 +47,24 @@ def refuse_own_names(code: CodeText) -> None:
 
 
 def refuse_text(preprocessed: str, texts: dict[str, str]) -> None:
-    """Raises CompileError for what hides code from the watch, by what the preprocessor left. `texts`: the learner's, by name."""
+    """Raises CompileError for what hides code from the watch.
+
+    preprocessed: the output of the preprocessor.
+    texts: the learner's texts by name.
+    """
     lines = list(_own_lines(preprocessed))
     for refuse in (_refuse_headers, _refuse_pragmas, _refuse_names, _refuse_attributes):
         refuse(lines, texts)
 
 
 def refuse_symbols(library: Path, runtime: Path, texts: dict[str, str]) -> None:
-    """Raises CompileError where a library of `texts` defines what the `runtime` has to define, or calls what nobody watches."""
+    """Raises CompileError if the library defines what only the runtime may define.
+
+    Also raises it if the library calls a function that nothing watches.
+    """
     own = {name for name, (kind, _) in _symbols(runtime).items() if kind in "TDBR"} - _OF_EVERY_LIBRARY
     for name, (kind, address) in sorted(_symbols(library).items(), key=lambda symbol: symbol[1][1]):
-        plain = re.split(r"[(@]", name)[0]  # without parameters, or the C library's version
+        plain = re.split(r"[(@]", name)[0]  # without parameters and the C library's version
         if kind == "U" and plain.startswith("cuda_on_cpu_") and plain not in _OURS_TO_CALL:
             raise _error(_using(plain, texts), texts, f"{plain} is a name of the CPU stand-in; CUDA has none like it")
         if kind == "U" and plain in _UNWATCHED:
@@ -70,8 +78,10 @@ def refuse_symbols(library: Path, runtime: Path, texts: dict[str, str]) -> None:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line that the preprocessor left of a text that is not ours and not the system's. `opens`: a header that is included
-    there, or nothing."""
+    """A line of the preprocessor's output that is neither ours nor the system's.
+
+    opens: the header that is included there, or nothing.
+    """
 
     source: str
     number: int
@@ -80,7 +90,7 @@ class _Line:
 
 
 def _own_lines(preprocessed: str):
-    """Each line that comes from no header of the system's or ours, with the place that it had."""
+    """Each line that is from no header of the system's or ours, with its original place."""
     source, number, own = "", 0, False
     for text in preprocessed.split("\n"):
         marker = re.match(r'# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)', text)
@@ -120,7 +130,7 @@ def _refuse_names(lines: list[_Line], texts):
 
 
 def _refuse_attributes(lines: list[_Line], texts):
-    """An attribute may name an optimization; elsewhere `optimize` is a name like others."""
+    """Refuses attributes that change optimization. Elsewhere `optimize` is a normal name."""
     code = CodeText("\n".join(line.text for line in lines), "")
     for attribute in re.finditer(r"\b__attribute(?:__)?\s*(?=\()|\[(?=\[)", code.bare):
         end = code.find_outside_brackets(attribute.end() + 1, lambda position: code.bare[position] in ")]", stop="")
@@ -131,7 +141,7 @@ def _refuse_attributes(lines: list[_Line], texts):
 
 
 def _using(name: str, texts: dict[str, str]) -> "_Line | None":
-    """The first line that has this name; none where a macro makes it."""
+    """The first line that contains this name; None if only a macro makes it."""
     for source, text in texts.items():
         for number, words in enumerate(mask(text).split("\n"), 1):
             if re.search(rf"\b{re.escape(name)}\b", words):
@@ -140,7 +150,7 @@ def _using(name: str, texts: dict[str, str]) -> "_Line | None":
 
 
 def _symbols(library: Path) -> dict[str, tuple[str, int]]:
-    """The kind of each symbol, as nm has it, and its address; nothing where there is no nm."""
+    """The kind and the address of each symbol, as nm prints them. Empty if there is no nm."""
     try:
         listed = subprocess.run(["nm", "-C", library], capture_output=True, text=True, errors="replace").stdout
     except OSError:

@@ -1,4 +1,5 @@
-// A warp: 32 threads that can exchange values without shared memory. The last lane to arrive does the exchange for all.
+// A warp: 32 threads that can exchange values without shared memory. The last lane that
+// arrives does the exchange for all.
 #pragma once
 #include "block.h"
 #include "clock.h"
@@ -6,7 +7,8 @@
 
 namespace cuda_on_cpu {
 
-// Lanes of one warp that have come to the same line with the same mask. Lanes of a warp may meet in separate groups.
+// Lanes of one warp that have reached the same line with the same mask. Lanes of a warp may
+// meet in separate groups.
 enum class Meet { shuffle, ballot, barrier };
 struct Meeting {
     Meet kind;
@@ -43,7 +45,7 @@ inline void exchange(const Meeting& meeting) {
     if (meeting.kind == Meet::shuffle) {
         each([&](Thread& thread) {
             const void* value = value_for(thread, meeting);
-            if (thread.bytes == 4) memcpy(thread.result, value, 4);  // nearly always; then it is one instruction
+            if (thread.bytes == 4) memcpy(thread.result, value, 4);  // the usual case, in one instruction
             else memcpy(thread.result, value, thread.bytes);
         });
     } else if (meeting.kind == Meet::ballot) {
@@ -58,7 +60,7 @@ inline void exchange(const Meeting& meeting) {
     each([](Thread& thread) { thread.state = State::ready; });
 }
 
-// Goes on with those meetings for which nobody is missing: all lanes of the mask are there, or have returned.
+// Ends the meetings that are complete: all lanes of the mask have arrived or returned.
 inline void close_meetings(unsigned warp) {
     for (size_t i = 0; i < block->meetings.size();) {
         Meeting& meeting = block->meetings[i];
@@ -76,8 +78,10 @@ inline void close_meetings(unsigned warp) {
     block->fail(report.add("text", "caller is not in the mask"));
 }
 
-// Waits for the other lanes of `mask`. `value`: what this lane brings; `result`: where what lane `source` brings is put.
-// A barrier of a warp and a vote have no source, -1.
+// Waits for the other lanes of `mask`.
+// value: what this lane brings.
+// result: where the value of lane `source` goes.
+// source: -1 for a warp's barrier and for a vote.
 inline void meet(Meet kind, unsigned mask, const void* value, void* result, size_t bytes, int source, const char* what,
                  const char* file, int line) {
     if (!(mask & bit(self->lane))) report_stranger(mask, what, file, line);
@@ -96,8 +100,9 @@ inline void meet(Meet kind, unsigned mask, const void* value, void* result, size
     if (self->state == State::in_warp) block->wait(State::in_warp);
 }
 
-// The lane that a shuffle reads, as CUDA defines it for each kind; out of its group of `width` lanes it is the caller's own.
-// Of the distance, a GPU's instruction takes five bits.
+// The lane that a shuffle reads, as CUDA defines it for each kind. Outside its group of
+// `width` lanes, it is the caller's own lane. A GPU's instruction has five bits for the
+// distance.
 inline int source_lane(Shuffle kind, int lane, int distance, int width) {
     int first = lane & ~(width - 1);
     distance &= 31;
@@ -126,5 +131,5 @@ unsigned ballot(unsigned mask, int predicate, const char* what, const char* file
 
 }  // namespace cuda_on_cpu
 
-// Which lanes happen to run together is chance; CUDA promises no more than that the caller is one of them.
+// It is chance which lanes run together. CUDA promises only that the caller is one of them.
 unsigned __activemask() { return cuda_on_cpu::bit(cuda_on_cpu::self->lane); }

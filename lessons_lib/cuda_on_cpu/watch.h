@@ -1,5 +1,6 @@
-// Checked mode: each access of a kernel comes here first. Is it inside its variable or tensor, has the memory a value, may it
-// be written, and is it ordered after what other threads did there?
+// Checked mode: each access of a kernel comes here first. Is it inside its variable or tensor?
+// Does the memory have a value? May it be written? And is it ordered after what other threads
+// did there?
 #pragma once
 #include "clock.h"
 #include "counts.h"
@@ -9,7 +10,7 @@ namespace cuda_on_cpu {
 
 #if CHECKED
 
-inline const char* code_base = nullptr;  // of the library whose kernel runs; records keep distances from it
+inline const char* code_base = nullptr;  // the start of the library; records keep distances
 
 inline const char* memory(const Region& region) {
     return region.tensor() ? "tensor" : region.kind == Kind::dynamic ? "dynamic" : "shared";
@@ -35,7 +36,7 @@ inline Report access_report(const char* kind, const Region& region, const char* 
     block->fail(report);
 }
 
-// Lanes of the record, other than this one, whose access is not ordered before one that this thread makes now.
+// The other lanes of the record whose access is not ordered before this thread's, now.
 inline uint32_t unordered_lanes(const Record& record) {
     uint32_t others = record.lanes & ~(1u << self->lane), left = 0;
     for (; others; others &= others - 1)
@@ -47,9 +48,10 @@ inline bool clashes_in_block(const Record& record) {
     return record.epoch == epoch.now && (record.warp != self->warp || unordered_lanes(record));
 }
 
-// The time of an access to a tensor by another block of this launch that did not hand the result over, or 0.
+// The time of an access to a tensor by another block of this launch that did not hand over its
+// result, or 0.
 inline uint32_t clash_between_blocks(const Record& record) {
-    bool latest = record.epoch < epoch.block_began;  // of what was before, only the time is kept
+    bool latest = record.epoch < epoch.block_began;  // of older ones, only the time
     uint32_t when = latest ? record.epoch : record.other_block;
     uint32_t warps = latest && record.warp != several ? 1u << record.warp : ~0u;
     return when >= epoch.launch_began && !epoch.handed_over(when, warps) ? when : 0;
@@ -59,14 +61,14 @@ inline bool clashes(const Record& record, bool tensor) {
     return clashes_in_block(record) || (tensor && clash_between_blocks(record));
 }
 
-// Who the other one in a clash is, and where it was in the code.
+// The other thread in a clash, and where it was in the code.
 struct Other {
     int32_t code;
     uint16_t thread;
 };
 
-// Of the two threads in the record one that is not this thread, and of another warp if there is one: the two of several warps
-// are of different ones (see note).
+// A thread of the record that is not this thread, if possible from another warp. If the record
+// has several warps, its two threads are from different ones (see note).
 inline Other other_thread(const Record& record) {
     bool previous = record.thread == self->number || (record.warp == several && record.thread / 32 == self->warp);
     return previous ? Other{record.previous_code, record.previous} : Other{record.code, record.thread};
@@ -84,8 +86,9 @@ inline void add_other_block(Report& report, const Record& record) {
     report.index("other_block", index);
 }
 
-// Two accesses that clash. Within a warp they may be only the first of many, also between warps, and the look at a value
-// that atomics change may be the first step of a compare-and-swap: these two kinds are followed a little further.
+// Two accesses that clash. A clash within a warp may be only the first of many, some between
+// warps. And a look at a value that atomics change may be the first step of a
+// compare-and-swap. In these two cases the block runs on a little further.
 inline void race(const Region& region, const char* address, size_t size, Access access, const void* code, const Cell& cell,
                  const Record& record) {
     bool in_block = clashes_in_block(record), atomic = &record == &cell.atomic;
@@ -108,7 +111,7 @@ inline void race(const Region& region, const char* address, size_t size, Access 
 [[gnu::always_inline]] inline void note(Record& record, const void* code) {
     if (record.epoch == epoch.now && record.thread == self->number && record.clock == self->clock) return;  // again
     if (record.epoch == epoch.now && record.warp == several && record.previous != nobody)
-        return;  // everybody; two of them are noted, so that somebody else can be named to each
+        return;  // many threads; two are noted, so each has another thread to name
     uint32_t kept = record.epoch == epoch.now && record.warp == self->warp ? unordered_lanes(record) : 0;
     if (record.epoch == epoch.now && (record.warp != self->warp || kept)) {
         if (record.warp != self->warp) record.warp = several;
@@ -147,7 +150,8 @@ inline void race(const Region& region, const char* address, size_t size, Access 
     }
 }
 
-// Memory that is no tensor's and not shared: a thread's own variables, the kernel's arguments, constants of the library.
+// Memory outside tensors and shared variables: a thread's own variables, the kernel's
+// arguments and constants of the library.
 inline void elsewhere(const char* address, size_t size, Access access, const void* code) {
     if (size_t(address - block->own_stack()) < stack_bytes || block->is_argument(address)) return;
     static const char* known_page = reinterpret_cast<const char*>(1);  // none
@@ -159,8 +163,9 @@ inline void elsewhere(const char* address, size_t size, Access access, const voi
     block->fail(report);
 }
 
-// A loop over atomicCAS begins with a look at the old value that need not be atomic: a wrong one costs another round. So
-// this thread's read of the element, just before, clashes with nobody.
+// A loop over atomicCAS first looks at the old value. This look need not be atomic, because a
+// wrong value only costs another round. So this thread's read just before it clashes with
+// nothing.
 inline void forgive_read(const void* where, size_t size) {
     if (!self) return;
     const char* address = static_cast<const char*>(where);
@@ -174,7 +179,7 @@ inline void forgive_read(const void* where, size_t size) {
     }
 }
 
-// The launcher's own code runs on the host, from where a GPU's memory is out of reach.
+// The launcher's own code runs on the host, which cannot reach a GPU's memory.
 inline void watch_host(const char* address, size_t size, Access access, const void* code) {
     Region* region = tensors.region_at(address);
     if (!region) return;
@@ -203,8 +208,8 @@ inline void watch(const void* where, size_t size, Access access, const void* cod
     touch(*region, address, size, access, code);
 }
 
-// A GPU takes an access at a multiple of its size only. Of 16 bytes some types are not aligned to their size (two doubles), so
-// there the tensors count.
+// A GPU accepts an access only at a multiple of its size. Some types of 16 bytes are not
+// aligned to their size (two doubles), so there the tensors decide.
 [[gnu::noinline]] inline void refuse_misaligned(const char* address, size_t size, Access access, const void* code) {
     if (!self) return;
     Region* region = tensors.region_at(address);

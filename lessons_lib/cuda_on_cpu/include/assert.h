@@ -1,2 +1,2 @@
-// A failed assertion in a kernel is reported; the C library would end the process.
+// A failed assertion in a kernel is reported. With the C library it would end the process.
 #include "../intrinsics.h"

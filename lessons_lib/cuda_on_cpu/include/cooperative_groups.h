@@ -1,11 +1,12 @@
-// Cooperative groups: the threads that meet, as an object. A block; a tile, which is 1 to 32 lanes of a warp side by side; and
-// the lanes that run together. A group that is no more than an object for what the intrinsics do reports as they do.
+// Cooperative groups: threads that meet, as an object. A block, a tile of 1 to 32 neighbouring
+// lanes of a warp, or the lanes that run together. Where a group only stands for what the
+// intrinsics do, it reports as they do.
 #pragma once
 #include "../intrinsics.h"
 
 namespace cooperative_groups {
 
-// The threads of a block. All of them have to come to its sync().
+// The threads of a block. All of them must come to its sync().
 class thread_block {
 public:
     static void sync(CUDA_ON_CPU_HERE) { cuda_on_cpu::block_barrier("block.sync", file, line); }
@@ -20,7 +21,7 @@ public:
 
 inline thread_block this_thread_block() { return {}; }
 
-// Of the groups that cannot be larger than a warp. The mask has a bit for each lane.
+// For groups that cannot be larger than a warp. The mask has a bit for each lane.
 namespace lanes {
 inline unsigned own() { return thread_block::thread_rank() % 32; }
 inline unsigned first_of(unsigned size) { return own() & ~(size - 1); }
@@ -28,7 +29,8 @@ inline unsigned mask_of(unsigned size) { return (size == 32 ? ~0u : (1u << size)
 constexpr bool can_be_tile(unsigned size) { return size >= 1 && size <= 32 && (size & (size - 1)) == 0; }
 }  // namespace lanes
 
-// A tile of a group of type Parent. A function that takes any tile of a size has the parameter thread_block_tile<size>.
+// A tile of a group of type Parent. A function that takes any tile of one size has the
+// parameter thread_block_tile<size>.
 template <unsigned Size, class Parent = void>
 class thread_block_tile {
     static_assert(lanes::can_be_tile(Size), "on the CPU a tile has 1, 2, 4, 8, 16 or 32 threads");
@@ -43,7 +45,7 @@ public:
     static unsigned thread_rank() { return lanes::own() % Size; }
     static constexpr unsigned num_threads() { return Size; }
     static constexpr unsigned size() { return Size; }
-    unsigned meta_group_rank() const { return meta_group_rank_; }  // this tile's number within the parent
+    unsigned meta_group_rank() const { return meta_group_rank_; }  // this tile's number
     unsigned meta_group_size() const { return meta_group_size_; }  // how many tiles the parent has
 
     template <class T> T shfl(T value, int rank, CUDA_ON_CPU_HERE) const {
@@ -62,7 +64,7 @@ public:
     int all(int predicate, CUDA_ON_CPU_HERE) const { return votes(!predicate, "tile.all", file, line) == 0; }
     unsigned ballot(int predicate, CUDA_ON_CPU_HERE) const { return votes(predicate, "tile.ballot", file, line); }
 
-    // Not CUDA's: for cg::reduce, which is a row of these at one line.
+    // Not in CUDA. cg::reduce makes several of these at one line.
     template <class T>
     T shuffle(cuda_on_cpu::Shuffle kind, T value, int distance, const char* what, const char* file, int line) const {
         static_assert(sizeof(T) <= 32 && std::is_trivially_copyable<T>::value, "a shuffle takes up to 32 bytes");
@@ -72,7 +74,7 @@ public:
     }
 
 private:
-    // A bit for each thread of the tile, that of rank 0 first.
+    // A bit for each thread of the tile, starting with rank 0.
     unsigned votes(int predicate, const char* what, const char* file, int line) const {
         return cuda_on_cpu::ballot(lanes::mask_of(Size), predicate, what, file, line) >> lanes::first_of(Size);
     }
@@ -93,8 +95,8 @@ inline thread_block_tile<1> this_thread() {
     return tiled_partition<1>(tiled_partition<2>(this_thread_block()));
 }
 
-// The lanes that run together. Which ones is chance, and CUDA promises no more than that the caller is one of them: here it is
-// alone (as __activemask() says).
+// The lanes that run together. It is chance which ones they are, and CUDA promises only that
+// the caller is one of them. Here the caller is alone (as in __activemask()).
 class coalesced_group {
 public:
     static void sync() {}
@@ -116,19 +118,21 @@ inline coalesced_group coalesced_threads() { return {}; }
 class thread_group;
 thread_group tiled_partition(const thread_group& parent, unsigned size, CUDA_ON_CPU_HERE);
 
-// Any of these groups, for functions that are no templates. A tile's size is then known only when the kernel runs.
+// Any of these groups, for functions that are not templates. A tile's size is then known only
+// when the kernel runs.
 class thread_group {
 public:
     thread_group(const thread_block&) : size_(0) {}
     thread_group(const coalesced_group&) : size_(1) {}
     thread_group(const thread_group&) = default;
-    thread_group& operator=(const thread_group&) = delete;  // nor on a GPU
+    thread_group& operator=(const thread_group&) = delete;  // a GPU does not have it either
     void sync(CUDA_ON_CPU_HERE) const {
         if (is_block()) cuda_on_cpu::block_barrier("group.sync", file, line);
         else cuda_on_cpu::warp_barrier(lanes::mask_of(size_), "group.sync", file, line);
     }
     unsigned long long thread_rank() const { return is_block() ? thread_block::thread_rank() : lanes::own() % size_; }
-    // The last tile of a block may have fewer threads. num_threads() CUDA 13 declares and does not have.
+    // The last tile of a block may have fewer threads. CUDA 13 declares num_threads() but does
+    // not define it.
     unsigned long long size() const {
         unsigned all = thread_block::size(), first = is_block() ? 0 : thread_block::thread_rank() / size_ * size_;
         return is_block() || all - first < size_ ? all - first : size_;
@@ -142,7 +146,7 @@ private:
 };
 
 inline thread_group tiled_partition(const thread_group& parent, unsigned size, const char* file, int line) {
-    if (!lanes::can_be_tile(size))  // a GPU ends the kernel there
+    if (!lanes::can_be_tile(size))  // a GPU ends the kernel here
         cuda_on_cpu::assertion_failed("tiled_partition makes tiles of 1, 2, 4, 8, 16 or 32 threads", file, line);
     return parent.is_block() || size < parent.size_ ? thread_group(size) : parent;
 }
@@ -152,7 +156,7 @@ inline void sync(const coalesced_group&) {}
 template <class Group> auto thread_rank(const Group& group) { return group.thread_rank(); }
 template <class Group> auto group_size(const Group& group) { return group.num_threads(); }
 
-// Blocks that wait for each other need all of them to run at the same time, which they do not do here.
+// Blocks that wait for each other must all run at the same time. Here they do not.
 #define CUDA_ON_CPU_NO_GROUP(type, function)                                                                          \
     struct type { void sync() const; unsigned long long thread_rank() const, num_threads() const, size() const; };    \
     template <class... None> type function(None...) {                                                                 \

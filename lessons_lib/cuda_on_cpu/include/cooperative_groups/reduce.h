@@ -1,4 +1,4 @@
-// cg::reduce: one value of each thread of a tile, put together for all of them.
+// cg::reduce: combines one value of each thread of a tile. All threads get the result.
 #pragma once
 #include "../cooperative_groups.h"
 
@@ -11,7 +11,8 @@ template <class T> struct bit_and { T operator()(T a, T b) const { return a & b;
 template <class T> struct bit_or { T operator()(T a, T b) const { return a | b; } };
 template <class T> struct bit_xor { T operator()(T a, T b) const { return a ^ b; } };
 
-// All threads of the tile call it at the same line. Each gets op over all values; in which order is not promised.
+// All threads of the tile call it at the same line. The order of the operations is not
+// promised.
 template <unsigned Size, class Parent, class T, class Operation>
 T reduce(const thread_block_tile<Size, Parent>& tile, T value, Operation&& op, CUDA_ON_CPU_HERE) {
     for (unsigned distance = Size / 2; distance > 0; distance /= 2)
