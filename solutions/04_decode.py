@@ -346,7 +346,7 @@ check("4.4", forward_decoding_loop)
 
 # %%
 def attend_last(tokens):
-    """Computes the layer's result for the last token, with PyTorch's attention over all."""
+    """Computes the layer's result for the last token by PyTorch's attention over all tokens."""
     q_rows, k_rows, v_rows = (rows.transpose(0, 1)[None] for rows in layer.project(tokens))  # (1, heads, tokens, 16)
     return layer.output(F.scaled_dot_product_attention(q_rows[:, :, -1:], k_rows, v_rows, enable_gqa=True)[0, :, 0])
 
