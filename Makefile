@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lint exercise lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -45,6 +45,13 @@ fuzz: $(READY)  ## look for texts and calls that break something (apt-get: clang
 mutants: $(READY)  ## put small faults into the code, one at a time, and list those that no test notices (ARGS="paged_attention")
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
+
+lint: $(READY)  ## look for slips and untidy imports in Python (ARGS="--fix" mends what it can)
+	$(PY) -m ruff check $(ARGS) .
+
+exercise: $(READY)  ## run what concerns one exercise: ID=8.8
+	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))
+	$(PY) tests/exercise.py "$(ID)" $(ARGS)
 
 lessons: $(READY)  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
 	$(PY) solutions/build.py $(ARGS)

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from bench.flashinfer_backends import decode_wrapper, flashinfer_version, no_cudnn, no_flashinfer, no_xqa, xqa
+from bench.flashinfer_backends import (
+    decode_wrapper,
+    flashinfer_version,
+    no_cudnn,
+    no_flashinfer,
+    no_xqa,
+    xqa,
+)
 from bench.ladder_runs import FLASHINFER
 from bench.workloads import Workload
 from paged_attention.ladder import FP8, RUNGS, PagedDecode

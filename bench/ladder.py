@@ -19,7 +19,16 @@ import torch
 from bench.backends import BACKENDS, Backend, Gpu, make_batch
 from bench.build_ahead import build_ahead
 from bench.compare import compare
-from bench.ladder_runs import FLASHINFER, LAST_RUNG, Row, Run, file_of, geometric_mean, recorded, table
+from bench.ladder_runs import (
+    FLASHINFER,
+    LAST_RUNG,
+    Row,
+    Run,
+    file_of,
+    geometric_mean,
+    recorded,
+    table,
+)
 from bench.workloads import VARIANTS, WORKLOADS, Workload
 from lessons_lib.cuda_builds import choose_target
 

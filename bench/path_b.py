@@ -24,7 +24,15 @@ from torch import Tensor
 
 from bench.backends import Gpu
 from bench.build_ahead import build_ahead
-from bench.path_b_runs import BatchRow, PathBRun, PathRow, batches_table, file_of, origin, paths_table
+from bench.path_b_runs import (
+    BatchRow,
+    PathBRun,
+    PathRow,
+    batches_table,
+    file_of,
+    origin,
+    paths_table,
+)
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import NEEDS, PATHS

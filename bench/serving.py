@@ -31,7 +31,15 @@ from bench.servers import (
     random_trace,
     task_trace,
 )
-from bench.serving_runs import ServerRow, ServingRun, ShareRow, file_of, recorded, recorded_table, table
+from bench.serving_runs import (
+    ServerRow,
+    ServingRun,
+    ShareRow,
+    file_of,
+    recorded,
+    recorded_table,
+    table,
+)
 from paged_attention.engine.checkpoint import load_model
 
 __all__ = ["ServerRow", "ServingRun", "ShareRow", "measure", "measure_large", "measure_small", "recorded", "recorded_table",

@@ -5,7 +5,19 @@ import torch
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from draw import EDGE, EMPTY, FREE, GREEN, QUIET, SEVERAL, SHARED, USED, WASTED, draw_block, ink
+from draw import (
+    EDGE,
+    EMPTY,
+    FREE,
+    GREEN,
+    QUIET,
+    SEVERAL,
+    SHARED,
+    USED,
+    WASTED,
+    draw_block,
+    ink,
+)
 
 LABEL_SPACE = 3.2  # left of a row of blocks
 
@@ -34,7 +46,7 @@ def decode_step(tables: list[list[int]], num_blocks: int):
         draw_block(axes, column + shift, 4.2, f"q{owner + 1}", colour_of(owner))
         _arrow(axes, middle, 4.2, middle, 3.5)
         draw_block(axes, column + shift, 2.5, "o, m, l", colour_of(owner))
-    for request, blocks in enumerate(tables):
+    for request in range(len(tables)):
         columns = [column + shift + 0.5 for column, owner in enumerate(owners) if owner == request]
         for column in columns:
             _arrow(axes, column, 2.5, sum(columns) / len(columns), 1.1)

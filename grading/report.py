@@ -17,8 +17,8 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.exam import NEW_CASE
+from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.kept import write_whole
 from grading.submissions import text_of
 from lessons_lib import checks, display

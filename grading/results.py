@@ -65,11 +65,11 @@ def _encode(value):
         return ["tensor", str(plain.dtype), list(plain.shape), _text(plain.reshape(-1).view(torch.uint8).numpy())]
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufc" and value.size <= LARGEST:
         return ["numpy", value.dtype.str, list(value.shape), _text(value)]
-    if isinstance(value, str | tuple) or is_dataclass(value) and not isinstance(value, type):
-        if type(value).__module__.startswith(_COURSE):
-            base = next((_encode(kind(value)) for kind in (str, tuple) if isinstance(value, kind)), None)
-            attributes = {name: _encode(part) for name, part in vars(value).items()}
-            return ["course", type(value).__module__, type(value).__qualname__, base, attributes]
+    is_plain = isinstance(value, str | tuple) or is_dataclass(value) and not isinstance(value, type)
+    if is_plain and type(value).__module__.startswith(_COURSE):
+        base = next((_encode(kind(value)) for kind in (str, tuple) if isinstance(value, kind)), None)
+        attributes = {name: _encode(part) for name, part in vars(value).items()}
+        return ["course", type(value).__module__, type(value).__qualname__, base, attributes]
     for kind, base in _CONTAINERS.items():
         if isinstance(value, base):
             return [kind, [_encode(part) for part in value]]

@@ -18,8 +18,20 @@ from lessons_lib.inline import read_kernel
 from lessons_lib.paths import KERNELS
 from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES
 from paged_attention.splits import choose_num_splits
-from paged_attention.validate import KERNEL_DTYPES, check_contiguous, check_devices, check_paged_decode, check_tensor
-from paged_attention.work_plan import BUSY, best_plan, choose_heads_at_once, plan_work, tiles_of
+from paged_attention.validate import (
+    KERNEL_DTYPES,
+    check_contiguous,
+    check_devices,
+    check_paged_decode,
+    check_tensor,
+)
+from paged_attention.work_plan import (
+    BUSY,
+    best_plan,
+    choose_heads_at_once,
+    plan_work,
+    tiles_of,
+)
 
 HEAD_SIZES = (64, 128, 256)
 MOST_QUERIES_PER_KV_HEAD = 16

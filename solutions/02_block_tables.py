@@ -371,7 +371,7 @@ print("slots of the next four tokens:", [manager.append_token(0) for _ in range(
 print("row:", manager.get_block_table_for_seq(0).tolist())
 
 # %% [markdown]
-# ### Exercise 2.6: fork a sequence
+# ### Exercise 2.6: fork a sequence and its row
 #
 # This is exercise 1.5 with the block table: the child gets its own row with the same block
 # ids, and each block has one more user.

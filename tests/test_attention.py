@@ -8,13 +8,17 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poison import needs_gpu, on_each_device, poisons
-
 from lessons_lib import checks
-from paged_attention.attention import forward_prefill, plain_attention, share_heads, tiled_attention
+from paged_attention.attention import (
+    forward_prefill,
+    plain_attention,
+    share_heads,
+    tiled_attention,
+)
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.layer import AttentionLayer
 from paged_attention.softmax_state import NO_KEY, SoftmaxState
+from poison import needs_gpu, on_each_device, poisons
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 NAN = float("nan")

@@ -9,12 +9,12 @@ import textwrap
 import time
 
 import pytest
-from answers import every_exercise, our_answer, wrong_answer
-from right_answers import RIGHT_ANSWERS, WRONG_ANSWERS
-from verdicts import verdicts
 
+from answers import every_exercise, our_answer, wrong_answer
 from lessons_lib import checks
+from right_answers import RIGHT_ANSWERS, WRONG_ANSWERS
 from solutions.checks import tensors
+from verdicts import verdicts
 
 EXERCISES = every_exercise()
 PYTHON_EXERCISES = [exercise for exercise in EXERCISES if exercise.language == "python"]

@@ -4,10 +4,10 @@
 """
 
 import pytest
-from answers import every_exercise
-from right_answers import WRONG_ANSWERS
 
+from answers import every_exercise
 from lessons_lib import checks
+from right_answers import WRONG_ANSWERS
 
 PYTHON_EXERCISES = [exercise for exercise in every_exercise() if exercise.language == "python"]
 

@@ -8,7 +8,15 @@ import torch
 
 from bench import serving, serving_runs
 from bench.attention_share import attention_share
-from bench.servers import EngineServer, GenerateBatchServer, GenerateServer, Trace, random_model, random_trace, task_trace
+from bench.servers import (
+    EngineServer,
+    GenerateBatchServer,
+    GenerateServer,
+    Trace,
+    random_model,
+    random_trace,
+    task_trace,
+)
 from bench.serving import ServerRow, ServingRun, ShareRow, measure, table
 from paged_attention.engine.checkpoint import load_model
 

@@ -2,7 +2,13 @@
 
 import pytest
 from hypothesis import Phase, settings, strategies
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 import draw
 from paged_attention.block_manager import PythonBlockManager, build_block_manager

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from answers import every_exercise
 
+from answers import every_exercise
 from lessons_lib import checks
 
 EXERCISES = every_exercise()

@@ -32,9 +32,9 @@ def test_a_folder_gives_the_same_model_as_the_course(folder):
 def test_a_llama_of_the_same_sizes_is_served():
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from paged_attention.engine.served import check_architecture
     from paged_attention.engine.engine import Engine
     from paged_attention.engine.request import SamplingParams
+    from paged_attention.engine.served import check_architecture
 
     torch.manual_seed(0)
     config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,

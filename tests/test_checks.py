@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import cloudpickle
 import pytest
-from answers import every_exercise, stub
 
 import lessons_lib
+from answers import every_exercise, stub
 from lessons_lib import checks, progress, verbs
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.inline import read_kernel
@@ -73,9 +73,9 @@ def test_a_guard_without_a_name_is_seen_and_named(guard):
 def test_the_text_of_an_answer_names_a_failure_and_makes_none():
     exercise = checks.find("6.3")
     assert exercise.name_from_text("float part[32];\n") == "array-not-shared"
-    failed = checks.CheckResult("6.3", False, "wrong", f"The result is not right.\nSmallest case that shows it: 32 threads")
+    failed = checks.CheckResult("6.3", False, "wrong", "The result is not right.\nSmallest case that shows it: 32 threads")
     named = checks._named_from_text(exercise, "float part[32];\n", failed)
-    assert named.mistake == "array-not-shared" and named.message.endswith(f"\nSmallest case that shows it: 32 threads")
+    assert named.mistake == "array-not-shared" and named.message.endswith("\nSmallest case that shows it: 32 threads")
     for other in (checks.CheckResult("6.3", True, None, ""), checks.CheckResult("6.3", False, "does-not-compile", "no")):
         assert checks._named_from_text(exercise, "float part[32];\n", other) == other
     assert checks._named_from_text(exercise, "__shared__ float part[32];\n", failed) == failed

@@ -7,17 +7,15 @@ import subprocess
 
 import pytest
 import torch
+
 from cuda_bank import Right, fault_lines, files, source
 from cuda_bank.faulty import FAULTY
 from cuda_bank.right import RIGHT
-
 from lessons_lib.cuda import build_cuda
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.paths import KERNELS
 
-KINDS = """race missing-syncwarp non-atomic-update race-between-blocks divergent-barrier absent-lane shared-out-of-bounds
-    shared-uninitialised dynamic-shared-too-small block-table out-of-bounds write-to-input output-unwritten output-read
-    no-address misaligned host-access division-by-zero stack-overflow no-end assertion bad-launch""".split()
+KINDS = ["race", "missing-syncwarp", "non-atomic-update", "race-between-blocks", "divergent-barrier", "absent-lane", "shared-out-of-bounds", "shared-uninitialised", "dynamic-shared-too-small", "block-table", "out-of-bounds", "write-to-input", "output-unwritten", "output-read", "no-address", "misaligned", "host-access", "division-by-zero", "stack-overflow", "no-end", "assertion", "bad-launch"]
 SCHEDULES = range(4)
 BARRIER = re.compile(r"\b(?:__sync(?P<block>threads)\(\)|__syncwarp\(\)|tile\.sync\(\));")
 

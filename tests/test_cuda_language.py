@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 import operator
-import struct
 import subprocess
 
 import pytest

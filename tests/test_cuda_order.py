@@ -7,7 +7,6 @@ import functools
 import re
 from dataclasses import dataclass
 
-import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -13,11 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lessons_lib import KernelError
-from lessons_lib.cuda_on_cpu.elements import inner_sizes, shared_element, tensor_element, tensor_index
-from lessons_lib.cuda_on_cpu.report_messages import lanes, position
-from lessons_lib.cuda_on_cpu.report_messages import explain
+from lessons_lib.cuda_on_cpu.elements import (
+    inner_sizes,
+    shared_element,
+    tensor_element,
+    tensor_index,
+)
+from lessons_lib.cuda_on_cpu.report_messages import explain, lanes, position
 from lessons_lib.cuda_on_cpu.reports import parse, updates_in_two_lines, updates_itself
-from lessons_lib.cuda_on_cpu.source_lines import SourceLine, look_up, offset_in_library, source_line
+from lessons_lib.cuda_on_cpu.source_lines import (
+    SourceLine,
+    look_up,
+    offset_in_library,
+    source_line,
+)
 
 TEXT = """__global__ void k(const float* x, float* out) {
   __shared__ float scores[64];

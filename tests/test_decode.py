@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poison import needs_gpu, on_each_device, poisons
 
 from paged_attention.decode import (
     block_attention,
@@ -21,6 +20,7 @@ from paged_attention.decode import (
 from paged_attention.kv_cache import PagedAttentionManager, UnknownSequenceError
 from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv
+from poison import needs_gpu, on_each_device, poisons
 
 DIM = 24
 FORMS = [forward_decoding_loop, forward_decoding]

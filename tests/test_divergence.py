@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paged_attention.engine.checkpoint import load_model
-from paged_attention.engine.divergence import Divergence, LayerCall, apart, first_difference, locate_divergence
+from paged_attention.engine.divergence import (
+    Divergence,
+    LayerCall,
+    apart,
+    first_difference,
+    locate_divergence,
+)
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import SamplingParams

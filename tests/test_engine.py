@@ -7,10 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from echo import END, VOCAB_SIZE, EchoModel, assert_nothing_is_lost, continuation, engine_with, read_back
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from echo import (
+    END,
+    VOCAB_SIZE,
+    EchoModel,
+    assert_nothing_is_lost,
+    continuation,
+    engine_with,
+    read_back,
+)
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.history import History
 from paged_attention.engine.request import (

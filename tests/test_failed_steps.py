@@ -5,10 +5,10 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from echo import EchoModel, assert_nothing_is_lost, continuation, engine_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from echo import EchoModel, assert_nothing_is_lost, continuation, engine_with
 from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
 

@@ -21,7 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from bench.path_b import HEAD_SIZE, SCENARIOS, SET_UPS, SHAPES, Batch, compare_batches, measure_paths, random_batches
+from bench.path_b import (
+    HEAD_SIZE,
+    SCENARIOS,
+    SET_UPS,
+    SHAPES,
+    Batch,
+    compare_batches,
+    measure_paths,
+    random_batches,
+)
 from bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
 from paged_attention import fused
 from paged_attention.engine.checkpoint import load_model

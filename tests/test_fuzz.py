@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from answers import our_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answers import our_answer
 from lessons_lib import CompileError, checks
 from lessons_lib.cuda_on_cpu.rewrite import rewrite
 from lessons_lib.cuda_signatures import functions

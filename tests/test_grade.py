@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import cloudpickle
 import pytest
+
 from answers import our_answer, wrong_answer
 from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
-from right_answers import RIGHT_ANSWERS
-
 from grading import confinement, exam, judge, results, sandbox
 from grading.grades import SubmissionGrade
 from grading.notebook import Notebook, read_notebook
 from grading.sandbox import Limits
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
+from right_answers import RIGHT_ANSWERS
 
 LESSONS = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
 USUAL = Limits()

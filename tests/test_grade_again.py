@@ -9,8 +9,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from test_grade_classroom import ALL_RIGHT, called, run
-from test_grade_folders import class_folder  # noqa: F401
 
 from grading import claim, classroom, command, kept
 from grading.claim import Claim
@@ -19,6 +17,8 @@ from grading.grades import SubmissionGrade
 from grading.notebook import digest_of
 from grading.sandbox import Limits
 from grading.submissions import find_submissions
+from test_grade_classroom import ALL_RIGHT, called, run
+from test_grade_folders import class_folder  # noqa: F401
 
 
 def unfinished_grader(path, student, seed=0, limits=None, progress=lambda: None):

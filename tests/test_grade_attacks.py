@@ -4,12 +4,12 @@ import struct
 import time
 
 import pytest
-from graded import QUICK, RIGHT, WRONG, grade, hand_in
-from test_grade_hostile import earned
 
+from graded import QUICK, RIGHT, WRONG, grade, hand_in
 from grading import confinement, exam, sandbox
 from grading.sandbox import Limits, Reported, Sandbox
 from lessons_lib.paths import ROOT
+from test_grade_hostile import earned
 
 needs_sandbox = pytest.mark.skipif(confinement.missing() is not None, reason="there is no bubblewrap that works")
 # For the cells below: the end of the pipe to the controller, and its messages.

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from graded import RIGHT, WRONG
 from graded import hand_in as hand_in_cells
-
 from grading import classroom, command, sandbox
 from grading.classroom import grade_all
 from grading.grades import ExerciseGrade, SubmissionGrade

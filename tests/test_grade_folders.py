@@ -8,15 +8,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from graded import RIGHT
 from graded import hand_in as hand_in_cells
-from test_grade_classroom import ALL_RIGHT, run
-
 from grading import command, kept, notebook, submissions
 from grading.grades import SubmissionGrade
 from grading.judge import grade_notebook
 from grading.notebook import Unreadable, digest_of, read_file, read_notebook
 from grading.submissions import Submission, find_submissions, text_of
+from test_grade_classroom import ALL_RIGHT, run
 
 
 def nest(folder: Path, name: str, depth: int):

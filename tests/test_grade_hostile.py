@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from graded import QUICK, RIGHT, WRONG, grade, hand_in, mistakes
 
+from graded import QUICK, RIGHT, WRONG, grade, hand_in, mistakes
 from grading import confinement, sandbox
 from lessons_lib.paths import ROOT
 

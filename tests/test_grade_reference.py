@@ -5,9 +5,9 @@ import re
 import types
 
 import pytest
+
 from answers import every_exercise
 from graded import grade, hand_in, mistakes
-
 from grading import confinement, course
 from lessons_lib import checks
 from lessons_lib.paths import ROOT

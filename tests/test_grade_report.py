@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.exam import NEW_CASE
+from grading.grades import ExerciseGrade, SubmissionGrade
 from grading.report import COLUMNS, Student, write_report
 from lessons_lib import checks
 from lessons_lib.paths import ROOT

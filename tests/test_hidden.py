@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from answers import every_exercise, our_answer, wrong_answer
-from right_answers import RIGHT_ANSWERS
 
+from answers import every_exercise, our_answer, wrong_answer
 from lessons_lib import checks
+from right_answers import RIGHT_ANSWERS
 
 SEEDS = 1, 2, 3
 EXERCISES = every_exercise()

@@ -4,7 +4,6 @@ import re
 
 import pytest
 import torch
-from test_paged_kernel import Batch
 
 from lessons_lib.cuda import KernelError, build_cuda
 from lessons_lib.inline import read_kernel
@@ -12,6 +11,7 @@ from lessons_lib.paths import KERNELS, SOLUTIONS
 from paged_attention.bug_hunt import HuntCase, build_hunted
 from paged_attention.ladder import RUNGS, PagedDecode, Shape, shape_text
 from paged_attention.paged_kernel import KERNEL_FILES, attn_paged_cuda
+from test_paged_kernel import Batch
 
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))

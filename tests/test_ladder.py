@@ -6,11 +6,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poison import POISONS, needs_gpu, poisons
-from test_paged_kernel import Batch, dense_attention, on_each_target, one_thread  # noqa: F401
 
 from lessons_lib.cuda import KernelError
-from paged_attention.ladder import FP8, RUNGS, PagedDecode, Shape, attn_paged_fast, rung_library, rung_texts, shape_text
+from paged_attention.ladder import (
+    FP8,
+    RUNGS,
+    PagedDecode,
+    Shape,
+    attn_paged_fast,
+    rung_library,
+    rung_texts,
+    shape_text,
+)
+from poison import POISONS, needs_gpu, poisons
+from test_paged_kernel import Batch, dense_attention, on_each_target, one_thread  # noqa: F401
 
 few = settings(max_examples=15, deadline=None, derandomize=True)
 HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32

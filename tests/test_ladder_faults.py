@@ -1,10 +1,10 @@
 """Faults planted in the ladder's kernels: checked mode finds them, or the results are wrong. So test_ladder.py can fail."""
 
 import pytest
-from test_ladder import FP8, HALF, Batch, assert_right, prepared
 
 from lessons_lib.cuda import KernelError, build_cuda
 from paged_attention.ladder import Shape, rung_texts
+from test_ladder import FP8, HALF, Batch, assert_right, prepared
 
 # Faults that somebody might make: (rung, file, what stands there, what stands there then).
 FAULTS = {

@@ -7,14 +7,29 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poison import poisons
 from torch.nn.functional import scaled_dot_product_attention
 
 from paged_attention.block_manager import OutOfBlocksError
-from paged_attention.kv_cache import PagedAttentionManager, SequenceTooLongError, UnknownSequenceError
-from paged_attention.metadata import BatchMetadata, attn_paged_torch, build_metadata, cumulative_lengths, visible_keys
+from paged_attention.kv_cache import (
+    PagedAttentionManager,
+    SequenceTooLongError,
+    UnknownSequenceError,
+)
+from paged_attention.metadata import (
+    BatchMetadata,
+    attn_paged_torch,
+    build_metadata,
+    cumulative_lengths,
+    visible_keys,
+)
 from paged_attention.slots import slot_mapping, write_kv
-from paged_attention.tiny_transformer import TinyTransformer, generate_dense, generate_paged, merge_in_a_hurry
+from paged_attention.tiny_transformer import (
+    TinyTransformer,
+    generate_dense,
+    generate_paged,
+    merge_in_a_hurry,
+)
+from poison import poisons
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 BATCHES = st.lists(st.tuples(st.integers(0, 200), st.one_of(st.just(1), st.integers(1, 120))), min_size=1, max_size=4)

@@ -7,11 +7,11 @@ import sys
 import time
 
 import pytest
+
+from lessons_lib.paths import ROOT
 from mutants.concerns import Concerns
 from mutants.cpp_text import cpp_mutants
 from mutants.kept import Explained
-
-from lessons_lib.paths import ROOT
 
 RUN = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from mutants.__main__ import main; " \
       "sys.exit(main(sys.argv[3:], Path(sys.argv[2])))"

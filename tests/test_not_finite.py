@@ -4,10 +4,18 @@ import math
 
 import pytest
 import torch
-from echo import END, VOCAB_SIZE, EchoModel, assert_nothing_is_lost, continuation, engine_with, next_token
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from echo import (
+    END,
+    VOCAB_SIZE,
+    EchoModel,
+    assert_nothing_is_lost,
+    continuation,
+    engine_with,
+    next_token,
+)
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.history import History

@@ -7,16 +7,25 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poison import POISONS, needs_gpu, poison_of, poisons
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from lessons_lib.cuda import KernelError
 from paged_attention import decode
 from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.metadata import BatchMetadata, attn_paged_torch, build_metadata, cumulative_lengths
-from paged_attention.paged_kernel import SHARED_BYTES_FOR_SCORES, attn_paged_cuda, paged_attention_library
+from paged_attention.metadata import (
+    BatchMetadata,
+    attn_paged_torch,
+    build_metadata,
+    cumulative_lengths,
+)
+from paged_attention.paged_kernel import (
+    SHARED_BYTES_FOR_SCORES,
+    attn_paged_cuda,
+    paged_attention_library,
+)
 from paged_attention.slots import slot_mapping, write_kv
+from poison import POISONS, needs_gpu, poison_of, poisons
 
 TARGETS = ["fast", "checked", pytest.param("gpu", marks=needs_gpu)]
 on_each_target = pytest.mark.parametrize("target", TARGETS)

@@ -5,8 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig
-from transformers import Qwen3MoeForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 from paged_attention.engine.attention import paged_attention_forward, plugged_in
 from paged_attention.engine.engine import Engine
@@ -118,7 +125,7 @@ def test_models_that_share_a_config_are_served_in_turns():
     requests = {model: [engine.add(number, prompt, PARAMS) for number, prompt in enumerate(PROMPTS)]
                 for model, engine in engines.items()}
     for _ in range(12):
-        for model, engine in engines.items():
+        for engine in engines.values():
             engine.step()
             assert dense(second, PROMPTS[0]) == expected[second][0]  # between two steps it is anybody's
     assert {model: [request.output for request in each] for model, each in requests.items()} == expected

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
-from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from paged_attention.engine import paths
@@ -23,6 +22,7 @@ from paged_attention.engine.request import RequestError, SamplingParams
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import build_metadata
 from paged_attention.tiny_qwen3.tasks import decode, encode
+from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 
 HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
 FOR_16_BITS = ("fast", "fused")  # paths whose kernels take no float32

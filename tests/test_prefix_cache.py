@@ -3,11 +3,17 @@
 from collections import OrderedDict
 
 import pytest
-from echo import assert_nothing_is_lost, continuation, engine_with
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
+from echo import assert_nothing_is_lost, continuation, engine_with
 from paged_attention.engine.history import History
 from paged_attention.engine.prefix_cache import PrefixCache, block_hashes
 from paged_attention.engine.request import Request, SamplingParams

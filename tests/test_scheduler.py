@@ -1,10 +1,10 @@
 """What each step's batch must be, whatever comes: in order, within its budget, and never idle where there is room."""
 
 import pytest
-from echo import engine_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from echo import engine_with
 from paged_attention.engine.dry_run import dry_run
 from paged_attention.engine.history import History
 from paged_attention.engine.prefix_cache import PrefixCache

@@ -13,7 +13,12 @@ from paged_attention.engine import shards
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine
 from paged_attention.engine.request import EmptyPromptError, SamplingParams
-from paged_attention.engine.shards import ShardError, choose_backend, run_sharded, serve_sharded
+from paged_attention.engine.shards import (
+    ShardError,
+    choose_backend,
+    run_sharded,
+    serve_sharded,
+)
 from paged_attention.tiny_qwen3.tasks import encode
 
 PROMPTS = [encode(text) for text in ("Cq7b4m>", "Sqxbafgm>", "Ka17..q42" + "." * 30 + "z93?zq>", "Vq7b>", "C1>")]

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from lessons_lib.inline import read_kernel
 from paged_attention.splits import SPLIT_COST, choose_num_splits, cut_evenly
-from paged_attention.work_plan import TILE_SIZE, best_plan, choose_heads_at_once, plan_work, tiles_of
+from paged_attention.work_plan import (
+    TILE_SIZE,
+    best_plan,
+    choose_heads_at_once,
+    plan_work,
+    tiles_of,
+)
 
 few = settings(max_examples=200, deadline=None, derandomize=True)
 LENGTHS = st.lists(st.one_of(st.integers(0, 70), st.integers(0, 3000)), min_size=1, max_size=12)

@@ -8,8 +8,21 @@ import torch
 
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.tiny_qwen3 import train
-from paged_attention.tiny_qwen3.tasks import CHARACTERS, DIGITS, LETTERS, TASKS, decode, encode, recall
-from paged_attention.tiny_qwen3.train import batch_of, exact_match, examples_for, warm_up_and_decay
+from paged_attention.tiny_qwen3.tasks import (
+    CHARACTERS,
+    DIGITS,
+    LETTERS,
+    TASKS,
+    decode,
+    encode,
+    recall,
+)
+from paged_attention.tiny_qwen3.train import (
+    batch_of,
+    exact_match,
+    examples_for,
+    warm_up_and_decay,
+)
 from paged_attention.tiny_qwen3.wider import with_head_size
 
 

@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from paged_attention.kv_cache import PagedAttentionManager
-from paged_attention.tiny_transformer import TinyTransformer, dense, generate_dense, generate_paged, merge_of_reference
+from paged_attention.tiny_transformer import (
+    TinyTransformer,
+    dense,
+    generate_dense,
+    generate_paged,
+    merge_of_reference,
+)
 
 
 def normed(x):

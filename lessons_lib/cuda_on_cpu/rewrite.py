@@ -145,7 +145,7 @@ def _launch_end(code: CodeText, opening: int) -> int | None:
     for templates in (True, False):
         open_angles = 0
 
-        def closes(position):
+        def closes(position, templates=templates):
             nonlocal open_angles
             character = code.bare[position]
             if templates and character == "<" and re.match(r"\w", code.bare[position - 1]):

@@ -2,7 +2,13 @@
 
 import re
 
-from lessons_lib.cuda_on_cpu.code_text import CodeText, line_ends, one_line, outside_brackets, split_at_commas
+from lessons_lib.cuda_on_cpu.code_text import (
+    CodeText,
+    line_ends,
+    one_line,
+    outside_brackets,
+    split_at_commas,
+)
 
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*(\((?:[^()]|\([^()]*\))*\))")
 _QUALIFIERS_BEFORE = re.compile(r"(?:\b(?:extern|static|const|volatile)\b\s*|" + _ALIGNMENT.pattern + r"\s*)+\Z")

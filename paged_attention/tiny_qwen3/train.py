@@ -11,7 +11,16 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from paged_attention.tiny_qwen3.tasks import CHARACTERS, END, MOST_FILLERS, PAD, TASKS, TOKEN_OF, encode, recall
+from paged_attention.tiny_qwen3.tasks import (
+    CHARACTERS,
+    END,
+    MOST_FILLERS,
+    PAD,
+    TASKS,
+    TOKEN_OF,
+    encode,
+    recall,
+)
 
 NOT_ASKED = -100  # cross_entropy ignores such targets
 CONFIG = Qwen3Config(

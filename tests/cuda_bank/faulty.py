@@ -1,6 +1,7 @@
 """The faulty kernels: how each is called, and what the error has to say."""
 
 import torch
+
 from cuda_bank import Faulty, blank, integers, numbers
 
 _HALF, _INT = torch.float16, torch.int32

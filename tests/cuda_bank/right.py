@@ -4,6 +4,7 @@ import functools
 import operator
 
 import torch
+
 from cuda_bank import Right, blank, integers, numbers
 
 _HALF, _INT, _LONG = torch.float16, torch.int32, torch.int64

@@ -3,7 +3,12 @@
 import itertools
 
 from lessons_lib.checks import Crash
-from paged_attention.block_manager import BlockNotAllocatedError, DoubleFreeError, OutOfBlocksError, PythonBlockManager
+from paged_attention.block_manager import (
+    BlockNotAllocatedError,
+    DoubleFreeError,
+    OutOfBlocksError,
+    PythonBlockManager,
+)
 from solutions.checks.lesson_01.native import METHODS, USES, NeverComesBack
 from solutions.checks.lesson_01.reference_counts import perform
 

@@ -273,7 +273,7 @@ CASES = [
 
 EXERCISE = Exercise(
     id="2.6",
-    title="fork a sequence",
+    title="fork a sequence and its row",
     answer_name="fork_sequence",
     reference=fork_sequence,
     cases=lambda: CASES,

@@ -1,6 +1,12 @@
 """The exercises of lesson 03, one in each file, with their mistake banks."""
 
-from solutions.checks.lesson_03 import forward_prefill, merge, plain_attention, softmax_state, tiled_attention
+from solutions.checks.lesson_03 import (
+    forward_prefill,
+    merge,
+    plain_attention,
+    softmax_state,
+    tiled_attention,
+)
 
 EXERCISES = (
     plain_attention.EXERCISE,

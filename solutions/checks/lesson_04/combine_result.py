@@ -9,7 +9,14 @@ from lessons_lib.checks import Exercise, Mistake
 from paged_attention import decode
 from paged_attention.softmax_state import NO_KEY, finite
 from solutions.checks import tensors
-from solutions.checks.lesson_04.inputs import call, drawn_parts, in_double, names_of_empty, parts, with_zeros_of_l
+from solutions.checks.lesson_04.inputs import (
+    call,
+    drawn_parts,
+    in_double,
+    names_of_empty,
+    parts,
+    with_zeros_of_l,
+)
 
 
 def _guarded(l):

@@ -8,7 +8,14 @@ import torch
 
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention import decode
-from paged_attention.decode import block_attention, combine_result, dispatch, own_token, past_blocks, write_new_tokens
+from paged_attention.decode import (
+    block_attention,
+    combine_result,
+    dispatch,
+    own_token,
+    past_blocks,
+    write_new_tokens,
+)
 from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.layer import AttentionLayer
 from paged_attention.slots import slot_mapping, write_kv

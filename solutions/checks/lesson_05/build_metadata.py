@@ -105,14 +105,14 @@ def name_shadowed(manager, scheduled):
 
 def name_shadowed_in_a_list(manager, scheduled):
     slot_mapping = torch.cat([
-        slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(num_tokens), manager.block_size)  # noqa: F821
+        slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(num_tokens), manager.block_size)
         for seq_id, num_tokens in scheduled])
     return slot_mapping
 
 
 def name_shadowed_in_a_generator(manager, scheduled):
     slot_mapping = torch.cat(list(
-        slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(num_tokens), manager.block_size)  # noqa: F821
+        slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(num_tokens), manager.block_size)
         for seq_id, num_tokens in scheduled))
     return slot_mapping
 
@@ -120,7 +120,7 @@ def name_shadowed_in_a_generator(manager, scheduled):
 def name_shadowed_in_a_loop(manager, scheduled):
     for seq_id, num_tokens in scheduled:
         row = manager.get_block_table_for_seq(seq_id)
-        slot_mapping = slot_mapping(row, torch.arange(num_tokens), manager.block_size)  # noqa: F821
+        slot_mapping = slot_mapping(row, torch.arange(num_tokens), manager.block_size)
     return slot_mapping
 
 

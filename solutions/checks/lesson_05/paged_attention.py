@@ -10,7 +10,12 @@ from torch.nn.functional import scaled_dot_product_attention
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention.attention import share_heads
 from paged_attention.block_table import NO_BLOCK
-from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative_lengths, visible_keys
+from paged_attention.metadata import (
+    BatchMetadata,
+    attn_paged_torch,
+    cumulative_lengths,
+    visible_keys,
+)
 from paged_attention.softmax_state import NO_KEY
 from paged_attention.validate import check_paged_attention
 from solutions.checks import tensors

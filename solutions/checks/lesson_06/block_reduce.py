@@ -9,7 +9,13 @@ import torch
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import Found, build, result_of, show, with_misplaced_barriers
+from solutions.checks.lesson_06.native import (
+    Found,
+    build,
+    result_of,
+    show,
+    with_misplaced_barriers,
+)
 from solutions.checks.words import counted
 
 WARP = 32

@@ -10,7 +10,15 @@ import torch
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from solutions.checks import tensors
-from solutions.checks.lesson_06.native import STREAM, Found, asked, build, check_streams, result_of, show
+from solutions.checks.lesson_06.native import (
+    STREAM,
+    Found,
+    asked,
+    build,
+    check_streams,
+    result_of,
+    show,
+)
 from solutions.checks.words import counted
 
 OTHER_SIZES = (32, 64, 128, 512, 1024)  # of a block, should the learner have changed it

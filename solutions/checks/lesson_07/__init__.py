@@ -1,6 +1,14 @@
 """The exercises of lesson 07, one in each file, with their mistake banks."""
 
-from solutions.checks.lesson_07 import bytes, combine, cut_evenly, num_splits, online_softmax, stages, wide_score
+from solutions.checks.lesson_07 import (
+    bytes,
+    combine,
+    cut_evenly,
+    num_splits,
+    online_softmax,
+    stages,
+    wide_score,
+)
 
 EXERCISES = (
     bytes.EXERCISE,

@@ -1,6 +1,15 @@
 """The exercises of lesson 08, one in each file, with their mistake banks."""
 
-from solutions.checks.lesson_08 import attention, block_hashes, flatten, postprocess, preempt, sample, schedule, start
+from solutions.checks.lesson_08 import (
+    attention,
+    block_hashes,
+    flatten,
+    postprocess,
+    preempt,
+    sample,
+    schedule,
+    start,
+)
 
 EXERCISES = (
     attention.EXERCISE,

@@ -5,8 +5,6 @@ import operator
 import random
 from collections.abc import Iterator, Mapping, Set
 
-import torch
-
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention.engine.request import Request
 from paged_attention.engine.runner import flatten_batch

@@ -15,7 +15,12 @@ import torch
 from lessons_lib.checks import Exercise, Mistake, Raised, Text
 from paged_attention.engine.request import SamplingParams
 from solutions.checks.lesson_08 import samplers
-from solutions.checks.lesson_08.samplers import weights_with, with_draw, with_weights, wrong_sampler
+from solutions.checks.lesson_08.samplers import (
+    weights_with,
+    with_draw,
+    with_weights,
+    wrong_sampler,
+)
 
 NUM_GENERATORS, NUM_DRAWS = 4, 24  # from each
 TOLERANCE = 0.27  # of a token's part of the draws; more than five standard deviations of 96 draws
