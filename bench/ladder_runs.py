@@ -158,7 +158,7 @@ def _checked(kind: type, content, where: str) -> dict:
     if missing := sorted(names - content.keys()):
         raise ValueError(f"{where} lacks {', '.join(missing)}")
     if unknown := sorted(content.keys() - names):
-        raise ValueError(f"{where} has fields that nobody knows: {', '.join(unknown)}")
+        raise ValueError(f"{where} has unknown fields: {', '.join(unknown)}")
     for name, value in content.items():
         if not isinstance(value, _KINDS.get(name, str)) or isinstance(value, bool):
             raise ValueError(f"{where}: {name} cannot be {value!r}")

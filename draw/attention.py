@@ -92,7 +92,7 @@ def visible_keys(length: int, block_size: int):
     axes.set_xlabel("key (position in the request)")
     axes.set_ylabel("query (position in the request)")
     axes.set_title(f"Which query sees which key: {length} tokens in blocks of {block_size}", loc="left", fontsize=10)
-    _legend(axes, [(USED, "visible (•)"), (FREE, "hidden: the future"), (WASTED, "no token: behind the end")])
+    _legend(axes, [(USED, "visible (•)"), (FREE, "hidden: the future"), (WASTED, "no token: past the end")])
     return figure
 
 

@@ -12,7 +12,7 @@ def loop():
     """The engine: requests in, schedule, run, postprocess, tokens out, and the pool."""
     figure, axes = plt.subplots(figsize=(8.8, 3.7), layout="constrained")
     boxes = {
-        "schedule": (2.2, "schedule", "who computes\nhow many tokens"),
+        "schedule": (2.2, "schedule", "which requests compute\nhow many tokens"),
         "run": (4.9, "run", "the model, once,\nover all these tokens"),
         "postprocess": (7.6, "postprocess", "the next tokens;\nwho has ended?"),
     }
@@ -27,7 +27,7 @@ def loop():
     _arrow(axes, (9.7, 2.83), (10.2, 2.83))
     axes.text(10.75, 2.83, "tokens,\none by one", ha="center", va="center", fontsize=9.5)
     _arrow(axes, (8.65, 3.48), (3.25, 3.48), curve=0.16)
-    axes.text(5.95, 4.33, "whoever has not ended goes round again", ha="center", va="center", fontsize=9.5)
+    axes.text(5.95, 4.33, "a request that has not ended goes round again", ha="center", va="center", fontsize=9.5)
     _box(axes, 2.2, 0.1, 7.5, 0.95, FREE)
     axes.text(2.4, 0.82, "the pool of blocks", fontsize=9.5, va="center", weight="bold")
     axes.text(9.5, 0.82, "A to D: requests, empty: free", fontsize=8.5, va="center", ha="right")
@@ -113,7 +113,7 @@ def batching(lengths: dict[str, int], places: int):
         axes.set_title(f"{title}: {last} steps", loc="left", fontsize=10)
         axes.set(xlim=(0, end), ylim=(places, 0), yticks=[place + 0.5 for place in range(places)],
                  yticklabels=[f"place {place}" for place in range(places)])
-    panels[1].set_xlabel("step (dotted: nobody computes)")
+    panels[1].set_xlabel("step (dotted: it computes nothing)")
     return figure
 
 

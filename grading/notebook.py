@@ -122,7 +122,7 @@ def _end_of_value(data: bytes, start: int) -> int:
 def _cells(data: bytes) -> list[dict]:
     code = _without_bulk(data)
     if len(code) > LARGEST_CODE:
-        raise Unreadable(f"this notebook has {len(code) >> 20} MB beside its outputs, and may have {LARGEST_CODE >> 20}")
+        raise Unreadable(f"this notebook has {len(code) >> 20} MB without its outputs, and may have {LARGEST_CODE >> 20}")
     try:
         content = json.loads(code)
     except (ValueError, RecursionError) as error:

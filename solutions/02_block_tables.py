@@ -652,7 +652,7 @@ draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds when the
 # %%
 gave_way = replays["paged"][1]
 print(f"{len(gave_way)} times a request gave way, and {sum(gave_way):,} tokens were computed anew,")
-print(f"beside the {sum(request.prompt + request.answer for request in requests):,} tokens of all requests")
+print(f"compared with the {sum(request.prompt + request.answer for request in requests):,} tokens of all requests")
 assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]

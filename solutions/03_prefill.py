@@ -109,7 +109,7 @@ print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for wei
 
 # %%
 draw.show(draw.attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
-          "across. Each of six queries sees the keys up to itself. The future is white, the slots behind the end are "
+          "across. Each of six queries sees the keys up to itself. The future is white, the slots past the end are "
           "hatched.")
 
 # %% [markdown]
@@ -171,7 +171,7 @@ def by_pytorch(q, k, v, length):
 request_2 = [projected[3:6] for projected in layer.project(x)]
 o = plain_attention(*request_2, length=9)
 torch.testing.assert_close(o.flatten(0, 1)[:9], by_pytorch(*request_2, length=9), atol=1e-5, rtol=1e-5)
-print("equal to PyTorch's; behind the last token:", o.flatten(0, 1)[9:].abs().max().item())
+print("equal to PyTorch's; past the last token:", o.flatten(0, 1)[9:].abs().max().item())
 
 # %% [markdown]
 # ## Too many scores

@@ -51,7 +51,7 @@ progress_bar("04")
 # %%
 draw.show(draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
           alt="A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2, the third 6 and 1. "
-              "Below each block stands its request's query. Each pair gives a part o, m, l. The parts of a request, and the "
+              "Below each block is its request's query. Each pair gives a part o, m, l. The parts of a request, and the "
               "new token itself, lead to one answer.")
 
 # %% [markdown]
@@ -160,7 +160,7 @@ for title, row in rows.items():
     print(f"{title:18}", " ".join(f"q{number + 1}" for number in row))
 draw.show(draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
           alt="Two rows of queries above the blocks 5, 0, 7, 2, 6, 1. The dispatch gives q1, q1, q1, q2, q3, q3, and each "
-              "fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four of them stand above another request's block.")
+              "fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four of them are above another request's block.")
 
 # %% [markdown]
 # With `repeat`, a query would read another user's text. No error would be raised, because the
@@ -633,7 +633,7 @@ print("a full and an empty block together: the full one alone")
 
 # %%
 assert k_cache[7, 2:].isnan().all() and not all_o.isnan().any()
-print("block 7 holds NaN behind its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}")
+print("block 7 holds NaN after its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}")
 
 # %% [markdown]
 # ## What you built

@@ -593,7 +593,7 @@ draw.show(draw.cuda.readers([
     ("Pass 2, v_cache, KV head 1: a thread reads one element of every value", reads_of("v_cache")),
 ], small.kv_cache[0, 0].shape, kv_head=1), alt="The pool's blocks as tables of four slots and four elements. Of k_cache, "
     "threads 0 to 9 each read one row in the three blocks of sequence 1. Of v_cache, threads 0 to 3 each read one column "
-    "of all ten rows. The other blocks are white: nobody reads them.")
+    "of all ten rows. The other blocks are white: nothing reads them.")
 
 # %% [markdown]
 # The white slots are not read, though they hold numbers too. No mask keeps the kernel away

@@ -289,9 +289,9 @@ def test_recorded_runs_are_the_newest_first_and_named_after_the_card(tmp_path, m
 
 @pytest.mark.parametrize("spoil, message", [
     (lambda run: run.pop("date"), "run.json lacks date"),
-    (lambda run: run.update(mood="good"), "run.json has fields that nobody knows: mood"),
+    (lambda run: run.update(mood="good"), "run.json has unknown fields: mood"),
     (lambda run: run["rows"][2].pop("error"), r"run.json: rows\[2\] lacks error"),
-    (lambda run: run["rows"][0].update(speed=1), r"run.json: rows\[0\] has fields that nobody knows: speed"),
+    (lambda run: run["rows"][0].update(speed=1), r"run.json: rows\[0\] has unknown fields: speed"),
     (lambda run: run["rows"][0].update(milliseconds="fast"), r"run.json: rows\[0\]: milliseconds cannot be 'fast'"),
     (lambda run: run.update(rows={}), "run.json: rows cannot be {}"),
     (lambda run: run.update(card=None), "run.json: card cannot be None"),

@@ -169,8 +169,8 @@ def test_a_table_entry_is_blamed_only_when_it_led_there(change, kind, words):
 
 
 @pytest.mark.parametrize("name, byte, table, words", [
-    ("k_cache", 2036, "36 7 block_table", "reads k_cache[7, 3, 0, 13] and the 3 behind it"),
-    ("row", 24, "36 0 block_table", "reads row[0, 6] and the 3 behind it"), ("one", 0, "36 -1 block_table", "reads one and the 3"),
+    ("k_cache", 2036, "36 7 block_table", "reads k_cache[7, 3, 0, 13] and the 3 after it"),
+    ("row", 24, "36 0 block_table", "reads row[0, 6] and the 3 after it"), ("one", 0, "36 -1 block_table", "reads one and the 3"),
 ])
 def test_a_wide_access_at_the_end_of_a_block_that_is_there_is_no_fault_of_the_table(name, byte, table, words):
     report = "kind out-of-bounds\naccess read\n" + here(4) + THREAD + memory(name, byte, 32, "tensor").replace("size 4", "size 16")
@@ -194,11 +194,11 @@ def test_words_for_what_is_not_usual():
         assert "through a null pointer" in str(error(REPORTS["no-address"].replace("0x10", null)))
     assert str(error("kind bad-launch\nkernel k\ntext too much")).startswith("The launch of k failed: too much.")
     assert str(error("kind bad-launch\ntext it allows no more")) == "it allows no more."
-    assert "Thread 37 reads k_cache[7, 3, 0, 13] and the 3 behind it, outside" in str(error(
+    assert "Thread 37 reads k_cache[7, 3, 0, 13] and the 3 after it, outside" in str(error(
         REPORTS["out-of-bounds"].replace("byte 2048\nsize 4", "byte 2036\nsize 16")))
     assert str(error("kind something-new\ntext more")) == "The kernel failed: something-new. more"
     assert "has the elements 0 to 1." in str(error(REPORTS["shared-out-of-bounds"].replace("bytes 256", "bytes 8")))
-    assert "k_cache[8, 0, 0, 0] and the 1 behind it" in str(error(REPORTS["out-of-bounds"].replace("size 4", "size 8")))
+    assert "k_cache[8, 0, 0, 0] and the 1 after it" in str(error(REPORTS["out-of-bounds"].replace("size 4", "size 8")))
     assert "and the" not in str(error(REPORTS["output-read"].replace("size 4", "size 16")))
     rows = error("kind shared-out-of-bounds\naccess read\n" + here(7) + THREAD + memory("tile", 144, 144))
     assert "reads tile[4][0], but tile is tile[4][9]" in str(rows)
@@ -231,7 +231,7 @@ def test_where_the_absent_lane_is_is_said_if_it_waits():
 
 
 def test_a_row_of_a_table_ends_in_padding():
-    padding = "A row is filled with -1 behind its sequence's last block."
+    padding = "A row is filled with -1 after its sequence's last block."
     assert padding in str(error(REPORTS["block-table"]))
     for value, byte in ((8, 2048), (-2, -512)):
         found = error(REPORTS["block-table"].replace("36 -1", f"36 {value}").replace("byte -44", f"byte {byte}"))

@@ -235,7 +235,7 @@ def test_a_copy_of_a_known_length_is_watched_too(what):
     numbers, out = torch.arange(4.0), torch.full((4,), 9.0)
     library().known_length(numbers, out, 0, what)
     assert out.tolist() == ([0] * 4 if what in (2, 3) else [0, 1, 2, 3])
-    with pytest.raises(KernelError, match=r"(read|write)s (from|out|array)\[1\] and the 3 behind it, outside of|writes array\[1\] and"):
+    with pytest.raises(KernelError, match=r"(read|write)s (from|out|array)\[1\] and the 3 after it, outside of|writes array\[1\] and"):
         library().known_length(numbers, out, 1, what)
 
 

@@ -225,7 +225,7 @@ def test_what_would_go_on_for_ever_is_an_error():
     del other.step
     assert list(other.stream(namesake)) == namesake.output and list(engine.stream(namesake)) == namesake.output  # it has ended
     engine.scheduler.schedule = list
-    with pytest.raises(RuntimeError, match="chose nobody"):
+    with pytest.raises(RuntimeError, match="chose no request"):
         engine.run()
 
 

@@ -242,7 +242,7 @@ def test_outputs_without_an_end_are_no_notebook(data):
 def test_a_notebook_of_much_code_is_refused_for_good(tmp_path):
     path = hand_in_cells(tmp_path, "#" * (11 << 20))
     read = read_notebook(path)
-    assert read.problem == "this notebook has 11 MB beside its outputs, and may have 10" and read.digest
+    assert read.problem == "this notebook has 11 MB without its outputs, and may have 10" and read.digest
 
 
 @pytest.mark.parametrize("limit", ["LARGEST_CODE", "LARGEST_FILE"])

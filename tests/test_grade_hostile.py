@@ -165,7 +165,7 @@ def test_a_right_answer_passes_whatever_else_was_patched(tmp_path):
     (b'{"cells": 3}', "this is not a notebook: it has no list of cells"),
     (b'{"cells": [3, {"cell_type": "code", "source": 5}, {"cell_type": "code", "metadata": []}]}', ""),
     (b"\xff\xfe\x00", "this is not a notebook: it is not JSON"),
-    (b"x" * (21 << 20), "this notebook has 21 MB beside its outputs, and may have 10"),
+    (b"x" * (21 << 20), "this notebook has 21 MB without its outputs, and may have 10"),
 ])
 def test_a_file_that_is_no_notebook_gets_nothing_and_says_why(tmp_path, content, words):
     path = tmp_path / "00_start_here.ipynb"

@@ -100,7 +100,7 @@ def test_a_dry_run_is_what_an_engine_does():
 def test_a_dry_run_that_gets_nowhere_is_an_error():
     scheduler, _ = scheduler_for([5])
     scheduler.schedule = list
-    with pytest.raises(RuntimeError, match="chose nobody"):
+    with pytest.raises(RuntimeError, match="chose no request"):
         dry_run(scheduler, num_new=1)
 
 

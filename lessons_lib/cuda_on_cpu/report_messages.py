@@ -74,8 +74,8 @@ class _Scene:
             element = shared_element(report.name, report.byte, report.element, report.bytes, self.inner)
         if report.kind not in _OUTSIDE:
             return element  # in a wide access, it names the element at fault
-        behind = report.size // report.element - 1
-        return f"{element} and the {behind} behind it" if behind > 0 else element
+        after = report.size // report.element - 1
+        return f"{element} and the {after} after it" if after > 0 else element
 
     def lines(self) -> list[str]:
         here, there = self.report.here, self.report.there
@@ -187,11 +187,11 @@ def _dynamic_too_small(scene):
 
 def _shared_uninitialised(scene):
     return (f"{scene.Thread} {scene.does} before any thread of the block has written it.",
-            "Shared memory does not begin with zeros: what it holds is left from somebody else.")
+            "Shared memory does not begin with zeros: what it holds is left from another block.")
 
 
 def _block_table(scene):
-    padding = " A row is filled with -1 behind its sequence's last block." if scene.entry.value == -1 else ""
+    padding = " A row is filled with -1 after its sequence's last block." if scene.entry.value == -1 else ""
     return (f"{scene.entry.element} holds {scene.entry.value}, which is no block of {scene.report.name} (blocks 0 to "
             f"{scene.tensor.shape[0] - 1}), and {scene.thread} {scene.does}.",
             f"Is this the row and the column that the thread should read?{padding}")
@@ -250,7 +250,7 @@ def _host_access(scene):
 def _no_end(scene):
     steps = f"was still running after {scene.report.steps} steps" if scene.report.steps else "runs in a loop that does nothing"
     return (f"{scene.Thread} {steps}.",
-            "Which condition ends this loop, and who makes it true?")
+            "Which condition ends this loop, and what makes it true?")
 
 
 def _division_by_zero(scene):

@@ -108,7 +108,7 @@ def _kernel_start(code: CodeText, opening: int) -> int:
         end = _opening_angle(code, end)
     name = _KERNEL_NAME.search(code.bare, max(0, end - 500), end)
     if not name or name[0].strip() in ("return", "else", "do"):
-        raise code.error(opening, "before <<< stands the name of the kernel to launch")
+        raise code.error(opening, "before <<< comes the name of the kernel to launch")
     return name.start()
 
 

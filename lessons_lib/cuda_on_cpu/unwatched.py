@@ -25,7 +25,7 @@ _HIDING = (  # identifiers, and what is wrong with them
     (re.compile(r"__tsan_\w*|__sanitizer_\w*|__wrap_mem\w*"),
      "belongs to checked mode, which is called by that name before each access; give yours another name"),
     (re.compile(r"asm|__asm|__asm__"),
-     "hides what it reads and writes. Put a GPU's instructions between #ifdef __CUDACC__ and #else, and C++ behind that"),
+     "hides what it reads and writes. Put a GPU's instructions between #ifdef __CUDACC__ and #else, and C++ after that"),
 )
 # An empty instruction, which only tells the compiler what it must not leave out.
 _NO_INSTRUCTION = re.compile(r'\b(?:__)?asm(?:__)?\s*(?:(?:__)?volatile(?:__)?\s*)?\(\s*""\s*[:)]')

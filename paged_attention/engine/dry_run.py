@@ -20,7 +20,7 @@ def dry_run(scheduler, num_new: int) -> History:
     while scheduler.has_work():
         computed = scheduler.schedule()
         if not computed:
-            raise RuntimeError("schedule() chose nobody, though there are requests; this would go on for ever")
+            raise RuntimeError("schedule() chose no request, though there are some; this would go on for ever")
         history(engine, computed)
         for request, count in computed:
             request.num_computed += count

@@ -110,7 +110,7 @@ class Engine:
             scheduled = self.scheduler.schedule()
             if not scheduled:
                 if self.scheduler.has_work():
-                    raise RuntimeError("schedule() chose nobody, though there are requests; this would go on for ever")
+                    raise RuntimeError("schedule() chose no request, though there are some; this would go on for ever")
                 return []
             before = [(request, len(request.tokens), request.generator.get_state()) for request, _ in scheduled]
             logits = self.runner.run(scheduled)
