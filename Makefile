@@ -84,7 +84,8 @@ screenshots: $(READY)  ## take the README's pictures again, in a real browser
 clean:  ## delete compiled lessons and caches; the environment and your progress stay
 	rm -rf .build .pytest_cache .hypothesis
 
-# After an upgrade of the system's Python, or a move of this folder, the environment is made anew.
+# After an upgrade of the system's Python, or a move of this folder, the environment is
+# rebuilt.
 ifneq ($(shell $(PY) -c 'import sys; print(sys.prefix)' 2>/dev/null),$(CURDIR)/$(VENV))
 .PHONY: $(READY)
 endif

@@ -147,7 +147,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None, machine=None) -> int:
-    """Returns 0; 1 if our rung fails or is wrong, or nothing is recorded; 2 if it cannot run."""
+    """Returns 0; 1 if a rung fails or is wrong, or nothing is recorded; 2 if it cannot run."""
     arguments = _arguments(words)
     if arguments.recorded:
         runs = recorded()

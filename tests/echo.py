@@ -1,7 +1,7 @@
 """A model that stands in for a real one in the engine's tests.
 
-It stores each token in the pool and answers from what it reads back there through the block table. So a token that lands in a
-wrong slot, or that somebody overwrites, changes an output.
+It stores each token in the pool. It answers from what it reads back through the block table.
+So a token that is in a wrong slot, or overwritten, changes an output.
 """
 
 from types import SimpleNamespace

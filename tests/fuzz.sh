@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzers guided by coverage: the C++ of the block manager (libFuzzer, needs clang), and what reads a learner's CUDA (Atheris).
-#     PYTHON=.venv/bin/python bash tests/fuzz.sh 60      so many seconds for each
+# Fuzzers guided by coverage, for the block manager's C++ (libFuzzer, needs clang) and for the
+# code that reads a learner's CUDA (Atheris). The argument is the number of seconds for each:
+# PYTHON=.venv/bin/python bash tests/fuzz.sh 60
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds="${1:-60}" python="${PYTHON:-python3}"

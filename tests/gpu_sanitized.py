@@ -14,7 +14,7 @@ CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))
 
 
 def batch(head_size, context_lens, dtype, num_q_heads=6):
-    """The tensors of a decode of three sequences; NaN in the block that nobody has."""
+    """The tensors of a decode of three sequences; NaN in the block that no sequence has."""
     k_cache, v_cache = (torch.rand(40, 16, 2, head_size, device="cuda").to(dtype) for _ in range(2))
     blocks = torch.randperm(40, device="cuda")
     k_cache[blocks[39]] = v_cache[blocks[39]] = float("nan")

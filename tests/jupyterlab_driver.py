@@ -99,7 +99,7 @@ class Notebook:
         return next(index for index, cell in enumerate(self.cells()) if cell["id"] == cell_id)
 
     def run_all(self) -> bool:
-        """Runs every cell; False when one of them failed, where JupyterLab stops."""
+        """Runs every cell. False if one failed, because JupyterLab stops there."""
         return self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
 
     def run_cell(self, cell_id: str) -> dict:

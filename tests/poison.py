@@ -1,4 +1,4 @@
-"""What tests put where nobody's keys and values are: it must not matter to any result."""
+"""What tests put where no sequence has keys and values. It must not change any result."""
 
 import math
 

@@ -18,7 +18,7 @@ ARROWS = {
     "draw": {"paged_attention", "bench"},  # what was measured is drawn
     "grading": {"lessons_lib", "solutions"},  # what a sandbox gets of an exercise is cut out of its text
 }
-# Modules that are looked up by a name when the program runs, where they are there: by whom, and which.
+# Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
     ("lessons_lib.checks", "solutions.checks.lesson_"),  # the exercises of a lesson
     ("lessons_lib.isolation", "paged_attention.ladder"),  # imported ahead of the runs, to save time
@@ -32,7 +32,10 @@ def modules(folder: Path = ROOT) -> dict[str, Path]:
 
 
 def imported(name: str, path: Path, known: Container[str]) -> Iterator[str]:
-    """What a module imports, wherever it does: `a.b.c` for `from a.b import c` where that is a module, else `a.b`."""
+    """What a module imports anywhere in it.
+
+    For `from a.b import c` this is `a.b.c` if that is a module, else `a.b`.
+    """
     package = name if path.stem == "__init__" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

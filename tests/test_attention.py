@@ -1,4 +1,4 @@
-"""Attention of lesson 03 against PyTorch's: plain, tiled, in parts, and through a layer whose keys and values are paged."""
+"""Lesson 03's attention against PyTorch's: plain, tiled, in parts, and in a paged layer."""
 
 import random
 
@@ -51,7 +51,7 @@ def lengths_for(block_size):
 
 
 def random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype=torch.float32, poison=NAN):
-    """q, k, v in blocks, with poison behind the last token."""
+    """q, k, v in blocks, with poison after the last token."""
     generator = torch.Generator().manual_seed(seed)
     num_blocks = -(-length // block_size)
     q, k, v = (torch.randn(num_blocks, block_size, heads, head_size, generator=generator).to(dtype)
@@ -247,7 +247,10 @@ def test_the_state_goes_on_after_finish_and_after_merge():
 
 
 def prefill_inputs(lengths, block_size, num_kv_heads, ratio, head_size, seed, num_layers=1, index=0, dim=24):
-    """A layer, x with NaN behind each last token, request_num_blocks, seq_ids, and a manager with shuffled free blocks."""
+    """A layer, x, request_num_blocks, seq_ids, and a manager with shuffled free blocks.
+
+    x has NaN after each last token.
+    """
     shuffle = random.Random(seed)
     num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 1
     manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, max_num_seqs=len(lengths) + 2,
@@ -311,7 +314,7 @@ def test_a_request_that_changes_leaves_the_others_bit_for_bit(attend, data, bloc
 
 
 def test_a_prefill_makes_no_tensor_without_saying_where():
-    """On `meta`, which is the device here for whoever names none, there are no numbers."""
+    """The default device here is `meta`, which has no numbers."""
     layer, x, *arguments = prefill_inputs([5, 0, 9], 4, 2, 3, 16, seed=3)
     expected = forward_prefill(layer, x, *arguments)
     with torch.device("meta"):

@@ -41,7 +41,10 @@ def python_verdicts(exercise_id):
 
 
 def verdict_on(exercise, slug, form, answer):
-    """From one process for all of them; where that differs from what is asked for, a process of its own decides."""
+    """One process gives all of them.
+
+    If that is not what is expected, a separate process decides.
+    """
     verdict = python_verdicts(exercise.id)[slug, form]
     if exercise.language == "python" and (verdict.passed, verdict.mistake) != (False, slug):
         verdict = checks.run(exercise.id, answer)

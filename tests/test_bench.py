@@ -1,4 +1,7 @@
-"""The benchmark of lesson 07, without a GPU but for the last tests: its method, its files, its tables and its pictures."""
+"""Lesson 07's benchmark: method, files, tables and pictures.
+
+Only the last tests need a GPU.
+"""
 
 import dataclasses
 import json
@@ -430,7 +433,7 @@ def test_measure_refuses_names_that_there_are_not():
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """The command with a tiny workload, and a folder of its own for what it records."""
+    """The command with a tiny workload and a separate folder for its records."""
     monkeypatch.setattr(ladder, "WORKLOADS", (TINY,))
     monkeypatch.setattr(ladder_runs, "MEASURED", tmp_path / "measured")
     return tmp_path

@@ -1,4 +1,4 @@
-"""The serving benchmark: what it counts, what it says of who fails, what it keeps; and our engine is not the slower one."""
+"""The serving benchmark: what it counts, reports and keeps. And our engine is not slower."""
 
 import dataclasses
 import re

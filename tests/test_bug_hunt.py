@@ -38,7 +38,7 @@ def test_the_repaired_kernel_passes_every_case(capsys):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_of_any_faults_the_first_one_is_named(seed):
-    """In whatever order somebody repairs them."""
+    """In whatever order they are repaired."""
     left = [fault for fault in FAULTS if fault in random.Random(seed).sample(FAULTS, 3)]
     result = checks.run("6.8", repaired(*(fault for fault in FAULTS if fault not in left)))
     assert result.mistake == left[0], (left, result.message)

@@ -219,7 +219,7 @@ def test_cells_carry_nbgraders_metadata(lesson):
 def test_no_cell_is_long(lesson):
     for cell in lesson.cells:
         if cell.kind != "markdown":
-            text = cell.student() if cell.faulty else cell.solution()  # the repairs are a list, for those who look them up
+            text = cell.student() if cell.faulty else cell.solution()  # the repairs are a list, to be looked up
             lines = [line for line in text.split("\n") if line.strip() and not re.search("SOLUTION|\"\"\"$", line)]
             assert len(lines) <= LONGEST_CELL, f"{len(lines)} lines: {cell.source[:60]!r}"
 

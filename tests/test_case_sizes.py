@@ -1,4 +1,4 @@
-"""A check shows the smallest case of its own that an answer fails on: its cases go by size."""
+"""A check shows its smallest case that an answer fails on: its cases are ordered by size."""
 
 import random
 from dataclasses import replace

@@ -319,7 +319,7 @@ def test_a_case_that_a_race_decides_tells_no_mistakes_apart(monkeypatch):
 def test_a_further_form_of_a_mistake_explains_an_answer_too(monkeypatch):
     forms = Mistake("two-forms", "Of two forms.", None, also=(lambda x: x + 2, lambda x: x + 1))
     assert narrowing(adds_one, monkeypatch, mistakes=(forms,))[0].mistake == "two-forms"
-    as_none = checks.Raised("TypeError: 'NoneType' object is not callable")  # what the first form, which is none, would give
+    as_none = checks.Raised("TypeError: 'NoneType' object is not callable")  # what the first form, None, would give
     assert narrowing(lambda x: as_none, monkeypatch, mistakes=(forms,))[0].mistake == "wrong"
 
 

@@ -96,7 +96,7 @@ def test_columns_of_one_tensor_may_interlace():
     whole = torch.zeros(6, 4)
     assert same(a=whole[:, 0], c=whole[:, 1]) == {}
     assert same(a=whole[:, 1], c=whole[:, 1]) == {"a": "c"}
-    assert same(a=whole[:, :2], c=whole[:, 1]) == {}  # they do meet, which nobody can tell from spans: each is a copy
+    assert same(a=whole[:, :2], c=whole[:, 1]) == {}  # they meet, but spans do not show it: each is a copy
 
 
 def test_what_lies_in_a_gap_is_apart():

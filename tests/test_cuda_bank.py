@@ -22,7 +22,7 @@ BARRIER = re.compile(r"\b(?:__sync(?P<block>threads)\(\)|__syncwarp\(\)|tile\.sy
 
 @functools.cache
 def bank(target: str):
-    """All kernels of the bank in one library; the faulty ones only where they cannot do harm."""
+    """All kernels of the bank in one library. Faulty ones only if they can do no harm."""
     chosen = [file for file in files() if target == "checked" or file.startswith("right_")]
     return build_cuda(*map(source, chosen), names=tuple(f"{file}.cu" for file in chosen), target=target, name="cuda_bank")
 

@@ -168,7 +168,10 @@ def test_who_waits_at_another_barrier_is_told_which(target, which, name):
 
 @pytest.mark.parametrize("dynamic", [0, 1])
 def test_a_block_never_sees_what_the_one_before_left_in_shared_memory(dynamic):
-    """On a GPU it may, by chance. In fast mode it reads numbers that are none; checked mode says who read too early."""
+    """On a GPU it may, by chance.
+
+    In fast mode it reads NaNs. Checked mode names the early reader.
+    """
     for threads in (1, 2):
         library("fast").options(os_threads=threads)
         for _ in range(2):  # nor what the launch before left
@@ -222,7 +225,7 @@ def test_a_loop_over_compare_and_swap_may_look_before_it_swaps(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_read_beside_such_a_loop_is_a_race(seed):
-    for threads in (2, 32, 33, 64):  # the one that only reads is the last, in a warp of its own or not
+    for threads in (2, 32, 33, 64):  # the reader is the last thread, alone in its warp or not
         with pytest.raises(KernelError) as caught:
             swap(1, threads, seed)
         same_warp = threads <= 32

@@ -26,8 +26,8 @@ WHOLE = ["__popc(a)", "__popcll((unsigned long long)(unsigned)a << 32 | (unsigne
          "max(a, b)", "(int)min((long long)a, 7LL)"]
 SIZES = (1, 2, 4, 8, 16, 32)
 NUMBERS = ["char", "short", "int", "unsigned", "long", "unsigned long", "long long", "unsigned long long", "float", "double"]
-# What min and max of two such numbers give, row with column, as an H200's CUDA 13.0 was seen to have it; - where nvcc does
-# not know which one to take.
+# The type of min and max of two such numbers, row with column, as CUDA 13.0 gave it on an
+# H200. A minus means that nvcc finds the call ambiguous.
 COMPARED = """
 i i i u - - - - - -
 i i i u - - - - - -
@@ -239,7 +239,7 @@ def library(target: str):
 
 
 def result(target: str, function: str, *arguments, like: torch.Tensor) -> torch.Tensor:
-    """What the function leaves in `like`, whose place among the arguments is `...`."""
+    """What the function writes to `like`, which replaces `...` among the arguments."""
     device = "cuda" if target == "gpu" else "cpu"
     out = like.to(device)
     getattr(library(target), function)(*(out if one is ... else one.to(device) if isinstance(one, torch.Tensor) else one
@@ -372,7 +372,7 @@ def test_groups_know_their_ranks_and_sizes(target, shape):
     out = result(target, "ranks", ..., *shape, like=torch.zeros(threads, 24, dtype=torch.int32))
     tiles = -(-threads // 16)
     for rank, found in enumerate(out.tolist()):
-        some = min(8, threads - rank // 8 * 8)  # a tile whose size only the kernel knows counts the threads that there are
+        some = min(8, threads - rank // 8 * 8)  # if only the kernel knows a tile's size, it counts real threads
         assert found == [rank, threads, threads, rank % 16, 16, rank // 16, tiles, rank % 4, 4, rank % 16 // 4, 4,
                          rank % 16 // 4, 4, rank, threads, rank % 8, some, rank % 8, some, found[19], 1, 0, rank % 4, 4]
         assert target == "gpu" or found[19] == 1

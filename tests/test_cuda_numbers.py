@@ -50,7 +50,7 @@ def test_every_number_of_16_bits_becomes_the_float_that_it_is(conversions, name,
 
 @pytest.mark.parametrize("name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)])
 def test_floats_round_to_the_nearest_and_ties_to_even(conversions, name, dtype):
-    """Every number of 16 bits, what lies in the middle of each two, the floats beside that, and floats of any bits."""
+    """All 16-bit numbers, the middles between two, the floats next to those, random floats."""
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype).float()
     middle = (every[:-1].double() + every[1:].double()).div(2).float()
     beside = [torch.nextafter(middle, torch.full_like(middle, end)) for end in (-torch.inf, torch.inf)]

@@ -1,7 +1,8 @@
-"""What orders two accesses: kernels made of any steps, against an oracle that knows no more than clock.h's first lines.
+"""What orders two accesses: random kernels, against an oracle made from the start of clock.h.
 
-A pair of accesses to the same bytes by two threads, one of which changes them and is not atomic with the other, is a race
-exactly if nothing orders the two. On every schedule such a pair is named, and where there is none the kernel passes."""
+Take two accesses to the same bytes by two threads. One changes them and is not atomic with
+the other. They are a race exactly if nothing orders them. On every schedule such a pair is
+named. A kernel without such a pair passes."""
 
 import functools
 import re

@@ -140,7 +140,7 @@ def test_both_lines_of_a_race_are_shown_with_their_threads():
 
 
 @pytest.mark.parametrize("change, kind", [
-    ((here(5, 5), here(5, 4)), "race"),                          # another line, that is no part of an update
+    ((here(5, 5), here(5, 4)), "race"),                          # another line, not part of an update
     (("both_update 1", "both_update 0"), "race"),
     (("other_linear 3\n", "other_linear 3\nother_block 0 0 0\n"), "non-atomic-update"),
     (("other_linear 3\n", "other_linear 33\n"), "non-atomic-update"),

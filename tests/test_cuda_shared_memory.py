@@ -88,7 +88,7 @@ def library(target: str):
 
 
 def code_of(call, *arguments) -> int:
-    """0, or 1 where CUDA says that an argument is invalid."""
+    """0, or 1 if CUDA calls an argument invalid."""
     try:
         call(*arguments)
     except KernelError as error:

@@ -172,7 +172,10 @@ def test_a_shuffle_of_all_lanes_reads_where_cuda_says(target, kind, width):
 @example(DOWN, ALL, 1, 32, 31)
 @settings(max_examples=60, deadline=None)
 def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(target, kind, mask, distance, width, threads):
-    """`threads`: of the block. A lane of the mask that does not exist is waited for by nobody, but cannot be read."""
+    """`threads`: of the block.
+
+    No lane waits for a lane of the mask that does not exist, but it cannot be read.
+    """
     here = [lane for lane in range(threads) if mask >> lane & 1]
     wanted = {lane: source_lane(kind, lane, distance, width) for lane in here}
     moved = torch.full((32,), -5, dtype=torch.int32)
@@ -217,7 +220,7 @@ def test_a_lane_that_its_own_mask_leaves_out_is_told(target, call, name, mask, l
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_same_shuffle_on_two_lines_is_two_meetings(target):
-    """GPUs since Volta let lanes meet from two lines; who relies on it is told (README.md)."""
+    """GPUs since Volta let lanes meet from two lines. Here that is reported (README.md)."""
     moved = torch.zeros(32, dtype=torch.int32)
     library(target).two_lines(0xFFFF, 0xFFFF0000, moved)
     assert moved.tolist() == [lane ^ 1 for lane in range(32)]
@@ -245,7 +248,10 @@ def test_lanes_that_have_returned_are_not_waited_for(target, first, left):
 
 
 def met(rounds: list[dict[int, int]]) -> list[set[int]]:
-    """For each lane, the lanes whose writes lie before its read: what they knew when they met goes to all who met."""
+    """For each lane, the lanes whose writes lie before its read.
+
+    Lanes that meet share what they know.
+    """
     known = [{lane} for lane in range(32)]
     for masks in rounds:
         for mask in set(masks.values()):

@@ -59,7 +59,7 @@ def disordered_manager(num_blocks, block_size, num_kv_heads, head_size, num_seqs
 
 
 def add_past(manager, layer, seq_id, tokens):
-    """A sequence whose keys and values are in the pool, and room for one token more."""
+    """A sequence whose keys and values are in the pool, and room for one more token."""
     manager.add_sequence(seq_id, len(tokens))
     _, k, v = layer.project(tokens)
     slots = slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(len(tokens)), manager.block_size)
@@ -250,7 +250,7 @@ def test_parts_are_where_their_arguments_are(device):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_step_makes_no_tensor_without_saying_where(form):
-    """On `meta`, which is the device here for whoever names none, there are no numbers."""
+    """The default device here is `meta`, which has no numbers."""
     layer, manager, past, new = scene([5, 0, 12])
     expected = expected_output(layer, past, new)
     with torch.device("meta"):

@@ -1,4 +1,7 @@
-"""What learners are shown: cards as text and as HTML, hints, solutions, progress; and where the course keeps its files."""
+"""What learners see: cards, hints, solutions, progress.
+
+And where the course keeps its files.
+"""
 
 import json
 import os
@@ -70,7 +73,7 @@ def test_hints_can_be_asked_for_by_number_and_there_are_no_others(capsys):
         verbs.hint("1.2", number)
         assert capsys.readouterr().out == (f"› Exercise 1.2 has hints 1 to {len(hints)}, and no other.\n"
                                            '  Our own answer: solution("1.2")\n')
-    verbs.hint("1.2"), verbs.hint("1.3"), verbs.hint("1.2")  # each exercise has a count of its own
+    verbs.hint("1.2"), verbs.hint("1.3"), verbs.hint("1.2")  # each exercise has its own count
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines() if "› Hint" in line] == ["1", "1", "2"]
 
 

@@ -1,4 +1,4 @@
-"""The engine on random traces: every request gets its own tokens, whoever else runs, and no block is lost."""
+"""The engine on random traces: each request gets its own tokens, whatever else runs."""
 
 from collections import Counter
 from contextlib import contextmanager
@@ -185,7 +185,7 @@ def test_what_is_no_integer_is_refused():
 
 
 def test_postprocess_gives_a_token_to_those_whose_tokens_are_all_computed():
-    """Whoever stands where: with a scheduler of one's own a chunk may come first."""
+    """In any order: with another scheduler a chunk may come first."""
     engine, params = engine_with(), SamplingParams(max_new_tokens=3)
     chunk, whole = engine.add("chunk", [1] * 6, params), engine.add("whole", [2, 3], params)
     rows = torch.eye(VOCAB_SIZE)
@@ -197,7 +197,7 @@ def test_postprocess_gives_a_token_to_those_whose_tokens_are_all_computed():
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_the_model_gets_its_attention_back_though_the_plug_was_still_in(monkeypatch, error):
-    """As where Ctrl-C comes while it is being taken out."""
+    """As if Ctrl-C came while it is being taken out."""
     @contextmanager
     def stuck(model, forward):
         model.config._attn_implementation = "ours"

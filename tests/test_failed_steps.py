@@ -1,4 +1,4 @@
-"""A step that fails has not happened: whatever ends it, and wherever, no token and no block is lost, and all can go on."""
+"""A failed step has not happened: no token or block is lost, and everything can continue."""
 
 import opcode
 import sys
@@ -106,7 +106,7 @@ def test_the_model_may_fail_and_the_step_is_taken_again():
     requests = [engine.add(id, [1, 2, 3, 4, 5, id], ENDLESS) for id in (1, 2, 3)]
     engine.step()
     engine.runner.model.fails = True
-    for num_preempted in (1, 1):  # who waits already does not give way again
+    for num_preempted in (1, 1):  # a waiting request does not give way again
         with pytest.raises(RuntimeError, match="out of memory"):
             engine.step()
         assert list(engine.scheduler.waiting) == requests and not engine.scheduler.running

@@ -1,7 +1,7 @@
-"""Attention in one call of a library: on a GPU the library itself, elsewhere stand-ins with the library's own signatures.
+"""Attention in one call of a library: the library itself on a GPU, elsewhere a stand-in.
 
-A stand-in takes the arguments as its library documents them and computes attention from them, in float64 and in its own way. So a
-wrong argument gives a wrong result, also where there is no GPU.
+A stand-in has the library's signature. It computes attention from the documented arguments, in
+float64 and in its own way. So a wrong argument gives a wrong result even without a GPU.
 """
 
 import contextlib
@@ -233,7 +233,7 @@ def test_a_layer_of_another_shape_is_refused(stand_ins):
 
 
 def test_a_query_that_is_not_contiguous_is_the_same(stand_ins):
-    """The models of transformers give one whose heads come before its tokens."""
+    """The models of transformers give a query with the heads before the tokens."""
     batch = batch_for("flashinfer")
     q = batch.q.transpose(0, 1).contiguous().transpose(0, 1)
     assert not q.is_contiguous()
@@ -371,7 +371,10 @@ def test_wider_heads_say_the_same():
 
 
 def test_the_engine_serves_on_the_stand_in(stand_ins, monkeypatch):
-    """The path as it is, but for FlashInfer: planned once a step, with queries as transformers gives them."""
+    """The real path, except for FlashInfer.
+
+    It plans once a step, with transformers' queries.
+    """
     monkeypatch.setitem(NEEDS, "fused", lambda: None)
     found = measure_paths("cpu", ["fused"])
     assert [row.same for row in found["paths"]] == [dict.fromkeys(SET_UPS, True)]

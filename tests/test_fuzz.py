@@ -29,7 +29,7 @@ SHAPES = st.one_of(st.just(None), st.just(None), st.lists(st.integers(0, 4), max
 
 @st.composite
 def spoiled(draw, tensor):
-    """A tensor like `tensor`, some numbers replaced; sometimes of another dtype or shape, sometimes no tensor at all."""
+    """`tensor` with some numbers replaced; sometimes another dtype or shape, or no tensor."""
     result = tensor.clone()
     for _ in range(draw(st.integers(0, 3))):
         if result.numel():
@@ -54,7 +54,7 @@ def make_batch():
 
 
 def result_or_words(call, *errors):
-    """The result of a call, or None where it raised one of `errors` with a text."""
+    """The result of a call, or None if it raised one of `errors` with a text."""
     try:
         return call()
     except errors as error:

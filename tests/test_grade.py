@@ -1,4 +1,4 @@
-"""Honest submissions: what is right gets its points wherever it stands, and a mistake has the name that a check gives it."""
+"""Honest submissions: right answers get their points, and mistakes the check's names."""
 
 import base64
 import functools
@@ -96,7 +96,10 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
 
 @by_lesson("00")
 def test_a_grade_names_each_mistake_as_the_check_does(lesson):
-    """All mistakes of the bank, and the right answers. Without a sandbox, since they call the course's own where they can."""
+    """All mistakes of the bank, and the right answers.
+
+    Without a sandbox, because they call the course's own answers if they can.
+    """
     exercises = checks.exercises_of(lesson)
     handed_in = [(exercise, mistake.slug, wrong_answer(exercise, mistake))
                  for exercise in exercises for mistake in exercise.mistakes]
@@ -114,7 +117,7 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
 
 
 def packed(answer) -> dict:
-    """As the worker packs it, but for what it would refuse as the course's own."""
+    """As the worker packs it, except that it does not refuse the course's own answers."""
     return {"text": answer} if isinstance(answer, str) else {"pickle": base64.b64encode(cloudpickle.dumps(answer)).decode()}
 
 

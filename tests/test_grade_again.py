@@ -1,5 +1,6 @@
-"""A command that is interrupted, short of disk or beside another one, and a machine that lets nothing come to an end: nothing is
-lost, and nothing is final that should not be."""
+"""Interrupted commands, full disks, two commands at once, and a machine that is too slow.
+
+Nothing is lost, and nothing becomes final that should not."""
 
 import errno
 import os
@@ -22,7 +23,10 @@ from test_grade_folders import class_folder  # noqa: F401
 
 
 def unfinished_grader(path, student, seed=0, limits=None, progress=lambda: None):
-    """A grade that is final at the second attempt, for "b" never. Notes how many graders there are beside it."""
+    """A grade that is final at the second attempt, but never for "b".
+
+    Notes how many graders run.
+    """
     with path.with_suffix(".log").open("a") as log:
         beside = [each for each in psutil.Process().parent().children() if each.status() != psutil.STATUS_ZOMBIE]
         log.write(f"{len(beside) - 1}\n")
@@ -69,7 +73,7 @@ def steady_grader(path, student, progress):
 
 
 def test_patience_is_for_a_step_and_not_for_the_whole(class_folder, monkeypatch):
-    """A notebook whose answers hang takes long, and each of its steps its time."""
+    """A notebook whose answers hang takes long, and so does each of its steps."""
     (class_folder / "a.ipynb").touch()
     clock = Steps()
     monkeypatch.setattr(classroom, "time", clock)

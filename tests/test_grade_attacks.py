@@ -105,7 +105,7 @@ def test_forged_messages_do_without_a_sandbox_no_more(tmp_path):
 
 @needs_sandbox
 def test_results_forged_in_an_answer_have_to_be_right(tmp_path):
-    """It sends for each case whatever is equal to much, and goes on as if it were done."""
+    """For each case it sends what equals many things, and continues as if it were done."""
     answer = FORGE + """
 def blocks_needed(num_tokens, block_size):
     equal = [["foreign", "x"], ["course", "lessons_lib.checks", "Text", "1", {}], ["set", []], True, None, ["dict", []]]
@@ -140,7 +140,10 @@ TIME = {
 @needs_sandbox
 @pytest.mark.parametrize("cell", TIME.values(), ids=TIME)
 def test_no_cell_outlives_its_time(tmp_path, cell):
-    """Where it ended by its limit, it says so; where its reports became too many, the judge did not wait for that."""
+    """If its limit ended it, it says so.
+
+    If its reports became too many, the judge did not wait.
+    """
     result = grade(hand_in(tmp_path, FORGE, RIGHT, cell))
     assert any("cell 3 was stopped after 3 s" in event or "reported more than" in event for event in result.events), result.events
 
@@ -177,7 +180,7 @@ def test_what_belongs_to_no_process_is_counted_too(tmp_path, cell, event):
 
 @needs_sandbox
 def test_what_cannot_be_deleted_costs_only_the_sandbox(tmp_path):
-    """Folders in each other so deep that no plain deletion gets through, where the course's files are to be written."""
+    """Where the course's files go, folders inside folders, too deep for a plain deletion."""
     dig = f"import os\nos.chdir({str(ROOT / 'kernels')!r})\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"
     assert earned(grade(hand_in(tmp_path, dig, RIGHT))) == 1
 

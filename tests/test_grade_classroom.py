@@ -1,4 +1,4 @@
-"""A folder of submissions: who handed in what, several at a time, interruptions, and what gets lost on the way.
+"""A folder of submissions: its students, several graded at a time, interruptions, and losses.
 
 In most tests a grader that only reads the file stands in for the one that runs notebooks.
 """
@@ -28,7 +28,7 @@ ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 
 
 def fake_grader(path, student, seed=0, limits=None, progress=lambda: None):
-    """Does what the file says. Notes in a file beside the submissions that it was called."""
+    """Does what the file says. Notes in a file next to the submissions that it was called."""
     order = path.read_text()
     calls = path.parent.parent / "calls"
     with calls.open("a") as file:

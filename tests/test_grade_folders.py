@@ -1,4 +1,4 @@
-"""Folders and files that are not as they should be: one line of the report, and nobody else loses a grade by it."""
+"""Bad folders and files: one line of the report each, and no other student loses a grade."""
 
 import errno
 import json
@@ -73,7 +73,7 @@ def test_a_folder_that_cannot_be_read_is_one_line(class_folder, monkeypatch):
         (class_folder / name).touch()
     scandir = os.scandir
 
-    def refuse(path):  # for whoever runs the tests as root, whom no mode of a folder stops
+    def refuse(path):  # root can read any folder, whatever its mode
         if Path(path).name == "closed":
             raise PermissionError(errno.EACCES, "Permission denied")
         return scandir(path)

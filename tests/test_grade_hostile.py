@@ -48,7 +48,7 @@ HARM = {
     "loop that catches all": (STUBBORN, "cell 2 was stopped after 3 s"),
     "exit": ("import os\nos._exit(3)", "the process ended in cell 2, exit code 3"),
     "segfault": ("import ctypes\nctypes.string_at(0)", "the process crashed in cell 2: Segmentation fault"),
-    "kill all": ("import os\nos.kill(-1, 9)", "cell 2 raised ProcessLookupError"),  # there is nobody else
+    "kill all": ("import os\nos.kill(-1, 9)", "cell 2 raised ProcessLookupError"),  # there is no other process
     "fork bomb": ("import os\nwhile True:\n    os.fork()", " processes"),
     "fork and stay": ("import os\nos.fork()\nimport time\ntime.sleep(30)", "cell 2 was stopped after 3 s"),
     "memory": (MEMORY, "cell 2 raised MemoryError"),

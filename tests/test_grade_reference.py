@@ -1,4 +1,4 @@
-"""Answers that would have the course answer for them: where an answer is tried, the course's own is not there."""
+"""Answers that call the course's own answer. It is missing where an answer is tried."""
 
 import pickle
 import re

@@ -71,7 +71,7 @@ def test_a_build_that_was_killed_with_its_lock_is_started_anew(empty_build_folde
     (build / "lock").touch()  # PyTorch waits for ever for this file to go away
     (build / f"{build.name}.so").unlink()  # the loaded copy stays valid in this process
     (build / f"{build.name}.so").write_bytes(b"half a library")
-    # In a process of its own, which ends should it wait.
+    # In a separate process, which can be ended if it waits.
     assert run_isolated(lambda: build_library(ANSWER).answer(), time_limit=60).value == 42
 
 

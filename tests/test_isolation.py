@@ -82,7 +82,7 @@ def test_the_time_limit_holds_and_children_end_with_the_run(tmp_path):
 
 
 def daemon(mark):
-    """Leaves a process that has a session of its own, no parent any more and none of our pipes."""
+    """Leaves a process with its own session, without a parent and without our pipes."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
@@ -174,7 +174,7 @@ class Own(BaseException):
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), Own("mine"), GeneratorExit()])
 def test_whatever_pickling_raises_is_a_result(error):
-    """In an argument on the way there, in a result on the way back, and where a result is read."""
+    """In an argument, in a result, and when a result is read."""
     with pytest.raises(TypeError, match="cannot be sent to another process"):
         run_isolated(lambda hostile: None, Hostile(error))
     outcome = run_isolated(lambda: Hostile(error))
@@ -235,7 +235,7 @@ def test_a_busy_processor_takes_no_time_from_a_run():
 
 
 def test_by_the_clock_too_there_is_a_limit(monkeypatch):
-    """For a run that neither works nor sleeps, as far as anybody can see."""
+    """For a run that apparently neither works nor sleeps."""
     monkeypatch.setattr(isolation, "observe_session", lambda session: (0.0, True))
     outcome = run_isolated(sleeps_for_ever, time_limit=0.1)
     assert (outcome.ending, outcome.detail) == ("timed out", "0.1 s")
@@ -382,7 +382,7 @@ def test_a_limit_that_a_report_does_not_change_is_for_the_whole_run():
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_what_the_receiver_of_a_report_takes_does_not_count(monkeypatch, seen):
-    if not seen:  # where the clock counts
+    if not seen:  # the clock counts here
         monkeypatch.setattr(isolation, "observe_session", lambda session: None)
 
     def answer(report):

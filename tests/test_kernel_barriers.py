@@ -40,8 +40,11 @@ def run_hunted(texts):
 
 
 def run_rung(number):
-    """A rung of the ladder on a batch whose blocks have several tiles, and in rung 7 several rows. There is little shared
-    memory, so that stages are used again soon."""
+    """A rung of the ladder on a batch whose blocks have several tiles.
+
+    In rung 7 they also have several rows. There is little shared memory, so that stages are
+    soon used again.
+    """
     batch = Batch((500, 5, 400, 64), 4, 2, 64, 16, torch.float16)
     how = {6: {"num_splits": 2}, 7: {"num_blocks": 3, "heads_at_once": 2}}.get(number, {})
 

@@ -66,7 +66,7 @@ def on_rungs(*which):
 
 
 def fp8(tensors):
-    """The caches in 8 bits with their scales, and the tensors whose dense attention is to come out."""
+    """The caches in 8 bits with their scales, and the tensors for dense attention."""
     caches, exact = {}, {}
     for name in ("k", "v"):
         cache = tensors[f"{name}_cache"].float()
@@ -78,7 +78,7 @@ def fp8(tensors):
 
 
 def prepared(number, batch, target, library=None, tensors=None, **how):
-    """A PagedDecode, the arguments of its call, and the tensors whose dense attention is to come out."""
+    """A PagedDecode, the arguments of its call, and the tensors for dense attention."""
     exact = tensors = tensors or batch.tensors(target)
     if number == 8:
         tensors, exact = fp8(tensors)
@@ -157,7 +157,7 @@ ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
 def test_what_no_sequence_owns_changes_no_bit(number, target, poison):
     batch = replace(ONE_SHAPE, gap=8, poison=0.0)
     clean = outcome(number, batch, target)
-    for garbage in (-1, 0, 1, 2, FAR):  # the first three blocks of the pool, whoever's they are
+    for garbage in (-1, 0, 1, 2, FAR):  # 0, 1 and 2 are blocks of the pool, in use or not
         assert torch.equal(outcome(number, replace(batch, poison=poison, garbage=garbage), target), clean)
 
 
@@ -262,7 +262,7 @@ def test_a_cuda_graph_holds_the_call(number):
 @pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(100_000, 5), (1_000_000,), (2_047,) * 64], ids=["100,000", "1,000,000", "64 of 2,047"])
 def test_long_contexts(lengths):
-    """The values of the first and the last token are large, so that a missing one is seen among so many."""
+    """The values of the first and the last token are large, so that a missing one shows."""
     batch = Batch(lengths, 4, 1, 128, 16, HALF)
     tensors = batch.tensors("gpu")
     for row, length in enumerate(lengths):

@@ -6,7 +6,7 @@ from lessons_lib.cuda import KernelError, build_cuda
 from paged_attention.ladder import Shape, rung_texts
 from test_ladder import FP8, HALF, Batch, assert_right, prepared
 
-# Faults that somebody might make: (rung, file, what stands there, what stands there then).
+# Likely faults: (rung, file, old text, new text).
 FAULTS = {
     "nobody waits for other lanes' copies": (7, "7_balanced.cu", "__syncwarp();  // every lane's", "// every lane's"),
     "a stage is filled while lanes read it": (5, "attend_staged.cuh", "__syncwarp();  // every lane has",

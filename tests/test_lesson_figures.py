@@ -54,7 +54,7 @@ def test_the_papers_figures_are_the_same_everywhere():
 
 
 def test_lesson_02s_experiment_gives_what_the_lesson_says():
-    """Without a free block for each running request, so and so many times a request gives way."""
+    """How often a request gives way without a free block for each running request."""
     wanted = "class Paged:", "class Request", "def replay", "num_slots, longest ="
     cells = [cell.solution() for cell in read_lesson(*SOLUTIONS.glob("02_*.py")).cells if cell.kind == "code"]
     cells = [next(cell for cell in cells if start in cell) for start in wanted]

@@ -27,7 +27,7 @@ class BlockManager {
 
 
 def manager_with(**methods):
-    """The class above with these lines in place of its own; `name` stands before the first brace of each."""
+    """The class above, with these bodies in place of those of the methods of these names."""
     lines = CLASS.splitlines()
     for name, body in methods.items():
         (number,) = (number for number, line in enumerate(lines) if f" {name}(" in line and "GUARD" in line)

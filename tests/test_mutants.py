@@ -1,4 +1,4 @@
-"""The mutation tool on a small course of its own: what it changes, what it finds, and that it goes on where it was stopped."""
+"""The mutation tool on a small course: its changes, its findings, and that it can continue."""
 
 import json
 import os

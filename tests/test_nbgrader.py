@@ -1,4 +1,4 @@
-"""nbgrader's own commands on our notebooks as they are: `make test-nbgrader` installs it beside the course and runs this."""
+"""nbgrader's own commands on our notebooks: `make test-nbgrader` installs it and runs this."""
 
 import importlib.util
 import json
@@ -26,7 +26,7 @@ EXECUTED = [pytest.param(path.name[:2], marks=[] if path.name[:2] in QUICK else 
 
 def nbgrader(folder: Path, *words: str) -> str:
     """What the command prints. Its exit code says whether there was an error."""
-    site = Path(importlib.util.find_spec("nbgrader").origin).parent.parent  # alembic, which it calls, may lie beside it
+    site = Path(importlib.util.find_spec("nbgrader").origin).parent.parent  # alembic, which it calls, may be there too
     environment = os.environ | {"PATH": os.pathsep.join([str(site / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
                                 "PYTHONPATH": str(site),
                                 "LESSONS_PROGRESS_DIR": str(folder / "progress")}
@@ -95,7 +95,7 @@ def test_validate_says_whether_a_notebook_passes(course, lesson):
 
 @pytest.mark.parametrize("lesson", EXECUTED)
 def test_autograde_gives_the_points_that_were_earned(course, lesson):
-    """To whom has solved all, to whom has solved the first exercise only, and to whom has done nothing."""
+    """For three learners: one has solved all, one only the first exercise, one nothing."""
     (solved,), (released,) = (list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release"))
     exercises = checks.exercises_of(lesson)
     hand_in(course, "all", solved)

@@ -1,4 +1,7 @@
-"""A request whose logits are not finite ends for that reason, at that place, and nobody else notices."""
+"""A request whose logits are not finite ends there for that reason.
+
+No other one is affected.
+"""
 
 import math
 
@@ -22,13 +25,13 @@ from paged_attention.engine.history import History
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import decode, encode
 
-TOO_MUCH = 9  # the token that the model below cannot stand
+TOO_MUCH = 9  # the token that breaks the model below
 ROWS = {"a NaN": [0.0, math.nan], "inf": [math.inf, 0.0], "-inf and a NaN": [-math.inf, math.nan],
         "nothing but -inf": [-math.inf, -math.inf], "inf and -inf": [math.inf, -math.inf]}
 
 
 class OverflowingModel(EchoModel):
-    """Its logits are not finite from the first TOO_MUCH on, as where a key or a value has overflowed."""
+    """Its logits are not finite from the first TOO_MUCH on, as if a key had overflowed."""
 
     def __init__(self, row):
         self.row = row
@@ -73,7 +76,7 @@ requests_of_a_trace = st.lists(st.tuples(
 @given(trace=requests_of_a_trace, kind=st.sampled_from(list(ROWS)), model=st.sampled_from([OverflowingModel, OverflowsAtTheEnd]),
        block_size=st.integers(1, 5), token_budget=st.integers(1, 24), num_blocks=st.integers(24, 40), sharing=st.booleans())
 def test_each_request_meets_its_own_fate(trace, kind, model, block_size, token_budget, num_blocks, sharing):
-    """However its prompt is cut into chunks, and whoever has the same prefix."""
+    """However its prompt is cut into chunks, and whichever request shares its prefix."""
     model, requests = model(ROWS[kind]), []
     engine = engine_with(model, block_size=block_size, num_blocks=num_blocks, token_budget=token_budget,
                          prefix_sharing=sharing, history=History())
@@ -132,7 +135,10 @@ def model():
 @pytest.mark.parametrize("path", ["gather", "paged_torch"])
 @pytest.mark.parametrize("number", [math.nan, math.inf, 3e38])
 def test_spoiled_keys_and_values_end_those_who_share_them_and_nobody_after(model, path, number):
-    """A block of a prefix goes bad in the pool. Who uses it ends, strangers do not notice, and who comes next computes anew."""
+    """A prefix's block goes bad in the pool. The requests that use it end.
+
+    Other requests are not affected, and the next request computes it again.
+    """
     document, params = "Ka17..q42......z93c21......k45..m60....t88..?", SamplingParams(max_new_tokens=8)
     engine = Engine(model, path=path, num_blocks=40)
     first = engine.add("first", encode(document + "az>"), params)

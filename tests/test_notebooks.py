@@ -1,7 +1,7 @@
-"""A learner who opens a student notebook and runs all of it comes as far as the first exercise, and is told which.
+"""If a learner runs all of a student notebook, it stops at the first exercise and names it.
 
-The summary has no exercises, and runs to its end. (tests/test_browser.py sees the same in a JupyterLab, where there is a
-browser.)
+The summary has no exercises and runs to its end. (tests/test_browser.py checks the same in a
+JupyterLab, if there is a browser.)
 """
 
 import nbclient

@@ -47,8 +47,12 @@ def one_thread():
 
 @dataclass(frozen=True)
 class Batch:
-    """The sizes of a batch of decodes. gap: numbers between the query rows of two sequences. garbage: what stands in the
-    table after the blocks of a context. poison: in every slot that holds no token, and in the gaps."""
+    """The sizes of a batch of decodes.
+
+    gap: how many numbers lie between the query rows of two sequences.
+    garbage: what the table holds after the blocks of a context.
+    poison: what every slot without a token holds, and every gap.
+    """
 
     context_lens: tuple[int, ...]
     num_q_heads: int = 2
@@ -131,7 +135,7 @@ def test_any_batch_is_dense_attention(target, lengths, block_size, ratio, num_kv
 def test_what_no_sequence_owns_changes_no_bit(target, dtype, poison):
     batch = Batch((40, 0, 129, 16), 6, 2, 80, dtype=dtype, gap=5, poison=0.0)
     clean = attn_paged_cuda(**batch.tensors(target), library=paged_attention_library(target))
-    for garbage in (-1, 0, 1, 2, 12_345):  # the first three blocks of the pool, whoever's they are
+    for garbage in (-1, 0, 1, 2, 12_345):  # 0, 1 and 2 are blocks of the pool, in use or not
         tensors = replace(batch, poison=poison, garbage=garbage).tensors(target)
         assert torch.equal(attn_paged_cuda(**tensors, library=paged_attention_library(target)), clean)
 

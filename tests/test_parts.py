@@ -62,7 +62,7 @@ def reasons(assembled):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A learner who has not begun."""
+    """The progress folder of a learner who has not begun."""
     monkeypatch.setenv("LESSONS_PROGRESS_DIR", str(tmp_path))
     monkeypatch.setattr(saved_answers, "_in_solutions", {})
     monkeypatch.setattr(parts, "_passed", set())

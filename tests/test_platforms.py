@@ -82,7 +82,7 @@ def test_macos_on_arm64_compiles(tmp_path, mode):
 
 @pytest.mark.parametrize("tests, chosen", [
     ("tests/test_cuda_bank.py", ""),
-    # whole-row-in-a-lane writes behind an array of the lane's own: what happens then is up to the compiler.
+    # whole-row-in-a-lane writes past a lane's own array. The compiler decides what happens.
     ("tests/test_banks.py", "(our_answer or known_mistake_is) and ([6. or [7.2 or [7.3 or [7.4 or [7.5) and not whole-row-in-a-lane"),
 ], ids=["kernels", "answers"])
 def test_clang_finds_what_gcc_finds(tmp_path, tests, chosen):

@@ -127,7 +127,7 @@ def test_models_that_share_a_config_are_served_in_turns():
     for _ in range(12):
         for engine in engines.values():
             engine.step()
-            assert dense(second, PROMPTS[0]) == expected[second][0]  # between two steps it is anybody's
+            assert dense(second, PROMPTS[0]) == expected[second][0]  # between two steps no engine holds it
     assert {model: [request.output for request in each] for model, each in requests.items()} == expected
 
 

@@ -1,6 +1,7 @@
-"""What nobody owns reaches no result: on no path of the engine, whoever comes, goes, waits or shares a prefix.
+"""What belongs to no sequence reaches no result, on any path of the engine.
 
-Free blocks, slots past a sequence's last token, blocks of others and block 0 hold NaN, infinities and 3e38 here.
+Here free blocks, slots past a sequence's last token, blocks of other sequences and block 0
+hold NaN, infinities and 3e38. Requests arrive, end, wait and share prefixes.
 """
 
 from dataclasses import replace
@@ -57,7 +58,7 @@ BLOCK_SIZE = 8
 
 
 def scene(device, dtype):
-    """A manager with a pool that is full but for a few blocks, 0 among them; queries and metadata of the batch."""
+    """A manager whose pool is almost full (block 0 is free), queries and metadata."""
     generator = torch.Generator().manual_seed(5)
     manager = PagedAttentionManager(23, BLOCK_SIZE, 2, 64, 8, 5, dtype=dtype, device=device)
     free = [manager.block_manager.allocate() for _ in range(23)]
@@ -223,7 +224,7 @@ add = st.tuples(st.just("add"), prompts, st.integers(3, 9))
 actions = st.one_of(add, add, st.tuples(st.just("step"), st.integers(1, 4)), st.tuples(st.just("cancel"), st.integers(0, 4)))
 all_sizes = st.fixed_dictionaries({"num_blocks": st.integers(5, 9), "token_budget": st.integers(6, 24),
                                    "max_num_seqs": st.integers(2, 5), "prefix_sharing": st.sampled_from([True, True, False])})
-# Two that share a prefix, one that is cancelled, and a pool that is too small for those who are left.
+# Two share a prefix, one is cancelled, and the pool is too small for the rest.
 EXAMPLE = {"trace": [("add", text[:9], 8), ("step", 2), ("add", [*text[:8], 3, 4], 8), ("add", [7, 8, 9], 9), ("step", 3),
                      ("add", [2] * 9, 8), ("cancel", 2)],
            "sizes": {"num_blocks": 6, "token_budget": 12, "max_num_seqs": 4, "prefix_sharing": True}}

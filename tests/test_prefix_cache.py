@@ -24,10 +24,10 @@ BLOCK_SIZE = 2
 
 
 class CacheAsALedger(RuleBasedStateMachine):
-    """The specification, in tuples of tokens: what is known, in the order of its last use, and who uses what.
+    """The specification, in tuples of tokens: what is known, by last use, and what is in use.
 
-    A sequence is used from its end to its beginning, so of its blocks the first is the one that was used last. What somebody
-    uses is never evicted; of the rest, the block whose last use is the longest ago.
+    A sequence is used from its end to its beginning, so its first block was used last. A block
+    in use is never evicted. Of the others, the least recently used one is evicted.
     """
 
     @initialize(num_blocks=st.integers(4, 12))
@@ -53,7 +53,7 @@ class CacheAsALedger(RuleBasedStateMachine):
 
     @rule(tokens=st.lists(st.integers(0, 1), min_size=2, max_size=8))
     def come_and_go(self, tokens):
-        """What it leaves in the cache is nobody else's, so it may be evicted."""
+        """No other request uses what it leaves in the cache, so that may be evicted."""
         request = self.begin_with(tokens)
         self.compute_some(request, len(tokens) - request.num_computed)
         self.scheduler.stop(request)
@@ -86,7 +86,7 @@ class CacheAsALedger(RuleBasedStateMachine):
         before = list(self.known.items())
         if self.scheduler.make_room(request, count):
             num_evicted = len(before) - len(self.cache.blocks)
-            gone = evictable[:num_evicted]  # the least recently used of those that nobody uses
+            gone = evictable[:num_evicted]  # the least recently used of those not in use
             self.known = OrderedDict((key, block_id) for key, block_id in before if block_id not in gone)
             self.users[request] = request.num_computed = self.users[request] + count
             self.cache.insert(request, request.num_computed)

@@ -69,7 +69,7 @@ def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(monkey
 
 @pytest.mark.parametrize("lesson", ["00", pytest.param("02", marks=pytest.mark.slow)])
 def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(tmp_path, folder, lesson):
-    """A copy of it, as a learner who compares makes one."""
+    """A copy of it, as a learner may make for comparison."""
     (source,) = SOLUTIONS.glob(f"{lesson}_*.ipynb")
     execute(shutil.copy(source, tmp_path))
     assert progress.load() == {} and not (folder / "parts").exists()
@@ -111,7 +111,7 @@ def test_in_the_folder_of_solutions_a_notebook_has_a_record_of_its_own(folder, m
 
 
 class Leaves:
-    """Ends whoever saves or loads it."""
+    """Ends the process that saves or loads it."""
 
     def __init__(self, at_once):
         self.at_once = at_once

@@ -15,7 +15,7 @@ ORDER = random.Random(7).sample(LESSONS, len(LESSONS))
 
 @pytest.fixture(scope="module")
 def shared_folders(tmp_path_factory):
-    """Builds and progress of their own, which all lessons here share."""
+    """Separate folders for builds and progress, which all lessons here share."""
     folder = tmp_path_factory.mktemp("shared")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LESSONS_BUILD_DIR", str(folder / "build"))
@@ -24,7 +24,7 @@ def shared_folders(tmp_path_factory):
 
 
 def shown(outputs) -> list[tuple]:
-    """What outputs show, but for the bytes of pictures, with a stream's pieces put together."""
+    """What outputs show, without the bytes of pictures, and with a stream's pieces joined."""
     streams, rest = {}, []
     for output in outputs:
         if output.output_type == "stream":

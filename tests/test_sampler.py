@@ -1,4 +1,4 @@
-"""`sample` on the edges: who may be drawn at all, by an oracle in fractions, and numbers at the end of their range."""
+"""`sample` at its limits: which tokens may be drawn, exactly, and extreme numbers."""
 
 from fractions import Fraction
 
@@ -35,7 +35,10 @@ def test_only_the_top_k_likeliest_are_drawn(top_k, tokens):
 @given(powers=st.lists(st.integers(0, 3), min_size=1, max_size=5, unique=True), top_k=st.none() | st.integers(1, 6),
        eighths=st.integers(1, 7), seed=st.integers(0, 99))
 def test_who_may_be_drawn(powers, top_k, eighths, seed):
-    """Weights 1, 2, 4, 8, so that their sums are exact. Who may come has at least 1/15, so 240 draws bring it up."""
+    """Weights 1, 2, 4, 8, so that their sums are exact.
+
+    Each possible token has 1/15 at least, so 240 draws find it.
+    """
     weights = [2**power for power in powers]
     kept = sorted(range(len(weights)), key=lambda token: -weights[token])[:top_k]
     whole, top_p, before, expected = sum(weights[token] for token in kept), Fraction(eighths, 8), 0, set()

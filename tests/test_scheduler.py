@@ -1,4 +1,4 @@
-"""What each step's batch must be, whatever comes: in order, within its budget, and never idle where there is room."""
+"""What each step's batch must be: in order, within its budget, and never idle without need."""
 
 import pytest
 from hypothesis import given, settings
@@ -41,7 +41,7 @@ def test_every_step_keeps_the_rules(prompt_lens, block_size, room, token_budget,
         gave_way = [request for request in running if request in scheduler.waiting]
         started = [request for request in waiting if request in scheduler.running]
         assert not (gave_way and started)
-        if total < token_budget:  # then nobody got less than they could use, and who waits has a reason
+        if total < token_budget:  # no request got less than it could use, and each that waits has a reason
             assert len(scheduled) == len(scheduler.running)
             assert all(count == request.num_uncomputed for request, count in scheduled)
             if scheduler.waiting and not gave_way and len(scheduler.running) < max_num_seqs:
@@ -105,7 +105,7 @@ def test_a_dry_run_that_gets_nowhere_is_an_error():
 
 
 def test_the_history_counts_blocks_by_their_users():
-    """Two share a prefix of two blocks, a third has its own, and the cache keeps one of somebody who has ended."""
+    """Two share a prefix of two blocks, a third has another, the cache keeps an old one."""
     history = History()
     engine = engine_with(num_blocks=20, token_budget=40, history=history)
     params = SamplingParams(max_new_tokens=4, ignore_end=True)

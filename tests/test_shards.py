@@ -1,4 +1,4 @@
-"""Several processes that share the KV heads: the same tokens as one, clear errors, and nobody left behind."""
+"""Processes that share the KV heads: the tokens of one, clear errors, and none left behind."""
 
 import multiprocessing
 import os

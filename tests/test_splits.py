@@ -132,7 +132,7 @@ SHORT, LONG = 64 * TILE_SIZE, 64 * TILE_SIZE + 1  # the longest row that is not 
     ([SHORT] * 34, 4, 8, 132, 2),
     ([1] * 6, 8, 8, 4, 8),                   # 6 rows of all heads: 1.5 for each of 4 multiprocessors
     ([1] * 5, 8, 8, 4, 2),
-    ([1] * 3, 8, 4, 4, 4),                   # likewise, where a block has 4 warps
+    ([1] * 3, 8, 4, 4, 4),                   # the same with 4 warps in a block
     ([1] * 6, 12, 8, 4, 2),                  # 8 warps cannot share 12 heads
     ([LONG] * 2, 2, 8, 16, 2),               # 2 rows of pairs: an eighth of 16
     ([LONG], 2, 8, 16, 1),
@@ -168,7 +168,7 @@ def test_the_plan_is_the_cheapest(lengths, heads, multiprocessors, busy):
 
 
 def chosen(tiles, num_kv_heads=1, heads_at_once=1, multiprocessors=2, **busy):
-    """Blocks and parts of the best plan for rows of so many tiles."""
+    """Blocks and parts of the best plan for rows with these numbers of tiles."""
     plan = best_plan([n * TILE_SIZE for n in tiles], num_kv_heads, heads_at_once, multiprocessors, **busy)
     return plan.num_blocks, plan.num_parts
 

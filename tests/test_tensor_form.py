@@ -1,5 +1,6 @@
-"""The form with tensors that lesson 06 shows: what stands in the lesson is built by PyTorch's `load_inline`, headers and all,
-and computes what the reference does. Where there is no GPU, the C++ compiler builds the same text for the CPU."""
+"""The form with tensors in lesson 06. PyTorch's `load_inline` builds the lesson's own text.
+
+The result is that of the reference. Without a GPU, the C++ compiler builds it for the CPU."""
 
 import ast
 
@@ -16,7 +17,7 @@ from solutions.source import read_lesson
 
 pytestmark = pytest.mark.slow  # the compiler reads PyTorch's headers, which takes half a minute on a quiet machine
 
-# In place of PyTorch's own, whose library is not in a PyTorch without CUDA.
+# In place of PyTorch's own header. A PyTorch without CUDA does not have its library.
 STREAM = """
 #pragma once
 #include <cuda_runtime.h>

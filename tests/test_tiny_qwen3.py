@@ -95,7 +95,7 @@ def test_examples_are_drawn_by_their_seed(task):
 
 
 def test_a_match_is_every_token_of_an_answer_and_its_end():
-    """A model that answers by a table, and adds nonsense where nothing is asked: 150 prompts, of which it fails in 3 ways."""
+    """A model that answers from a table: 150 prompts, and it fails in 3 ways."""
     examples = [(f"C{first}{second}>", f"{first}{second}") for first in "abcdefghijklmno" for second in "0123456789"]
     wrong = {encode("Ca0>a0$")[0:3].__repr__(): 3, encode("Cf5>f5$")[0:3].__repr__(): 4, encode("Co9>o9$")[0:3].__repr__(): 5}
 
@@ -104,7 +104,7 @@ def test_a_match_is_every_token_of_an_answer_and_its_end():
 
         def __call__(self, tokens):
             follows = tokens.roll(-1, 1)
-            follows[:, :3] = 1  # the prompt's own tokens are nobody's answer
+            follows[:, :3] = 1  # the prompt's own tokens are not an answer
             for row, prompt in zip(follows, tokens[:, :3].tolist(), strict=True):
                 if (place := wrong.get(repr(prompt))) is not None:
                     row[place] = 2

@@ -1,4 +1,4 @@
-"""No test's verdict depends on how fast or how busy the machine is, but for those that measure time and say so."""
+"""No test's verdict depends on the machine's speed or load, except for tests that say so."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The verdicts on many answers to one exercise from one process, where a process for each would mostly start and end.
+"""The verdicts on many answers to one exercise, all from one process to save time.
 
 An answer that ends the process is checked again by itself, and the rest in a new one. A known mistake runs once on a case,
 not again for each answer that it may explain.
@@ -11,7 +11,7 @@ import torch
 
 from lessons_lib import checks, isolation
 
-FIRST_LIMIT = 120.0  # seconds: beside the first answer the known mistakes run
+FIRST_LIMIT = 120.0  # seconds, because the known mistakes run with the first answer
 ANSWER_LIMIT = 15.0
 
 

@@ -2,7 +2,7 @@
 
     make mutants ARGS="paged_attention/work_plan.py"       all mutants of a file, or of a folder
     make mutants ARGS="--sample 50 --seed 1"               some of all
-    make mutants ARGS="--list lessons_lib"                 runs nothing; shows which ones survived so far
+    make mutants ARGS="--list lessons_lib"                 runs nothing; shows survivors
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# A library of mathematics that has started threads could not be forked.
+# Once a mathematics library has started threads, the process cannot be forked.
 os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 os.environ.pop("PYTHONPATH", None)
 
@@ -29,7 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(words: list[str] | None = None, root: Path = ROOT) -> int:
-    """`root`: the repository, with tests/mutants/concerns.toml and explained.toml. Returns 0 if enough mutants are killed."""
+    """Returns 0 if enough mutants are killed.
+
+    root: the repository, with tests/mutants/concerns.toml and explained.toml.
+    """
     arguments = _arguments(words)
     try:
         concerns, explained = Concerns(root), Explained(root)
@@ -68,7 +71,7 @@ def _arguments(words):
 
 
 def _run(root, mutants, concerns, results, jobs):
-    """One batch for the files that have their tests in common, so that these run once without a fault."""
+    """Runs one batch for files with the same tests. So these run only once without a fault."""
     if not mutants:
         return
     _import_what_takes_long(concerns.imports)
@@ -92,13 +95,16 @@ def _run(root, mutants, concerns, results, jobs):
 
 
 def _say(line: str):
-    """A line that takes the place of the one before, where somebody looks."""
+    """Prints a line over the line before, if somebody is watching."""
     print(f"\r\033[K{line[:150]}" if sys.stdout.isatty() else line, end="" if sys.stdout.isatty() else "\n", flush=True)
 
 
 def _import_what_takes_long(names: list[str]):
-    """Imported, and not used: a fork of a process whose PyTorch has threads would hang. What is here already stays out of
-    the children's garbage collection, which would look at all of PyTorch each time."""
+    """Imports modules without using them. What is here already is not looked at again.
+
+    A fork of a process whose PyTorch has threads would hang. And what is imported here stays
+    out of the children's garbage collection, which would look at all of PyTorch each time.
+    """
     for name in ("pytest", "hypothesis.strategies", *names):
         importlib.import_module(name)
     gc.collect()

@@ -1,4 +1,4 @@
-"""What a child process does: runs pytest in a copy of the course, and writes down what came of it."""
+"""What a child process does: it runs pytest in a copy of the course and records the result."""
 
 import json
 import os
@@ -14,12 +14,15 @@ _MEMORY = 8 << 30
 
 def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] | None = None,
               limits: dict[str, float] | None = None, first_failure: bool = True, trace: list[str] = ()) -> None:
-    """Runs `tests` of `tree`, then writes `result` (JSON): `code` of pytest, `failed` tests, processor `seconds` of each test
-    and in all (`cpu`), `lines` for each file in `trace`: line to the tests that ran it.
+    """Runs `tests` of `tree`, then writes `result`, a JSON file.
 
-    `order`: the tests that are wanted, each with its rank. `limits`: the processor seconds that each known test may take,
-    and "" for one that is not known, which is wanted too; then the system ends the process. `first_failure`: whether to
-    stop there.
+    The file has: `code` of pytest; `failed` tests; processor `seconds` of each test, and of
+    all (`cpu`); `lines`: for each file in `trace`, line to the tests that ran it.
+
+    order: the tests to run, each with its rank.
+    limits: the processor seconds that each known test may take, and "" for a test that is not
+        known, which also runs. After that the system ends the process.
+    first_failure: whether to stop at the first failure.
     """
     start = _used()
     if limits:
@@ -44,7 +47,7 @@ def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] 
 
 
 def _enter(tree: Path):
-    """The copy is what is imported, here and in each process that a test starts."""
+    """Makes the copy what is imported, here and in each process that a test starts."""
     os.chdir(tree)
     sys.meta_path[:] = [finder for finder in sys.meta_path if "__editable__" not in getattr(finder, "__module__", "")]
     sys.path[:] = [str(tree), *(path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix)))]
@@ -53,7 +56,10 @@ def _enter(tree: Path):
 
 
 def _used() -> float:
-    """Processor seconds of this process and of those that it has waited for; how busy the machine is makes no difference."""
+    """Processor seconds of this process and of those it has waited for.
+
+    A busy machine makes no difference to them.
+    """
     return sum(os.times()[:4])
 
 
@@ -67,14 +73,14 @@ def _start_coverage(trace: list[str]):
         return None
     import coverage
 
-    os.environ["COVERAGE_CORE"] = "ctrace"  # the one that knows which test it is
+    os.environ["COVERAGE_CORE"] = "ctrace"  # this one knows which test is running
     measure = coverage.Coverage(data_file=None, include=[str(Path.cwd() / path) for path in trace], config_file=False)
     measure.start()
     return measure
 
 
 class _Watch:
-    """A plugin of pytest: which tests, in which order, how long each took, and which failed."""
+    """A pytest plugin: which tests run, in what order, how long each takes, and which fail."""
 
     def __init__(self, order, limits, coverage):
         self.order, self.limits, self.coverage = order, limits, coverage

@@ -1,4 +1,4 @@
-"""Which files are changed, and which tests concern each: concerns.toml."""
+"""Which files are changed, and which tests concern each of them: concerns.toml."""
 
 import tomllib
 from pathlib import Path
@@ -7,10 +7,14 @@ KINDS = {".py", ".h", ".cpp", ".cu", ".cuh"}
 
 
 class Concerns:
-    """`tests`: file or folder to its tests, quickest first. `elsewhere`: files that other processes run too.
-    `wanted`: file or folder to the share of its mutants that is to be killed or explained. `imports`: modules that tests
-    need and that take long to import. `patience`: seconds of a processor that a test may take more than thrice what it
-    takes without a fault."""
+    """The table in concerns.toml.
+
+    tests: file or folder to its tests, quickest first.
+    elsewhere: files that other processes run too.
+    wanted: file or folder to the share of its mutants that must be killed or explained.
+    imports: modules that tests need and that take long to import.
+    patience: processor seconds that a test may take on top of three times its usual time.
+    """
 
     def __init__(self, root: Path):
         self.root = root
@@ -19,8 +23,10 @@ class Concerns:
         self._tests, self._elsewhere, self._wanted = data["tests"], data.get("elsewhere", []), data["wanted"]
 
     def files(self, chosen: list[str] = ()) -> list[str]:
-        """The files under each of `chosen` (a file or a folder), or all that the table names. Raises ValueError for one
-        that it does not name."""
+        """The files under each of `chosen` (a file or a folder), or all files in the table.
+
+        Raises ValueError for one that is not in the table.
+        """
         files = []
         for name in chosen or self._tests:
             path = self.root / name

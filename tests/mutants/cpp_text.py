@@ -1,7 +1,7 @@
-"""The mutants of a C++ or CUDA text: rules of our own over its tokens. A mutant that does not compile is not counted.
+"""The mutants of a C++ or CUDA text: our own rules over its tokens.
 
-It relies on how the course writes C++: an operator between two values has a space on each side, the bracket of a
-template has none.
+A mutant that does not compile does not count. The rules rely on the course's C++ style: an
+operator between two values has a space on each side, the bracket of a template has none.
 """
 
 import re
@@ -20,13 +20,13 @@ _BETWEEN = {"==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", 
             "*=": "/=", "|=": "&=", "&=": "|=", "^=": "&="}
 _ANYWHERE = {"++": "--", "--": "++", "true": "false", "false": "true", "break": "continue", "continue": "break"}
 _HEADS = ("if", "while", "for", "switch")
-# What begins a declaration, or a statement whose removal says nothing.
+# Words that begin a declaration, or a statement whose removal shows nothing.
 _KEPT = {"return", "const", "constexpr", "auto", "static", "using", "typedef", "struct", "class", "enum", "template", "extern",
          "inline", "namespace", "friend", "case", "default", "do", "goto", "thread_local", "break", "continue"}
 
 
 def cpp_mutants(path: str, source: str) -> list[Mutant]:
-    """One for each small change, in the order of the text."""
+    """One mutant for each small change, in the order of the text."""
     tokens = [match for match in _TOKEN.finditer(source) if match.lastgroup != "skip"]
     functions = _functions(tokens)
     changes = [*_changed_tokens(source, tokens), *_negated_conditions(tokens), *_removed_statements(source, tokens, functions)]
@@ -51,7 +51,10 @@ def _changed_tokens(source: str, tokens: list[re.Match]) -> Iterator[tuple[int, 
 
 
 def _negated_conditions(tokens: list[re.Match]) -> Iterator[tuple[int, int, int, str]]:
-    """`if (there)` to `if (!(there))`. Conditions that compare, or have a `!`, have other mutants."""
+    """`if (there)` becomes `if (!(there))`.
+
+    Conditions with a comparison or a `!` have other mutants.
+    """
     for place, token in enumerate(tokens[:-1]):
         if token[0] in ("if", "while") and tokens[place + 1][0] == "(":
             close = _closing(tokens, place + 1)
@@ -92,7 +95,7 @@ def _can_go(words: list[str]) -> bool:
 
 
 def _spaced(words: list[str]) -> str:
-    """`a . b ( c )` has no two names beside each other; `int a = b` has."""
+    """`a . b ( c )` does not have two names in a row; `int a = b` does."""
     return " ".join(words) + " "
 
 
@@ -106,7 +109,10 @@ def _closing(tokens: list[re.Match], opening: int) -> int:
 
 
 def _functions(tokens: list[re.Match]) -> list[str]:
-    """For each token the function around it, or "": the name before the parentheses of the outermost head that has any."""
+    """The function around each token, or "".
+
+    It is the name before the parentheses of the outermost head that has any.
+    """
     names, open_names, first = [], [], 0
     for place, token in enumerate(tokens):
         if token[0] == "{":

@@ -1,4 +1,4 @@
-"""What is known already: results of earlier runs, and mutants that no test can tell from the original."""
+"""What is already known: results of earlier runs, and mutants that no test can notice."""
 
 import ast
 import hashlib
@@ -12,8 +12,11 @@ from .runner import Verdict
 
 
 class Results:
-    """Verdicts, in a file with a line of JSON each. A mutant that was killed stays so while the test that killed it is the
-    same; one that survived, while all its tests are."""
+    """Verdicts, in a file with a line of JSON for each.
+
+    A killed mutant stays killed while the test that killed it is the same. A survivor stays
+    one while all its tests are the same.
+    """
 
     def __init__(self, root: Path, file: Path, fresh: bool = False):
         self.root, self.file, self._known = root, file, {}
@@ -37,7 +40,7 @@ class Results:
             file.write(json.dumps(record) + "\n")
 
     def _mark(self, tests: list[str], by: str) -> str:
-        """Changes with what the verdict rests on."""
+        """Changes when the tests that the verdict depends on change."""
         file, _, name = by.partition("::")
         text = _function_text(self.root / file, name.partition("[")[0].split("::")[-1]) if name else ""
         return _hashed(text or "".join(_text(self.root / test) for test in tests))
@@ -63,7 +66,7 @@ def _hashed(text: str) -> str:
 
 
 class Explained:
-    """Mutants that mean the same as the original, each with the reason: explained.toml."""
+    """Mutants that mean the same as the original, with the reason: explained.toml."""
 
     def __init__(self, root: Path):
         file = root / "tests/mutants/explained.toml"
@@ -77,6 +80,6 @@ class Explained:
         return self.reasons.get(mutant.place, "")
 
     def unused(self, mutants: list[Mutant]) -> list[tuple[str, str, str, str]]:
-        """Entries about the files of `mutants` that fit none of them."""
+        """Entries about the files of `mutants` that fit none of the mutants."""
         files, places = {mutant.path for mutant in mutants}, {mutant.place for mutant in mutants}
         return [place for place in self.reasons if place[0] in files and place not in places]

@@ -6,9 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """`path`: the file, from the repository's root. `function`: where in it, as `Class.method`, or "". `line`: the first
-    that differs, from 1; `last_line`: the last. `was`, `becomes`: the lines that differ, without their indentation.
-    `text`: the whole file with the fault."""
+    """A file with a fault.
+
+    path: from the repository's root.
+    function: where the fault is, as `Class.method`, or "".
+    line, last_line: the first and the last line that differ, from 1.
+    was, becomes: the lines that differ, without their indentation.
+    text: the whole file with the fault.
+    """
 
     path: str
     function: str
@@ -34,7 +39,7 @@ class Mutant:
 
 
 def replaced(path: str, source: str, function: str, start: int, end: int, words: str) -> Mutant:
-    """The mutant of `source` whose characters from `start` to `end` are `words`."""
+    """The mutant of `source` with `words` in place of its characters from `start` to `end`."""
     text = source[:start] + words + source[end:]
     old, new = source.splitlines(), text.splitlines()
     first = 0

@@ -1,5 +1,8 @@
-"""The mutants of a Python text. Which small changes there are comes from mutmut; what is left alone is said here:
-annotations, decorators, f-strings and what is raised, since the words of a message are no logic."""
+"""The mutants of a Python text. The small changes come from mutmut.
+
+Some code stays as it is: annotations, decorators, f-strings, and what is raised, because the
+words of a message are not logic.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +15,7 @@ from .mutant import Mutant, replaced
 
 
 def python_mutants(path: str, source: str) -> list[Mutant]:
-    """One for each small change, in the order of the text."""
+    """One mutant for each small change, in the order of the text."""
     wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
     visitor = _Visitor(wrapper.module, source)
     wrapper.visit(visitor)
@@ -44,7 +47,10 @@ def _without_a_keyword(node: cst.Call) -> Iterator[cst.Call]:
 
 
 def _negated(node: cst.If | cst.While | cst.CompIf | cst.IfExp) -> Iterator[cst.CSTNode]:
-    """The condition's opposite, where no other operator turns it round: it is no comparison, `not` or `and`."""
+    """The opposite of a condition that is not a comparison, `not` or `and`.
+
+    No other operator reverses such a condition.
+    """
     if not isinstance(node.test, cst.Comparison | cst.UnaryOperation | cst.BooleanOperation | cst.NamedExpr):
         yield node.test, cst.UnaryOperation(cst.Not(), node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]))
 
@@ -76,7 +82,7 @@ _OPERATORS = [
 
 
 class _Visitor(cst.CSTVisitor):
-    """`changes`: function, first and last character of what is replaced, the new words."""
+    """`changes`: (function, first and last character that is replaced, the new words) each."""
 
     METADATA_DEPENDENCIES = (WhitespaceInclusivePositionProvider,)
 

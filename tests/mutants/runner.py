@@ -1,4 +1,4 @@
-"""Runs mutants: a fork of this process for each, since what takes long is to import PyTorch."""
+"""Runs mutants. Each one is a fork of this process, because importing PyTorch takes long."""
 
 import fcntl
 import json
@@ -26,8 +26,12 @@ _NOT_BUILT = 99
 
 @dataclass(frozen=True)
 class Verdict:
-    """`outcome`: "killed", "survived", or "not built" for C++ that does not compile. `by`: the test that failed, or what
-    ended the run. `seconds`: from start to end."""
+    """What came of a mutant.
+
+    outcome: "killed", "survived", or "not built" for C++ that does not compile.
+    by: the test that failed, or what ended the run.
+    seconds: from start to end.
+    """
 
     outcome: str
     by: str
@@ -36,8 +40,13 @@ class Verdict:
 
 @dataclass
 class Baseline:
-    """How the tests run without a fault. `seconds`: of each test; `lines`: for each file, line to the tests that ran it;
-    `cpu`: seconds in all; `kills`: how many mutants each test has killed."""
+    """How the tests run without a fault.
+
+    seconds: of each test.
+    lines: for each file, line to the tests that ran it.
+    cpu: processor seconds in all.
+    kills: how many mutants each test has killed.
+    """
 
     tests: list[str]
     seconds: dict[str, float]
@@ -47,8 +56,11 @@ class Baseline:
     kills: Counter = field(default_factory=Counter)
 
     def chosen(self, mutant: Mutant, elsewhere: bool) -> dict[str, float]:
-        """The tests for a mutant, each with its rank: those that ran its lines, what kills often and what is quick first.
-        `elsewhere`: other processes run the file too, so that any test may see it."""
+        """The tests for a mutant, each with its rank.
+
+        These are the tests that ran its lines. Tests that kill often or are quick come first.
+        elsewhere: whether other processes run the file too. Then any test may notice it.
+        """
         lines = self.lines.get(mutant.path, {})
         ran = {test for line in range(mutant.line, mutant.last_line + 1) for test in lines.get(str(line), ()) if test}
         ran &= self.seconds.keys()
@@ -58,11 +70,14 @@ class Baseline:
 
 
 class BrokenBaseline(Exception):
-    """The tests fail, or there are none, without any fault."""
+    """The tests fail without any fault, or there are none."""
 
 
 class Runner:
-    """`workers`: copies of the course, one mutant at a time in each. `patience`: processor seconds, as in concerns.toml."""
+    """Runs one mutant at a time in each of `workers` copies of the course.
+
+    patience: processor seconds, as in concerns.toml.
+    """
 
     def __init__(self, root: Path, folder: Path, workers: int, patience: float):
         self.patience = patience
@@ -81,7 +96,10 @@ class Runner:
             lock.close()
 
     def baseline(self, tests: list[str], trace: list[str], kept: bool = False) -> Baseline:
-        """Runs `tests` once, in each tree, so that each has what they build. Raises BrokenBaseline."""
+        """Runs `tests` once in each tree, so that each has what they build.
+
+        Raises BrokenBaseline.
+        """
         for tree in self.trees:
             tree.keep_kernels(kept)
         jobs = [_Job(self, tree, None, dict(tests=tests, first_failure=False, trace=trace), limit=7200) for tree in self.trees]
@@ -99,7 +117,7 @@ class Runner:
 
     def run(self, mutants: list[Mutant], baseline: Baseline, elsewhere: Callable[[str], bool],
             kept: bool = False) -> Iterator[tuple[Mutant, Verdict]]:
-        """The verdict on each, as they come."""
+        """The verdict on each mutant, as soon as there is one."""
         waiting, free, running = deque(mutants), list(self.trees), []
         prepare = partial(_build_runtime, free[0].runtime_texts()) if kept else None
         try:
@@ -123,14 +141,14 @@ class Runner:
     def _start(self, tree, mutant, baseline, elsewhere, prepare):
         order = baseline.chosen(mutant, elsewhere(mutant.path))
         files = [name for name in baseline.tests if any(test.startswith(f"{name}::") for test in order)]
-        patience = self.patience if mutant.path.endswith(".py") else 6 * self.patience  # a compiler has the same limit
+        patience = self.patience if mutant.path.endswith(".py") else 6 * self.patience  # compilers have the same limit
         limits = {test: patience + 3 * seconds for test, seconds in baseline.seconds.items()}
         words = dict(tests=files or baseline.tests, order=order, limits=limits | {"": patience + 3 * baseline.cpu})
         return _Job(self, tree, mutant, words, limit=300 + 20 * baseline.wall, prepare=prepare)
 
 
 class _Job:
-    """One child process with the tests, in a tree with a fault or without."""
+    """A child process with the tests, in a tree with or without a fault."""
 
     def __init__(self, runner: Runner, tree: Tree, mutant: Mutant | None, words: dict, limit: float, prepare=None):
         self.tree, self.mutant, self.limit, self.result, self.ending = tree, mutant, limit, {}, ""
@@ -179,7 +197,7 @@ class _Job:
             time.sleep(0.05)
 
     def end(self):
-        """Ends it where it has not ended."""
+        """Ends the process if it has not ended yet."""
         if not self.seconds:
             _kill_group(self.process)
             self._finish(os.waitpid(self.process, 0)[1])
@@ -218,7 +236,7 @@ class _Job:
 
 
 def _locked(path: Path):
-    """The open file, held against other processes, or None if one of them holds it."""
+    """The open file, locked against other processes, or None if one of them has the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = open(path, "w")
     try:
@@ -237,9 +255,12 @@ def _kill_group(process: int):
 
 
 def _build_runtime(originals: dict[bool, bytes], tree: Tree) -> bool:
-    """Compiles the changed runtimes where the old ones are. Much of the text is for checked mode alone, or for another
-    processor: a runtime for which the preprocessor leaves the text that it was built from stays, and where both texts are the
-    `originals` there is nothing to try."""
+    """Compiles the changed runtimes where the old ones are.
+
+    Much of the text is only for checked mode, or for another processor. If the preprocessor's
+    output has not changed, the runtime stays. If both outputs are those of `originals`, there
+    is nothing to try.
+    """
     texts = tree.runtime_texts()
     if texts == originals:
         return False

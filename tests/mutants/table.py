@@ -6,7 +6,10 @@ OUTCOMES = ("killed", "explained", "survived", "not built", "to do")
 
 
 def print_table(mutants, concerns, results, explained, show: bool = False) -> int:
-    """Prints a line for each file, before them the survivors if `show`. Returns 1 where too few were killed, else 0."""
+    """Prints a line for each file. Returns 1 if too few mutants were killed, else 0.
+
+    show: whether to print the survivors first.
+    """
     counts: dict[str, Counter] = {}
     for mutant in mutants:
         verdict = results.find(mutant, concerns.tests(mutant.path))
@@ -25,7 +28,7 @@ def print_table(mutants, concerns, results, explained, show: bool = False) -> in
 
 
 def share(count: Counter) -> float:
-    """Killed or explained, of all that were tried."""
+    """Killed or explained mutants, as a share of all that were tried."""
     tried = count["killed"] + count["explained"] + count["survived"]
     return (count["killed"] + count["explained"]) / tried if tried else 1.0
 

@@ -10,7 +10,7 @@ def mutants_of(root: Path, file: str) -> list[Mutant]:
     text = (root / file).read_text(encoding="utf-8")
     if not file.endswith(".py"):
         return cpp_mutants(file, text)
-    from .python_text import python_mutants  # needs mutmut, which C++ does not
+    from .python_text import python_mutants  # needs mutmut; C++ does not
 
     return python_mutants(file, text)
 

@@ -11,7 +11,7 @@ _STAND_IN = "lessons_lib/cuda_on_cpu"
 
 
 class Tree:
-    """A copy of `root` in `folder`, without what git ignores, brought up to date."""
+    """A copy of `root` in `folder`, brought up to date, without what git ignores."""
 
     def __init__(self, root: Path, folder: Path):
         self.folder, self._originals = folder, {}
@@ -44,22 +44,25 @@ class Tree:
             self.write(name, self._originals[name])
 
     def keep_kernels(self, kept: bool):
-        """Whether kernels stay built when a header changes, as they may if they do not see it."""
+        """Whether kernels stay built when a header that they do not see changes."""
         self.forget_runtime()
         builds = "lessons_lib/cuda_builds.py"
         self.restore(builds)
-        if kept:  # then what builds depend on is the text of the headers that kernels see
+        if kept:  # builds then depend on the headers that kernels see
             headers = "".join(path.read_text(encoding="utf-8") for path in sorted(_seen_by_kernels(self.folder)))
             mark = hashlib.sha256(headers.encode()).hexdigest()
             self.write(builds, (self.folder / builds).read_text(encoding="utf-8") + f'\n_own_text = lambda: "{mark}"\n')
 
     def forget_runtime(self):
-        """The runtime is built in place, so that kernels find it: a changed one must not stay there."""
+        """Deletes a changed runtime.
+
+        It is built in place, so that kernels find it, and must not stay.
+        """
         for folder in self.build.glob("cuda_on_cpu_*"):
             shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink()
 
     def runtime_texts(self) -> dict[bool, bytes]:
-        """What the preprocessor leaves of the stand-in's runtime, for checked mode or not."""
+        """The preprocessor's output for the stand-in's runtime, for checked mode or not."""
         folder = self.folder / _STAND_IN
         command = ["c++", "-std=c++17", "-E", "-P", f"-I{folder}", folder / "runtime.cpp"]
         return {checked: subprocess.run([*command, f"-DCHECKED={int(checked)}"], capture_output=True).stdout
@@ -70,13 +73,13 @@ class Tree:
 
     @staticmethod
     def _forget(path: Path):
-        """Python goes by a file's size and its time in whole seconds."""
+        """Makes Python compile again: it looks only at a file's size and its whole seconds."""
         if path.suffix == ".py":
             Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 def keeps_kernels(root: Path, path: str) -> bool:
-    """Whether the file is a part of the stand-in's runtime that no kernel includes."""
+    """Whether the file is part of the stand-in's runtime and no kernel includes it."""
     if not path.startswith(f"{_STAND_IN}/") or path.endswith(".py"):
         return False
     return (root / path).resolve() not in _seen_by_kernels(root)
@@ -87,7 +90,7 @@ def _seen_by_kernels(root: Path) -> set[Path]:
 
 
 def _included(files: list[Path], found: set[Path]) -> set[Path]:
-    """`files`, and all that they include, of what is not in `found` yet; added to it."""
+    """`files` and everything that they include, except for `found`; adds them to `found`."""
     for file in files:
         if file.is_file() and file.resolve() not in found:
             found.add(file.resolve())
