@@ -35,9 +35,9 @@ REFUSED = {
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438), "kcmp": (312, 272),
 }
 MANAGER = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-# Runs a command in the cgroup that systemd has put this shell into. It fails where that is none of
-# version 2 with both limits; and where memory runs out, the kernel ends all of it at once, so that
-# nothing half dead goes on.
+# Runs a command in the cgroup that systemd has put this shell into. It fails where that is
+# none of version 2 with both limits; and where memory runs out, the kernel ends all of it at
+# once, so that nothing half dead goes on.
 IN_ITS_CGROUP = f"""
 IFS=: read -r number none path < /proc/self/cgroup
 cgroup="/sys/fs/cgroup$path"
@@ -172,5 +172,5 @@ def _scope(tool: str, memory: int, tasks: int) -> list[str]:
     manager = [] if os.getuid() == 0 else ["--user"]
     limits = {"MemoryMax": memory, "MemorySwapMax": 0, "TasksMax": tasks}
     options = [f"--property={name}={value}" for name, value in limits.items()]
-    return ["env", *found_by, tool, *manager, "--scope", "--quiet", "--collect", *options, "--",
-            "sh", "-c", IN_ITS_CGROUP, "sh"]
+    return ["env", *found_by, tool, *manager, "--scope", "--quiet", "--collect", *options,
+            "--", "sh", "-c", IN_ITS_CGROUP, "sh"]

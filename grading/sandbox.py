@@ -162,7 +162,7 @@ class Sandbox:
         return message
 
     def _how_it_ended(self) -> str:
-        """In a cgroup the kernel kills all of it, bubblewrap too, which else ends in another way."""
+        """In a cgroup the kernel kills bubblewrap too, which else ends with an exit code."""
         with suppress(subprocess.TimeoutExpired):
             was_killed = self._process.wait(timeout=5.0) == -signal.SIGKILL
             if was_killed and _are_kept_by_kernel(self.limits):

@@ -234,11 +234,13 @@ needs_cgroup = pytest.mark.skipif(
     reason="systemd gives no cgroup here")
 BIG = {  # 200 MB
     "plain memory": "kept = bytearray(b'x' * (200 << 20))",
-    "memory of a child": "import os\nif not os.fork():\n    kept = bytearray(b'x' * (200 << 20))\n"
+    "memory of a child": "import os\nif not os.fork():\n"
+                         "    kept = bytearray(b'x' * (200 << 20))\n"
                          "    os._exit(0)\nos.wait()",
     "a memfd": "import os\nend = os.memfd_create('x')\n"
                "for _ in range(200): os.write(end, b'x' * (1 << 20))",
-    "a file in memory": "import tempfile\nwith tempfile.TemporaryFile(dir='/dev/shm') as file:\n"
+    "a file in memory": "import tempfile\n"
+                        "with tempfile.TemporaryFile(dir='/dev/shm') as file:\n"
                         "    for _ in range(200): file.write(b'x' * (1 << 20))",
 }
 
@@ -256,25 +258,27 @@ def test_the_kernel_ends_all_that_is_in_a_cgroup_whose_memory_runs_out(code):
 @needs_cgroup
 def test_a_sandbox_gets_a_cgroup_and_does_not_learn_how_to_find_its_manager():
     look = [*confinement.in_scope(1 << 30, 16), "sh", "-c", "cat /proc/self/cgroup; env"]
-    ran = subprocess.run(look, env={"PATH": "/usr/bin:/bin"}, stdout=subprocess.PIPE, text=True)
+    path = {"PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(look, env=path, stdout=subprocess.PIPE, text=True)
     assert ran.returncode == 0 and ".scope" in ran.stdout
     assert not any(f"{name}=" in ran.stdout for name in confinement.MANAGER)
 
 
-IN_A_CGROUP = {
-    "shared memory": (SHARED_MEMORY.replace("20 <<", "2 <<"),
+IN_A_CGROUP = {  # cell, bytes of memory, words
+    "shared memory": (SHARED_MEMORY.replace("20 <<", "2 <<"), 1 << 30,
                       "cell 2: it took more than 1 GB of memory"),
-    "memory of many": (FORKING_MEMORY, "cell 2: it took more than 1 GB of memory"),
-    "threads": (TOO_MUCH["threads"][0].replace("1000", "30"), "can't start new thread"),
-    "fork bomb": (HARM["fork bomb"][0], "Resource temporarily unavailable"),
+    "memory of many": (FORKING_MEMORY, 1 << 30, "cell 2: it took more than 1 GB of memory"),
+    "threads": (TOO_MUCH["threads"][0].replace("1000", "30"), 1 << 30,
+                "can't start new thread"),
+    "fork bomb": (HARM["fork bomb"][0], 3 << 30, "Resource temporarily unavailable"),
 }
 
 
 @needs_cgroup
-@pytest.mark.parametrize("cell, event", IN_A_CGROUP.values(), ids=IN_A_CGROUP)
-def test_the_kernel_keeps_the_limits_while_nobody_looks(tmp_path, monkeypatch, cell, event):
+@pytest.mark.parametrize("cell, memory, event", IN_A_CGROUP.values(), ids=IN_A_CGROUP)
+def test_the_kernel_keeps_the_limits_unwatched(tmp_path, monkeypatch, cell, memory, event):
     monkeypatch.setattr(sandbox, "WATCH_EVERY", 1e6)
-    limits = Limits(cell_seconds=300.0, memory=1 << 30, disk=64 << 20)
+    limits = Limits(cell_seconds=300.0, memory=memory, disk=64 << 20)
     result = grade(hand_in(tmp_path, WRONG, cell, RIGHT), limits)
     assert earned(result) == 1
     assert len(result.events) == 1 and event in result.events[0], result.events
