@@ -35,6 +35,17 @@ REFUSED = {
     "request_key": (249, 218), "keyctl": (250, 219), "bpf": (321, 280), "perf_event_open": (298, 241), "ptrace": (101, 117),
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438), "kcmp": (312, 272),
 }
+MANAGER = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+# Runs a command in the cgroup that systemd has put this shell into. It fails where that is
+# none of version 2 with both limits; and where memory runs out, the kernel ends all of it at
+# once, so that nothing half dead goes on.
+IN_ITS_CGROUP = f"""
+IFS=: read -r number none path < /proc/self/cgroup
+cgroup="/sys/fs/cgroup$path"
+test -e "$cgroup/pids.max" && echo 1 > "$cgroup/memory.oom.group" || exit 1
+unset {" ".join(MANAGER)}
+exec "$@"
+"""
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # the column above; AUDIT_ARCH_…
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF instructions: ld [k]; jeq; jge; ret
 _ALLOW, _KILL, _NO_SUCH_CALL = 0x7FFF0000, 0x80000000, 0x00050026  # SECCOMP_RET_…; the last with ENOSYS
@@ -160,6 +171,10 @@ def in_scope(memory: int, tasks: int) -> list[str]:
 
 
 def _scope(tool: str, memory: int, tasks: int) -> list[str]:
+    # A user's manager is found by these, which are not in the environment of a sandbox.
+    found_by = [f"{name}={os.environ[name]}" for name in MANAGER if name in os.environ]
     manager = [] if os.getuid() == 0 else ["--user"]
-    return [tool, *manager, "--scope", "--quiet", "--collect", "-p", f"MemoryMax={memory}", "-p", "MemorySwapMax=0",
-            "-p", f"TasksMax={tasks}", "--"]
+    limits = {"MemoryMax": memory, "MemorySwapMax": 0, "TasksMax": tasks}
+    options = [f"--property={name}={value}" for name, value in limits.items()]
+    return ["env", *found_by, tool, *manager, "--scope", "--quiet", "--collect", *options,
+            "--", "sh", "-c", IN_ITS_CGROUP, "sh"]

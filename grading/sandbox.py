@@ -8,6 +8,7 @@ may.
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -61,9 +62,13 @@ class Limits:
     unseen: tuple[str, ...] = ()
 
 
+def _are_kept_by_kernel(limits: Limits) -> bool:
+    return limits.sandboxed and confinement.systemd_scope() is not None
+
+
 def limited_by(limits: Limits) -> str:
     """What keeps the limits on memory and processes here, in words for a report."""
-    if limits.sandboxed and confinement.systemd_scope():
+    if _are_kept_by_kernel(limits):
         return "the kernel, in a cgroup of its own for each notebook"
     watcher = f"a watcher that looks every {WATCH_EVERY:g} s"
     return f"{watcher}, and a filter of system calls" if limits.sandboxed and confinement.system_call_filter() else watcher
@@ -159,13 +164,25 @@ class Sandbox:
         try:
             message = self._replies.recv_bytes(LARGEST_MESSAGE + 1024)
         except (EOFError, OSError) as error:
-            self.end("its sandbox ended" if isinstance(error, EOFError) else "what came from its sandbox cannot be read")
+            self.end(self._how_it_ended() if isinstance(error, EOFError) else
+                     "what came from its sandbox cannot be read")
             return None
         self._reported.bytes += max(len(message), SMALLEST)
         if self._reported.is_too_much():
             self.end(f"it reported more than {LARGEST_SUM >> 20} MB")
             return None
         return message
+
+    def _how_it_ended(self) -> str:
+        """In a cgroup the kernel kills bubblewrap too, which else ends with an exit code."""
+        with suppress(subprocess.TimeoutExpired):
+            was_killed = self._process.wait(timeout=5.0) == -signal.SIGKILL
+            if was_killed and _are_kept_by_kernel(self.limits):
+                return self._words_on_memory()
+        return "its sandbox ended"
+
+    def _words_on_memory(self) -> str:
+        return f"it took more than {self.limits.memory / 2**30:g} GB of memory"
 
     def close(self):
         """Ends the sandbox and everything that it has started."""
@@ -198,7 +215,7 @@ class Sandbox:
         # The quick sum counts shared memory for each process. The exact sum counts it once,
         # but takes longer.
         if sum(map(usage.memory, processes)) > memory and (len(processes) > MANY or sum(map(usage.share, processes)) > memory):
-            return f"it took more than {self.limits.memory / 2**30:g} GB of memory, in {len(processes)} processes"
+            return f"{self._words_on_memory()}, in {len(processes)} processes"
         if self.limits.sandboxed and usage.disk(processes) > self.limits.disk:
             return f"it wrote more than {self.limits.disk / 2**30:.2g} GB of files"
         return ""

@@ -1,9 +1,17 @@
 """Routes through the wall between a submission and its judge, tried with all of `grading/` known."""
 
+import signal
 import struct
+import subprocess
+import sys
 import time
 
 import pytest
+<<<<<<< HEAD
+=======
+from graded import QUICK, RIGHT, WRONG, grade, hand_in
+from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says
+>>>>>>> systemd
 
 from graded import QUICK, RIGHT, WRONG, grade, hand_in
 from grading import confinement, exam, sandbox
@@ -159,7 +167,7 @@ def test_the_notebooks_time_is_that_of_all_its_processes(tmp_path):
 
 TOO_MUCH = {
     "threads": ("import threading, time\nfor _ in range(300): threading.Thread(target=time.sleep, args=(1000,)).start()\n"
-                "time.sleep(1000)", "processes and threads"),
+                "time.sleep(1000)", TOO_MANY),
     "sockets": ("import os, socket, time\nfor _ in range(4): os.fork()\nkept = [socket.socketpair() for _ in range(400)]\n"
                 "time.sleep(1000)", "GB of memory"),
     "page tables": ("import mmap, time\nkept = []\nfor _ in range(80):\n    kept.append(mmap.mmap(-1, 16 << 30, "
@@ -174,7 +182,7 @@ TOO_MUCH = {
 def test_what_belongs_to_no_process_is_counted_too(tmp_path, cell, event):
     limits = Limits(cell_seconds=300.0, memory=1 << 30, disk=64 << 20)
     result = grade(hand_in(tmp_path, RIGHT, cell), limits)
-    assert any(event in each for each in result.events), result.events
+    assert says(result, event), result.events
     assert earned(result) == 1
 
 
@@ -213,9 +221,10 @@ def test_the_filter_of_system_calls_refuses_what_it_names_and_nothing_else():
 
 @needs_sandbox
 def test_a_cgroup_limits_what_it_can_where_systemd_gives_one(tmp_path, monkeypatch):
-    """In place of systemd-run a script that notes what it was asked for."""
+    """In place of systemd-run a script that notes what it was asked for, without a cgroup."""
     tool = tmp_path / "systemd-run"
-    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n'
+                    'while [ "$1" != sh ]; do shift; done\nshift 4\nexec "$@"\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{confinement.os.environ['PATH']}")
     confinement.systemd_scope.cache_clear()
@@ -224,8 +233,63 @@ def test_a_cgroup_limits_what_it_can_where_systemd_gives_one(tmp_path, monkeypat
         assert "cgroup" in sandbox.limited_by(QUICK)
     finally:
         confinement.systemd_scope.cache_clear()
-    asked = (tmp_path / "asked").read_text().splitlines()[-1]
+    asked = (tmp_path / "asked").read_text()
     assert f"MemoryMax={QUICK.memory + QUICK.disk}" in asked and f"TasksMax={QUICK.processes}" in asked
+
+
+needs_cgroup = pytest.mark.skipif(
+    confinement.missing() is not None or not confinement.systemd_scope(),
+    reason="systemd gives no cgroup here")
+BIG = {  # 200 MB
+    "plain memory": "kept = bytearray(b'x' * (200 << 20))",
+    "memory of a child": "import os\nif not os.fork():\n"
+                         "    kept = bytearray(b'x' * (200 << 20))\n"
+                         "    os._exit(0)\nos.wait()",
+    "a memfd": "import os\nend = os.memfd_create('x')\n"
+               "for _ in range(200): os.write(end, b'x' * (1 << 20))",
+    "a file in memory": "import tempfile\n"
+                        "with tempfile.TemporaryFile(dir='/dev/shm') as file:\n"
+                        "    for _ in range(200): file.write(b'x' * (1 << 20))",
+}
+
+
+@needs_cgroup
+@pytest.mark.parametrize("code", BIG.values(), ids=BIG)
+def test_the_kernel_ends_all_that_is_in_a_cgroup_whose_memory_runs_out(code):
+    def run(memory: int) -> int:
+        words = [*confinement.in_scope(memory, 16), sys.executable, "-I", "-c", code]
+        return subprocess.run(words, stderr=subprocess.PIPE).returncode
+
+    assert (run(1 << 30), run(100 << 20)) == (0, -signal.SIGKILL)
+
+
+@needs_cgroup
+def test_a_sandbox_gets_a_cgroup_and_does_not_learn_how_to_find_its_manager():
+    look = [*confinement.in_scope(1 << 30, 16), "sh", "-c", "cat /proc/self/cgroup; env"]
+    path = {"PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(look, env=path, stdout=subprocess.PIPE, text=True)
+    assert ran.returncode == 0 and ".scope" in ran.stdout
+    assert not any(f"{name}=" in ran.stdout for name in confinement.MANAGER)
+
+
+IN_A_CGROUP = {  # cell, bytes of memory, words
+    "shared memory": (SHARED_MEMORY.replace("20 <<", "2 <<"), 1 << 30,
+                      "cell 2: it took more than 1 GB of memory"),
+    "memory of many": (FORKING_MEMORY, 1 << 30, "cell 2: it took more than 1 GB of memory"),
+    "threads": (TOO_MUCH["threads"][0].replace("1000", "30"), 1 << 30,
+                "can't start new thread"),
+    "fork bomb": (HARM["fork bomb"][0], 3 << 30, "Resource temporarily unavailable"),
+}
+
+
+@needs_cgroup
+@pytest.mark.parametrize("cell, memory, event", IN_A_CGROUP.values(), ids=IN_A_CGROUP)
+def test_the_kernel_keeps_the_limits_unwatched(tmp_path, monkeypatch, cell, memory, event):
+    monkeypatch.setattr(sandbox, "WATCH_EVERY", 1e6)
+    limits = Limits(cell_seconds=300.0, memory=memory, disk=64 << 20)
+    result = grade(hand_in(tmp_path, WRONG, cell, RIGHT), limits)
+    assert earned(result) == 1
+    assert len(result.events) == 1 and event in result.events[0], result.events
 
 
 @needs_sandbox
