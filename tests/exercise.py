@@ -5,9 +5,8 @@
 What takes minutes, every spelling of every mistake, is left to `make test-slow`.
 """
 
+import subprocess
 import sys
-
-import pytest
 
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
@@ -27,9 +26,10 @@ def main(words: list[str]) -> int:
         print(error.args[0])
         return 2
     print(*(problems or [f"The notebooks of lesson {lesson} are in step with their source."]), sep="\n", flush=True)
-    tests = pytest.main(["-q", "-n", "auto", "-m", "not slow and not alone", "-k", f"[{exercise}] or [{exercise}-",
-                         *(str(ROOT / "tests" / name) for name in FILES), *options])
-    return int(tests) or int(bool(problems))
+    tests = subprocess.run([
+        sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow and not alone",
+        "-k", f"[{exercise}] or [{exercise}-", *(f"tests/{name}" for name in FILES), *options], cwd=ROOT)
+    return tests.returncode or int(bool(problems))
 
 
 if __name__ == "__main__":
