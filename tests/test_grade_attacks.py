@@ -7,17 +7,12 @@ import sys
 import time
 
 import pytest
-<<<<<<< HEAD
-=======
-from graded import QUICK, RIGHT, WRONG, grade, hand_in
-from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says
->>>>>>> systemd
 
 from graded import QUICK, RIGHT, WRONG, grade, hand_in
 from grading import confinement, exam, sandbox
 from grading.sandbox import Limits, Reported, Sandbox
 from lessons_lib.paths import ROOT
-from test_grade_hostile import earned
+from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says
 
 needs_sandbox = pytest.mark.skipif(confinement.missing() is not None, reason="there is no bubblewrap that works")
 # For the cells below: the end of the pipe to the controller, and its messages.
