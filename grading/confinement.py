@@ -142,7 +142,7 @@ def _mounts(disk: int, unseen: tuple[str, ...]) -> list[str]:
 
 
 def environment(folder: str, limits: dict[str, int]) -> dict[str, str]:
-    """The environment variables of a submission. It gets no others of ours.
+    """The environment variables of a submission. It gets no others.
 
     limits: names in the module `resource`, each with a number.
     """

@@ -1,4 +1,4 @@
-"""Results of answers as JSON. The sandbox writes them. Reading them runs no code of theirs."""
+"""Results of answers as JSON. The sandbox writes them. Reading them runs no code in them."""
 
 import base64
 import math

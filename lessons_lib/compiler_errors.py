@@ -73,7 +73,7 @@ def _parse(line: str) -> Location | None:
 
 
 def _caller(places, sources) -> Location | None:
-    """The line of ours that caused an error in a system header. The compiler names it too."""
+    """The line of `sources` that caused an error in a system header. The compiler names it too."""
     ours = [place for place in places if place.source in sources]
     required = [place for place in ours if "required" in place.text or "instantiation" in place.text]
     return (required or ours or [None])[0]

@@ -1,10 +1,13 @@
-"""The prose of lessons and pages has none of the turns that read like a translation.
+"""The prose of lessons and pages, comments and docstrings have none of the turns that read like a translation.
 
 A turn is here only if a pattern can find it and leave right English alone. To add one, add a
 row to TURNS, with a sentence that it must find, and to RIGHT the right sentences near it.
 """
 
+import ast
+import io
 import re
+import tokenize
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +17,11 @@ from solutions.source import read_lesson
 
 PAGES = [*sorted(SOLUTIONS.glob("[0-9]*.py")), ROOT / "README.md",
          *sorted(ROOT.glob("*/*/README.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+# Not yet: tests, and the exercises in solutions/checks.
+CODE = [path for name in ("bench", "draw", "grading", "kernels", "lessons_lib", "paged_attention", "solutions", "tests/mutants")
+        for path in sorted((ROOT / name).rglob("*")) if path.suffix in (".py", ".h", ".cpp", ".cu", ".cuh")
+        and not path.is_relative_to(SOLUTIONS / "checks")]
 
 NOT_PROSE = re.compile(
     r"```.*?```"                                  # a block of code
@@ -188,6 +196,28 @@ def prose(path) -> list[str]:
     return [line for line in lines if line]
 
 
+def comments(path) -> list[str]:
+    """The docstrings and comments of a file; comments on lines below each other are one text."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)]
+        texts = [ast.get_docstring(node) or "" for node in nodes]
+        found = [(token.start[0], token.string.lstrip("# "), token.line.strip().startswith("#"))
+                 for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT]
+    else:
+        texts = []
+        found = [(number, match[2], not match[1].strip()) for number, line in enumerate(source.split("\n"))
+                 if (match := re.match(r"(.*?)// ?(.*)", line))]
+    last = None
+    for number, words, is_alone in found:
+        if is_alone and last == number - 1:
+            texts[-1] += f"\n{words}"
+        else:
+            texts.append(words)
+        last = number if is_alone else None
+    return [" ".join(part.split()) for text in texts for part in NEW_PARAGRAPH.split(NOT_PROSE.sub("…", text)) if part]
+
+
 def turns_in(paragraph: str) -> list[str]:
     """For each turn in a paragraph: its words, why it is wrong, and what to write."""
     return [f"{match[0]!r}: {turn.why}. Write: {turn.instead}."
@@ -200,6 +230,20 @@ def test_a_page_has_none_of_the_turns(path):
     assert paragraphs
     found = [f"{turn}\n    in: {line}" for line in paragraphs for turn in turns_in(line)]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_comments_and_docstrings_have_none_of_the_turns(path):
+    found = [f"{turn}\n    in: {text}" for text in comments(path) for turn in turns_in(text)]
+    assert not found, "\n".join(found)
+
+
+def test_comments_are_read_as_they_are_written(tmp_path):
+    python, cpp = tmp_path / "a.py", tmp_path / "a.h"
+    python.write_text('def f():\n    """One.\n\n    Two."""\n    # Three\n    # and four.\n    return 1  # Five.\n', encoding="utf-8")
+    cpp.write_text('// Three\n// and four.\nint f();  // Five.\n', encoding="utf-8")
+    assert comments(python) == ["One.", "Two.", "Three and four.", "Five."]
+    assert comments(cpp) == ["Three and four.", "Five."]
 
 
 @pytest.mark.parametrize("turn", TURNS, ids=lambda turn: turn.example)
