@@ -12,9 +12,9 @@ def loop():
     """The engine: requests in, schedule, run, postprocess, tokens out, and the pool."""
     figure, axes = plt.subplots(figsize=(8.8, 3.7), layout="constrained")
     boxes = {
-        "schedule": (2.2, "schedule", "which requests compute\nhow many tokens"),
+        "schedule": (2.2, "schedule", "the next requests,\nhow many tokens each"),
         "run": (4.9, "run", "the model, once,\nover all these tokens"),
-        "postprocess": (7.6, "postprocess", "the next tokens;\nwho has ended?"),
+        "postprocess": (7.6, "postprocess", "the next tokens;\nwhich have ended?"),
     }
     for x, title, text in boxes.values():
         _box(axes, x, 2.2, 2.1, 1.25, PART)
@@ -113,7 +113,7 @@ def batching(lengths: dict[str, int], places: int):
         axes.set_title(f"{title}: {last} steps", loc="left", fontsize=10)
         axes.set(xlim=(0, end), ylim=(places, 0), yticks=[place + 0.5 for place in range(places)],
                  yticklabels=[f"place {place}" for place in range(places)])
-    panels[1].set_xlabel("step (dotted: it computes nothing)")
+    panels[1].set_xlabel("step (dotted: the place is idle)")
     return figure
 
 
