@@ -73,14 +73,10 @@ class Request:
 
     `tokens`: the prompt and what was generated.
     `num_computed`: how many of `tokens` have their keys and values in the cache.
-    `reason`: None until the request has ended. Then it is "end" (the end token), "length",
-        "cancelled" or "not finite".
-    `hashes`: of its full blocks, as far as they were needed.
-    `num_inserted`: how many of these blocks the prefix cache knows, from the first one.
+    `reason`: None until it has ended; then "end" (the end token), "length", "cancelled", or
+        "not finite": an overflow or a NaN left no logits to choose a token by.
+    `hashes`: of its full blocks, as far as needed. The prefix cache knows `num_inserted` of them.
     `num_preempted`: how often it had to give its blocks back.
-
-    "not finite" means that an overflow or a NaN left no logits to choose a token by. `output`
-    then holds what was generated before.
     """
 
     id: Hashable
