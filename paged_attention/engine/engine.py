@@ -34,11 +34,9 @@ class Engine:
     """Serves many requests from one model over one pool of blocks.
 
     path: a name in PATHS, or your own path. None chooses by the device and the model's shapes.
-    history: called with the engine and the step's requests after each step, before any of them
-        ends.
+    history: called with the engine and a step's requests, before any of them ends.
     forward: the function that a layer of the model calls for attention.
-    num_kv_heads: the KV heads in this engine's part of the cache. None takes all of the
-        model's.
+    num_kv_heads: the KV heads in this engine's part of the cache; None: all of the model's.
     Raises ValueError for sizes below 1 and for an unknown path.
     Raises RuntimeError for a path that this machine cannot take.
     Raises UnsupportedModelError for a model that is not served.
