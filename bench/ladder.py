@@ -52,7 +52,7 @@ def measure(workloads: Sequence[str | Workload] | None = None, only: Sequence[st
     only: names of backends, or how they begin ("rung" takes all rungs); None takes all.
     variants: whether to time rung 7 and FlashInfer on VARIANTS too.
     quick: fewer repetitions.
-    machine: prepares and times functions, in place of the GPU.
+    machine: what prepares and times functions; None takes the GPU.
     say: called with a line of text for each result.
     Raises ValueError for an unknown name.
     Raises RuntimeError if there is no GPU.

@@ -92,7 +92,7 @@ def _expect_file(about: os.stat_result):
 
 
 def _without_bulk(data: bytes) -> bytes:
-    """The JSON of a notebook, with null in place of each list of outputs and the like.
+    """The JSON of a notebook. Each list of outputs, and the like, has become null.
 
     It is not parsed for this, because parsing takes thirty times the memory.
     """

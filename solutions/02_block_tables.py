@@ -93,7 +93,7 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 # `pool[:, 1]` each slot has 2 numbers, and the next one begins 8 further on. That leaves gaps:
 # three pieces of two numbers.
 #
-# ### Exercise 2.1: count the pieces
+# ### Exercise 2.1: pieces of memory
 
 # %% exercise="2.1"
 # INCLUDE solutions/checks/lesson_02/pieces.py count_pieces

@@ -494,7 +494,7 @@ draw.show(draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in 
 # Requests are numbered by their place in the batch: 0, 1, 2. The manager knows them as
 # sequences 10, 11 and 12, because ids need not start at 0 or follow the batch.
 #
-# ### Exercise 3.5: prefill
+# ### Exercise 3.5: prefill, request by request
 #
 # For each request: take its slice of q, k and v, attend, and write its keys and values into its slots. This is what you have:
 #

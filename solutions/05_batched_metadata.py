@@ -150,7 +150,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # next step would attend to a slot that was never written. So the batch must get **all or
 # nothing**: count what it needs before changing anything.
 #
-# ### Exercise 5.2: room for all, or for none
+# ### Exercise 5.2: room for a whole batch, or for none of it
 #
 # The given line `check_scheduled` raises the `ValueError`s. The other errors are up to you.
 # You can use these parts of `self`:
@@ -207,7 +207,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # Prefill and decode are no longer two cases. A decode is a chunk of one token. A whole prompt is a chunk with nothing
 # before it.
 #
-# ### Exercise 5.3: the metadata of a batch
+# ### Exercise 5.3: four tensors for any batch
 #
 # The manager has already made room for the new tokens. Row `s` of the block table belongs to
 # sequence `s` of the batch. In the manager's own table, a sequence has row
@@ -331,7 +331,7 @@ draw.show(draw.metadata.batches([("My batch", [name for name, _, _ in mine], met
 # mask. It is slow on purpose: you can read each line and print what it gives. Every kernel of
 # this course has to give the same result.
 #
-# ### Exercise 5.5: paged attention in PyTorch
+# ### Exercise 5.5: paged attention for any batch
 #
 # `share_heads(k, num_q_heads)` is from lesson 03. It gives keys or values with one head for
 # each query head. `NO_KEY` is -inf. `check_paged_attention` has checked the arguments, so you
@@ -659,7 +659,7 @@ print("merged:", merge_in_a_hurry(labels).tolist())
 # %% [markdown]
 # The first row should hold the three heads of token 1: 10, 11 and 12. What does it hold?
 #
-# ### Exercise 5.8: merge the heads
+# ### Exercise 5.8: the heads of a token, side by side
 
 # %% exercise="5.8"
 # INCLUDE solutions/checks/lesson_05/merge_heads.py merge_heads

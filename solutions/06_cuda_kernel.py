@@ -873,7 +873,7 @@ for number, case in enumerate(CASES, 1):
     print(f"{number}. {case.title}")
 
 # %% [markdown]
-# ### Exercise 6.8: find and repair the faults
+# ### Exercise 6.8: a bug hunt
 #
 # Change the text here, run this cell and the next one, and read. The kernel takes only
 # float32. One thread block, with 128 threads, does one query head of one sequence. The struct

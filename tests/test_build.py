@@ -6,6 +6,7 @@ import shutil
 import nbformat
 import pytest
 
+from lessons_lib.checks import exercises_of
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from solutions import build, words
 from solutions.source import Cell, Lesson, SourceError, _read_cell, read_lesson
@@ -228,6 +229,13 @@ def test_no_cell_is_long(lesson):
 def test_every_exercise_has_a_check_after_it(lesson):
     kinds = [(cell.kind, cell.exercise) for cell in lesson.cells if cell.exercise]
     assert kinds == [pair for _, exercise in kinds[::2] for pair in (("exercise", exercise), ("check", exercise))]
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_a_heading_says_what_its_check_says(lesson):
+    text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
+    headings = dict(re.findall(r"^### Exercise (\d\.\d): (.*)$", text, re.MULTILINE))
+    assert headings == {exercise.id: exercise.title for exercise in exercises_of(lesson.name[:2])}
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)

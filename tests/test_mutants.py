@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 
 import pytest
 
@@ -261,3 +262,12 @@ def test_each_explanation_fits_a_mutant_and_gives_a_reason():
         pytest.importorskip("mutmut", reason="make mutants installs it")
     assert explained.unused([mutant for file in files for mutant in mutants_of(ROOT, file)]) == []
     assert all(len(reason.split()) > 3 for reason in explained.reasons.values())
+
+
+def test_each_explanation_is_about_lines_that_are_there():
+    def occurs(entry) -> bool:
+        lines, was = ([line.strip() for line in text.splitlines()] for text in ((ROOT / entry["file"]).read_text(), entry["was"]))
+        return any(lines[start : start + len(was)] == was for start in range(len(lines)))
+
+    entries = tomllib.loads((ROOT / "tests/mutants/explained.toml").read_text())["mutant"]
+    assert [entry for entry in entries if not occurs(entry)] == []

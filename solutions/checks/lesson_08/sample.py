@@ -35,7 +35,7 @@ NOT_ALWAYS_ONE = Text("not always the same token")
 @dataclass(frozen=True)
 class Case:
     """about_randomness: the result does not name the tokens that were drawn, and says where the randomness comes from.
-    known: whether one token alone may be drawn, and the likeliest, as far as somebody has found that out."""
+    known: whether one token alone may be drawn, and the likeliest, as far as it has been found out."""
 
     logits: tuple[float, ...]
     params: SamplingParams = SamplingParams(temperature=1.0)
