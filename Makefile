@@ -9,7 +9,7 @@ ARGS   ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lint exercise lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
+.PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lint format exercise lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
 
 help:  ## list these commands
 	@echo 'Use: make COMMAND [ARGS="more arguments"]'
@@ -46,8 +46,13 @@ mutants: $(READY)  ## put small faults into the code, one at a time, and list th
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
-lint: $(READY)  ## look for slips and untidy imports in Python (ARGS="--fix" mends what it can)
+lint: $(READY)  ## look for slips, untidy imports and another form in Python
 	$(PY) -m ruff check $(ARGS) .
+	$(PY) -m ruff format --check $(ARGS) .
+
+format: $(READY)  ## give the Python files the one form, and mend the slips that a tool can mend
+	$(PY) -m ruff check --fix $(ARGS) .
+	$(PY) -m ruff format $(ARGS) .
 
 exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))

@@ -29,22 +29,37 @@ def attention_share(model, num_seqs: int, context: int, path: str) -> ShareRow:
         attention = _attention(engine)
         busy = _busy(engine)
     except Exception as error:  # too little memory, or an old version
-        return ShareRow(num_seqs, context, step, attention, busy,
-                        f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return ShareRow(
+            num_seqs,
+            context,
+            step,
+            attention,
+            busy,
+            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+        )
     return ShareRow(num_seqs, context, step, attention, busy)
 
 
 def decoding_engine(model, num_seqs: int, context: int, path: str) -> Engine:
     """An engine whose requests are all in the middle of their answers, with a random cache."""
     num_steps = 3 * (STEPS + WARM_UP)
-    engine = Engine(model, num_blocks=num_seqs * -(-(context + num_steps) // BLOCK_SIZE), block_size=BLOCK_SIZE,
-                    token_budget=num_seqs, max_num_seqs=num_seqs, path=path, prefix_sharing=False)
+    engine = Engine(
+        model,
+        num_blocks=num_seqs * -(-(context + num_steps) // BLOCK_SIZE),
+        block_size=BLOCK_SIZE,
+        token_budget=num_seqs,
+        max_num_seqs=num_seqs,
+        path=path,
+        prefix_sharing=False,
+    )
     for layer in engine.manager.kv_cache:
         layer.normal_()
     random = np.random.default_rng(8)
     for index in range(num_seqs):
         prompt = random.integers(0, engine.vocab_size, context).tolist()
-        request = engine.add(index, prompt, SamplingParams(max_new_tokens=num_steps, ignore_end=True))
+        request = engine.add(
+            index, prompt, SamplingParams(max_new_tokens=num_steps, ignore_end=True)
+        )
         engine.manager.add_sequence(index, context - 1)
         request.num_computed = context - 1
         engine.scheduler.running.append(engine.scheduler.waiting.popleft())
@@ -59,14 +74,27 @@ def _attention(engine: Engine) -> float:
         attend = plan(metadata)
 
         def attend_and_keep(*tensors):
-            calls.append((attend, tuple(tensor.clone() if index == 0 else tensor for index, tensor in enumerate(tensors))))
+            calls.append(
+                (
+                    attend,
+                    tuple(
+                        tensor.clone() if index == 0 else tensor
+                        for index, tensor in enumerate(tensors)
+                    ),
+                )
+            )
             return attend(*tensors)
+
         return attend_and_keep
+
     engine.runner.plan = recording
     engine.step()
     engine.runner.plan = plan
     with torch.inference_mode():
-        return statistics.median(_replayed(lambda: [attend(*tensors) for attend, tensors in calls]) for _ in range(3))
+        return statistics.median(
+            _replayed(lambda: [attend(*tensors) for attend, tensors in calls])
+            for _ in range(3)
+        )
 
 
 def _replayed(function) -> float:
@@ -114,7 +142,12 @@ def _busy(engine: Engine) -> float | None:
             for _ in range(WARM_UP):
                 engine.step()
             torch.cuda.synchronize()
-        return sum(event.self_device_time_total for event in profiler.key_averages()) / 1000 / WARM_UP or None
+        return (
+            sum(event.self_device_time_total for event in profiler.key_averages())
+            / 1000
+            / WARM_UP
+            or None
+        )
     except Exception:
         return None
 

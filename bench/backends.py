@@ -26,12 +26,14 @@ from bench.ladder_runs import FLASHINFER
 from bench.workloads import Workload
 from paged_attention.ladder import FP8, RUNGS, PagedDecode
 
-LARGEST_FP8 = 448.0       # the largest number of e4m3
-LARGEST_NORMAL = 6.0      # random numbers are cut off here, so that one scale fits all
-SLEEP_CYCLES = 500_000    # about a quarter of a millisecond, so that the launch is ready when the GPU wakes
-TIMES_THE_L2 = 4          # bytes read between two uses of a cache, so that the L2 holds nothing of it
+LARGEST_FP8 = 448.0  # the largest number of e4m3
+LARGEST_NORMAL = 6.0  # random numbers are cut off here, so that one scale fits all
+# about a quarter of a millisecond, so that the launch is ready when the GPU wakes
+SLEEP_CYCLES = 500_000
+# bytes read between two uses of a cache, so that the L2 holds nothing of it
+TIMES_THE_L2 = 4
 READ_LIMIT_NUMBERS = 1 << 30  # float32: 4 GiB
-CHUNK = 1 << 16           # tokens that the reference takes at a time
+CHUNK = 1 << 16  # tokens that the reference takes at a time
 
 
 @dataclass
@@ -52,7 +54,10 @@ class Batch:
     @property
     def num_blocks(self) -> list[int]:
         """The number of blocks of each sequence."""
-        return [-(-context_len // self.workload.block_size) for context_len in self.workload.context_lens]
+        return [
+            -(-context_len // self.workload.block_size)
+            for context_len in self.workload.context_lens
+        ]
 
 
 def make_batch(workload: Workload, num_caches: int, device: str, fp8: bool = False) -> Batch:
@@ -61,7 +66,9 @@ def make_batch(workload: Workload, num_caches: int, device: str, fp8: bool = Fal
     In fp8 each KV head has its own scales.
     """
     counts = [-(-context_len // workload.block_size) for context_len in workload.context_lens]
-    ids = torch.randperm(sum(counts), generator=torch.Generator().manual_seed(1), dtype=torch.int32)
+    ids = torch.randperm(
+        sum(counts), generator=torch.Generator().manual_seed(1), dtype=torch.int32
+    )
     block_table = torch.full((len(counts), max(counts)), -1, dtype=torch.int32)
     for row, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
         block_table[row, :count] = ids[end - count : end]
@@ -74,14 +81,24 @@ def make_batch(workload: Workload, num_caches: int, device: str, fp8: bool = Fal
     def cache() -> Tensor:
         if not fp8:
             return random(*shape)
-        return random(*shape).mul_(LARGEST_FP8 / LARGEST_NORMAL).clamp_(-LARGEST_FP8, LARGEST_FP8).to(FP8)
+        return (
+            random(*shape)
+            .mul_(LARGEST_FP8 / LARGEST_NORMAL)
+            .clamp_(-LARGEST_FP8, LARGEST_FP8)
+            .to(FP8)
+        )
 
     caches = []
     for number in range(num_caches):
         generator.manual_seed(number)
         caches.append((cache(), cache()))
-    batch = Batch(workload, random(len(counts), workload.num_q_heads, workload.head_size), caches, block_table.to(device),
-                  torch.tensor(workload.context_lens, dtype=torch.int32, device=device))
+    batch = Batch(
+        workload,
+        random(len(counts), workload.num_q_heads, workload.head_size),
+        caches,
+        block_table.to(device),
+        torch.tensor(workload.context_lens, dtype=torch.int32, device=device),
+    )
     if fp8:
         unit = LARGEST_NORMAL / LARGEST_FP8
         batch.k_scales = unit * torch.linspace(0.5, 1.5, workload.num_kv_heads, device=device)
@@ -95,11 +112,15 @@ def reference(batch: Batch) -> Tensor:
     The numbers of an fp8 cache are multiplied by their scales.
     """
     workload, (k_cache, v_cache) = batch.workload, batch.caches[0]
-    q = batch.q.double().unflatten(1, (workload.num_kv_heads, -1)) / math.sqrt(workload.head_size)
+    q = batch.q.double().unflatten(1, (workload.num_kv_heads, -1)) / math.sqrt(
+        workload.head_size
+    )
     out = torch.zeros_like(q)  # (num_seqs, num_kv_heads, queries_per_kv_head, head_size)
 
     def tokens(cache: Tensor, scales: Tensor | None, seq: int, begin: int, end: int) -> Tensor:
-        blocks = batch.block_table[seq, begin // workload.block_size : -(-end // workload.block_size)].long()
+        blocks = batch.block_table[
+            seq, begin // workload.block_size : -(-end // workload.block_size)
+        ].long()
         wide = cache[blocks].flatten(0, 1)[: end - begin].double()
         return wide if scales is None else wide * scales.double()[:, None]
 
@@ -107,8 +128,13 @@ def reference(batch: Batch) -> Tensor:
     for seq, context_len in enumerate(workload.context_lens):
         if context_len == 0:
             continue
-        chunks = [(begin, min(begin + step, context_len)) for begin in range(0, context_len, step)]
-        scores = [torch.einsum("hgd,lhd->hgl", q[seq], tokens(k_cache, batch.k_scales, seq, *chunk)) for chunk in chunks]
+        chunks = [
+            (begin, min(begin + step, context_len)) for begin in range(0, context_len, step)
+        ]
+        scores = [
+            torch.einsum("hgd,lhd->hgl", q[seq], tokens(k_cache, batch.k_scales, seq, *chunk))
+            for chunk in chunks
+        ]
         weights = torch.softmax(torch.cat(scores, -1), -1)
         for begin, end in chunks:
             values = tokens(v_cache, batch.v_scales, seq, begin, end)
@@ -141,25 +167,49 @@ def _rung(number: int) -> Callable:
     def build(batch: Batch):
         decode = plan_rung(number, batch.workload, batch.context_lens)
         scales = () if batch.k_scales is None else (batch.k_scales, batch.v_scales)
-        return [lambda k=k, v=v: decode(batch.q, k, v, batch.block_table, *scales) for k, v in batch.caches]
+        return [
+            lambda k=k, v=v: decode(batch.q, k, v, batch.block_table, *scales)
+            for k, v in batch.caches
+        ]
 
     return build
 
 
 def plan_rung(number: int, workload: Workload, context_lens: Tensor) -> PagedDecode:
-    return PagedDecode(number, context_lens, num_q_heads=workload.num_q_heads, num_kv_heads=workload.num_kv_heads,
-                       head_size=workload.head_size, block_size=workload.block_size, dtype=workload.dtype,
-                       kv_dtype=FP8 if number == 8 else None)
+    return PagedDecode(
+        number,
+        context_lens,
+        num_q_heads=workload.num_q_heads,
+        num_kv_heads=workload.num_kv_heads,
+        head_size=workload.head_size,
+        block_size=workload.block_size,
+        dtype=workload.dtype,
+        kv_dtype=FP8 if number == 8 else None,
+    )
 
 
 def _varlen_attn(batch: Batch):
     from torch.nn.attention.varlen import varlen_attn
 
     num_seqs, longest = len(batch.q), max(batch.workload.context_lens)
-    ends = torch.arange(num_seqs + 1, dtype=torch.int32, device=batch.q.device)  # one query of each sequence
+    # one query of each sequence
+    ends = torch.arange(num_seqs + 1, dtype=torch.int32, device=batch.q.device)
     table = batch.block_table.clamp(min=0)  # so that a look past a context finds a block
-    return [lambda k=k, v=v: varlen_attn(batch.q, k, v, ends, None, 1, longest, seqused_k=batch.context_lens,
-                                         block_table=table, enable_gqa=True) for k, v in batch.caches]
+    return [
+        lambda k=k, v=v: varlen_attn(
+            batch.q,
+            k,
+            v,
+            ends,
+            None,
+            1,
+            longest,
+            seqused_k=batch.context_lens,
+            block_table=table,
+            enable_gqa=True,
+        )
+        for k, v in batch.caches
+    ]
 
 
 def _no_varlen_attn() -> str:
@@ -178,7 +228,9 @@ def _gather(batch: Batch):
 
     def run(k_cache: Tensor, v_cache: Tensor) -> Tensor:
         k, v = (cache[blocks].flatten(1, 2).transpose(1, 2) for cache in (k_cache, v_cache))
-        return scaled_dot_product_attention(batch.q[:, :, None], k, v, attn_mask=mask, enable_gqa=True)[:, :, 0]
+        return scaled_dot_product_attention(
+            batch.q[:, :, None], k, v, attn_mask=mask, enable_gqa=True
+        )[:, :, 0]
 
     return [lambda k=k, v=v: run(k, v) for k, v in batch.caches]
 
@@ -196,14 +248,43 @@ def _all_but_lengths(workload: Workload) -> tuple:
 
 
 BACKENDS = (
-    *(Backend(f"rung {rung.number}", rung.title, _rung(rung.number), fp8=rung.number == 8, compiled_for=_all_but_lengths)
-      for rung in RUNGS),
-    Backend(FLASHINFER[0], "decode with tensor cores", decode_wrapper(use_tensor_cores=True), no_flashinfer,
-            compiled_for=_numbers),
-    Backend(FLASHINFER[1], "decode with CUDA cores", decode_wrapper(use_tensor_cores=False), no_flashinfer,
-            compiled_for=_numbers_and_group),
-    Backend(FLASHINFER[2], "decode by TensorRT-LLM's kernels", xqa, no_xqa, compiled_for=_all_but_lengths),
-    Backend(FLASHINFER[3], "decode by cuDNN, called through FlashInfer", decode_wrapper(backend="cudnn"), no_cudnn),
+    *(
+        Backend(
+            f"rung {rung.number}",
+            rung.title,
+            _rung(rung.number),
+            fp8=rung.number == 8,
+            compiled_for=_all_but_lengths,
+        )
+        for rung in RUNGS
+    ),
+    Backend(
+        FLASHINFER[0],
+        "decode with tensor cores",
+        decode_wrapper(use_tensor_cores=True),
+        no_flashinfer,
+        compiled_for=_numbers,
+    ),
+    Backend(
+        FLASHINFER[1],
+        "decode with CUDA cores",
+        decode_wrapper(use_tensor_cores=False),
+        no_flashinfer,
+        compiled_for=_numbers_and_group,
+    ),
+    Backend(
+        FLASHINFER[2],
+        "decode by TensorRT-LLM's kernels",
+        xqa,
+        no_xqa,
+        compiled_for=_all_but_lengths,
+    ),
+    Backend(
+        FLASHINFER[3],
+        "decode by cuDNN, called through FlashInfer",
+        decode_wrapper(backend="cudnn"),
+        no_cudnn,
+    ),
     Backend("PyTorch varlen_attn", "paged, with a block table", _varlen_attn, _no_varlen_attn),
     Backend("gather + SDPA", "a dense copy, then PyTorch's attention", _gather),
 )
@@ -225,10 +306,28 @@ class Gpu:
 
     def facts(self) -> dict[str, str]:
         """The fields of a Run that say where it was measured."""
-        driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"],
-                                capture_output=True, text=True).stdout.strip() if shutil.which("nvidia-smi") else ""
-        return {"card": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
-                "torch": torch.__version__, "flashinfer": flashinfer_version(), "cudnn": _cudnn_version()}
+        driver = (
+            subprocess.run(
+                [
+                    "nvidia-smi",
+                    "--query-gpu=driver_version",
+                    "--format=csv,noheader",
+                    "--id=0",
+                ],
+                capture_output=True,
+                text=True,
+            ).stdout.strip()
+            if shutil.which("nvidia-smi")
+            else ""
+        )
+        return {
+            "card": torch.cuda.get_device_name(),
+            "driver": driver,
+            "cuda": torch.version.cuda,
+            "torch": torch.__version__,
+            "flashinfer": flashinfer_version(),
+            "cudnn": _cudnn_version(),
+        }
 
     def l2_bytes(self) -> int:
         return torch.cuda.get_device_properties(0).L2_cache_size
@@ -239,14 +338,16 @@ class Gpu:
         Returns a function that replays it and returns the tensor that it writes.
         """
         self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):  # what happens only on a first call must not be in the graph
+        # what happens only on a first call must not be in the graph
+        with torch.cuda.stream(self._stream):
             call()
         torch.cuda.current_stream().wait_stream(self._stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             result = call()
 
-        def replay(_keep=call) -> Tensor:  # the graph knows only addresses; `call` keeps the tensors alive
+        # the graph knows only addresses; `call` keeps the tensors alive
+        def replay(_keep=call) -> Tensor:
             graph.replay()
             return result
 
@@ -256,7 +357,10 @@ class Gpu:
 
     def milliseconds(self, run: Callable[[], Tensor]) -> float:
         """How long one run takes on the GPU."""
-        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        before, after = (
+            torch.cuda.Event(enable_timing=True),
+            torch.cuda.Event(enable_timing=True),
+        )
         torch.cuda._sleep(SLEEP_CYCLES)
         before.record()
         run()

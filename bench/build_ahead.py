@@ -7,7 +7,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 
-JOBS_OF_EACH = "4"  # nvcc processes in one build; FlashInfer's have up to ten files, and each takes some GB
+# nvcc processes in one build; FlashInfer's have up to ten files, and each takes some GB
+JOBS_OF_EACH = "4"
 
 
 def build_ahead(build: Callable, jobs: Sequence[tuple]) -> None:
@@ -17,8 +18,12 @@ def build_ahead(build: Callable, jobs: Sequence[tuple]) -> None:
     """
     if not jobs:
         return
-    os.environ.setdefault("MAX_JOBS", JOBS_OF_EACH)  # FlashInfer and ninja read it; the processes inherit it
+    # FlashInfer and ninja read it; the processes inherit it
+    os.environ.setdefault("MAX_JOBS", JOBS_OF_EACH)
     workers = min(len(jobs), os.cpu_count() or 1)
-    with suppress(BrokenProcessPool), ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with (
+        suppress(BrokenProcessPool),
+        ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool,
+    ):
         for result in [pool.submit(build, *job) for job in jobs]:
             result.exception()

@@ -37,12 +37,27 @@ class _Entry:
     def row(self, workload: str, limit: float) -> Row:
         milliseconds = statistics.median(self.times) if self.times else None
         rate = self.kv_bytes / milliseconds / 1e6 if milliseconds else None
-        return Row(workload, self.backend.name, self.backend.title, milliseconds, self.kv_bytes, rate,
-                   rate / limit if rate else None, self.error, self.reason)
+        return Row(
+            workload,
+            self.backend.name,
+            self.backend.title,
+            milliseconds,
+            self.kv_bytes,
+            rate,
+            rate / limit if rate else None,
+            self.error,
+            self.reason,
+        )
 
 
-def compare(machine, workload: Workload, backends: Sequence[Backend], limit: float, quick: bool = False,
-            say: Callable[[str], None] = lambda line: None) -> list[Row]:
+def compare(
+    machine,
+    workload: Workload,
+    backends: Sequence[Backend],
+    limit: float,
+    quick: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Row]:
     """A row for each backend.
 
     One that fails has a reason and no time; a wrong one has both.
@@ -50,11 +65,21 @@ def compare(machine, workload: Workload, backends: Sequence[Backend], limit: flo
     entries = []
     for fp8 in (False, True):
         kv_bytes = workload.kv_bytes(FP8 if fp8 else None)
-        group = [_Entry(backend, kv_bytes, reason=backend.missing()) for backend in backends if backend.fp8 == fp8]
+        group = [
+            _Entry(backend, kv_bytes, reason=backend.missing())
+            for backend in backends
+            if backend.fp8 == fp8
+        ]
         able = [entry for entry in group if not entry.reason]
         try:
             machine.clean()
-            batch = make_batch(workload, num_caches(kv_bytes, machine.l2_bytes()), machine.device, fp8) if able else None
+            batch = (
+                make_batch(
+                    workload, num_caches(kv_bytes, machine.l2_bytes()), machine.device, fp8
+                )
+                if able
+                else None
+            )
             expected = reference(batch) if able else None
         except Exception as error:  # too little memory, or an earlier kernel broke the GPU
             for entry in able:
@@ -83,16 +108,31 @@ def _prepare(entry: _Entry, batch: Batch, expected: Tensor, machine, quick: bool
         runs = [machine.prepare(call) for call in calls]
         runs[0]().fill_(math.nan)  # so that a replay that writes nothing shows
         second = runs[0]().clone()
-        deviation = max(float((result.double() - expected).abs().max()) for result in (first, second))
+        deviation = max(
+            float((result.double() - expected).abs().max()) for result in (first, second)
+        )
         if not all(result.isfinite().all() for result in (first, second)):
             entry.reason = "the result holds NaN or infinity"
         elif deviation > (allowed := MOST_ERROR[batch.workload.dtype]):
-            entry.reason = f"the result is {deviation:.1e} away from float64, and {allowed:.1e} is allowed"
-        elif entry.backend.rung is not None and not torch.equal(first, second):  # a rung gives the same bits every time
-            entry.reason = f"two runs differ by {float((first.double() - second.double()).abs().max()):.1e}"
+            entry.reason = (
+                f"the result is {deviation:.1e} away from float64, and {allowed:.1e} is"
+                " allowed"
+            )
+        # a rung gives the same bits every time
+        elif entry.backend.rung is not None and not torch.equal(first, second):
+            entry.reason = (
+                "two runs differ by"
+                f" {float((first.double() - second.double()).abs().max()):.1e}"
+            )
         entry.error = deviation if math.isfinite(deviation) else None
         slow = machine.milliseconds(runs[-1]) > SLOW
-        entry.rounds = (QUICK_ROUNDS_OF_SLOW if slow else QUICK_ROUNDS) if quick else ROUNDS_OF_SLOW if slow else ROUNDS
+        entry.rounds = (
+            (QUICK_ROUNDS_OF_SLOW if slow else QUICK_ROUNDS)
+            if quick
+            else ROUNDS_OF_SLOW
+            if slow
+            else ROUNDS
+        )
         entry.runs = runs
     except Exception as error:
         entry.reason = _words(error)
@@ -128,6 +168,12 @@ def _words(error: Exception) -> str:
 
 
 def _line(row: Row) -> str:
-    result = row.reason if row.milliseconds is None else \
-        f"{row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit {row.reason and f'({row.reason})'}"
+    result = (
+        row.reason
+        if row.milliseconds is None
+        else (
+            f"{row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit"
+            f" {row.reason and f'({row.reason})'}"
+        )
+    )
     return f"{row.workload:16} {row.backend:24} {result}".rstrip()

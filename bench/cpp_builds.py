@@ -29,15 +29,22 @@ def main() -> int:
     from paged_attention.block_manager import block_manager_sources
 
     sources = block_manager_sources()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, PyTorch {torch.__version__}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()},"
+        f" PyTorch {torch.__version__}"
+    )
 
     ours = timed("build_cpp", lambda: build_cpp(*sources))
     inline._loaded.clear()  # as in a new kernel
     rebuild = timed("build_cpp again, unchanged", lambda: build_cpp(*sources))
     default_folder = os.path.join(folder, "default")
     os.mkdir(default_folder)
-    default = timed("load_inline, default headers", lambda: load_inline(
-        "default_headers", cpp_sources="\n".join(sources), build_directory=default_folder))
+    default = timed(
+        "load_inline, default headers",
+        lambda: load_inline(
+            "default_headers", cpp_sources="\n".join(sources), build_directory=default_folder
+        ),
+    )
 
     print(f"build_cpp takes {ours / default:.2f} of the default's time (at most {MOST})")
     return 0 if ours <= MOST * default and rebuild < REBUILD_LIMIT else 1

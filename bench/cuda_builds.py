@@ -30,17 +30,33 @@ def main() -> int:
     from lessons_lib.cuda_builds import runtime_library
     from paged_attention.paged_kernel import paged_attention_library
 
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, PyTorch {torch.__version__}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()},"
+        f" PyTorch {torch.__version__}"
+    )
     libraries, seconds = {}, {}
     for target in ("fast", "checked"):
-        timed(f"the runtime, once for {target}", lambda target=target: runtime_library(checked=target == "checked"))
-        seconds[target], libraries[target] = timed(f"a paged kernel, {target}", lambda target=target: paged_attention_library(target))
-    default, _ = timed("load_inline, default headers", lambda: build_default(os.path.join(folder, "default")))
+        timed(
+            f"the runtime, once for {target}",
+            lambda target=target: runtime_library(checked=target == "checked"),
+        )
+        seconds[target], libraries[target] = timed(
+            f"a paged kernel, {target}", lambda target=target: paged_attention_library(target)
+        )
+    default, _ = timed(
+        "load_inline, default headers", lambda: build_default(os.path.join(folder, "default"))
+    )
     for target in ("fast", "checked"):
-        print(f"build for {target}: {seconds[target] / default:.2f} of the default's time (at most {MOST})")
+        print(
+            f"build for {target}: {seconds[target] / default:.2f} of the default's time (at"
+            f" most {MOST})"
+        )
 
     for target, library in libraries.items():
-        print(f"8 sequences × 8 heads × 512 tokens × 128, {target}: {median_milliseconds(library):.1f} ms")
+        print(
+            f"8 sequences × 8 heads × 512 tokens × 128, {target}:"
+            f" {median_milliseconds(library):.1f} ms"
+        )
     return 0 if max(seconds.values()) <= MOST * default else 1
 
 
@@ -48,7 +64,9 @@ def build_default(folder):
     from torch.utils.cpp_extension import load_inline
 
     os.mkdir(folder)
-    return load_inline("default_headers", cpp_sources=DEFAULT, functions=["twice"], build_directory=folder)
+    return load_inline(
+        "default_headers", cpp_sources=DEFAULT, functions=["twice"], build_directory=folder
+    )
 
 
 def median_milliseconds(library, runs: int = 11) -> float:
@@ -59,7 +77,9 @@ def median_milliseconds(library, runs: int = 11) -> float:
 
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(8, 8, 128, generator=generator).half()
-    k_cache, v_cache = (torch.randn(259, 16, 2, 128, generator=generator).half() for _ in range(2))
+    k_cache, v_cache = (
+        torch.randn(259, 16, 2, 128, generator=generator).half() for _ in range(2)
+    )
     block_table = torch.randperm(259, generator=generator)[:256].view(8, 32).int()
     context_lens = torch.full((8,), 512, dtype=torch.int32)
     times = []

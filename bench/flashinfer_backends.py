@@ -22,11 +22,17 @@ def no_flashinfer() -> str:
 
 
 def no_xqa() -> str:
-    return no_flashinfer() or ("" if importlib.util.find_spec("flashinfer.xqa") else "this FlashInfer has no XQA")
+    return no_flashinfer() or (
+        "" if importlib.util.find_spec("flashinfer.xqa") else "this FlashInfer has no XQA"
+    )
 
 
 def no_cudnn() -> str:
-    return no_flashinfer() or ("" if importlib.util.find_spec("cudnn") else "the package nvidia-cudnn-frontend is not installed")
+    return no_flashinfer() or (
+        ""
+        if importlib.util.find_spec("cudnn")
+        else "the package nvidia-cudnn-frontend is not installed"
+    )
 
 
 def flashinfer_version() -> str:
@@ -38,16 +44,35 @@ def flashinfer_version() -> str:
 
 def decode_wrapper(**options) -> Callable:
     """FlashInfer's wrapper for decodes, with these options."""
+
     def build(batch):
         import flashinfer
 
         workload = batch.workload
-        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(_workspace(batch), "NHD", **options)
-        ends = torch.tensor([0, *accumulate(batch.num_blocks)], dtype=torch.int32, device=batch.q.device)
-        ids = torch.cat([row[:count] for row, count in zip(batch.block_table, batch.num_blocks, strict=True)])
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+            _workspace(batch), "NHD", **options
+        )
+        ends = torch.tensor(
+            [0, *accumulate(batch.num_blocks)], dtype=torch.int32, device=batch.q.device
+        )
+        ids = torch.cat(
+            [
+                row[:count]
+                for row, count in zip(batch.block_table, batch.num_blocks, strict=True)
+            ]
+        )
         in_last_block = ((batch.context_lens - 1) % workload.block_size + 1).int()
-        wrapper.plan(ends, ids, in_last_block, workload.num_q_heads, workload.num_kv_heads, workload.head_size,
-                     workload.block_size, q_data_type=workload.dtype, kv_data_type=workload.dtype)
+        wrapper.plan(
+            ends,
+            ids,
+            in_last_block,
+            workload.num_q_heads,
+            workload.num_kv_heads,
+            workload.head_size,
+            workload.block_size,
+            q_data_type=workload.dtype,
+            kv_data_type=workload.dtype,
+        )
         return [lambda caches=caches: wrapper.run(batch.q, caches) for caches in batch.caches]
 
     return build
@@ -60,12 +85,25 @@ def xqa(batch) -> list[Callable[[], Tensor]]:
     table = batch.block_table.clamp(min=0)
     table = pad(table, (0, -table.shape[1] % TABLE_STEP))
     workspace = _workspace(batch)
-    semaphores = torch.zeros(SEMAPHORE_BYTES, dtype=torch.uint8, device=batch.q.device).view(torch.uint32)
+    semaphores = torch.zeros(SEMAPHORE_BYTES, dtype=torch.uint8, device=batch.q.device).view(
+        torch.uint32
+    )
     q = batch.q[:, None].contiguous()  # (num_seqs, 1, num_q_heads, head_size)
     lens, out = batch.context_lens.to(torch.uint32)[:, None].contiguous(), torch.empty_like(q)
 
     def run(k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        launch(q, k_cache, v_cache, table, lens, out, workspace, semaphores, workload.num_kv_heads, workload.block_size)
+        launch(
+            q,
+            k_cache,
+            v_cache,
+            table,
+            lens,
+            out,
+            workspace,
+            semaphores,
+            workload.num_kv_heads,
+            workload.block_size,
+        )
         return out[:, 0]
 
     return [lambda k=k, v=v: run(k, v) for k, v in batch.caches]

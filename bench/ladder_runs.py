@@ -12,7 +12,12 @@ from bench.workloads import TITLES
 
 MEASURED = Path(__file__).resolve().parent / "measured"
 LAST_RUNG, FP8_RUNG = "rung 7", "rung 8"
-FLASHINFER = ("FlashInfer tensor cores", "FlashInfer CUDA cores", "FlashInfer XQA", "FlashInfer cuDNN")
+FLASHINFER = (
+    "FlashInfer tensor cores",
+    "FlashInfer CUDA cores",
+    "FlashInfer XQA",
+    "FlashInfer cuDNN",
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,11 @@ class Row:
     @property
     def rung(self) -> int | None:
         """The number of the rung; None for a backend that is not ours."""
-        return int(self.backend.removeprefix("rung ")) if self.backend.startswith("rung ") else None
+        return (
+            int(self.backend.removeprefix("rung "))
+            if self.backend.startswith("rung ")
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -76,30 +85,55 @@ class Run:
                 return row
         known = {row.workload: None for row in (*self.rows, *self.variants)}
         if workload not in known:
-            raise KeyError(f"no workload {workload!r} in this run on {self.card}; it has {', '.join(known)}")
-        backends = [row.backend for row in (*self.rows, *self.variants) if row.workload == workload]
-        raise KeyError(f"no backend {backend!r} for {workload} in this run on {self.card}; it has {', '.join(backends)}")
+            raise KeyError(
+                f"no workload {workload!r} in this run on {self.card}; it has"
+                f" {', '.join(known)}"
+            )
+        backends = [
+            row.backend for row in (*self.rows, *self.variants) if row.workload == workload
+        ]
+        raise KeyError(
+            f"no backend {backend!r} for {workload} in this run on {self.card}; it has"
+            f" {', '.join(backends)}"
+        )
 
     def milliseconds(self, workload: str, backend: str) -> float:
         """Raises KeyError if this run did not measure it, ValueError if the backend failed."""
         row = self.row(workload, backend)
         if row.milliseconds is None:
-            raise ValueError(f"{backend} has no time for {workload} in this run on {self.card}: {row.reason}")
+            raise ValueError(
+                f"{backend} has no time for {workload} in this run on {self.card}:"
+                f" {row.reason}"
+            )
         return row.milliseconds
 
     def rungs(self, workload: str) -> tuple[Row, ...]:
         """The rungs that have a time for this workload, from the lowest."""
-        rows = [row for row in self.rows if row.workload == workload and row.rung is not None and row.milliseconds]
+        rows = [
+            row
+            for row in self.rows
+            if row.workload == workload and row.rung is not None and row.milliseconds
+        ]
         return tuple(sorted(rows, key=lambda row: row.rung))
 
     def others(self, workload: str) -> tuple[Row, ...]:
         """The backends that are not rungs and have a time for this workload."""
-        return tuple(row for row in self.rows if row.workload == workload and row.rung is None and row.milliseconds)
+        return tuple(
+            row
+            for row in self.rows
+            if row.workload == workload and row.rung is None and row.milliseconds
+        )
 
     def flashinfer_row(self, workload: str) -> Row | None:
         """The row of the fastest of FlashInfer's ways; None if none has a right result."""
-        rows = [row for row in (*self.rows, *self.variants)
-                if row.workload == workload and row.backend in FLASHINFER and row.milliseconds and not row.reason]
+        rows = [
+            row
+            for row in (*self.rows, *self.variants)
+            if row.workload == workload
+            and row.backend in FLASHINFER
+            and row.milliseconds
+            and not row.reason
+        ]
         return min(rows, key=lambda row: row.milliseconds, default=None)
 
     def ratios(self) -> dict[str, float]:
@@ -109,7 +143,10 @@ class Run:
         """
         found = {}
         for workload in self.workloads:
-            ours, theirs = [row for row in self.rungs(workload) if row.backend == LAST_RUNG], self.flashinfer_row(workload)
+            ours, theirs = (
+                [row for row in self.rungs(workload) if row.backend == LAST_RUNG],
+                self.flashinfer_row(workload),
+            )
             if ours and theirs:
                 found[workload] = theirs.milliseconds / ours[0].milliseconds
         return found
@@ -124,11 +161,16 @@ class Run:
         return found
 
     def wrong_rungs(self) -> tuple[Row, ...]:
-        return tuple(row for row in (*self.rows, *self.variants) if row.rung is not None and row.reason)
+        return tuple(
+            row for row in (*self.rows, *self.variants) if row.rung is not None and row.reason
+        )
 
     def save(self, path: Path) -> None:
         Path(path).parent.mkdir(exist_ok=True)
-        Path(path).write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        Path(path).write_text(
+            json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n",
+            encoding="utf-8",
+        )
 
     @classmethod
     def load(cls, path: Path) -> "Run":
@@ -141,13 +183,23 @@ class Run:
         for name in ("rows", "variants"):
             if not isinstance(found[name], list):
                 raise ValueError(f"{path}: {name} is a list of rows, not {found[name]!r}")
-            found[name] = tuple(Row(**_checked(Row, row, f"{path}: {name}[{i}]")) for i, row in enumerate(found[name]))
+            found[name] = tuple(
+                Row(**_checked(Row, row, f"{path}: {name}[{i}]"))
+                for i, row in enumerate(found[name])
+            )
         return cls(**found)
 
 
-_KINDS = {"kv_bytes": int, "milliseconds": (int, float, type(None)), "gb_per_s": (int, float, type(None)),
-          "share_of_limit": (int, float, type(None)), "error": (int, float, type(None)), "read_limit_gb_per_s": (int, float),
-          "rows": list, "variants": list}
+_KINDS = {
+    "kv_bytes": int,
+    "milliseconds": (int, float, type(None)),
+    "gb_per_s": (int, float, type(None)),
+    "share_of_limit": (int, float, type(None)),
+    "error": (int, float, type(None)),
+    "read_limit_gb_per_s": (int, float),
+    "rows": list,
+    "variants": list,
+}
 
 
 def _checked(kind: type, content, where: str) -> dict:
@@ -189,11 +241,17 @@ def geometric_mean(numbers: Sequence[float]) -> float:
 
 def table(run: Run) -> str:
     """Everything that was measured, as text."""
-    versions = [f"driver {run.driver}", f"CUDA {run.cuda}", f"PyTorch {run.torch}",
-                f"FlashInfer {run.flashinfer}" if run.flashinfer else "no FlashInfer",
-                *([f"cuDNN {run.cudnn}"] if run.cudnn else [])]
-    parts = [f"{run.card}, {', '.join(versions)}, {run.date}\n{run.command}\n"
-             f"Read limit: {run.read_limit_gb_per_s:,.0f} GB/s"]
+    versions = [
+        f"driver {run.driver}",
+        f"CUDA {run.cuda}",
+        f"PyTorch {run.torch}",
+        f"FlashInfer {run.flashinfer}" if run.flashinfer else "no FlashInfer",
+        *([f"cuDNN {run.cudnn}"] if run.cudnn else []),
+    ]
+    parts = [
+        f"{run.card}, {', '.join(versions)}, {run.date}\n{run.command}\n"
+        f"Read limit: {run.read_limit_gb_per_s:,.0f} GB/s"
+    ]
     if run.rows:
         parts += [_ladder_table(run), _comparison(run)]
     if run.variants:
@@ -203,14 +261,30 @@ def table(run: Run) -> str:
 
 def _ladder_table(run: Run) -> str:
     names = run.workloads
-    sizes = {row.workload: row.kv_bytes for row in reversed(run.rows) if row.backend != FP8_RUNG}
+    sizes = {
+        row.workload: row.kv_bytes for row in reversed(run.rows) if row.backend != FP8_RUNG
+    }
     cells = {(row.workload, row.backend): row for row in run.rows}
-    backends = {row.backend: f"{row.backend}  {row.title}" if row.rung is not None else row.backend for row in run.rows}
+    backends = {
+        row.backend: f"{row.backend}  {row.title}" if row.rung is not None else row.backend
+        for row in run.rows
+    }
     lines = [["milliseconds, share of the limit", *names]]
     if sizes.keys() >= set(names):
-        lines += [["bytes of K and V", *(f"{sizes[name] / 1e6:,.0f} MB" for name in names)],
-                  ["at the limit", *(f"{_time(sizes[name] / run.read_limit_gb_per_s / 1e6)} 100 %" for name in names)]]
-    lines += [[label, *(_cell(cells.get((name, backend))) for name in names)] for backend, label in backends.items()]
+        lines += [
+            ["bytes of K and V", *(f"{sizes[name] / 1e6:,.0f} MB" for name in names)],
+            [
+                "at the limit",
+                *(
+                    f"{_time(sizes[name] / run.read_limit_gb_per_s / 1e6)} 100 %"
+                    for name in names
+                ),
+            ],
+        ]
+    lines += [
+        [label, *(_cell(cells.get((name, backend))) for name in names)]
+        for backend, label in backends.items()
+    ]
     return _aligned(lines)
 
 
@@ -220,9 +294,21 @@ def _variants_table(run: Run) -> str:
         if row.backend != LAST_RUNG:
             continue
         theirs = run.flashinfer_row(row.workload)
-        ratio = f"{theirs.milliseconds / row.milliseconds:.2f}" if theirs and row.milliseconds else "–"
-        lines.append([TITLES.get(row.workload, row.workload), f"{row.kv_bytes / 1e6:,.0f} MB", _cell(row), _cell(theirs),
-                      ratio, "–" if row.error is None else f"{row.error:.0e}"])
+        ratio = (
+            f"{theirs.milliseconds / row.milliseconds:.2f}"
+            if theirs and row.milliseconds
+            else "–"
+        )
+        lines.append(
+            [
+                TITLES.get(row.workload, row.workload),
+                f"{row.kv_bytes / 1e6:,.0f} MB",
+                _cell(row),
+                _cell(theirs),
+                ratio,
+                "–" if row.error is None else f"{row.error:.0e}",
+            ]
+        )
     return _aligned(lines)
 
 
@@ -230,11 +316,15 @@ def _comparison(run: Run) -> str:
     lines = []
     if ratios := run.ratios():
         worst = min(ratios, key=ratios.get)
-        lines.append("FlashInfer's time (the fastest of its ways) over rung 7's: geometric mean "
-                     f"{geometric_mean([*ratios.values()]):.3f}, worst {ratios[worst]:.3f} ({worst})")
+        lines.append(
+            "FlashInfer's time (the fastest of its ways) over rung 7's: geometric mean "
+            f"{geometric_mean([*ratios.values()]):.3f}, worst {ratios[worst]:.3f} ({worst})"
+        )
     if ratios := run.fp8_ratios():
-        lines.append("Rung 8's time (fp8 cache, half the bytes) over rung 7's, workload by workload: "
-                     + ", ".join(f"{ratio:.2f}" for ratio in ratios.values()))
+        lines.append(
+            "Rung 8's time (fp8 cache, half the bytes) over rung 7's, workload by workload: "
+            + ", ".join(f"{ratio:.2f}" for ratio in ratios.values())
+        )
     if errors := [row.error for row in run.rows if row.error is not None]:
         lines.append(f"Largest distance of a number from float64: {max(errors):.1e}")
     return "\n".join(lines)
@@ -246,7 +336,10 @@ def _reasons(run: Run) -> str:
     for row in (*run.rows, *run.variants):
         if row.reason:
             places.setdefault((row.backend, row.reason), []).append(row.workload)
-    return "\n".join(f"! {backend} ({', '.join(workloads)}): {reason}" for (backend, reason), workloads in places.items())
+    return "\n".join(
+        f"! {backend} ({', '.join(workloads)}): {reason}"
+        for (backend, reason), workloads in places.items()
+    )
 
 
 def _cell(row: Row | None) -> str:
@@ -254,7 +347,9 @@ def _cell(row: Row | None) -> str:
         return "–"
     if row.milliseconds is None:
         return "– !"
-    return f"{_time(row.milliseconds)} {row.share_of_limit:4.0%}".replace("%", " %") + " !" * bool(row.reason)
+    return f"{_time(row.milliseconds)} {row.share_of_limit:4.0%}".replace(
+        "%", " %"
+    ) + " !" * bool(row.reason)
 
 
 def _time(milliseconds: float) -> str:
@@ -263,4 +358,6 @@ def _time(milliseconds: float) -> str:
 
 def _aligned(lines: list[list[str]]) -> str:
     first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join([line[0].ljust(first), *map(str.rjust, line[1:], others)]) for line in lines)
+    return "\n".join(
+        "  ".join([line[0].ljust(first), *map(str.rjust, line[1:], others)]) for line in lines
+    )

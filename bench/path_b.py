@@ -49,41 +49,79 @@ SCENARIOS = {  # (cached, new) tokens of each sequence
     "a mix of both": ((599, 1), (200, 100), (0, 40), (511, 1), (256, 256)),
 }
 # Dtypes and head sizes. FlashInfer compiles kernels for each pair.
-SHAPES = ((torch.float16, 64), (torch.float16, 128), (torch.bfloat16, 128), (torch.float16, 256))
+SHAPES = (
+    (torch.float16, 64),
+    (torch.float16, 128),
+    (torch.bfloat16, 128),
+    (torch.float16, 256),
+)
 BLOCK_SIZE, RANDOM_BLOCK_SIZES, NUM_RANDOM = 16, (1, 8, 13, 16, 32, 64, 256), 28
 SPARE_BLOCKS = 5  # blocks that no sequence uses
 POISONS = (math.nan, math.inf, "largest")
 
 HEAD_SIZE, DTYPE, NUM_TOKENS = 64, torch.float16, 24
-SET_UPS = {"alone": dict(max_num_seqs=1, prefix_sharing=False), "together": dict(prefix_sharing=False),
-           "one after the other": dict(token_budget=64), "shared prefixes": dict(), "preempted": dict(num_blocks=22)}
+SET_UPS = {
+    "alone": dict(max_num_seqs=1, prefix_sharing=False),
+    "together": dict(prefix_sharing=False),
+    "one after the other": dict(token_budget=64),
+    "shared prefixes": dict(),
+    "preempted": dict(num_blocks=22),
+}
 
 
 class Batch:
     """Seeded numbers for sequences of (cached, new) tokens, in blocks in random order."""
 
-    def __init__(self, sequences: Sequence[tuple[int, int]], dtype: torch.dtype, head_size: int, block_size: int,
-                 num_q_heads: int = 6, num_kv_heads: int = 2, seed: int = 0, device: str = "cuda"):
+    def __init__(
+        self,
+        sequences: Sequence[tuple[int, int]],
+        dtype: torch.dtype,
+        head_size: int,
+        block_size: int,
+        num_q_heads: int = 6,
+        num_kv_heads: int = 2,
+        seed: int = 0,
+        device: str = "cuda",
+    ):
         generator = torch.Generator().manual_seed(seed)
         kv_lens = [cached + new for cached, new in sequences]
         counts = [-(-kv_len // block_size) for kv_len in kv_lens]
-        ids = torch.randperm(sum(counts) + SPARE_BLOCKS, generator=generator, dtype=torch.int32)
+        ids = torch.randperm(
+            sum(counts) + SPARE_BLOCKS, generator=generator, dtype=torch.int32
+        )
         table = torch.full((len(counts), max(counts) + 1), -1, dtype=torch.int32)
         slots = []  # of all tokens, including those in the cache
-        for row, (kv_len, count, end) in enumerate(zip(kv_lens, counts, itertools.accumulate(counts), strict=True)):
+        for row, (kv_len, count, end) in enumerate(
+            zip(kv_lens, counts, itertools.accumulate(counts), strict=True)
+        ):
             table[row, :count] = ids[end - count : end]
             slots.append(slot_mapping(table[row], torch.arange(kv_len), block_size))
-        new_slots = torch.cat([row[cached:] for row, (cached, _) in zip(slots, sequences, strict=True)])
-        self.metadata = BatchMetadata(*(tensor.to(device) for tensor in (
-            cumulative_lengths([new for _, new in sequences]), torch.tensor(kv_lens, dtype=torch.int32), table, new_slots)))
+        new_slots = torch.cat(
+            [row[cached:] for row, (cached, _) in zip(slots, sequences, strict=True)]
+        )
+        self.metadata = BatchMetadata(
+            *(
+                tensor.to(device)
+                for tensor in (
+                    cumulative_lengths([new for _, new in sequences]),
+                    torch.tensor(kv_lens, dtype=torch.int32),
+                    table,
+                    new_slots,
+                )
+            )
+        )
         used = torch.zeros(len(ids) * block_size, dtype=torch.bool)
         used[torch.cat(slots)] = True
         self.unused = ~used.view(len(ids), block_size).to(device)
         shape = (2, len(ids), block_size, num_kv_heads, head_size)
         self.kv_cache = torch.randn(shape, generator=generator).to(device, dtype)
-        self.q = torch.randn((len(new_slots), num_q_heads, head_size), generator=generator).to(device, dtype)
+        self.q = torch.randn((len(new_slots), num_q_heads, head_size), generator=generator).to(
+            device, dtype
+        )
 
-    def attend(self, path: Callable, poison: float | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    def attend(
+        self, path: Callable, poison: float | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
         """What a path's function gives.
 
         poison: fills all slots that hold no token of the batch.
@@ -92,39 +130,77 @@ class Batch:
         caches = self.kv_cache.clone()
         if poison is not None:
             caches[:, self.unused] = poison
-        tensors = [tensor if dtype is None else tensor.to(dtype) for tensor in (self.q, *caches)]
+        tensors = [
+            tensor if dtype is None else tensor.to(dtype) for tensor in (self.q, *caches)
+        ]
         return path(*tensors, self.metadata)
 
 
-def compare_batches(name: str, batches: Sequence[Batch], sequences=(), fused: Callable = attn_paged_fused) -> BatchRow:
+def compare_batches(
+    name: str, batches: Sequence[Batch], sequences=(), fused: Callable = attn_paged_fused
+) -> BatchRow:
     """A row for batches with the same dtype and head size."""
     differences, errors, of_torch, same = [], [], [], True
     for batch in batches:
         exact = batch.attend(attn_paged_torch, dtype=torch.float64)
         loop, result = batch.attend(attn_paged_torch).double(), batch.attend(fused)
-        for one, other, found in ((result, loop, differences), (result, exact, errors), (loop, exact, of_torch)):
+        for one, other, found in (
+            (result, loop, differences),
+            (result, exact, errors),
+            (loop, exact, of_torch),
+        ):
             found.append(float((one.double() - other).abs().max()))
         for poison in POISONS:
-            poisoned = batch.attend(fused, torch.finfo(batch.q.dtype).max if poison == "largest" else poison)
+            poisoned = batch.attend(
+                fused, torch.finfo(batch.q.dtype).max if poison == "largest" else poison
+            )
             same = same and torch.equal(poisoned, result)
     block_sizes = tuple(sorted({batch.kv_cache.shape[2] for batch in batches}))
-    return BatchRow(name, str(batches[0].q.dtype).removeprefix("torch."), batches[0].q.shape[-1], block_sizes, len(batches),
-                    tuple(sequences), max(differences), max(errors), max(of_torch), bool(same))
+    return BatchRow(
+        name,
+        str(batches[0].q.dtype).removeprefix("torch."),
+        batches[0].q.shape[-1],
+        block_sizes,
+        len(batches),
+        tuple(sequences),
+        max(differences),
+        max(errors),
+        max(of_torch),
+        bool(same),
+    )
 
 
-def random_batches(dtype: torch.dtype, head_size: int, count: int = NUM_RANDOM, device: str = "cuda") -> Iterator[Batch]:
+def random_batches(
+    dtype: torch.dtype, head_size: int, count: int = NUM_RANDOM, device: str = "cuda"
+) -> Iterator[Batch]:
     """Mixes of 1 to 9 sequences, with every block size and several ratios of heads."""
     for seed in range(count):
         random = np.random.default_rng(seed)
-        sequences = [(int(random.choice([0, random.integers(1, 700)])), int(random.choice([1, random.integers(1, 200)])))
-                     for _ in range(random.integers(1, 10))]
+        sequences = [
+            (
+                int(random.choice([0, random.integers(1, 700)])),
+                int(random.choice([1, random.integers(1, 200)])),
+            )
+            for _ in range(random.integers(1, 10))
+        ]
         num_kv_heads = int(random.choice([1, 2, 8]))
-        yield Batch(sequences, dtype, head_size, RANDOM_BLOCK_SIZES[seed % len(RANDOM_BLOCK_SIZES)],
-                    num_kv_heads * int(random.integers(1, 9)), num_kv_heads, seed, device)
+        yield Batch(
+            sequences,
+            dtype,
+            head_size,
+            RANDOM_BLOCK_SIZES[seed % len(RANDOM_BLOCK_SIZES)],
+            num_kv_heads * int(random.integers(1, 9)),
+            num_kv_heads,
+            seed,
+            device,
+        )
 
 
-def measure_batches(device: str = "cuda", fused: Callable = attn_paged_fused,
-                    say: Callable[[str], None] = lambda line: None) -> tuple[BatchRow, ...]:
+def measure_batches(
+    device: str = "cuda",
+    fused: Callable = attn_paged_fused,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[BatchRow, ...]:
     rows = []
     for dtype, head_size in SHAPES:
         for name, sequences in SCENARIOS.items():
@@ -143,7 +219,10 @@ def prompts() -> list[list[int]]:
     pairs = TASKS["recall"](random, 0.6, fillers=20)[0].split("?")[0]
     letters = [character for character in pairs[1:] if character.isalpha()]
     texts = [f"{pairs}?{''.join(random.permutation(letters)[:4])}>" for _ in range(2)]
-    texts += [TASKS[name](random, size)[0] for name, size in (("copy", 0.3), ("reverse", 0.9), ("sort", 0.5))]
+    texts += [
+        TASKS[name](random, size)[0]
+        for name, size in (("copy", 0.3), ("reverse", 0.9), ("sort", 0.5))
+    ]
     texts += ["K", *(TASKS["recall"](random, 1.0, fillers=fillers)[0] for fillers in (40, 80))]
     return [encode(text) for text in texts]
 
@@ -153,9 +232,15 @@ def dense_tokens(model, prompt: list[int]) -> list[int]:
     """The likeliest NUM_TOKENS tokens, by transformers itself, even past the end token."""
     row = torch.tensor([prompt], device=model.device)
     never = model.config.vocab_size  # not a token, so nothing ends with it
-    tokens = model.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=NUM_TOKENS, do_sample=False,
-                            eos_token_id=never, pad_token_id=0)
-    return tokens[0, len(prompt):].tolist()
+    tokens = model.generate(
+        row,
+        attention_mask=torch.ones_like(row),
+        max_new_tokens=NUM_TOKENS,
+        do_sample=False,
+        eos_token_id=never,
+        pad_token_id=0,
+    )
+    return tokens[0, len(prompt) :].tolist()
 
 
 @torch.inference_mode()
@@ -164,7 +249,12 @@ def logits_of(model, prompt: list[int], answer: list[int]) -> Tensor:
 
     Returns float32 (len(answer), vocab_size).
     """
-    return model(torch.tensor([prompt + answer], device=model.device)).logits[0, len(prompt) - 1 : -1].float().cpu()
+    return (
+        model(torch.tensor([prompt + answer], device=model.device))
+        .logits[0, len(prompt) - 1 : -1]
+        .float()
+        .cpu()
+    )
 
 
 def leads(logits: Tensor) -> Tensor:
@@ -173,42 +263,71 @@ def leads(logits: Tensor) -> Tensor:
     return first - second
 
 
-def serve(model, path: str, given: list[list[int]], num_steps: int, sizes: dict) -> list[list[int]]:
+def serve(
+    model, path: str, given: list[list[int]], num_steps: int, sizes: dict
+) -> list[list[int]]:
     """The engine's tokens.
 
     num_steps: steps between the arrivals of two requests.
     """
     engine, requests = Engine(model, path=path, **sizes), []
     for number, prompt in enumerate(given):
-        requests.append(engine.add(number, prompt, SamplingParams(max_new_tokens=NUM_TOKENS, ignore_end=True)))
+        requests.append(
+            engine.add(
+                number, prompt, SamplingParams(max_new_tokens=NUM_TOKENS, ignore_end=True)
+            )
+        )
         for _ in range(num_steps):
             engine.step()
     engine.run()
     if ("num_blocks" in sizes) != any(request.num_preempted for request in requests):
-        raise ValueError(f"with {sizes} requests must give way if the pool is small, and else none")
+        raise ValueError(
+            f"with {sizes} requests must give way if the pool is small, and else none"
+        )
     return [request.output for request in requests]
 
 
-def measure_paths(device: str = "cuda", paths: Sequence[str] = tuple(PATHS), say: Callable[[str], None] = lambda line: None
-                  ) -> dict:
+def measure_paths(
+    device: str = "cuda",
+    paths: Sequence[str] = tuple(PATHS),
+    say: Callable[[str], None] = lambda line: None,
+) -> dict:
     """Fields of a PathBRun for this machine's paths: lead, margin, expected, paths."""
     small = load_model()
     model, given = with_head_size(small, HEAD_SIZE).to(device, DTYPE), prompts()
     expected = [dense_tokens(small, prompt) for prompt in given]
-    exact, rounded = (torch.cat([logits_of(each, prompt, answer) for prompt, answer in zip(given, expected, strict=True)])
-                      for each in (small, model))
+    exact, rounded = (
+        torch.cat(
+            [
+                logits_of(each, prompt, answer)
+                for prompt, answer in zip(given, expected, strict=True)
+            ]
+        )
+        for each in (small, model)
+    )
     rows = []
     for path in paths:
         if path in NEEDS and NEEDS[path]():
             continue
-        answers = {name: serve(model, path, given, 3 if name == "one after the other" else 0, sizes)
-                   for name, sizes in SET_UPS.items()}
-        rows.append(PathRow(path, tuple(map(decode, answers["together"])),
-                            {name: answer == expected for name, answer in answers.items()}))
+        answers = {
+            name: serve(model, path, given, 3 if name == "one after the other" else 0, sizes)
+            for name, sizes in SET_UPS.items()
+        }
+        rows.append(
+            PathRow(
+                path,
+                tuple(map(decode, answers["together"])),
+                {name: answer == expected for name, answer in answers.items()},
+            )
+        )
         say(str(rows[-1]))
     margin = leads(exact) / (rounded - exact).abs().max(dim=1).values
-    return {"lead": float(leads(exact).min()), "margin": float(margin.min()), "expected": tuple(map(decode, expected)),
-            "paths": tuple(rows)}
+    return {
+        "lead": float(leads(exact).min()),
+        "margin": float(margin.min()),
+        "expected": tuple(map(decode, expected)),
+        "paths": tuple(rows),
+    }
 
 
 def _build(dtype: torch.dtype, head_size: int) -> None:
@@ -225,15 +344,29 @@ def measure(say: Callable[[str], None] = lambda line: None) -> PathBRun:
     tokens = measure_paths(say=say)
     facts = Gpu().facts()
     facts.pop("cudnn")
-    return PathBRun(**facts, transformers=transformers.__version__, date=datetime.date.today().isoformat(),
-                    command="python -m bench.path_b", model=f"the small Qwen3 with heads of {HEAD_SIZE} numbers",
-                    dtype=str(DTYPE).removeprefix("torch."), num_tokens=NUM_TOKENS, batches=batches, **tokens)
+    return PathBRun(
+        **facts,
+        transformers=transformers.__version__,
+        date=datetime.date.today().isoformat(),
+        command="python -m bench.path_b",
+        model=f"the small Qwen3 with heads of {HEAD_SIZE} numbers",
+        dtype=str(DTYPE).removeprefix("torch."),
+        num_tokens=NUM_TOKENS,
+        batches=batches,
+        **tokens,
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Returns 0; 1 if something is wrong; 2 if it cannot run."""
-    parser = argparse.ArgumentParser("python -m bench.path_b", description="Runs attention in one call of FlashInfer.")
-    parser.add_argument("--record", action="store_true", help="keep the run with the course, in bench/measured/path_b")
+    parser = argparse.ArgumentParser(
+        "python -m bench.path_b", description="Runs attention in one call of FlashInfer."
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="keep the run with the course, in bench/measured/path_b",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
     arguments = parser.parse_args(words)
     try:

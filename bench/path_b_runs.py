@@ -73,28 +73,55 @@ class PathBRun:
 
     def problems(self) -> list[str]:
         """What is wrong, in words."""
-        found = [f"{row.name} in {row.dtype}: {distance:.1e} away from {what}" for row in self.batches
-                 for distance, limits, what in ((row.difference, LARGEST_DIFFERENCE, "attn_paged_torch"),
-                                                (row.error, LARGEST_ERROR, "float64")) if not distance <= limits[row.dtype]]
-        found += [f"{row.name} in {row.dtype}: unused slots reach the result" for row in self.batches
-                  if not row.same_when_poisoned]
+        found = [
+            f"{row.name} in {row.dtype}: {distance:.1e} away from {what}"
+            for row in self.batches
+            for distance, limits, what in (
+                (row.difference, LARGEST_DIFFERENCE, "attn_paged_torch"),
+                (row.error, LARGEST_ERROR, "float64"),
+            )
+            if not distance <= limits[row.dtype]
+        ]
+        found += [
+            f"{row.name} in {row.dtype}: unused slots reach the result"
+            for row in self.batches
+            if not row.same_when_poisoned
+        ]
         if self.margin is not None and not self.margin > 2:
             found.append(f"a choice leads by {self.margin:.1f} times its rounding only")
-        found += [f"path {row.path}, {way}: other tokens" for row in self.paths for way, same in row.same.items() if not same]
+        found += [
+            f"path {row.path}, {way}: other tokens"
+            for row in self.paths
+            for way, same in row.same.items()
+            if not same
+        ]
         return found
 
     def save(self, path: Path) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(
+            json.dumps(dataclasses.asdict(self), indent=1) + "\n", encoding="utf-8"
+        )
 
     @classmethod
     def load(cls, path: Path) -> "PathBRun":
         """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
         try:
             fields = json.loads(Path(path).read_text(encoding="utf-8"))
-            batches = [BatchRow(**row | {"block_sizes": tuple(row["block_sizes"]),
-                                         "sequences": tuple(map(tuple, row["sequences"]))}) for row in fields.pop("batches")]
-            paths = [PathRow(row["path"], tuple(row["texts"]), row["same"]) for row in fields.pop("paths")]
+            batches = [
+                BatchRow(
+                    **row
+                    | {
+                        "block_sizes": tuple(row["block_sizes"]),
+                        "sequences": tuple(map(tuple, row["sequences"])),
+                    }
+                )
+                for row in fields.pop("batches")
+            ]
+            paths = [
+                PathRow(row["path"], tuple(row["texts"]), row["same"])
+                for row in fields.pop("paths")
+            ]
             expected = tuple(fields.pop("expected"))
             return cls(**fields, expected=expected, batches=tuple(batches), paths=tuple(paths))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -121,28 +148,55 @@ def file_of(card: str) -> Path:
 
 def origin(run: PathBRun) -> str:
     """Where, when and with what it ran, in two lines."""
-    return (f"{run.card}, {run.date}, by {run.command}\n"
-            f"FlashInfer {run.flashinfer}, PyTorch {run.torch}, CUDA {run.cuda}, driver {run.driver}")
+    return (
+        f"{run.card}, {run.date}, by {run.command}\nFlashInfer {run.flashinfer}, PyTorch"
+        f" {run.torch}, CUDA {run.cuda}, driver {run.driver}"
+    )
 
 
 def batches_table(run: PathBRun) -> str:
     """The batches, each with its largest differences."""
-    lines = [["batch", "dtype", "head size", "block size", "from the loop", "from float64", "the loop's"]]
+    lines = [
+        [
+            "batch",
+            "dtype",
+            "head size",
+            "block size",
+            "from the loop",
+            "from float64",
+            "the loop's",
+        ]
+    ]
     for row in run.batches:
         sizes = " to ".join(map(str, sorted({min(row.block_sizes), max(row.block_sizes)})))
-        lines.append([row.name, row.dtype, str(row.head_size), sizes, *(f"{number:.5f}" for number in (
-            row.difference, row.error, row.error_of_torch))])
+        lines.append(
+            [
+                row.name,
+                row.dtype,
+                str(row.head_size),
+                sizes,
+                *(
+                    f"{number:.5f}"
+                    for number in (row.difference, row.error, row.error_of_torch)
+                ),
+            ]
+        )
     return _aligned(lines)
 
 
 def paths_table(run: PathBRun) -> str:
     """The paths, and whether each one's tokens are those of transformers."""
     ways = list(run.paths[0].same)
-    lines = [["", *ways]] + [[row.path, *("the same" if row.same[way] else "NOT THE SAME" for way in ways)]
-                             for row in run.paths]
+    lines = [["", *ways]] + [
+        [row.path, *("the same" if row.same[way] else "NOT THE SAME" for way in ways)]
+        for row in run.paths
+    ]
     return _aligned(lines)
 
 
 def _aligned(lines: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines)
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in lines
+    )

@@ -73,30 +73,49 @@ class ServingRun:
 
     def best(self, beginning: str) -> ServerRow | None:
         """The fastest server whose name begins like this; None if none has a result."""
-        rows = [row for row in self.rows if row.name.startswith(beginning) and row.tokens_per_second]
+        rows = [
+            row
+            for row in self.rows
+            if row.name.startswith(beginning) and row.tokens_per_second
+        ]
         return max(rows, key=lambda row: row.tokens_per_second, default=None)
 
     def ratios(self) -> dict[str, float]:
         """Our engine's tokens a second over those of the others, each at its best."""
-        others = {"generate, its best batches": self.best("generate, "), "generate_batch": self.best("generate_batch")}
+        others = {
+            "generate, its best batches": self.best("generate, "),
+            "generate_batch": self.best("generate_batch"),
+        }
         if not self.ours.tokens_per_second:
             return {}
-        return {name: self.ours.tokens_per_second / row.tokens_per_second for name, row in others.items() if row}
+        return {
+            name: self.ours.tokens_per_second / row.tokens_per_second
+            for name, row in others.items()
+            if row
+        }
 
     def save(self, path: Path) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        Path(path).write_text(
+            json.dumps(dataclasses.asdict(self), indent=1, allow_nan=False) + "\n",
+            encoding="utf-8",
+        )
 
     @classmethod
     def load(cls, path: Path) -> "ServingRun":
         """The run in a file. Raises ValueError, with the file, if `save` did not write it."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
-            rows = tuple(ServerRow(**row | {"seconds": tuple(row["seconds"])}) for row in content["rows"])
+            rows = tuple(
+                ServerRow(**row | {"seconds": tuple(row["seconds"])})
+                for row in content["rows"]
+            )
             shares = tuple(ShareRow(**row) for row in content["shares"])
             return cls(**content | {"rows": rows, "shares": shares})
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a run of the serving benchmark: {error!r}") from None
+            raise ValueError(
+                f"{path} is not a run of the serving benchmark: {error!r}"
+            ) from None
 
 
 def recorded(folder: Path | None = None) -> list[ServingRun]:
@@ -110,42 +129,80 @@ def recorded(folder: Path | None = None) -> list[ServingRun]:
 
 def recorded_table(folder: Path | None = None) -> str:
     """All recorded runs as text."""
-    return "\n\n\n".join(map(table, recorded(folder))) or "No run is recorded. --record keeps one."
+    return (
+        "\n\n\n".join(map(table, recorded(folder)))
+        or "No run is recorded. --record keeps one."
+    )
 
 
 def file_of(run: ServingRun) -> Path:
-    """Where a run is recorded: `NVIDIA H200` in nvidia-h200.json, any processor in cpu.json."""
+    """Where a run is kept: `NVIDIA H200` in nvidia-h200.json, any processor in cpu.json."""
     words = "".join(letter if letter.isalnum() else " " for letter in run.card.lower()).split()
     return MEASURED / f"{'cpu' if run.device == 'cpu' else '-'.join(words)}.json"
 
 
 def table(run: ServingRun) -> str:
     """Everything that was measured, as text."""
-    where = f"{run.card}, driver {run.driver}" if run.driver else f"{run.card}, {run.threads} threads"
-    parts = [f"{where}, PyTorch {run.torch}, transformers {run.transformers}, {run.date}\n{run.command}\n"
-             f"{run.model}\n{run.trace}", _servers(run)]
+    where = (
+        f"{run.card}, driver {run.driver}"
+        if run.driver
+        else f"{run.card}, {run.threads} threads"
+    )
+    parts = [
+        (
+            f"{where}, PyTorch {run.torch}, transformers {run.transformers},"
+            f" {run.date}\n{run.command}\n{run.model}\n{run.trace}"
+        ),
+        _servers(run),
+    ]
     if ratios := run.ratios():
-        parts.append("Our engine's tokens a second over those of " + ", of ".join(
-            f"{name}: {ratio:.2f}" for name, ratio in ratios.items()))
+        parts.append(
+            "Our engine's tokens a second over those of "
+            + ", of ".join(f"{name}: {ratio:.2f}" for name, ratio in ratios.items())
+        )
     if run.shares:
         parts.append(_shares(run))
     reasons = [f"! {row.name}: {row.reason}" for row in run.rows if row.reason]
-    reasons += [f"! a decode step of {row.num_seqs} x {row.context}: {row.reason}" for row in run.shares if row.reason]
+    reasons += [
+        f"! a decode step of {row.num_seqs} x {row.context}: {row.reason}"
+        for row in run.shares
+        if row.reason
+    ]
     return "\n\n".join(filter(None, [*parts, "\n".join(reasons)]))
 
 
 def _servers(run: ServingRun) -> str:
     """The servers' table. What is too long for a line is below it."""
     long = [row for row in run.rows if len(row.title) > LONGEST_TITLE]
-    lines = [["server", "tokens/s", "slowest", "fastest turn", "same requests", "same tokens", ""]]
+    lines = [
+        ["server", "tokens/s", "slowest", "fastest turn", "same requests", "same tokens", ""]
+    ]
     for row in run.rows:
         if row.tokens_per_second is None:
-            lines.append([row.name, "– !", "–", "–", "–", "–", "see below" if row in long else row.title])
+            lines.append(
+                [
+                    row.name,
+                    "– !",
+                    "–",
+                    "–",
+                    "–",
+                    "–",
+                    "see below" if row in long else row.title,
+                ]
+            )
             continue
         useful = row.tokens_per_second * sorted(row.seconds)[len(row.seconds) // 2]
-        lines.append([row.name, f"{row.tokens_per_second:,.0f}", f"{useful / max(row.seconds):,.0f}",
-                      f"{useful / min(row.seconds):,.0f}", f"{row.same_requests} of {run.num_requests}",
-                      f"{100 * row.same_tokens:.0f} %", "see below" if row in long else row.title])
+        lines.append(
+            [
+                row.name,
+                f"{row.tokens_per_second:,.0f}",
+                f"{useful / max(row.seconds):,.0f}",
+                f"{useful / min(row.seconds):,.0f}",
+                f"{row.same_requests} of {run.num_requests}",
+                f"{100 * row.same_tokens:.0f} %",
+                "see below" if row in long else row.title,
+            ]
+        )
     return "\n\n".join([_aligned(lines), *(f"{row.name}: {row.title}" for row in long)])
 
 
@@ -156,13 +213,23 @@ def _shares(run: ServingRun) -> str:
         if row.step is None or row.attention is None:
             lines.append([name, "– !", "–", "–", "–"])
         else:
-            lines.append([name, f"{row.step:.2f}", f"{row.attention:.2f}", f"{100 * row.attention / row.step:.0f} %",
-                          "–" if row.busy is None else f"{row.busy:.2f}"])
+            lines.append(
+                [
+                    name,
+                    f"{row.step:.2f}",
+                    f"{row.attention:.2f}",
+                    f"{100 * row.attention / row.step:.0f} %",
+                    "–" if row.busy is None else f"{row.busy:.2f}",
+                ]
+            )
     return _aligned(lines)
 
 
 def _aligned(lines: list[list[str]]) -> str:
     """The first and the seventh column aligned to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = [[line[0].ljust(widths[0]), *map(str.rjust, line[1:6], widths[1:6]), *line[6:]] for line in lines]
+    rows = [
+        [line[0].ljust(widths[0]), *map(str.rjust, line[1:6], widths[1:6]), *line[6:]]
+        for line in lines
+    ]
     return "\n".join("  ".join(row).rstrip() for row in rows)

@@ -27,14 +27,20 @@ EMPTY = "///"  # over WASTED, the hatch of an empty place
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG with its text. JupyterLab drops the text of a plain image output, so this is HTML."""
+    """A PNG with its text.
+
+    JupyterLab drops the text of a plain image output, so this is HTML.
+    """
 
     png: bytes
     alt: str
 
     def _repr_html_(self):
         data = base64.b64encode(self.png).decode()
-        return f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}" style="max-width:100%">'
+        return (
+            f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}"'
+            ' style="max-width:100%">'
+        )
 
     def __repr__(self):
         return f"Picture: {self.alt}"
@@ -62,18 +68,32 @@ def draw_pool(ref_counts: list[int], title: str, axes, texts: list[str] | None =
     """
     for block_id, count in enumerate(ref_counts):
         users = f"×{count}" if count else "free"
-        inside, below = (str(block_id), users) if texts is None else (texts[block_id], f"{block_id}: {users}")
+        inside, below = (
+            (str(block_id), users)
+            if texts is None
+            else (texts[block_id], f"{block_id}: {users}")
+        )
         draw_block(axes, block_id, 0, inside, pool_colour(count), below=below)
     axes.set_title(title, loc="left", fontsize=10)
     _frame(axes, len(ref_counts))
 
 
-def draw_block(axes, x: float, y: float, text: str, colour: str, width: float = 1.0, below: str = "") -> None:
+def draw_block(
+    axes, x: float, y: float, text: str, colour: str, width: float = 1.0, below: str = ""
+) -> None:
     """A rectangle of height 1 with its lower left corner at (x, y)."""
-    axes.add_patch(Rectangle((x, y), width, 1, facecolor=colour, edgecolor=EDGE, hatch=empty_hatch(colour, text)))
-    axes.text(x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=10, color="black")
+    axes.add_patch(
+        Rectangle(
+            (x, y), width, 1, facecolor=colour, edgecolor=EDGE, hatch=empty_hatch(colour, text)
+        )
+    )
+    axes.text(
+        x + width / 2, y + 0.5, text, ha="center", va="center", fontsize=10, color="black"
+    )
     if below:
-        axes.text(x + width / 2, y - 0.12, below, ha="center", va="top", fontsize=8, color="black")
+        axes.text(
+            x + width / 2, y - 0.12, below, ha="center", va="top", fontsize=8, color="black"
+        )
 
 
 def empty_hatch(colour: str, text: str = "") -> str | None:
@@ -83,7 +103,10 @@ def empty_hatch(colour: str, text: str = "") -> str | None:
 
 def ink(shade) -> str:
     """Black or white, whichever is easier to read on this colour. Contrast 4.5:1 or more."""
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(shade))
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in to_rgb(shade)
+    )
     return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"
 
 
@@ -98,8 +121,13 @@ def pool_steps(steps: list[tuple]):
     Texts for the blocks are optional.
     """
     width = min(9.0, 0.4 + 0.62 * len(steps[0][1]))
-    figure, rows = plt.subplots(len(steps), 1, figsize=(max(width, 5.5), 1.15 * len(steps)), squeeze=False,
-                                layout="constrained")
+    figure, rows = plt.subplots(
+        len(steps),
+        1,
+        figsize=(max(width, 5.5), 1.15 * len(steps)),
+        squeeze=False,
+        layout="constrained",
+    )
     for axes, (title, ref_counts, *texts) in zip(rows[:, 0], steps, strict=True):
         draw_pool(ref_counts, title, axes, *texts)
     return figure
@@ -107,7 +135,10 @@ def pool_steps(steps: list[tuple]):
 
 def pool_text(ref_counts: list[int]) -> str:
     """The pool in one line of text: `[0 ×2] [1 free]`."""
-    return " ".join(f"[{block_id} {f'×{count}' if count else 'free'}]" for block_id, count in enumerate(ref_counts))
+    return " ".join(
+        f"[{block_id} {f'×{count}' if count else 'free'}]"
+        for block_id, count in enumerate(ref_counts)
+    )
 
 
 def _frame(axes, width: float) -> None:

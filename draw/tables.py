@@ -22,7 +22,10 @@ class Frame:
 
     def image(self, style: str = "max-width:100%") -> str:
         data = base64.b64encode(self.svg.encode()).decode()
-        return f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}" style="{style}">'
+        return (
+            f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"'
+            f' style="{style}">'
+        )
 
     def _repr_html_(self):
         return self.image()
@@ -43,24 +46,45 @@ class Film:
 
     def _repr_html_(self):
         count = len(self.frames)
-        rules = [f"@keyframes film{{0%,{100 / count:.3f}%{{visibility:visible}}{100 / count + 0.001:.3f}%,100%{{visibility:hidden}}}}",
-                 f".film img{{position:absolute;top:0;left:0;visibility:hidden;max-width:100%;"
-                 f"animation:film {count * SECONDS:.1f}s linear infinite}}",
-                 f".film>div:first-of-type{{position:relative;height:{HEIGHT}px}}",
-                 ".film:has(input:checked) img{animation:none}", ".film input{margin:0 .1em 0 .5em}"]
+        shown, after = 100 / count, 100 / count + 0.001  # percent of the film
+        rules = [
+            (
+                f"@keyframes film{{0%,{shown:.3f}%{{visibility:visible}}"
+                f"{after:.3f}%,100%{{visibility:hidden}}}}"
+            ),
+            (
+                ".film img{position:absolute;top:0;left:0;visibility:hidden;max-width:100%;"
+                f"animation:film {count * SECONDS:.1f}s linear infinite}}"
+            ),
+            f".film>div:first-of-type{{position:relative;height:{HEIGHT}px}}",
+            ".film:has(input:checked) img{animation:none}",
+            ".film input{margin:0 .1em 0 .5em}",
+        ]
         images, buttons = [], []
         for number, frame in enumerate(self.frames):
-            rules.append(f".film img:nth-of-type({number + 1}){{animation-delay:{number * SECONDS:.1f}s}}")
-            rules.append(f".film:has(input[value='{number}']:checked) img:nth-of-type({number + 1}){{visibility:visible}}")
+            rules.append(
+                ".film"
+                f" img:nth-of-type({number + 1}){{animation-delay:{number * SECONDS:.1f}s}}"
+            )
+            rules.append(
+                f".film:has(input[value='{number}']:checked)"
+                f" img:nth-of-type({number + 1}){{visibility:visible}}"
+            )
             images.append(frame.image(style=""))
-            buttons.append(f'<label><input type="radio" name="film" value="{number}">{number + 1}</label>')
+            buttons.append(
+                f'<label><input type="radio" name="film" value="{number}">{number + 1}</label>'
+            )
         # If styles are not allowed (in an untrusted notebook), the frames are one below the
         # other.
-        return (f'<style>{"".join(rules)}</style><div class="film"><div>{"".join(images)}</div>'
-                f'<div>Hold a step:{"".join(buttons)}</div></div>')
+        return (
+            f'<style>{"".join(rules)}</style><div class="film"><div>{"".join(images)}</div>'
+            f"<div>Hold a step:{''.join(buttons)}</div></div>"
+        )
 
     def __repr__(self):
-        return "\n".join(f"{number}. {frame.alt}" for number, frame in enumerate(self.frames, 1))
+        return "\n".join(
+            f"{number}. {frame.alt}" for number, frame in enumerate(self.frames, 1)
+        )
 
 
 def draw_tables(manager, title: str) -> Frame:
@@ -68,26 +92,74 @@ def draw_tables(manager, title: str) -> Frame:
 
     manager: a PagedAttentionManager with so few sequences and blocks that they fit.
     """
-    counts = [manager.block_manager.get_ref_count(block_id) for block_id in range(manager.kv_cache.shape[2])]
+    counts = [
+        manager.block_manager.get_ref_count(block_id)
+        for block_id in range(manager.kv_cache.shape[2])
+    ]
     filled = _tokens_in_blocks(manager, len(counts))
     pitch = (WIDTH - 10) / len(counts)
     parts = [_text(5, 20, title, size=15, anchor="start", weight="bold")]
     for place, (seq_id, sequence) in enumerate(sorted(manager.sequences.items())):
-        left, colour = 5 + place * (WIDTH - 10) / len(manager.block_table), LINES[place % len(LINES)]
-        parts.append(_text(left, ROW_TOP - 8, f"sequence {seq_id}: {sequence.length} tokens", anchor="start", colour=colour))
+        left, colour = (
+            5 + place * (WIDTH - 10) / len(manager.block_table),
+            LINES[place % len(LINES)],
+        )
+        parts.append(
+            _text(
+                left,
+                ROW_TOP - 8,
+                f"sequence {seq_id}: {sequence.length} tokens",
+                anchor="start",
+                colour=colour,
+            )
+        )
         for index, block_id in enumerate(manager.get_block_table_for_seq(seq_id).tolist()):
             middle = left + (index + 0.5) * ENTRY
-            parts.append(_rectangle(left + index * ENTRY, ROW_TOP, ENTRY, ENTRY, _colour(counts, block_id)))
-            parts.append(_text(middle, ROW_TOP + 20, str(block_id).replace("-", "−"),
-                               colour=QUIET if block_id < 0 else "black"))
+            parts.append(
+                _rectangle(
+                    left + index * ENTRY, ROW_TOP, ENTRY, ENTRY, _colour(counts, block_id)
+                )
+            )
+            parts.append(
+                _text(
+                    middle,
+                    ROW_TOP + 20,
+                    str(block_id).replace("-", "−"),
+                    colour=QUIET if block_id < 0 else "black",
+                )
+            )
             if block_id >= 0:
-                parts.append(_arrow(middle, ROW_TOP + ENTRY, 5 + (block_id + 0.5) * pitch - 2, POOL_TOP - 4, colour))
+                parts.append(
+                    _arrow(
+                        middle,
+                        ROW_TOP + ENTRY,
+                        5 + (block_id + 0.5) * pitch - 2,
+                        POOL_TOP - 4,
+                        colour,
+                    )
+                )
     for block_id, count in enumerate(counts):
-        parts += _block(5 + block_id * pitch, pitch - 4, manager.block_size, filled[block_id], _colour(counts, block_id))
+        parts += _block(
+            5 + block_id * pitch,
+            pitch - 4,
+            manager.block_size,
+            filled[block_id],
+            _colour(counts, block_id),
+        )
         users = "free" if count == 0 else f"×{count}"
-        parts.append(_text(5 + (block_id + 0.5) * pitch - 2, POOL_TOP + BLOCK + 16, f"{block_id}: {users}", size=12))
-    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
-           f'font-family="sans-serif"><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>{"".join(parts)}</svg>')
+        parts.append(
+            _text(
+                5 + (block_id + 0.5) * pitch - 2,
+                POOL_TOP + BLOCK + 16,
+                f"{block_id}: {users}",
+                size=12,
+            )
+        )
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0'
+        f' 0 {WIDTH} {HEIGHT}" font-family="sans-serif"><rect width="{WIDTH}"'
+        f' height="{HEIGHT}" fill="white"/>{"".join(parts)}</svg>'
+    )
     return Frame(svg, title, f"{title}. {_words(manager, counts)}")
 
 
@@ -102,8 +174,11 @@ def _tokens_in_blocks(manager, num_blocks: int) -> list[int]:
 
 
 def _words(manager, counts: list[int]) -> str:
-    sequences = [f"Sequence {seq_id} has {sequence.length} tokens in blocks {manager.blocks_of(seq_id)}."
-                 for seq_id, sequence in sorted(manager.sequences.items())]
+    sequences = [
+        f"Sequence {seq_id} has {sequence.length} tokens in blocks"
+        f" {manager.blocks_of(seq_id)}."
+        for seq_id, sequence in sorted(manager.sequences.items())
+    ]
     return " ".join([*sequences, f"{counts.count(0)} of {len(counts)} blocks are free."])
 
 
@@ -112,7 +187,16 @@ def _block(left: float, width: float, block_size: int, filled: int, colour: str)
     slot, parts = width / block_size, []
     for offset in range(block_size):
         empty = offset >= filled and colour != FREE
-        parts.append(_rectangle(left + offset * slot, POOL_TOP, slot, BLOCK, WASTED if empty else colour, edge="#999999"))
+        parts.append(
+            _rectangle(
+                left + offset * slot,
+                POOL_TOP,
+                slot,
+                BLOCK,
+                WASTED if empty else colour,
+                edge="#999999",
+            )
+        )
         if empty:
             corner = f"{left + offset * slot:.1f},{POOL_TOP + BLOCK:.1f}"
             parts.append(f'<path d="M{corner} l{slot:.1f},{-BLOCK:.1f}" stroke="{EDGE}"/>')
@@ -123,18 +207,34 @@ def _colour(counts: list[int], block_id: int) -> str:
     return pool_colour(counts[block_id] if block_id >= 0 else 0)
 
 
-def _rectangle(left: float, top: float, width: float, height: float, fill: str, edge: str = EDGE) -> str:
-    return f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" stroke="{edge}"/>'
+def _rectangle(
+    left: float, top: float, width: float, height: float, fill: str, edge: str = EDGE
+) -> str:
+    return (
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        f' fill="{fill}" stroke="{edge}"/>'
+    )
 
 
-def _text(x: float, y: float, words: str, size: int = 14, anchor: str = "middle", weight: str = "normal",
-          colour: str = "black") -> str:
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}" '
-            f'fill="{colour}">{html.escape(words)}</text>')
+def _text(
+    x: float,
+    y: float,
+    words: str,
+    size: int = 14,
+    anchor: str = "middle",
+    weight: str = "normal",
+    colour: str = "black",
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
+        f' font-weight="{weight}" fill="{colour}">{html.escape(words)}</text>'
+    )
 
 
 def _arrow(x: float, y: float, to_x: float, to_y: float, colour: str) -> str:
     """A curve that ends in a small triangle."""
-    return (f'<path d="M{x:.1f},{y:.1f} C{x:.1f},{y + 45:.1f} {to_x:.1f},{to_y - 55:.1f} {to_x:.1f},{to_y - 6:.1f}" fill="none" '
-            f'stroke="{colour}" stroke-width="1.5"/>'
-            f'<path d="M{to_x - 4:.1f},{to_y - 7:.1f} h8 l-4,7 z" fill="{colour}"/>')
+    return (
+        f'<path d="M{x:.1f},{y:.1f} C{x:.1f},{y + 45:.1f} {to_x:.1f},{to_y - 55:.1f}'
+        f' {to_x:.1f},{to_y - 6:.1f}" fill="none" stroke="{colour}" stroke-width="1.5"/><path'
+        f' d="M{to_x - 4:.1f},{to_y - 7:.1f} h8 l-4,7 z" fill="{colour}"/>'
+    )

@@ -50,8 +50,10 @@ class Claim:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             process = self._noted().get("process", "unknown")
-            raise ValueError(f"another grader is at work on {results}, process {process}: wait until it is done, or choose "
-                             "another --results") from None
+            raise ValueError(
+                f"another grader is at work on {results}, process {process}: wait until it is"
+                " done, or choose another --results"
+            ) from None
         except OSError:  # some file systems have no locks
             pass
 

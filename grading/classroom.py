@@ -25,8 +25,13 @@ _context = multiprocessing.get_context("forkserver")
 _LARGEST = 64 << 20  # bytes of a worker's message
 
 
-def grade_all(submissions: list[Submission], grade: Grader, workers: int, patience: float = 3600.0,
-              scratch: Path | None = None) -> Iterator[tuple[Submission, SubmissionGrade]]:
+def grade_all(
+    submissions: list[Submission],
+    grade: Grader,
+    workers: int,
+    patience: float = 3600.0,
+    scratch: Path | None = None,
+) -> Iterator[tuple[Submission, SubmissionGrade]]:
     """Yields each submission with its grade, as soon as it has one.
 
     If a process is lost on a submission, or its grade is not final, the submission is tried
@@ -43,9 +48,14 @@ def grade_all(submissions: list[Submission], grade: Grader, workers: int, patien
         if submission.problem:
             yield submission, submission.without_points(submission.problem)
     again: dict[Submission, tuple[SubmissionGrade, tuple[str, ...]]] = {}
-    for submission, outcome in _outcomes([each for each in submissions if not each.problem], new_worker, workers):
+    for submission, outcome in _outcomes(
+        [each for each in submissions if not each.problem], new_worker, workers
+    ):
         if isinstance(outcome, str):
-            again[submission] = submission.without_points(), (f"the first attempt to grade this failed: {outcome}",)
+            again[submission] = (
+                submission.without_points(),
+                (f"the first attempt to grade this failed: {outcome}",),
+            )
         elif outcome.is_final:
             yield submission, outcome
         else:
@@ -59,8 +69,9 @@ def grade_all(submissions: list[Submission], grade: Grader, workers: int, patien
         yield submission, replace(grade, events=(*grade.events, *events))
 
 
-def _outcomes(submissions: list[Submission], new_worker: Callable[[], "_Worker"], workers: int
-              ) -> Iterator[tuple[Submission, SubmissionGrade | str]]:
+def _outcomes(
+    submissions: list[Submission], new_worker: Callable[[], "_Worker"], workers: int
+) -> Iterator[tuple[Submission, SubmissionGrade | str]]:
     """Yields each submission with its grade, or with the reason why it has none."""
     waiting = deque(submissions)
     crew = [new_worker() for _ in range(min(workers, len(submissions)))]
@@ -70,7 +81,9 @@ def _outcomes(submissions: list[Submission], new_worker: Callable[[], "_Worker"]
                 if waiting and not worker.submission:
                     worker.begin(waiting.popleft())
             busy = [worker for worker in crew if worker.submission]
-            ready = wait([worker.pipe for worker in busy], min(worker.seconds_left() for worker in busy))
+            ready = wait(
+                [worker.pipe for worker in busy], min(worker.seconds_left() for worker in busy)
+            )
             for worker in busy:
                 outcome = worker.outcome(worker.pipe in ready)
                 if outcome is None:
@@ -134,11 +147,13 @@ def _serve(pipe, grade: Grader, scratch: Path | None):
 
     Everything is JSON, because much of it comes from submissions.
     """
+
     def send(**message):
         pipe.send_bytes(json.dumps(message).encode())
 
     os.setsid()  # Ctrl-C is for the command, which then ends its workers
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that it can tidy up
+    # an exception, so that it can tidy up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     tempfile.tempdir = scratch and str(scratch)
     with suppress(EOFError, OSError):

@@ -35,10 +35,21 @@ from lessons_lib.paths import ROOT
 LARGEST_MESSAGE = 16 << 20  # bytes
 LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
 PRINTED_LIMIT = 2_000  # bytes of a run's output that are kept
-PRELOADED = ("torch", "cloudpickle", "IPython.core.interactiveshell", "IPython.core.history", "lessons_lib.checks",
-             "lessons_lib.cuda", "grading.results", "grading.worker")  # so that no run imports them
-WRITTEN = ("kernels", "paged_attention", "solutions")  # of the course; in a sandbox each run brings these files
-REPORT, ENDED = b"R", b"E"  # how messages to the judge begin; after REPORT come the own seconds, as SECONDS
+PRELOADED = (
+    "torch",
+    "cloudpickle",
+    "IPython.core.interactiveshell",
+    "IPython.core.history",
+    "lessons_lib.checks",
+    # so that no run imports them
+    "lessons_lib.cuda",
+    "grading.results",
+    "grading.worker",
+)
+# of the course; in a sandbox each run brings these files
+WRITTEN = ("kernels", "paged_attention", "solutions")
+# how messages to the judge begin; after REPORT come the own seconds, as SECONDS
+REPORT, ENDED = b"R", b"E"
 SECONDS = struct.Struct(">d")
 LENGTH = struct.Struct(">I")  # how messages from a run begin
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -47,7 +58,10 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 def serve():
     """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
-    orders, replies = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
+    orders, replies = (
+        Connection(os.dup(0), writable=False),
+        Connection(os.dup(1), readable=False),
+    )
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
@@ -70,12 +84,14 @@ def serve():
 def _protect():
     """Limits this process and its descendants. None may look into this one or interrupt it."""
     os.nice(10)  # the watcher goes first, even next to a fork bomb
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a sandbox's first process gets only signals that it asked for
+    # a sandbox's first process gets only signals that it asked for
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():
         with suppress(OSError, ValueError):
             resource.setrlimit(getattr(resource, name), (limit, limit))
     _prctl(_PR_SET_DUMPABLE, 0)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a run leaves behind becomes our child, so that we find it
+    # what a run leaves behind becomes our child, so that we find it
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -129,7 +145,10 @@ def _mounts() -> list[str]:
     """The places where the sandbox has put something."""
     with suppress(OSError):
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines]
+        return [
+            re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4])
+            for line in lines
+        ]
     return []
 
 
@@ -144,8 +163,11 @@ def _is_first() -> bool:
 
 
 def _of_runs() -> list[psutil.Process]:
-    return [each for each in psutil.process_iter() if each.pid != 1] if _is_first() else \
-        psutil.Process().children(recursive=True)
+    return (
+        [each for each in psutil.process_iter() if each.pid != 1]
+        if _is_first()
+        else psutil.Process().children(recursive=True)
+    )
 
 
 def _end_what_is_left():
@@ -198,8 +220,15 @@ class _Run:
         finally:
             for end in (self.reports, self.answers, self.output):
                 os.close(end)
-        text = self.printed.decode(errors="replace") + ("\n… (cut: too long)" if self.num_printed > PRINTED_LIMIT else "")
-        return {"ending": ending, "detail": detail, "printed": text, "seconds": self.watch.look()}
+        text = self.printed.decode(errors="replace") + (
+            "\n… (cut: too long)" if self.num_printed > PRINTED_LIMIT else ""
+        )
+        return {
+            "ending": ending,
+            "detail": detail,
+            "printed": text,
+            "seconds": self.watch.look(),
+        }
 
     def _follow(self) -> tuple[str, str]:
         while True:
@@ -211,8 +240,11 @@ class _Run:
                 self._pass_on(message)
             elif has_ended and not came:
                 code = os.waitstatus_to_exitcode(self.status)
-                return ("exited", f"exit code {code}") if code >= 0 else \
-                    ("crashed", signal.strsignal(-code) or f"signal {-code}")
+                return (
+                    ("exited", f"exit code {code}")
+                    if code >= 0
+                    else ("crashed", signal.strsignal(-code) or f"signal {-code}")
+                )
             if self.watch.look() > self.until:
                 return "timed out", f"{self.seconds:g} s"
             if time.monotonic() > self.deadline:
@@ -291,7 +323,9 @@ def _be_the_run(function: str, orders: Connection, reports: int, answers: int, o
                 with suppress(OSError):
                     os.close(descriptor)
         worker = importlib.import_module("grading.worker")
-        worker.run(function, arguments, os.fdopen(reports, "wb", 0), os.fdopen(answers, "rb", 0))
+        worker.run(
+            function, arguments, os.fdopen(reports, "wb", 0), os.fdopen(answers, "rb", 0)
+        )
     finally:
         os._exit(1)
 
@@ -307,7 +341,9 @@ def _observe() -> tuple[float, bool]:
         with suppress(OSError, ValueError, IndexError):  # it has just ended
             seconds += sum(map(int, _fields(f"/proc/{process.pid}/stat")[11:15])) * _TICK
             for thread in os.listdir(f"/proc/{process.pid}/task") if not is_awake else ():
-                is_awake = is_awake or _fields(f"/proc/{process.pid}/task/{thread}/stat")[0] == "R"
+                is_awake = (
+                    is_awake or _fields(f"/proc/{process.pid}/task/{thread}/stat")[0] == "R"
+                )
     return seconds, is_awake
 
 

@@ -28,8 +28,13 @@ CHECKS = "solutions/checks"
 # calls.
 CALLED = {"8.3": ("8.4", "8.5", "8.6"), "8.4": ("8.5", "8.6")}
 # Texts without stubs that also answer an exercise, and the first exercise that may see them.
-LATER = {"kernels/slow_free_list.h": "1.2", "solutions/checks/lesson_01/free_list.h": "1.2", "kernels/bug_hunt.cu": "6.8",
-         "kernels/ladder/": "7.1", "paged_attention/engine/": "8.1"}
+LATER = {
+    "kernels/slow_free_list.h": "1.2",
+    "solutions/checks/lesson_01/free_list.h": "1.2",
+    "kernels/bug_hunt.cu": "6.8",
+    "kernels/ladder/": "7.1",
+    "paged_attention/engine/": "8.1",
+}
 _TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp")
 
 
@@ -45,10 +50,18 @@ def without_answers(exercise: Exercise) -> dict[str, str]:
     needs them. The texts that the exercise's check compiles are included.
     """
     lesson = f"{CHECKS}/lesson_{int(exercise.id.split('.')[0]):02d}"
-    texts = [*_texts(*WITH_ANSWERS), *((path, text) for path, text in _texts(lesson) if not path.endswith(".py"))]
+    texts = [
+        *_texts(*WITH_ANSWERS),
+        *((path, text) for path, text in _texts(lesson) if not path.endswith(".py")),
+    ]
     own = _number(exercise.id)
-    return {path: _with_stubs(path, text, exercise) for path, text in texts
-            if not any(path.startswith(name) and own < _number(first) for name, first in LATER.items())}
+    return {
+        path: _with_stubs(path, text, exercise)
+        for path, text in texts
+        if not any(
+            path.startswith(name) and own < _number(first) for name, first in LATER.items()
+        )
+    }
 
 
 def pack(exercise: Exercise, cases: tuple) -> bytes:
@@ -58,11 +71,29 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
     what it uses of `solutions/`, which is not in the sandbox.
     """
     kind = type if isinstance(exercise.reference, type) else None
-    mistakes = tuple(Mistake(mistake.slug, mistake.message, None) for mistake in exercise.mistakes)
-    bare = replace(exercise, reference=kind, mistakes=mistakes, hints=(), cases=tuple, size=len, hidden=len, describe=repr,
-                   same=bool, show=repr, chancy=bool, name_from_text=len, arrange=repr)
+    mistakes = tuple(
+        Mistake(mistake.slug, mistake.message, None) for mistake in exercise.mistakes
+    )
+    bare = replace(
+        exercise,
+        reference=kind,
+        mistakes=mistakes,
+        hints=(),
+        cases=tuple,
+        size=len,
+        hidden=len,
+        describe=repr,
+        same=bool,
+        show=repr,
+        chancy=bool,
+        name_from_text=len,
+        arrange=repr,
+    )
     # `is` and not `==`, because the class of an answer may compare in any way.
-    forms = [exercise.reference, *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also))]
+    forms = [
+        exercise.reference,
+        *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also)),
+    ]
     sent, known, names = (bare, tuple(map(exercise.arrange, cases))), None, frozenset()
     while known != names:  # each round reaches what the names of the last round led to
         known, file = names, io.BytesIO()
@@ -81,7 +112,11 @@ class _Pickler(cloudpickle.Pickler):
 
     def __init__(self, file, names: frozenset[str], forms: list):
         super().__init__(file)
-        self.names, self.found, self.forms = names, set(), {id(form) for form in forms if form is not None}
+        self.names, self.found, self.forms = (
+            names,
+            set(),
+            {id(form) for form in forms if form is not None},
+        )
 
     def dump(self, value):
         cloudpickle.register_pickle_by_value(solutions)
@@ -96,8 +131,14 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(value, types.CodeType):
             self.found.update(value.co_names)
         if isinstance(value, types.ModuleType) and value.__name__.startswith("solutions."):
-            return types.ModuleType, (value.__name__,), {name: part for name, part in vars(value).items() if name in self.names}
-        if isinstance(value, functools._lru_cache_wrapper) and value.__module__.startswith("solutions."):
+            return (
+                types.ModuleType,
+                (value.__name__,),
+                {name: part for name, part in vars(value).items() if name in self.names},
+            )
+        if isinstance(value, functools._lru_cache_wrapper) and value.__module__.startswith(
+            "solutions."
+        ):
             return functools.cache, (value.__wrapped__,)
         return super().reducer_override(value)
 
@@ -117,7 +158,12 @@ def _with_stubs(path: str, text: str, exercise: Exercise) -> str:
         if region.exercise in (None, "?", *CALLED.get(exercise.id, ())):
             return region.exercise == "?"
         number = _number(region.exercise)
-        return number >= own or number[0] < own[0] and path.endswith(".py") and exercise.language != "python"
+        return (
+            number >= own
+            or number[0] < own[0]
+            and path.endswith(".py")
+            and exercise.language != "python"
+        )
 
     if "BEGIN SOLUTION" not in text:
         return text

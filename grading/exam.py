@@ -12,7 +12,10 @@ from lessons_lib.checks import CheckResult, Exercise
 
 LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
 TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
-NEW_CASE = "It passes the check of the notebook, and not all of the further cases that are used for grades."
+NEW_CASE = (
+    "It passes the check of the notebook, and not all of the further cases that are used for"
+    " grades."
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Exam:
 @functools.lru_cache(maxsize=100)
 def exam_of(exercise_id: str, seed: int) -> Exam:
     exercise = checks.find(exercise_id)
-    visible, hidden = exercise.in_order(exercise.cases()), exercise.in_order(exercise.hidden(seed))
+    visible, hidden = (
+        exercise.in_order(exercise.cases()),
+        exercise.in_order(exercise.hidden(seed)),
+    )
     cases = (*visible, *hidden)
     expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
 
@@ -43,9 +49,18 @@ def exam_of(exercise_id: str, seed: int) -> Exam:
         return exercise.chancy(case) or any(case is each for each in hidden)
 
     same = functools.partial(_same, exercise.same)
-    exam = replace(exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy)  # keeps the order
+    # keeps the order
+    exam = replace(
+        exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy
+    )
     by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
-    return Exam(exam, len(visible), expected, by_chance, base64.b64encode(course.pack(exercise, cases)).decode())
+    return Exam(
+        exam,
+        len(visible),
+        expected,
+        by_chance,
+        base64.b64encode(course.pack(exercise, cases)).decode(),
+    )
 
 
 def _same(same, expected, actual) -> bool:
@@ -74,13 +89,17 @@ class Effort:
 
     @property
     def seconds(self) -> float:
-        return self._before + (time.thread_time() - self._begun if self._begun is not None else 0.0)
+        return self._before + (
+            time.thread_time() - self._begun if self._begun is not None else 0.0
+        )
 
     def is_too_much(self) -> bool:
         return self.seconds > LARGEST_EFFORT
 
 
-def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckResult, isolation.Outcome | None]:
+def compare(
+    exam: Exam, run: Run, ended: dict, effort: Effort
+) -> tuple[CheckResult, isolation.Outcome | None]:
     """The verdict on the results of a run of `worker.observe`.
 
     Also returns how the run ended, if it crashed before any case showed a difference.
@@ -96,7 +115,8 @@ def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckRes
         nonlocal refused
         if number in ended:
             return ended[number]
-        while (report := run.next()) is not None:  # a case that helps little arrives, but is not compared
+        # a case that helps little arrives, but is not compared
+        while (report := run.next()) is not None:
             match report:
                 case ["case", int(n), data] if n == number and not effort.is_too_much():
                     return decode(data)
@@ -105,7 +125,9 @@ def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckRes
 
     try:
         with effort:
-            verdict = checks.compare(exam.exercise, lambda number, case: exam.expected[number], attempt, note)
+            verdict = checks.compare(
+                exam.exercise, lambda number, case: exam.expected[number], attempt, note
+            )
     except _Ended:
         if effort.is_too_much():
             return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), None
@@ -119,13 +141,16 @@ def compare(exam: Exam, run: Run, ended: dict, effort: Effort) -> tuple[CheckRes
     if not verdict.passed and shown >= exam.num_visible:
         message = verdict.message
         if shown not in exam.by_chance:  # hidden cases are ordered by size too
-            message = message.replace("First case that shows it: ", "Smallest case that shows it: ", 1)
+            message = message.replace(
+                "First case that shows it: ", "Smallest case that shows it: ", 1
+            )
         verdict = replace(verdict, message=f"{NEW_CASE}\n{message}")
     return verdict, crash
 
 
 def broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
-    if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:  # it claims to have returned
+    # it claims to have returned
+    if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:
         outcome = replace(outcome, ending="exited", detail="without a result")
     return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
 
@@ -141,6 +166,13 @@ def refusal(exercise: Exercise, report) -> CheckResult | None:
     """What the sandbox says of an answer that was not tried. It can only harm the answer."""
     match report:
         case ["refused", str(mistake), str(message)]:
-            known = {checks.NOT_ATTEMPTED, "not-an-answer", "missing", *(mistake.slug for mistake in exercise.mistakes)}
-            return CheckResult(exercise.id, False, mistake if mistake in known else "wrong", message)
+            known = {
+                checks.NOT_ATTEMPTED,
+                "not-an-answer",
+                "missing",
+                *(mistake.slug for mistake in exercise.mistakes),
+            }
+            return CheckResult(
+                exercise.id, False, mistake if mistake in known else "wrong", message
+            )
     return None

@@ -36,7 +36,9 @@ GRACE = 5.0  # seconds that a cell may exceed its limit before its process is en
 RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 
 
-def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(), progress=lambda: None) -> SubmissionGrade:
+def grade_notebook(
+    path: Path, student: str, seed: int, limits: Limits = Limits(), progress=lambda: None
+) -> SubmissionGrade:
     """The grade of one notebook. A bad submission never raises.
 
     The sandbox ends with the thread that calls this.
@@ -56,19 +58,39 @@ def grade_notebook(path: Path, student: str, seed: int, limits: Limits = Limits(
         grades = tuple(map(work.grade, exercises))
     finally:
         work.close()
-    return SubmissionGrade(student, text_of(Path(path).name), notebook.digest, notebook.lesson, grades, work.list_events(),
-                           round(time.monotonic() - started, 2), is_final=was_read and not work.starved)
+    return SubmissionGrade(
+        student,
+        text_of(Path(path).name),
+        notebook.digest,
+        notebook.lesson,
+        grades,
+        work.list_events(),
+        round(time.monotonic() - started, 2),
+        is_final=was_read and not work.starved,
+    )
 
 
 class _Grading:
     """The grading of one submission: its sandbox, the answers of its cells, what happened."""
 
-    def __init__(self, notebook: Notebook, exercises: tuple[Exercise, ...], seed: int, limits: Limits,
-                 progress=lambda: None):
-        self.notebook, self.exercises, self.seed, self.limits = notebook, exercises, seed, limits
+    def __init__(
+        self,
+        notebook: Notebook,
+        exercises: tuple[Exercise, ...],
+        seed: int,
+        limits: Limits,
+        progress=lambda: None,
+    ):
+        self.notebook, self.exercises, self.seed, self.limits = (
+            notebook,
+            exercises,
+            seed,
+            limits,
+        )
         self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
-        self.seconds, self.starved = 0.0, False  # its cells' own seconds; whether only the clock has ended a run
+        # its cells' own seconds; whether only the clock has ended a run
+        self.seconds, self.starved = 0.0, False
         if notebook.problem:
             self._note(notebook.problem)
         self._sandbox: Sandbox | None = None
@@ -82,14 +104,18 @@ class _Grading:
     def list_events(self) -> tuple[str, ...]:
         events = list(self.events)
         if len(events) > MOST_EVENTS:
-            events[MOST_EVENTS - 1 :] = [f"and {len(events) - MOST_EVENTS + 1} more of this kind"]
+            events[MOST_EVENTS - 1 :] = [
+                f"and {len(events) - MOST_EVENTS + 1} more of this kind"
+            ]
         return (*([] if self.limits.sandboxed else ["it ran without a sandbox"]), *events)
 
     def close(self):
         if self._sandbox:
             self._sandbox.close()
 
-    def _run(self, function: str, *arguments, files: dict[str, str], seconds: float, **limits) -> Run:
+    def _run(
+        self, function: str, *arguments, files: dict[str, str], seconds: float, **limits
+    ) -> Run:
         self._progress()
         if self._sandbox and not self._sandbox.alive:
             self._sandbox.close()
@@ -102,14 +128,20 @@ class _Grading:
 
     def run_cells(self) -> None:
         """Runs the notebook. If a cell ends its process, another one runs the other cells."""
-        cells = [] if self.notebook.problem else [(cell.number, cell.source) for cell in self.notebook.cells]
+        cells = (
+            []
+            if self.notebook.problem
+            else [(cell.number, cell.source) for cell in self.notebook.cells]
+        )
         deadline = time.monotonic() + BUSY * self.limits.notebook_seconds
         for _ in range(1 + RESTARTS):
             ended_by = self._run_once(cells, deadline) if cells else None
             if ended_by is None or self.starved or self.reported.is_too_much():
                 return
             if self.seconds >= self.limits.notebook_seconds:
-                self._note(f"the notebook was stopped after {self.limits.notebook_seconds:g} s")
+                self._note(
+                    f"the notebook was stopped after {self.limits.notebook_seconds:g} s"
+                )
                 return
             cells = [cell for cell in cells if cell[0] != ended_by]
         self._note(f"after {RESTARTS} more tries its cells were not run again")
@@ -117,22 +149,44 @@ class _Grading:
     def _run_once(self, cells, deadline: float) -> int | None:
         """Runs these cells in a process. Returns the number of one that ended it, or None."""
         wanted = [exercise.id for exercise in self.exercises]
-        run = self._run("run_cells", cells, _every_exercise(), wanted, self.limits.cell_seconds, files=course.whole(), clean=True,
-                        seconds=self.limits.cell_seconds, output_limit=self.limits.output)
+        run = self._run(
+            "run_cells",
+            cells,
+            _every_exercise(),
+            wanted,
+            self.limits.cell_seconds,
+            files=course.whole(),
+            clean=True,
+            seconds=self.limits.cell_seconds,
+            output_limit=self.limits.output,
+        )
         upcoming, limit, number = deque(cell for cell, _ in cells), None, None
         while (report := run.next(limit, max(0.0, deadline - time.monotonic()))) is not None:
             limit = None
             match report:
-                case ["cell", int(begun)] if upcoming and begun == upcoming[0]:  # a cell has its time once
-                    number, left = upcoming.popleft(), self.limits.notebook_seconds - self.seconds - run.seconds
+                # a cell has its time once
+                case ["cell", int(begun)] if upcoming and begun == upcoming[0]:
+                    number, left = (
+                        upcoming.popleft(),
+                        self.limits.notebook_seconds - self.seconds - run.seconds,
+                    )
                     limit = max(0.0, min(self.limits.cell_seconds + GRACE, left))
                 case ["error", int(cell), str(words)]:
                     self._note(f"cell {cell} raised {words}")
                 case ["stopped", int(cell)]:
                     self._note(f"cell {cell} was stopped after {self.limits.cell_seconds:g} s")
-                case ["answer", str(exercise), {"text": str()} | {"pickle": str()} | {"refused": [str(), str()]} as answer] \
-                        if exercise in self.answers:
-                    alike = [other for other in self.answers[exercise] if _is_refused(other) == _is_refused(answer)]
+                case [
+                    "answer",
+                    str(exercise),
+                    {"text": str()}
+                    | {"pickle": str()}
+                    | {"refused": [str(), str()]} as answer,
+                ] if exercise in self.answers:
+                    alike = [
+                        other
+                        for other in self.answers[exercise]
+                        if _is_refused(other) == _is_refused(answer)
+                    ]
                     if len(alike) == MOST_ANSWERS:
                         self.answers[exercise].remove(alike[0])
                     self.answers[exercise].append(answer)
@@ -142,19 +196,27 @@ class _Grading:
             return None
         if run.starved:
             self.starved = True
-            self._note("the machine was too busy for " + (f"cell {number}" if number else "the notebook"))
+            self._note(
+                "the machine was too busy for "
+                + (f"cell {number}" if number else "the notebook")
+            )
             return number
         if number is None:
-            raise RuntimeError(f"The cells could not be run: {outcome.ending}, {outcome.error or outcome.detail}")
+            raise RuntimeError(
+                f"The cells could not be run: {outcome.ending},"
+                f" {outcome.error or outcome.detail}"
+            )
         if self.seconds >= self.limits.notebook_seconds:
             return number
-        self._note({
-            "raised": f"cell {number} raised {isolation.describe_error(outcome.error)}",
-            "crashed": f"the process crashed in cell {number}: {outcome.detail}",
-            "exited": f"the process ended in cell {number}, {outcome.detail}",
-            "timed out": f"cell {number} was stopped after {self.limits.cell_seconds:g} s",
-            "flooded": f"cell {number} wrote more than {self.limits.output / 2**20:g} MB",
-        }.get(outcome.ending, f"cell {number} ended its process"))
+        self._note(
+            {
+                "raised": f"cell {number} raised {isolation.describe_error(outcome.error)}",
+                "crashed": f"the process crashed in cell {number}: {outcome.detail}",
+                "exited": f"the process ended in cell {number}, {outcome.detail}",
+                "timed out": f"cell {number} was stopped after {self.limits.cell_seconds:g} s",
+                "flooded": f"cell {number} wrote more than {self.limits.output / 2**20:g} MB",
+            }.get(outcome.ending, f"cell {number} ended its process")
+        )
         return number
 
     def grade(self, exercise: Exercise) -> ExerciseGrade:
@@ -167,11 +229,23 @@ class _Grading:
             if result.passed:
                 break
         if result is None:
-            result = CheckResult(exercise.id, False, "missing",
-                                 f"No cell that could be run defines `{exercise.answer_name}`.")
+            result = CheckResult(
+                exercise.id,
+                False,
+                "missing",
+                f"No cell that could be run defines `{exercise.answer_name}`.",
+            )
         earned = exercise.points if result.passed else 0
-        return ExerciseGrade(exercise.id, exercise.title, exercise.points, earned, result.passed, result.mistake,
-                             result.message[:LONGEST_MESSAGE], round(time.monotonic() - started, 2))
+        return ExerciseGrade(
+            exercise.id,
+            exercise.title,
+            exercise.points,
+            earned,
+            result.passed,
+            result.mistake,
+            result.message[:LONGEST_MESSAGE],
+            round(time.monotonic() - started, 2),
+        )
 
     def _examine(self, exercise: Exercise, answer: dict) -> CheckResult:
         """Like `checks.run`, but in the sandbox and with the hidden cases."""
@@ -183,8 +257,14 @@ class _Grading:
         if _is_refused(answer):
             return refusal(exercise, ["refused", *answer["refused"]])
         if exercise.language != "python":
-            run = self._run("build", _tryout_of_none(exercise.id), answer, files=_files(exercise.id),
-                            seconds=checks.BUILD_TIME_LIMIT, clean=True)
+            run = self._run(
+                "build",
+                _tryout_of_none(exercise.id),
+                answer,
+                files=_files(exercise.id),
+                seconds=checks.BUILD_TIME_LIMIT,
+                clean=True,
+            )
             refused = refusal(exercise, run.next())
             self._stop(run)
             if refused or run.outcome.ending != "returned":
@@ -192,16 +272,27 @@ class _Grading:
         verdict, crash = self._observe(exercise, answer, {})
         if crash is None:
             return verdict
-        return checks.in_general(self._observe(exercise, answer, {crash.last_report[0]: checks.CRASH})[0], crash)
+        return checks.in_general(
+            self._observe(exercise, answer, {crash.last_report[0]: checks.CRASH})[0], crash
+        )
 
-    def _observe(self, exercise: Exercise, answer: dict, ended: dict) -> tuple[CheckResult, isolation.Outcome | None]:
+    def _observe(
+        self, exercise: Exercise, answer: dict, ended: dict
+    ) -> tuple[CheckResult, isolation.Outcome | None]:
         """The verdict, and how the run ended if it crashed before a case showed a difference.
 
         Then the cases after that one are worth a try, as in `checks.run`.
         """
         exam = exam_of(exercise.id, self.seed)
-        run = self._run("observe", exam.packed, answer, [*ended], files=_files(exercise.id),
-                        seconds=RUN_FACTOR * exercise.time_limit, clean=exercise.language == "python")
+        run = self._run(
+            "observe",
+            exam.packed,
+            answer,
+            [*ended],
+            files=_files(exercise.id),
+            seconds=RUN_FACTOR * exercise.time_limit,
+            clean=exercise.language == "python",
+        )
         try:
             return compare(exam, run, ended, self.effort)
         finally:
@@ -218,8 +309,15 @@ class _Grading:
 def _every_exercise() -> dict[str, tuple[str, str, bool]]:
     """The exercises, in the form that worker.run_cells needs."""
     lessons = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
-    return {exercise.id: (exercise.answer_name, exercise.language, isinstance(exercise.reference, type))
-            for lesson in lessons for exercise in checks.exercises_of(lesson)}
+    return {
+        exercise.id: (
+            exercise.answer_name,
+            exercise.language,
+            isinstance(exercise.reference, type),
+        )
+        for lesson in lessons
+        for exercise in checks.exercises_of(lesson)
+    }
 
 
 @functools.lru_cache(maxsize=100)

@@ -29,7 +29,9 @@ class Kept:
 
     def save(self, submission: Submission, grade: SubmissionGrade):
         """Keeps a final grade, under the bytes that were graded. The file may have changed."""
-        write_whole(self._file(submission, grade.digest), json.dumps(grade.to_json(), indent=1))
+        write_whole(
+            self._file(submission, grade.digest), json.dumps(grade.to_json(), indent=1)
+        )
 
     def _file(self, submission: Submission, digest: str) -> Path:
         parts = submission.student, text_of(submission.path.name), digest, self.terms
@@ -39,7 +41,8 @@ class Kept:
 def write_whole(file: Path, text: str):
     """Writes the whole file, or leaves what was there."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{os.getpid()}.partial")  # two runs may write to the same folder
+    # two runs may write to the same folder
+    partial = file.with_name(f".{os.getpid()}.partial")
     try:
         partial.write_bytes(text.encode("utf-8", "backslashreplace"))
         os.replace(partial, file)
@@ -49,7 +52,18 @@ def write_whole(file: Path, text: str):
 
 def course_digest() -> str:
     """Changes with everything in the course that may decide a grade."""
-    files = [path for folder in ("grading", "kernels", "lessons_lib", "notebooks", "paged_attention", "solutions/checks")
-             for path in sorted((ROOT / folder).rglob("*")) if path.suffix not in (".pyc", ".html") and path.is_file()]
+    files = [
+        path
+        for folder in (
+            "grading",
+            "kernels",
+            "lessons_lib",
+            "notebooks",
+            "paged_attention",
+            "solutions/checks",
+        )
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix not in (".pyc", ".html") and path.is_file()
+    ]
     contents = [(path.relative_to(ROOT), path.read_bytes()) for path in files]
     return hashlib.sha256(repr(contents).encode()).hexdigest()

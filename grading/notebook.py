@@ -14,7 +14,8 @@ from lessons_lib import checks
 from lessons_lib.paths import SOLUTIONS
 
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
-LARGEST_CODE = 10 << 20  # bytes, without them; a lesson with all its text has less than one million
+# bytes, without them; a lesson with all its text has less than one million
+LARGEST_CODE = 10 << 20
 # Large parts that a grade does not need: outputs, pasted pictures, the state of widgets. In
 # JSON a quote inside a string follows a backslash, so this finds only names.
 _BULK = re.compile(rb'"(?:outputs|attachments|widgets)"[ \t\r\n]*:[ \t\r\n]*(?=[\[{])')
@@ -57,9 +58,22 @@ def read_notebook(path: Path) -> Notebook:
         cells = _cells(data)
     except Unreadable as problem:
         return Notebook(digest, by_name, (), str(problem))
-    lesson = _most_named(map(_lessons_marked, cells)) or _most_named(map(_lessons_of_answers, cells)) or by_name
-    code = tuple(Cell(number, _source(cell)) for number, cell in enumerate(cells, 1) if cell.get("cell_type") == "code")
-    return Notebook(digest, lesson, code, "" if lesson else "nothing in this notebook says which lesson it is")
+    lesson = (
+        _most_named(map(_lessons_marked, cells))
+        or _most_named(map(_lessons_of_answers, cells))
+        or by_name
+    )
+    code = tuple(
+        Cell(number, _source(cell))
+        for number, cell in enumerate(cells, 1)
+        if cell.get("cell_type") == "code"
+    )
+    return Notebook(
+        digest,
+        lesson,
+        code,
+        "" if lesson else "nothing in this notebook says which lesson it is",
+    )
 
 
 def digest_of(data: bytes) -> str:
@@ -67,7 +81,10 @@ def digest_of(data: bytes) -> str:
 
 
 def read_file(path: Path) -> bytes:
-    """All bytes of a plain file, as they were at one time. Raises Unreadable for anything else."""
+    """All bytes of a plain file, as they were at one time.
+
+    Raises Unreadable for anything else.
+    """
     try:
         _expect_file(path.lstat())  # before opening it, which could disturb a pipe or a device
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
@@ -77,7 +94,10 @@ def read_file(path: Path) -> bytes:
             after = os.fstat(file.fileno())
     except OSError as error:
         raise Unreadable(f"this file cannot be read: {error.strerror}") from None
-    if len(data) != before.st_size or (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+    if len(data) != before.st_size or (after.st_size, after.st_mtime_ns) != (
+        before.st_size,
+        before.st_mtime_ns,
+    ):
         raise Unreadable("this file changed while it was read")
     return data
 
@@ -88,7 +108,10 @@ def _expect_file(about: os.stat_result):
     if not stat.S_ISREG(about.st_mode):
         raise Unreadable("this is not a file")
     if about.st_size > LARGEST_FILE:
-        raise Unreadable(f"this file has {about.st_size >> 20} MB, and a notebook may have {LARGEST_FILE >> 20}")
+        raise Unreadable(
+            f"this file has {about.st_size >> 20} MB, and a notebook may have"
+            f" {LARGEST_FILE >> 20}"
+        )
 
 
 def _without_bulk(data: bytes) -> bytes:
@@ -122,7 +145,10 @@ def _end_of_value(data: bytes, start: int) -> int:
 def _cells(data: bytes) -> list[dict]:
     code = _without_bulk(data)
     if len(code) > LARGEST_CODE:
-        raise Unreadable(f"this notebook has {len(code) >> 20} MB without its outputs, and may have {LARGEST_CODE >> 20}")
+        raise Unreadable(
+            f"this notebook has {len(code) >> 20} MB without its outputs, and may have"
+            f" {LARGEST_CODE >> 20}"
+        )
     try:
         content = json.loads(code)
     except (ValueError, RecursionError) as error:
@@ -136,7 +162,13 @@ def _cells(data: bytes) -> list[dict]:
 
 def _source(cell: dict) -> str:
     source = cell.get("source")
-    return "".join(map(str, source)) if isinstance(source, list) else source if isinstance(source, str) else ""
+    return (
+        "".join(map(str, source))
+        if isinstance(source, list)
+        else source
+        if isinstance(source, str)
+        else ""
+    )
 
 
 def _most_named(of_cells) -> str | None:
@@ -151,7 +183,9 @@ def _lessons_marked(cell: dict) -> set[str]:
     grader = metadata.get("nbgrader")
     names = [cell.get("id"), grader.get("grade_id") if isinstance(grader, dict) else None]
     marks = [re.match(r"(?:exercise|check)-(\d+)-\d+", str(name)) for name in names]
-    marks += [re.match(r"(\d+)\.\d+$", str(metadata.get(key))) for key in ("exercise", "check")]
+    marks += [
+        re.match(r"(\d+)\.\d+$", str(metadata.get(key))) for key in ("exercise", "check")
+    ]
     marks += re.finditer(r"""\bcheck\(\s*["'](\d+)\.\d+["']""", _source(cell))
     return {f"{int(mark[1]):02d}" for mark in marks if mark and len(mark[1]) < 3}
 
@@ -163,7 +197,14 @@ def _lessons_of_answers(cell: dict) -> set[str]:
 
 
 def _lesson_of_name(file_name: str) -> str | None:
-    return next((number for number in re.findall(r"(?<!\d)\d\d(?!\d)", file_name) if number in lessons()), None)
+    return next(
+        (
+            number
+            for number in re.findall(r"(?<!\d)\d\d(?!\d)", file_name)
+            if number in lessons()
+        ),
+        None,
+    )
 
 
 @functools.cache
@@ -173,4 +214,8 @@ def lessons() -> tuple[str, ...]:
 
 @functools.cache
 def _lessons_by_answer() -> dict[str, str]:
-    return {exercise.answer_name: lesson for lesson in lessons() for exercise in checks.exercises_of(lesson)}
+    return {
+        exercise.answer_name: lesson
+        for lesson in lessons()
+        for exercise in checks.exercises_of(lesson)
+    }

@@ -24,9 +24,21 @@ from grading.submissions import text_of
 from lessons_lib import checks, display
 from lessons_lib.paths import NOTEBOOKS
 
-COLUMNS = ("student", "notebook", "lesson", "exercise", "title", "points", "earned", "passed", "mistake", "seconds")
+COLUMNS = (
+    "student",
+    "notebook",
+    "lesson",
+    "exercise",
+    "title",
+    "points",
+    "earned",
+    "passed",
+    "mistake",
+    "seconds",
+)
 UNTOUCHED = ("missing", checks.NOT_ATTEMPTED)
-UNNAMED = ("wrong", "crashed", "exited", "timed-out", "does-not-compile")  # no mistake of a bank; the reason may be anything
+# no mistake of a bank; the reason may be anything
+UNNAMED = ("wrong", "crashed", "exited", "timed-out", "does-not-compile")
 MOST_NAMES = 5  # of students, in one row of the class page
 # Where a spreadsheet may see a formula: at the start of a cell, and after a character that it
 # may take for the end of one.
@@ -57,8 +69,13 @@ class Student:
         for grade in self.grades:
             for entry in grade.exercises:
                 lesson = best.setdefault(grade.lesson, {})
-                lesson[entry.exercise] = max(lesson.get(entry.exercise, entry), entry, key=worth)
-        return {lesson: [best[lesson][id] for id in sorted(best[lesson], key=_numbers)] for lesson in sorted(best)}
+                lesson[entry.exercise] = max(
+                    lesson.get(entry.exercise, entry), entry, key=worth
+                )
+        return {
+            lesson: [best[lesson][id] for id in sorted(best[lesson], key=_numbers)]
+            for lesson in sorted(best)
+        }
 
     @property
     def exercises(self) -> list[ExerciseGrade]:
@@ -67,9 +84,19 @@ class Student:
     @property
     def next_steps(self) -> list[dict]:
         """The first two exercises that have not passed, with their first hints and places."""
-        return [{"grade": entry, "exercise": checks.find(entry.exercise),
-                 "place": f"notebooks/{_name(lesson)}.ipynb#exercise-{entry.exercise.replace('.', '-')}"}
-                for lesson, entries in self.lessons.items() for entry in entries if not entry.passed][:2]
+        return [
+            {
+                "grade": entry,
+                "exercise": checks.find(entry.exercise),
+                "place": (
+                    f"notebooks/{_name(lesson)}.ipynb"
+                    f"#exercise-{entry.exercise.replace('.', '-')}"
+                ),
+            }
+            for lesson, entries in self.lessons.items()
+            for entry in entries
+            if not entry.passed
+        ][:2]
 
 
 def besides(grade: SubmissionGrade) -> list[str]:
@@ -82,23 +109,52 @@ def to_look_at(grade: SubmissionGrade) -> list[str]:
     return [event for event in besides(grade) if not re.match(r"cell \d+ raised ", event)]
 
 
-def write_report(results: Path, grades: Iterable[SubmissionGrade], seed: int, sandboxed: bool, limited_by: str = ""):
+def write_report(
+    results: Path,
+    grades: Iterable[SubmissionGrade],
+    seed: int,
+    sandboxed: bool,
+    limited_by: str = "",
+):
     """Writes everything into the folder `results`, each file whole or not at all.
 
     limited_by: what kept the limits.
     """
-    grades = sorted(grades, key=lambda grade: (grade.student.casefold(), grade.student, grade.lesson or "", grade.notebook))
+    grades = sorted(
+        grades,
+        key=lambda grade: (
+            grade.student.casefold(),
+            grade.student,
+            grade.lesson or "",
+            grade.notebook,
+        ),
+    )
     of_student: dict[str, list[SubmissionGrade]] = {}
     for grade in grades:
         of_student.setdefault(grade.student, []).append(grade)
     students = [Student(name, tuple(theirs)) for name, theirs in of_student.items()]
     for student in students:
-        write_whole(results / "students" / student.page, _page("student.html", student=student, sandboxed=sandboxed))
-    write_whole(results / "class.html", _page("class.html", students=students, sandboxed=sandboxed, **_numbers_of(students)))
+        write_whole(
+            results / "students" / student.page,
+            _page("student.html", student=student, sandboxed=sandboxed),
+        )
+    write_whole(
+        results / "class.html",
+        _page("class.html", students=students, sandboxed=sandboxed, **_numbers_of(students)),
+    )
     write_whole(results / "results.csv", csv_text(grades))
-    write_whole(results / "results.json", json.dumps(
-        {"seed": seed, "sandboxed": sandboxed, "limits_kept_by": limited_by,
-         "submissions": [grade.to_json() for grade in grades]}, indent=1))
+    write_whole(
+        results / "results.json",
+        json.dumps(
+            {
+                "seed": seed,
+                "sandboxed": sandboxed,
+                "limits_kept_by": limited_by,
+                "submissions": [grade.to_json() for grade in grades],
+            },
+            indent=1,
+        ),
+    )
 
 
 def csv_text(grades: Iterable[SubmissionGrade]) -> str:
@@ -109,8 +165,21 @@ def csv_text(grades: Iterable[SubmissionGrade]) -> str:
     for grade in grades:
         whose = [grade.student, grade.notebook, grade.lesson]
         if not grade.exercises:
-            rows.writerow(map(_cell, [*whose, None, None, 0, 0, False, "unreadable" if grade.is_final else "not-graded",
-                                      f"{grade.seconds:.2f}"]))
+            rows.writerow(
+                map(
+                    _cell,
+                    [
+                        *whose,
+                        None,
+                        None,
+                        0,
+                        0,
+                        False,
+                        "unreadable" if grade.is_final else "not-graded",
+                        f"{grade.seconds:.2f}",
+                    ],
+                )
+            )
         for entry in grade.exercises:
             columns = (getattr(entry, column) for column in COLUMNS[3:-1])
             rows.writerow(map(_cell, [*whose, *columns, f"{entry.seconds:.2f}"]))
@@ -131,14 +200,33 @@ def _numbers_of(students: list[Student]) -> dict:
     handed_in = Counter(entry.exercise for entry in entries)
     passed = Counter(entry.exercise for entry in entries if entry.passed)
     titles = {entry.exercise: entry.title for entry in entries}
-    exercises = [{"id": id, "title": titles[id], "passed": passed[id], "of": handed_in[id]}
-                 for id in sorted(titles, key=_numbers)]
-    mistakes = [row | {"count": len(row["students"]), "of": handed_in[row["id"]], "title": titles[row["id"]],
-                       "words": row["words"].format(f"{len(row['students'])} of {handed_in[row['id']]}")}
-                for row in _groups(students)]
-    mistakes.sort(key=lambda row: (-row["alike"], row["slug"] in UNTOUCHED, _numbers(row["id"]), row["slug"]))
-    return {"exercises": exercises, "mistakes": mistakes,
-            "lessons": sorted({lesson for student in students for lesson in student.lessons})}
+    exercises = [
+        {"id": id, "title": titles[id], "passed": passed[id], "of": handed_in[id]}
+        for id in sorted(titles, key=_numbers)
+    ]
+    mistakes = [
+        row
+        | {
+            "count": len(row["students"]),
+            "of": handed_in[row["id"]],
+            "title": titles[row["id"]],
+            "words": row["words"].format(f"{len(row['students'])} of {handed_in[row['id']]}"),
+        }
+        for row in _groups(students)
+    ]
+    mistakes.sort(
+        key=lambda row: (
+            -row["alike"],
+            row["slug"] in UNTOUCHED,
+            _numbers(row["id"]),
+            row["slug"],
+        )
+    )
+    return {
+        "exercises": exercises,
+        "mistakes": mistakes,
+        "lessons": sorted({lesson for student in students for lesson in student.lessons}),
+    }
 
 
 def _groups(students: list[Student]) -> list[dict]:
@@ -159,12 +247,32 @@ def _groups(students: list[Student]) -> list[dict]:
         if slug in UNNAMED and len(group) == 1:
             alone.setdefault((id, slug), []).extend(group)
         else:
-            rows.append({"id": id, "slug": slug, "students": group, "alike": len(group), "way": way or _way(_entry(group[0], id)),
-                         "words": "{} fail in the same way" if slug in UNNAMED else ""})
+            rows.append(
+                {
+                    "id": id,
+                    "slug": slug,
+                    "students": group,
+                    "alike": len(group),
+                    "way": way or _way(_entry(group[0], id)),
+                    "words": "{} fail in the same way" if slug in UNNAMED else "",
+                }
+            )
     for (id, slug), group in alone.items():
         one = len(group) == 1
-        rows.append({"id": id, "slug": slug, "students": group, "alike": 1, "way": _way(_entry(group[0], id)) if one else "",
-                     "words": "no other answer fails like this one" if one else "{} fail, each in a way of its own"})
+        rows.append(
+            {
+                "id": id,
+                "slug": slug,
+                "students": group,
+                "alike": 1,
+                "way": _way(_entry(group[0], id)) if one else "",
+                "words": (
+                    "no other answer fails like this one"
+                    if one
+                    else "{} fail, each in a way of its own"
+                ),
+            }
+        )
     return rows
 
 
@@ -181,7 +289,11 @@ def _way(entry: ExerciseGrade) -> str:
     message = entry.message.removeprefix(f"{NEW_CASE}\n")
     if entry.mistake not in UNNAMED:
         return message.split("\n")[0]
-    message = message.split("\nYour code printed:\n")[0].removeprefix("The result is not right.").strip("\n")
+    message = (
+        message.split("\nYour code printed:\n")[0]
+        .removeprefix("The result is not right.")
+        .strip("\n")
+    )
     return re.sub(r"\bline \d+", "a line", message)
 
 
@@ -196,15 +308,28 @@ def _name(lesson: str) -> str:
 
 def _score(entries: Iterable[ExerciseGrade]) -> dict[str, int]:
     entries = list(entries)
-    return {"earned": sum(entry.earned for entry in entries), "points": sum(entry.points for entry in entries)}
+    return {
+        "earned": sum(entry.earned for entry in entries),
+        "points": sum(entry.points for entry in entries),
+    }
 
 
 def _page(template: str, **values) -> str:
     return _templates.get_template(template).render(**values)
 
 
-_templates = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
-                                undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+_templates = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 _templates.globals.update(untouched=UNTOUCHED, most_names=MOST_NAMES)
-_templates.filters.update(score=_score, besides=besides, to_look_at=to_look_at, prose=lambda text: Markup(display.as_html(text)),
-                          lesson_title=lambda lesson: _name(lesson).replace("_", " "))
+_templates.filters.update(
+    score=_score,
+    besides=besides,
+    to_look_at=to_look_at,
+    prose=lambda text: Markup(display.as_html(text)),
+    lesson_title=lambda lesson: _name(lesson).replace("_", " "),
+)

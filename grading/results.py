@@ -58,16 +58,34 @@ def decode(data):
 
 
 def _encode(value):
-    if value is None or type(value) in (bool, float, str) or type(value) is int and value.bit_length() < 10_000:
+    if (
+        value is None
+        or type(value) in (bool, float, str)
+        or type(value) is int
+        and value.bit_length() < 10_000
+    ):
         return value
     if isinstance(value, torch.Tensor) and value.numel() <= LARGEST:
         plain = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        return ["tensor", str(plain.dtype), list(plain.shape), _text(plain.reshape(-1).view(torch.uint8).numpy())]
-    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufc" and value.size <= LARGEST:
+        return [
+            "tensor",
+            str(plain.dtype),
+            list(plain.shape),
+            _text(plain.reshape(-1).view(torch.uint8).numpy()),
+        ]
+    if (
+        isinstance(value, np.generic | np.ndarray)
+        and value.dtype.kind in "biufc"
+        and value.size <= LARGEST
+    ):
         return ["numpy", value.dtype.str, list(value.shape), _text(value)]
-    is_plain = isinstance(value, str | tuple) or is_dataclass(value) and not isinstance(value, type)
+    is_plain = (
+        isinstance(value, str | tuple) or is_dataclass(value) and not isinstance(value, type)
+    )
     if is_plain and type(value).__module__.startswith(_COURSE):
-        base = next((_encode(kind(value)) for kind in (str, tuple) if isinstance(value, kind)), None)
+        base = next(
+            (_encode(kind(value)) for kind in (str, tuple) if isinstance(value, kind)), None
+        )
         attributes = {name: _encode(part) for name, part in vars(value).items()}
         return ["course", type(value).__module__, type(value).__qualname__, base, attributes]
     for kind, base in _CONTAINERS.items():
@@ -98,7 +116,11 @@ def _array(dtype: str, shape: list[int], text: str):
 def _of_the_course(module: str, name: str, base, attributes: dict):
     """An instance of a class that the course's checks define, made without calling it."""
     kind = getattr(sys.modules[module], name)
-    if not module.startswith(_COURSE) or not isinstance(kind, type) or kind.__module__ != module:
+    if (
+        not module.startswith(_COURSE)
+        or not isinstance(kind, type)
+        or kind.__module__ != module
+    ):
         raise ValueError(f"{module}.{name} is no result")
     parts = {key: decode(part) for key, part in attributes.items()}
     if issubclass(kind, str | tuple):

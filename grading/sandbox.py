@@ -28,7 +28,8 @@ from lessons_lib.compiler_errors import CompileError
 from lessons_lib.isolation import BUSY, Outcome
 
 START_LIMIT = 300.0  # clock seconds; it imports PyTorch
-PATIENCE = 60.0  # clock seconds beyond a run's longest time; after that a sandbox counts as dead
+# clock seconds beyond a run's longest time; after that a sandbox counts as dead
+PATIENCE = 60.0
 LARGEST_SUM = 64 << 20  # bytes of everything that a submission reports
 SMALLEST = 1 << 10  # bytes that a message counts for at least, for its work
 MOST_PARTS = 200_000  # of a message; each becomes an object, many times its text
@@ -71,7 +72,11 @@ def limited_by(limits: Limits) -> str:
     if _are_kept_by_kernel(limits):
         return "the kernel, in a cgroup of its own for each notebook"
     watcher = f"a watcher that looks every {WATCH_EVERY:g} s"
-    return f"{watcher}, and a filter of system calls" if limits.sandboxed and confinement.system_call_filter() else watcher
+    return (
+        f"{watcher}, and a filter of system calls"
+        if limits.sandboxed and confinement.system_call_filter()
+        else watcher
+    )
 
 
 class Reported:
@@ -104,37 +109,74 @@ class Sandbox:
     def _start(self):
         limits = self.limits
         command = [sys.executable, "-P", "-c", "from grading.controller import serve; serve()"]
-        resources = {"RLIMIT_DATA": limits.memory * 3 // 4, "RLIMIT_FSIZE": limits.disk, "RLIMIT_NOFILE": 1024, "RLIMIT_CORE": 0}
+        resources = {
+            "RLIMIT_DATA": limits.memory * 3 // 4,
+            "RLIMIT_FSIZE": limits.disk,
+            "RLIMIT_NOFILE": 1024,
+            "RLIMIT_CORE": 0,
+        }
         orders, self._orders = os.pipe()
         self._replies, replies = os.pipe()
         with ExitStack() as stack:
             words, descriptors = [], ()
             if limits.sandboxed:
-                words, descriptors = stack.enter_context(confinement.command_line(limits.disk, limits.unseen))
-                words = [*confinement.in_scope(limits.memory + limits.disk, limits.processes), *words]
+                words, descriptors = stack.enter_context(
+                    confinement.command_line(limits.disk, limits.unseen)
+                )
+                words = [
+                    *confinement.in_scope(limits.memory + limits.disk, limits.processes),
+                    *words,
+                ]
                 if _counts_tasks_by_user_namespace():
-                    resources["RLIMIT_NPROC"] = 4 * limits.processes  # between two looks of the watcher
+                    # between two looks of the watcher
+                    resources["RLIMIT_NPROC"] = 4 * limits.processes
             folder = confinement.SCRATCH if limits.sandboxed else self._folder.name
             self._process = subprocess.Popen(
-                [*words, *command], stdin=orders, stdout=replies, stderr=subprocess.PIPE, cwd=self._folder.name,
-                env=confinement.environment(folder, resources), pass_fds=descriptors, start_new_session=True)
+                [*words, *command],
+                stdin=orders,
+                stdout=replies,
+                stderr=subprocess.PIPE,
+                cwd=self._folder.name,
+                env=confinement.environment(folder, resources),
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
         self._errors = self._process.stderr
         os.close(orders)
         os.close(replies)
-        self._orders, self._replies = Connection(self._orders, readable=False), Connection(self._replies, writable=False)
+        self._orders, self._replies = (
+            Connection(self._orders, readable=False),
+            Connection(self._replies, writable=False),
+        )
 
     def _read_errors(self) -> str:
         return self._errors.read(1 << 16).decode(errors="replace").strip()[-500:]
 
-    def run(self, function: str, *arguments, files: dict[str, str], seconds: float, output_limit: float | None = None,
-            clean: bool = False) -> "Run":
+    def run(
+        self,
+        function: str,
+        *arguments,
+        files: dict[str, str],
+        seconds: float,
+        output_limit: float | None = None,
+        clean: bool = False,
+    ) -> "Run":
         """Starts a function of worker.py. Only one may run at a time.
 
         files: files of the course, by path.
         clean: whether everything that an earlier run has written is deleted first.
         """
-        return Run(self, {"function": function, "limits": [seconds, BUSY * seconds], "clean": clean,
-                          "output_limit": output_limit or sys.maxsize}, files, arguments)
+        return Run(
+            self,
+            {
+                "function": function,
+                "limits": [seconds, BUSY * seconds],
+                "clean": clean,
+                "output_limit": output_limit or sys.maxsize,
+            },
+            files,
+            arguments,
+        )
 
     def send(self, *messages):
         with suppress(OSError):  # it has ended; `receive` will say so
@@ -154,7 +196,11 @@ class Sandbox:
             if kind == ENDED:
                 return "ended", _parsed(content)
             if kind == REPORT:
-                return "report", *SECONDS.unpack(content[: SECONDS.size]), _parsed(content[SECONDS.size :])
+                return (
+                    "report",
+                    *SECONDS.unpack(content[: SECONDS.size]),
+                    _parsed(content[SECONDS.size :]),
+                )
         except (ValueError, RecursionError, struct.error):
             pass
         self.end("what came from its sandbox cannot be read")
@@ -164,8 +210,11 @@ class Sandbox:
         try:
             message = self._replies.recv_bytes(LARGEST_MESSAGE + 1024)
         except (EOFError, OSError) as error:
-            self.end(self._how_it_ended() if isinstance(error, EOFError) else
-                     "what came from its sandbox cannot be read")
+            self.end(
+                self._how_it_ended()
+                if isinstance(error, EOFError)
+                else "what came from its sandbox cannot be read"
+            )
             return None
         self._reported.bytes += max(len(message), SMALLEST)
         if self._reported.is_too_much():
@@ -207,14 +256,19 @@ class Sandbox:
 
     def _too_much(self) -> str:
         processes = usage.tree(self._process.pid)
-        if sum(map(usage.num_threads, processes)) > self.limits.processes:  # first: it may be why nothing reacts
+        # first: it may be why nothing reacts
+        if sum(map(usage.num_threads, processes)) > self.limits.processes:
             return f"it started more than {self.limits.processes} processes and threads"
         if time.monotonic() > self.deadline:
             return "it did not react any more"
-        memory = self.limits.memory - (usage.sockets(processes[0]) if processes and self.limits.sandboxed else 0)
+        memory = self.limits.memory - (
+            usage.sockets(processes[0]) if processes and self.limits.sandboxed else 0
+        )
         # The quick sum counts shared memory for each process. The exact sum counts it once,
         # but takes longer.
-        if sum(map(usage.memory, processes)) > memory and (len(processes) > MANY or sum(map(usage.share, processes)) > memory):
+        if sum(map(usage.memory, processes)) > memory and (
+            len(processes) > MANY or sum(map(usage.share, processes)) > memory
+        ):
             return f"{self._words_on_memory()}, in {len(processes)} processes"
         if self.limits.sandboxed and usage.disk(processes) > self.limits.disk:
             return f"it wrote more than {self.limits.disk / 2**30:.2g} GB of files"
@@ -262,9 +316,16 @@ class Run:
                             self._last_words = report
                         case _:
                             return report
-                case "ended", {"ending": str(ending), "detail": str(detail), "printed": str(printed), "seconds": float(own)}:
+                case "ended", {
+                    "ending": str(ending),
+                    "detail": str(detail),
+                    "printed": str(printed),
+                    "seconds": float(own),
+                }:
                     self.seconds, self.starved = own, ending == "starved"
-                    self.outcome = self._outcome("timed out" if self.starved else ending, detail, printed)
+                    self.outcome = self._outcome(
+                        "timed out" if self.starved else ending, detail, printed
+                    )
                     break
                 case _:
                     self.sandbox.end("what came from its sandbox cannot be read")
@@ -295,7 +356,11 @@ class Run:
 def _error(name: str, words: str) -> BaseException:
     """An exception with this name that describes itself in these words."""
     words = "" if words == name else words.removeprefix(f"{name}: ")
-    return CompileError(words) if name == "CompileError" else type(name[:100], (Exception,), {})(words)
+    return (
+        CompileError(words)
+        if name == "CompileError"
+        else type(name[:100], (Exception,), {})(words)
+    )
 
 
 @cache

@@ -75,14 +75,23 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
                 elif _is_notebook(entry):
                     notebooks.append(folder / entry.name)
             if room < 0:
-                return notebooks[:MOST_NOTEBOOKS], f"there are more than {MOST_ENTRIES} files: not all were looked at"
+                return (
+                    notebooks[:MOST_NOTEBOOKS],
+                    f"there are more than {MOST_ENTRIES} files: not all were looked at",
+                )
         level = below
     if level:
-        problems.append(f"there are folders more than {DEEPEST} deep, which were not looked into")
+        problems.append(
+            f"there are folders more than {DEEPEST} deep, which were not looked into"
+        )
     if len(notebooks) > MOST_NOTEBOOKS:
-        problems.append(f"there are {len(notebooks)} notebooks, of which {MOST_NOTEBOOKS} are graded")
+        problems.append(
+            f"there are {len(notebooks)} notebooks, of which {MOST_NOTEBOOKS} are graded"
+        )
     if not notebooks:
-        problems.append("there is no notebook in this folder" + (f", and {NO_FOLLOWING}" if links else ""))
+        problems.append(
+            "there is no notebook in this folder" + (f", and {NO_FOLLOWING}" if links else "")
+        )
     return notebooks[:MOST_NOTEBOOKS], "; ".join(dict.fromkeys(problems))
 
 
@@ -113,9 +122,22 @@ def text_of(name: str) -> str:
     Bytes that are not UTF-8, line ends, and signs that change the direction of writing become
     escapes.
     """
+
     def shown(character: str) -> bool:
-        turns = unicodedata.bidirectional(character) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+        turns = unicodedata.bidirectional(character) in (
+            "LRE",
+            "RLE",
+            "LRO",
+            "RLO",
+            "PDF",
+            "LRI",
+            "RLI",
+            "FSI",
+            "PDI",
+        )
         return not turns and unicodedata.category(character) not in ("Cc", "Zl", "Zp")
 
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
-    return "".join(each if shown(each) else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        each if shown(each) else each.encode("unicode_escape").decode() for each in text
+    )

@@ -25,18 +25,26 @@ def num_threads(process: psutil.Process) -> int:
 
 def memory(process: psutil.Process) -> int:
     """Bytes in memory and of page tables, without mapped files."""
-    return _sum_of_lines(f"/proc/{process.pid}/status", ("RssAnon:", "RssShmem:", "VmPTE:")) << 10
+    return (
+        _sum_of_lines(f"/proc/{process.pid}/status", ("RssAnon:", "RssShmem:", "VmPTE:")) << 10
+    )
 
 
 def share(process: psutil.Process) -> int:
     """Like `memory`, but with only its share of what several processes have in common."""
-    return (_sum_of_lines(f"/proc/{process.pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) +
-            _sum_of_lines(f"/proc/{process.pid}/status", ("VmPTE:",))) << 10
+    return (
+        _sum_of_lines(f"/proc/{process.pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+        + _sum_of_lines(f"/proc/{process.pid}/status", ("VmPTE:",))
+    ) << 10
 
 
 def _sum_of_lines(file: str, names: tuple[str, ...]) -> int:
     try:
-        return sum(int(line.split()[1]) for line in Path(file).read_text().splitlines() if line.startswith(names))
+        return sum(
+            int(line.split()[1])
+            for line in Path(file).read_text().splitlines()
+            if line.startswith(names)
+        )
     except (OSError, ValueError, IndexError):  # it has ended
         return 0
 
@@ -60,5 +68,7 @@ def disk(processes: list[psutil.Process]) -> int:
         with suppress(OSError):
             disks = [os.statvfs(f"/proc/{process.pid}/root{folder}") for folder in WRITABLE]
             files = sum((disk.f_files - disk.f_ffree) * INODE_SIZE for disk in disks)
-            return max(files, *((disk.f_blocks - disk.f_bfree) * disk.f_frsize for disk in disks))
+            return max(
+                files, *((disk.f_blocks - disk.f_bfree) * disk.f_frsize for disk in disks)
+            )
     return 0

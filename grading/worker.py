@@ -42,7 +42,9 @@ def run(function: str, arguments: list, reports, answers):
 
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     try:
-        {"run_cells": run_cells, "build": build, "observe": observe}[function](*arguments, report)
+        {"run_cells": run_cells, "build": build, "observe": observe}[function](
+            *arguments, report
+        )
         ended = ["returned"]
     except SystemExit as stop:
         ended = ["exited", f"exit({stop.code!r:.80})"]
@@ -55,7 +57,9 @@ def run(function: str, arguments: list, reports, answers):
     os._exit(0)  # at once, even if the answer left threads running
 
 
-def run_cells(cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report):
+def run_cells(
+    cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report
+):
     """Runs `cells` as a notebook does, and reports what happens.
 
     Reports ["cell", number] before each cell, ["error", number, text] after one that fails,
@@ -70,7 +74,8 @@ def run_cells(cells: list, exercises: dict[str, list], wanted: list[str], second
     sys.path.insert(0, "")  # for modules that the cells write
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
-    checks.find = lambda exercise: known[str(exercise)]  # lesson 08 looks up names; an exercise has no more here
+    # lesson 08 looks up names; an exercise has no more here
+    checks.find = lambda exercise: known[str(exercise)]
     answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
     for number, source in cells:
@@ -99,7 +104,8 @@ def _run_cell(shell, source: str, seconds: float) -> BaseException | None:
 
     try:
         signal.signal(signal.SIGALRM, stop_cell)
-        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again, in case the cell catches it
+        # again, in case the cell catches it
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
         result = shell.run_cell(source)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return result.error_before_exec or result.error_in_exec
@@ -170,7 +176,18 @@ class _Answers:
 
 def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
     """An exercise that only knows what kind of thing its answer is."""
-    return checks.Exercise(id, "", answer_name, type if is_class else None, tuple, len, len, (), (), language=language)
+    return checks.Exercise(
+        id,
+        "",
+        answer_name,
+        type if is_class else None,
+        tuple,
+        len,
+        len,
+        (),
+        (),
+        language=language,
+    )
 
 
 def _pack(exercise: checks.Exercise, answer) -> dict:
@@ -182,13 +199,20 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
         return {"text": str(answer)}
     module = sys.modules.get(getattr(answer, "__module__", None) or "")
     if module and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT):
-        return {"refused": ("missing", f"`{exercise.answer_name}` is the course's own, from {module.__name__}.")}
+        return {
+            "refused": (
+                "missing",
+                f"`{exercise.answer_name}` is the course's own, from {module.__name__}.",
+            )
+        }
     try:
         data = cloudpickle.dumps(answer)
         if len(data) > LARGEST_ANSWER:
             raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
     except Exception as error:
-        refused = checks._not_sendable(exercise, TypeError(f"This cannot be sent to another process: {error}"[:300]))
+        refused = checks._not_sendable(
+            exercise, TypeError(f"This cannot be sent to another process: {error}"[:300])
+        )
         return {"refused": (refused.mistake, refused.message)}
     return {"pickle": base64.b64encode(data).decode()}
 

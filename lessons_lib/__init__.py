@@ -10,8 +10,18 @@ from lessons_lib.isolation import run_isolated
 from lessons_lib.verbs import CheckFailed, NotAttempted, check, hint, progress_bar, solution
 
 __all__ = [
-    "CheckFailed", "CompileError", "KernelError", "NotAttempted", "build_cpp", "build_cuda", "build_library", "check", "hint",
-    "progress_bar", "run_isolated", "solution",
+    "CheckFailed",
+    "CompileError",
+    "KernelError",
+    "NotAttempted",
+    "build_cpp",
+    "build_cuda",
+    "build_library",
+    "check",
+    "hint",
+    "progress_bar",
+    "run_isolated",
+    "solution",
 ]
 
 

@@ -66,7 +66,10 @@ class Exercise:
     describe: Callable[[object], str] = repr
     same: Callable[[object, object], bool] = lambda expected, actual: expected == actual
     # How the expected and the actual result look in the message.
-    show: Callable[[object, object], tuple[str, str]] = lambda expected, actual: (repr(expected), repr(actual))
+    show: Callable[[object, object], tuple[str, str]] = lambda expected, actual: (
+        repr(expected),
+        repr(actual),
+    )
     # Whether a race decides this case. Such a case can find a mistake, but not say which one.
     chancy: Callable[[object], bool] = lambda case: False
     # The slug of a mistake that the answer's text shows by itself, or None. It refuses the
@@ -92,7 +95,9 @@ class Exercise:
 
         So the first case that shows a mistake is also the smallest. Chancy cases come last.
         """
-        return sorted(cases, key=lambda case: (True,) if self.chancy(case) else (False, self.size(case)))
+        return sorted(
+            cases, key=lambda case: (True,) if self.chancy(case) else (False, self.size(case))
+        )
 
 
 @dataclass(frozen=True)
@@ -184,16 +189,22 @@ def run(exercise_id: str, answer: object) -> CheckResult:
     try:
         if exercise.language != "python":
             # The build has its own time limit, so that the limit of the run can be short.
-            built = isolation.run_isolated(_prepare, exercise_id, answer, time_limit=BUILD_TIME_LIMIT)
+            built = isolation.run_isolated(
+                _prepare, exercise_id, answer, time_limit=BUILD_TIME_LIMIT
+            )
             if built.ending != "returned":
                 return _from_broken_run(exercise, built)
-        outcome = isolation.run_isolated(_examine, exercise_id, answer, {}, time_limit=exercise.time_limit, report=True)
+        outcome = isolation.run_isolated(
+            _examine, exercise_id, answer, {}, time_limit=exercise.time_limit, report=True
+        )
         if not crashed_first(outcome):
             return _verdict_on(exercise, answer, outcome)
         # Run once more without that case. A crash alone fits many mistakes; the results of
         # the larger cases tell them apart.
         ended = {outcome.last_report[0]: CRASH}
-        again = isolation.run_isolated(_examine, exercise_id, answer, ended, time_limit=exercise.time_limit, report=True)
+        again = isolation.run_isolated(
+            _examine, exercise_id, answer, ended, time_limit=exercise.time_limit, report=True
+        )
     except TypeError as error:
         return _not_sendable(exercise, error)
     return in_general(_verdict_on(exercise, answer, again), outcome)
@@ -201,7 +212,11 @@ def run(exercise_id: str, answer: object) -> CheckResult:
 
 def crashed_first(outcome: isolation.Outcome) -> bool:
     """Whether a run crashed before any case showed a difference."""
-    return outcome.ending == "crashed" and outcome.last_report is not None and outcome.last_report[1] is None
+    return (
+        outcome.ending == "crashed"
+        and outcome.last_report is not None
+        and outcome.last_report[1] is None
+    )
 
 
 def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> CheckResult:
@@ -212,27 +227,45 @@ def _verdict_on(exercise: Exercise, answer, outcome: isolation.Outcome) -> Check
 
 def _refuse(exercise: Exercise, answer) -> CheckResult | None:
     """The verdict that needs no run: not attempted, the wrong type, or refused by its text."""
+
     def result(mistake, message):
         return CheckResult(exercise.id, False, mistake, message)
 
     if answer is None or answer is Ellipsis or isinstance(answer, str) and not answer.strip():
-        return result(NOT_ATTEMPTED, f"`{exercise.answer_name}` is still {_short(answer)}. Write it in the cell above.")
+        return result(
+            NOT_ATTEMPTED,
+            f"`{exercise.answer_name}` is still {_short(answer)}. Write it in the cell above.",
+        )
     if exercise.language == "python":
         if not callable(answer) or isinstance(answer, types.ModuleType):
-            return result("not-an-answer", f"check({exercise.id!r}, …) expects the {_kind(exercise)} "
-                          f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}")
+            return result(
+                "not-an-answer",
+                f"check({exercise.id!r}, …) expects the {_kind(exercise)} "
+                f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}",
+            )
         return None
     if not isinstance(answer, str):
-        return result("not-an-answer", f"check({exercise.id!r}, …) expects C++ source text, the string "
-                      f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}")
+        return result(
+            "not-an-answer",
+            f"check({exercise.id!r}, …) expects C++ source text, the string "
+            f"`{exercise.answer_name}`, and got {type(answer).__name__}: {_short(answer)}",
+        )
     for number, line in enumerate(answer.split("\n"), 1):
         ours = re.match(rf'\s*(throw|#error)\b.*"Exercise {re.escape(exercise.id)}\b', line)
         if ours or line.strip() == "raise NotImplementedError()":  # nbgrader's stub
-            return result(NOT_ATTEMPTED, f"Line {number} of `{exercise.answer_name}` is still the stub: {line.strip()}")
+            return result(
+                NOT_ATTEMPTED,
+                f"Line {number} of `{exercise.answer_name}` is still the stub: {line.strip()}",
+            )
     if exercise.is_given(answer):
-        return result(NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the text that you were given.")
+        return result(
+            NOT_ATTEMPTED, f"`{exercise.answer_name}` is still the text that you were given."
+        )
     if slug := exercise.recognise(answer):
-        return result(slug, next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug))
+        return result(
+            slug,
+            next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug),
+        )
     return None
 
 
@@ -243,12 +276,19 @@ def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckRe
     if slug is None:
         return result
     message = next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug)
-    return replace(result, mistake=slug, message=f"{message}\n{result.message[shown.start():]}")
+    return replace(
+        result, mistake=slug, message=f"{message}\n{result.message[shown.start() :]}"
+    )
 
 
 def _not_sendable(exercise: Exercise, error: TypeError) -> CheckResult:
-    return CheckResult(exercise.id, False, "not-an-answer", f"{error}\nYour answer uses an object of the notebook "
-                       "(a compiled manager, a lock, an open file) where it should use its arguments.")
+    return CheckResult(
+        exercise.id,
+        False,
+        "not-an-answer",
+        f"{error}\nYour answer uses an object of the notebook "
+        "(a compiled manager, a lock, an open file) where it should use its arguments.",
+    )
 
 
 def _kind(exercise: Exercise) -> str:
@@ -269,8 +309,12 @@ def _examine(exercise_id: str, answer, ended: dict, report) -> CheckResult:
     torch.set_num_threads(1)  # the tensors are small; threads would mostly wait
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
-    return compare(exercise, lambda number, case: _attempt(exercise, exercise.reference, case),
-                   lambda number, case: ended.get(number) or _attempt(exercise, subject, case), report)
+    return compare(
+        exercise,
+        lambda number, case: _attempt(exercise, exercise.reference, case),
+        lambda number, case: ended.get(number) or _attempt(exercise, subject, case),
+        report,
+    )
 
 
 def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
@@ -286,21 +330,33 @@ def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
         report((number, None))
         expected, actual = expect(number, case), attempt(number, case)
         if isinstance(actual, Raised) and actual.startswith("NotImplementedError"):
-            return CheckResult(exercise.id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual))
+            return CheckResult(
+                exercise.id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual)
+            )
         seen.append((case, actual))
         if not exercise.same(expected, actual):
-            failure = Failure(number, *_show(exercise, expected, actual), _suspects(exercise, _every_form(exercise), seen))
+            failure = Failure(
+                number,
+                *_show(exercise, expected, actual),
+                _suspects(exercise, _every_form(exercise), seen),
+            )
             break
     begun, waits = time.process_time(), 0
     for number, case in cases:
         report((number, failure))
         if exercise.chancy(case):
             continue
-        if not failure.suspects or waits == NARROWING_WAITS or time.process_time() - begun > NARROWING_WORK:
+        if (
+            not failure.suspects
+            or waits == NARROWING_WAITS
+            or time.process_time() - begun > NARROWING_WORK
+        ):
             break
         actual = attempt(number, case)
         waits += isinstance(actual, Stuck)
-        failure = replace(failure, suspects=_suspects(exercise, failure.suspects, [(case, actual)]))
+        failure = replace(
+            failure, suspects=_suspects(exercise, failure.suspects, [(case, actual)])
+        )
     return _verdict(exercise, failure)
 
 
@@ -313,10 +369,16 @@ def _stub_reached(exercise: Exercise, raised: Raised) -> str:
 
 
 def _every_form(exercise: Exercise) -> tuple[tuple[str, int], ...]:
-    return tuple((mistake.slug, form) for mistake in exercise.mistakes for form in range(1 + len(mistake.also)))
+    return tuple(
+        (mistake.slug, form)
+        for mistake in exercise.mistakes
+        for form in range(1 + len(mistake.also))
+    )
 
 
-def _suspects(exercise: Exercise, candidates: Iterable[tuple[str, int]], seen) -> tuple[tuple[str, int], ...]:
+def _suspects(
+    exercise: Exercise, candidates: Iterable[tuple[str, int]], seen
+) -> tuple[tuple[str, int], ...]:
     """The (slug, form) pairs in `candidates` that explain every result.
 
     seen: pairs of (case, the answer's result).
@@ -324,10 +386,14 @@ def _suspects(exercise: Exercise, candidates: Iterable[tuple[str, int]], seen) -
     forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
 
     def explains(form) -> bool:
-        return form is not None and all(exercise.same(_attempt(exercise, form, case), actual) for case, actual in seen)
+        return form is not None and all(
+            exercise.same(_attempt(exercise, form, case), actual) for case, actual in seen
+        )
 
     with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print too
-        return tuple((slug, number) for slug, number in candidates if explains(forms[slug][number]))
+        return tuple(
+            (slug, number) for slug, number in candidates if explains(forms[slug][number])
+        )
 
 
 def _attempt(exercise: Exercise, subject, case):
@@ -349,8 +415,10 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
         return CheckResult(exercise.id, True, None, "")
     case = _case(exercise, failure.case)
     which = "First" if exercise.chancy(case) else "Smallest"
-    shown = f"{which} case that shows it: {exercise.describe(case)}\n" \
-            f"  expected: {failure.expected}\n  got:      {failure.actual}"
+    shown = (
+        f"{which} case that shows it: {exercise.describe(case)}\n"
+        f"  expected: {failure.expected}\n  got:      {failure.actual}"
+    )
     if failure.suspects:
         slug, _ = failure.suspects[0]
         mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == slug)
@@ -365,10 +433,19 @@ def _case(exercise: Exercise, number: int):
 def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckResult:
     """The verdict on an answer that was not built, or whose process ended early."""
     if isinstance(outcome.error, CompileError):
-        return CheckResult(exercise.id, False, "does-not-compile", f"It could not be built.\n{outcome.error}")
+        return CheckResult(
+            exercise.id, False, "does-not-compile", f"It could not be built.\n{outcome.error}"
+        )
     if outcome.ending == "raised":
-        return _with_printed(CheckResult(exercise.id, False, "wrong", "It raised while it was loaded: "
-                             f"{isolation.describe_error(outcome.error)}"), outcome.printed)
+        return _with_printed(
+            CheckResult(
+                exercise.id,
+                False,
+                "wrong",
+                f"It raised while it was loaded: {isolation.describe_error(outcome.error)}",
+            ),
+            outcome.printed,
+        )
     general, words, result = _ending(outcome)
     if outcome.last_report is None:
         return _with_printed(CheckResult(exercise.id, False, general, words), outcome.printed)
@@ -378,7 +455,9 @@ def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckRes
     else:
         # How the run ended tells the mistakes apart, just as any other result does.
         case = _case(exercise, number)
-        failure = replace(failure, suspects=_suspects(exercise, failure.suspects, [(case, result)]))
+        failure = replace(
+            failure, suspects=_suspects(exercise, failure.suspects, [(case, result)])
+        )
     return _with_printed(in_general(_verdict(exercise, failure), outcome), outcome.printed)
 
 
@@ -386,9 +465,19 @@ def _ending(outcome: isolation.Outcome) -> tuple[str, str, Raised]:
     """How a process ended: the general outcome, words for a learner, its last result."""
     return {
         "crashed": ("crashed", f"Your code crashed its process ({outcome.detail}).", CRASH),
-        "exited": ("exited", f"Your code ended its process ({outcome.detail}). An answer returns; it does not exit.",
-                   Raised(f"the process ended, {outcome.detail}")),
-        "timed out": ("timed-out", f"Your code did not come to an end within {outcome.detail}.", HANG),
+        "exited": (
+            "exited",
+            (
+                f"Your code ended its process ({outcome.detail}). An answer returns; it does"
+                " not exit."
+            ),
+            Raised(f"the process ended, {outcome.detail}"),
+        ),
+        "timed out": (
+            "timed-out",
+            f"Your code did not come to an end within {outcome.detail}.",
+            HANG,
+        ),
     }[outcome.ending]
 
 
@@ -397,7 +486,11 @@ def in_general(verdict: CheckResult, outcome: isolation.Outcome) -> CheckResult:
     if verdict.mistake != "wrong":
         return verdict
     general, words, _ = _ending(outcome)
-    return replace(verdict, mistake=general, message=verdict.message.replace("The result is not right.", words))
+    return replace(
+        verdict,
+        mistake=general,
+        message=verdict.message.replace("The result is not right.", words),
+    )
 
 
 def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
@@ -405,7 +498,11 @@ def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
     cases = exercise.in_order(exercise.cases())[: number + 1]
     expected = [_attempt(exercise, exercise.reference, case) for case in cases]
     seen = list(zip(cases, [*expected[:-1], result], strict=True))
-    return Failure(number, *_show(exercise, expected[-1], result), _suspects(exercise, _every_form(exercise), seen))
+    return Failure(
+        number,
+        *_show(exercise, expected[-1], result),
+        _suspects(exercise, _every_form(exercise), seen),
+    )
 
 
 def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:
@@ -433,5 +530,9 @@ def _cut(text: str, length: int) -> str:
 def _with_printed(result: CheckResult, printed: str) -> CheckResult:
     if result.passed or not printed.strip():
         return result
-    return CheckResult(result.exercise, False, result.mistake,
-                       f"{result.message}\nYour code printed:\n{printed.rstrip()[:1_000]}")
+    return CheckResult(
+        result.exercise,
+        False,
+        result.mistake,
+        f"{result.message}\nYour code printed:\n{printed.rstrip()[:1_000]}",
+    )

@@ -1,10 +1,12 @@
-"""Turns a compiler's pages of output into the one error that matters, at the learner's own line."""
+"""Turns pages of compiler output into the one error that matters, at the learner's line."""
 
 import re
 from dataclasses import dataclass, replace
 
 # GCC and Clang: `file:line:column: error: text`. nvcc: `file(line): error: text`.
-_GCC_LINE = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s*(?P<text>.*)$")
+_GCC_LINE = re.compile(
+    r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s*(?P<text>.*)$"
+)
 _NVCC_LINE = re.compile(r"^(?P<file>[^(\n]+)\((?P<line>\d+)\):\s*(?P<text>.*)$")
 
 
@@ -40,7 +42,9 @@ class CompileError(Exception):
         return [f"CompileError: {self}"]
 
 
-def explain(output: str, sources: dict[str, str], compiled: dict[str, str] | None = None) -> CompileError:
+def explain(
+    output: str, sources: dict[str, str], compiled: dict[str, str] | None = None
+) -> CompileError:
     """The error to raise for a compiler's output: its first error, at the learner's line.
 
     sources: the learner's texts by name.
@@ -55,27 +59,40 @@ def explain(output: str, sources: dict[str, str], compiled: dict[str, str] | Non
     reason = re.sub(r"^(fatal )?error:?\s*", "", first_error.text)
     where = first_error if first_error.source in sources else _caller(places, sources)
     if where is None:
-        return CompileError(f"{first_error.source}:{first_error.line}: {reason}", reason=reason, output=output)
+        return CompileError(
+            f"{first_error.source}:{first_error.line}: {reason}", reason=reason, output=output
+        )
     if where.line > len(sources[where.source].rstrip().split("\n")):
         reason = f"it ends too early; a closing brace or a semicolon is missing ({reason})"
-    if compiled and _line(compiled[where.source], where.line) != _line(sources[where.source], where.line):
+    if compiled and _line(compiled[where.source], where.line) != _line(
+        sources[where.source], where.line
+    ):
         where = replace(where, column=0)
-    message = f"{where.source}, line {where.line}: {reason}{_excerpt(sources[where.source], where)}"
+    message = (
+        f"{where.source}, line {where.line}: {reason}{_excerpt(sources[where.source], where)}"
+    )
     return CompileError(message, where.source, where.line, reason, output)
 
 
 def _parse(line: str) -> Location | None:
     if match := _GCC_LINE.match(line):
-        return Location(match["file"], int(match["line"]), int(match["column"] or 0), match["text"])
+        return Location(
+            match["file"], int(match["line"]), int(match["column"] or 0), match["text"]
+        )
     if match := _NVCC_LINE.match(line):
         return Location(match["file"], int(match["line"]), 0, match["text"])
     return None
 
 
 def _caller(places, sources) -> Location | None:
-    """The line of `sources` that caused an error in a system header. The compiler names it too."""
+    """The line of `sources` that caused an error in a system header.
+
+    The compiler names it too.
+    """
     ours = [place for place in places if place.source in sources]
-    required = [place for place in ours if "required" in place.text or "instantiation" in place.text]
+    required = [
+        place for place in ours if "required" in place.text or "instantiation" in place.text
+    ]
     return (required or ours or [None])[0]
 
 
@@ -93,5 +110,9 @@ def _excerpt(text: str, where: Location) -> str:
 
 
 def _last_lines(output: str, count: int = 6) -> str:
-    kept = [line for line in output.strip().splitlines() if not line.startswith(("ninja: ", "[", "FAILED", "c++ ", "g++ "))]
+    kept = [
+        line
+        for line in output.strip().splitlines()
+        if not line.startswith(("ninja: ", "[", "FAILED", "c++ ", "g++ "))
+    ]
     return "\n".join("    " + line[:200] for line in kept[-count:])

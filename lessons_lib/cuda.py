@@ -10,11 +10,21 @@ from lessons_lib.cuda_launches import Launch, Launches
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import _check_sources
 
-__all__ = ["Access", "Counts", "CudaLibrary", "KernelError", "Launch", "Launches", "build_cuda"]
+__all__ = [
+    "Access",
+    "Counts",
+    "CudaLibrary",
+    "KernelError",
+    "Launch",
+    "Launches",
+    "build_cuda",
+]
 
 
-def build_cuda(*sources: str, names: tuple[str, ...] = (), target: str | None = None, name: str = "cuda") -> "CudaLibrary":
-    """Compiles CUDA and returns its `extern "C"` functions, to be called with tensors and numbers.
+def build_cuda(
+    *sources: str, names: tuple[str, ...] = (), target: str | None = None, name: str = "cuda"
+) -> "CudaLibrary":
+    """Compiles CUDA and returns its `extern "C"` functions. They take tensors and numbers.
 
     sources: CUDA texts, compiled as one file in this order. The same texts compile only once.
     names: what error messages call the texts.
@@ -27,14 +37,26 @@ def build_cuda(*sources: str, names: tuple[str, ...] = (), target: str | None = 
     texts = _check_sources(sources, names)
     target = cuda_builds.choose_target(target)
     functions = cuda_signatures.functions(texts)
-    taken = [function for function in functions if hasattr(CudaLibrary, function) or function in ("target", "texts")]
+    taken = [
+        function
+        for function in functions
+        if hasattr(CudaLibrary, function) or function in ("target", "texts")
+    ]
     if taken:
-        raise CompileError(f"A function cannot be called {taken[0]} here: the library has a method of that name.")
+        raise CompileError(
+            f"A function cannot be called {taken[0]} here: the library has a method of that"
+            " name."
+        )
     if target == "gpu":
         call = CallOnGpu(cuda_builds.build_for_gpu(texts, name), texts)
     else:
         runtime = cuda_builds.runtime_library(target == "checked")
-        call = CallOnCpu(cuda_builds.build_for_cpu(texts, name, target, runtime), runtime, texts, target == "checked")
+        call = CallOnCpu(
+            cuda_builds.build_for_cpu(texts, name, target, runtime),
+            runtime,
+            texts,
+            target == "checked",
+        )
     return CudaLibrary(call, functions, texts, target)
 
 
@@ -46,15 +68,25 @@ class CudaLibrary:
     one. A kernel that goes wrong raises KernelError; the next call works again.
     """
 
-    def __init__(self, run, functions: dict[str, cuda_signatures.Function], texts: dict[str, str], target: str):
+    def __init__(
+        self,
+        run,
+        functions: dict[str, cuda_signatures.Function],
+        texts: dict[str, str],
+        target: str,
+    ):
         self.target, self.texts, self._run = target, texts, run
-        self._functions = {name: _Callable(self, function) for name, function in functions.items()}
+        self._functions = {
+            name: _Callable(self, function) for name, function in functions.items()
+        }
 
     def __getattr__(self, name: str):
         functions = self.__dict__.get("_functions", {})
         if name in functions:
             return functions[name]
-        raise AttributeError(f"This library has no function {name}. It has: {', '.join(functions)}")
+        raise AttributeError(
+            f"This library has no function {name}. It has: {', '.join(functions)}"
+        )
 
     def __dir__(self):
         return [*super().__dir__(), *self._functions]
@@ -63,7 +95,9 @@ class CudaLibrary:
         functions = "".join(f"\n  {call}" for call in self._functions.values())
         return f"<CudaLibrary for target {self.target!r}:{functions}>"
 
-    def options(self, *, seed: int = 0, os_threads: int | None = None, step_limit: int = 20_000_000):
+    def options(
+        self, *, seed: int = 0, os_threads: int | None = None, step_limit: int = 20_000_000
+    ):
         """Settings for the CPU targets, from the next call on.
 
         seed: 0 lets threads take turns in order; any other number shuffles them.
@@ -71,10 +105,15 @@ class CudaLibrary:
         step_limit: how many steps a thread may take before target "checked" calls it endless.
         """
         run, threads = self._cpu("options"), processors() if os_threads is None else os_threads
-        for name, value, least, most in (("seed", seed, 0, 2**31 - 1), ("os_threads", threads, 1, 1024),
-                                         ("step_limit", step_limit, 1, 2**62)):
+        for name, value, least, most in (
+            ("seed", seed, 0, 2**31 - 1),
+            ("os_threads", threads, 1, 1024),
+            ("step_limit", step_limit, 1, 2**62),
+        ):
             if not isinstance(value, int) or not least <= value <= most:
-                raise ValueError(f"options: {name} is a whole number from {least} to {most}, not {value!r}")
+                raise ValueError(
+                    f"options: {name} is a whole number from {least} to {most}, not {value!r}"
+                )
         run.settings = (seed, threads, step_limit)
 
     @contextmanager
@@ -129,16 +168,25 @@ class CudaLibrary:
         run = self._cpu(what)
         if not run.checked:
             raise RuntimeError(f'{what} works with target="checked" only.')
-        arguments = [argument for call in self._functions.values() for argument in call.function.arguments]
+        arguments = [
+            argument
+            for call in self._functions.values()
+            for argument in call.function.arguments
+        ]
         known = {argument.name for argument in arguments if argument.pointer}
         unknown = ", ".join(name for name in names if name not in known)
         if unknown or not names:
-            raise ValueError(f"{what} takes names of tensors, {', '.join(sorted(known))}; not {unknown or 'none'}")
+            raise ValueError(
+                f"{what} takes names of tensors, {', '.join(sorted(known))}; not"
+                f" {unknown or 'none'}"
+            )
         return run
 
     def _cpu(self, what: str) -> CallOnCpu:
         if self.target == "gpu":
-            raise RuntimeError(f"{what} is for the CPU targets; this library was built for the GPU.")
+            raise RuntimeError(
+                f"{what} is for the CPU targets; this library was built for the GPU."
+            )
         return self._run
 
 
@@ -151,7 +199,9 @@ class _Callable:
 
     def __call__(self, *values, **named):
         given = cuda_arguments.bind(self.function, values, named)
-        device = cuda_arguments.check(self.function, given, "cuda" if self.library.target == "gpu" else "cpu")
+        device = cuda_arguments.check(
+            self.function, given, "cuda" if self.library.target == "gpu" else "cpu"
+        )
         self.library._run(self.function, given, device)
 
     def __repr__(self):

@@ -17,17 +17,38 @@ CUDA_ON_CPU = Path(__file__).resolve().parent / "cuda_on_cpu"
 TARGETS = ("gpu", "fast", "checked")
 
 # PyTorch makes nvcc leave out operators and conversions of half types. Plain CUDA has them.
-_GPU_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__",
-              "-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_HALF2_OPERATORS__",
-              # On the CPU these headers are always included, so code that needs int64_t,
-              # FLT_MAX or assert must compile on a GPU too.
-              *(word for header in ("cassert", "cfloat", "climits", "cmath", "cstddef", "cstdint", "cstdio", "cstring")
-                for word in ("-include", header)))
+_GPU_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-lineinfo",
+    "-U__CUDA_NO_HALF_OPERATORS__",
+    "-U__CUDA_NO_HALF_CONVERSIONS__",
+    "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-U__CUDA_NO_HALF2_OPERATORS__",
+    # On the CPU these headers are always included, so code that needs int64_t,
+    # FLT_MAX or assert must compile on a GPU too.
+    *(
+        word
+        for header in (
+            "cassert",
+            "cfloat",
+            "climits",
+            "cmath",
+            "cstddef",
+            "cstdint",
+            "cstdio",
+            "cstring",
+        )
+        for word in ("-include", header)
+    ),
+)
 # Python asks for the last error as well, in case a launcher forgets to return it.
-_GPU_ERRORS = '''
+_GPU_ERRORS = """
 extern "C" int lessons_lib_last_error() { return (int)cudaGetLastError(); }
-extern "C" const char* lessons_lib_error_text(int code) { return cudaGetErrorString((cudaError_t)code); }
-'''
+extern "C" const char* lessons_lib_error_text(int code) {
+  return cudaGetErrorString((cudaError_t)code);
+}
+"""
 
 
 def choose_target(target: str | None) -> str:
@@ -38,9 +59,15 @@ def choose_target(target: str | None) -> str:
     if target is None:
         return "checked" if _no_gpu() else "gpu"
     if target not in TARGETS:
-        raise ValueError(f"target is one of {', '.join(TARGETS)}, or None for the best that is here; not {target!r}")
+        raise ValueError(
+            f"target is one of {', '.join(TARGETS)}, or None for the best that is here; not"
+            f" {target!r}"
+        )
     if target == "gpu" and (missing := _no_gpu()):
-        raise RuntimeError(f'target="gpu" cannot be had here: {missing} The targets "checked" and "fast" need no GPU.')
+        raise RuntimeError(
+            f'target="gpu" cannot be had here: {missing} The targets "checked" and "fast" need'
+            " no GPU."
+        )
     return target
 
 
@@ -50,25 +77,48 @@ def _no_gpu() -> str:
     from torch.utils import cpp_extension
 
     if torch.version.cuda is None:
-        return "this PyTorch was built without CUDA. Install one with it: https://pytorch.org/get-started/locally"
+        return (
+            "this PyTorch was built without CUDA. Install one with it:"
+            " https://pytorch.org/get-started/locally"
+        )
     if not torch.cuda.is_available():
         return "PyTorch sees no NVIDIA GPU. `nvidia-smi` says whether the driver does."
-    if not cpp_extension.CUDA_HOME or not (Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc").exists():
-        return (f"nvcc is not installed. Install CUDA {torch.version.cuda} (conda: cuda-nvcc), or set CUDA_HOME to where "
-                "it is.")
+    if (
+        not cpp_extension.CUDA_HOME
+        or not (Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc").exists()
+    ):
+        return (
+            f"nvcc is not installed. Install CUDA {torch.version.cuda} (conda: cuda-nvcc), or"
+            " set CUDA_HOME to where it is."
+        )
     return ""
 
 
 def build_for_gpu(sources: dict[str, str], name: str) -> ctypes.CDLL:
     """The library of `sources` (name to text), plus the functions of _GPU_ERRORS."""
     texts = {**sources, "lessons_lib": _GPU_ERRORS}
-    return _load(_compile(sources, name, Recipe(_GPU_FLAGS, cuda=True, also=_gpus() + repr([*sources])), texts), ctypes.CDLL)
+    return _load(
+        _compile(
+            sources,
+            name,
+            Recipe(_GPU_FLAGS, cuda=True, also=_gpus() + repr([*sources])),
+            texts,
+        ),
+        ctypes.CDLL,
+    )
 
 
-def build_for_cpu(sources: dict[str, str], name: str, target: str, runtime: Path) -> ctypes.CDLL:
+def build_for_cpu(
+    sources: dict[str, str], name: str, target: str, runtime: Path
+) -> ctypes.CDLL:
     """The library of `sources` for target "fast" or "checked", linked to its runtime."""
-    recipe = Recipe(_flags(target), include=(CUDA_ON_CPU / "include",), link=(*_link_to(runtime), *_watched_copies(target)),
-                    also=_own_text() + _rules() + _processor() + repr([*sources]))  # reports name the sources
+    recipe = Recipe(
+        _flags(target),
+        include=(CUDA_ON_CPU / "include",),
+        link=(*_link_to(runtime), *_watched_copies(target)),
+        # reports name the sources
+        also=_own_text() + _rules() + _processor() + repr([*sources]),
+    )
     rewritten = {source: rewrite(text, source) for source, text in sources.items()}
 
     def refuse_text(text: str, module: str):
@@ -89,21 +139,48 @@ def _preprocessed(text: str, module: str, recipe: Recipe) -> str:
     from torch.utils import cpp_extension
 
     system = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
-    command = [os.environ.get("CXX", "c++"), f"-DTORCH_EXTENSION_NAME={module}", "-DTORCH_API_INCLUDE_EXTENSION_H", "-fPIC",
-               *recipe.flags, *(f"-I{folder}" for folder in recipe.include), *(f"-isystem{folder}" for folder in system)]
+    command = [
+        os.environ.get("CXX", "c++"),
+        f"-DTORCH_EXTENSION_NAME={module}",
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+        "-fPIC",
+        *recipe.flags,
+        *(f"-I{folder}" for folder in recipe.include),
+        *(f"-isystem{folder}" for folder in system),
+    ]
     try:
-        done = subprocess.run([*command, "-E", "-x", "c++", "-"], input=text, capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            [*command, "-E", "-x", "c++", "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
     except OSError:
         return ""
     return done.stdout if done.returncode == 0 else ""
 
 
 def runtime_library(checked: bool) -> Path:
-    """The runtime for the CPU targets: fibers, warps, shared memory, and, if `checked`, the watch over every access."""
-    flags = ("-std=c++17", "-O2", "-g1", f"-DCHECKED={int(checked)}", "-fno-strict-aliasing", "-pthread",
-             *_only_gcc("-fno-gnu-unique"))
+    """The runtime for the CPU targets: fibers, warps and shared memory.
+
+    checked: whether it also watches every access.
+    """
+    flags = (
+        "-std=c++17",
+        "-O2",
+        "-g1",
+        f"-DCHECKED={int(checked)}",
+        "-fno-strict-aliasing",
+        "-pthread",
+        *_only_gcc("-fno-gnu-unique"),
+    )
     recipe = Recipe(flags, include=(CUDA_ON_CPU,), link=_link(), also=_own_text())
-    return _compile({"runtime.cpp": '#include "runtime.cpp"'}, f"cuda_on_cpu_{'checked' if checked else 'fast'}", recipe)
+    return _compile(
+        {"runtime.cpp": '#include "runtime.cpp"'},
+        f"cuda_on_cpu_{'checked' if checked else 'fast'}",
+        recipe,
+    )
 
 
 def _flags(target: str) -> tuple[str, ...]:
@@ -111,18 +188,43 @@ def _flags(target: str) -> tuple[str, ...]:
     # Ubuntu's GCC turns memcpy and memset into functions of the C library that check for
     # overflows (FORTIFY); our watch does not see those. With DWARF 5, addr2line of binutils
     # 2.40 gives our file another name. A thread's stack has 64 KiB (fiber.h).
-    common = ("-std=c++17", native, "-gdwarf-4", "-fno-strict-aliasing", "-fno-exceptions", "-Wno-unknown-pragmas", "-U_FORTIFY_SOURCE",
-              "-Werror=frame-larger-than=40000", "-Werror=return-type", "-include", "cuda_runtime.h", *_only_gcc("-fno-gnu-unique"))
+    common = (
+        "-std=c++17",
+        native,
+        "-gdwarf-4",
+        "-fno-strict-aliasing",
+        "-fno-exceptions",
+        "-Wno-unknown-pragmas",
+        "-U_FORTIFY_SOURCE",
+        "-Werror=frame-larger-than=40000",
+        "-Werror=return-type",
+        "-include",
+        "cuda_runtime.h",
+        *_only_gcc("-fno-gnu-unique"),
+    )
     if target == "fast":
         return (*common, "-O3", "-g1")
     # Each access must call the runtime by itself. A vectorised loop would make one call for
     # several elements. A float4 that is split up (tree-sra) would make several calls, and a
     # misaligned one would not show. When GCC expands a small memcpy or memset it reports none
     # of the accesses, so these have to stay calls (language.h).
-    gcc = ("-O1", "-fno-tree-vectorize", "-fno-tree-sra", "--param=tsan-instrument-func-entry-exit=0", "-fno-builtin-memcpy",
-           "-fno-builtin-memmove", "-fno-builtin-memset")
+    gcc = (
+        "-O1",
+        "-fno-tree-vectorize",
+        "-fno-tree-sra",
+        "--param=tsan-instrument-func-entry-exit=0",
+        "-fno-builtin-memcpy",
+        "-fno-builtin-memmove",
+        "-fno-builtin-memset",
+    )
     clang = ("-O0", "-mllvm", "-tsan-instrument-read-before-write")  # x += 1 reads too
-    return (*common, "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc", *(_only_gcc(*gcc) or clang))
+    return (
+        *common,
+        "-g",
+        "-fsanitize=thread",
+        "-fsanitize-coverage=trace-pc",
+        *(_only_gcc(*gcc) or clang),
+    )
 
 
 def _only_gcc(*flags: str) -> tuple[str, ...]:
@@ -132,7 +234,10 @@ def _only_gcc(*flags: str) -> tuple[str, ...]:
 @cache
 def _compiler_is_clang(compiler: str) -> bool:
     try:
-        return "clang" in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+        return (
+            "clang"
+            in subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+        )
     except OSError:
         return sys.platform == "darwin"  # it is missing, and the build will say so
 
@@ -144,19 +249,31 @@ def _link() -> tuple[str, ...]:
 
 
 def _link_to(runtime: Path) -> tuple[str, ...]:
-    return (str(runtime), f"-Wl,-rpath,{runtime.parent}", *(("-pthread",) if sys.platform == "darwin" else _link()))
+    return (
+        str(runtime),
+        f"-Wl,-rpath,{runtime.parent}",
+        *(("-pthread",) if sys.platform == "darwin" else _link()),
+    )
 
 
 def _watched_copies(target: str) -> tuple[str, ...]:
     """Flags for Clang before 15, which copies structs with memcpy; hooks.h replaces it."""
-    if target == "fast" or sys.platform == "darwin" or not _compiler_is_clang(os.environ.get("CXX", "c++")):
+    if (
+        target == "fast"
+        or sys.platform == "darwin"
+        or not _compiler_is_clang(os.environ.get("CXX", "c++"))
+    ):
         return ()
     return ("-Wl,--wrap=memcpy,--wrap=memset",)
 
 
 def _own_text() -> str:
     """The text of all our headers, since they are part of what is compiled."""
-    files = sorted(path for path in CUDA_ON_CPU.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".md"))
+    files = sorted(
+        path
+        for path in CUDA_ON_CPU.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc", ".md")
+    )
     return "".join(path.read_text(encoding="utf-8") for path in files)
 
 
@@ -172,12 +289,17 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    return next(
+        (line for line in lines if line.startswith(("flags", "Features"))),
+        platform.processor(),
+    )
 
 
 def _gpus() -> str:
     import torch
     from torch.utils import cpp_extension
 
-    kinds = {torch.cuda.get_device_capability(device) for device in range(torch.cuda.device_count())}
+    kinds = {
+        torch.cuda.get_device_capability(device) for device in range(torch.cuda.device_count())
+    }
     return f"{sorted(kinds)} {torch.version.cuda} {cpp_extension.CUDA_HOME}"

@@ -1,4 +1,4 @@
-"""A call of a function in a CUDA library: on a GPU, or on the CPU under the runtime's watch."""
+"""A call of a function in a CUDA library, on a GPU or under the runtime's watch."""
 
 import ctypes
 import os
@@ -44,22 +44,34 @@ class CallOnGpu:
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
         """Launches and returns at once, as CUDA does. Raises KernelError if it is refused."""
-        addresses = {name: value.data_ptr() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+        addresses = {
+            name: value.data_ptr() if isinstance(value, torch.Tensor) else value
+            for name, value in values.items()
+        }
         with torch.cuda.device(device):
             self.library.lessons_lib_last_error()  # forgets an error from somewhere else
-            code = _call(self.library, function, addresses, torch.cuda.current_stream(device).cuda_stream)
+            code = _call(
+                self.library,
+                function,
+                addresses,
+                torch.cuda.current_stream(device).cuda_stream,
+            )
             code = self.library.lessons_lib_last_error() or code
         if code:
             text = self.library.lessons_lib_error_text(code).decode()
             # A kernel runs after its launch returns, so a later call often gets its error.
-            earlier = " This may come from a kernel that was launched before." if code >= 700 else ""
+            earlier = (
+                " This may come from a kernel that was launched before." if code >= 700 else ""
+            )
             raise _refused(function, self.kernels, code, text, earlier)
 
 
 class CallOnCpu:
     """Calls functions that were compiled for the CPU, and asks the runtime for a report."""
 
-    def __init__(self, library: ctypes.CDLL, runtime: Path, texts: dict[str, str], checked: bool):
+    def __init__(
+        self, library: ctypes.CDLL, runtime: Path, texts: dict[str, str], checked: bool
+    ):
         self.library, self.texts, self.checked = library, texts, checked
         self.kernels = {kernel for text in texts.values() for kernel in kernels_launched(text)}
         self.settings = (0, processors(), 20_000_000)  # seed, processor threads, step limit
@@ -77,8 +89,14 @@ class CallOnCpu:
             if self.checked:
                 self._call_watched(function, values)
             else:
-                tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
-                code = self._launch(function, values | {name: t.data_ptr() for name, t in tensors.items()})
+                tensors = {
+                    name: value
+                    for name, value in values.items()
+                    if isinstance(value, torch.Tensor)
+                }
+                code = self._launch(
+                    function, values | {name: t.data_ptr() for name, t in tensors.items()}
+                )
                 self._raise_error(function, code, tensors)
 
     def _call_watched(self, function: Function, values: dict):
@@ -92,7 +110,9 @@ class CallOnCpu:
                 if isinstance(value, torch.Tensor) and argument.name not in same:
                     watched[argument.name] = value, _separate(argument, value)
                     in_place = argument.name in same.values()
-                    addresses[argument.name] = self._watch(argument, watched[argument.name][1], in_place)
+                    addresses[argument.name] = self._watch(
+                        argument, watched[argument.name][1], in_place
+                    )
             addresses.update((name, addresses[other]) for name, other in same.items())
             code = self._launch(function, values | addresses)
             if code == 0:
@@ -126,11 +146,18 @@ class CallOnCpu:
         output = argument.name.startswith("out") and not has_gaps(tensor) and not in_place
         kind = _INPUT if argument.const else _OUTPUT if output else _UPDATED
         kind += _INTEGERS * (tensor.dtype == torch.int32)
-        address = self.runtime.cuda_on_cpu_tensor(argument.name.encode(), tensor.data_ptr(), span_bytes(tensor),
-                                                  tensor.element_size(), kind)
+        address = self.runtime.cuda_on_cpu_tensor(
+            argument.name.encode(),
+            tensor.data_ptr(),
+            span_bytes(tensor),
+            tensor.element_size(),
+            kind,
+        )
         if not address:
-            raise RuntimeError(f"{argument.name}: there is no room to watch {span_bytes(tensor)} bytes, or there are more "
-                               'than 64 tensors. Watch a smaller case, or use target="fast".')
+            raise RuntimeError(
+                f"{argument.name}: there is no room to watch {span_bytes(tensor)} bytes, or"
+                ' there are more than 64 tensors. Watch a smaller case, or use target="fast".'
+            )
         return address
 
     def _raise_error(self, function: Function, code: int, tensors: dict):
@@ -151,12 +178,22 @@ class CallOnCpu:
         names = list(tensors)
         for access in traced:
             tensor = tensors[names[access.tensor]]
-            first, last = (byte // tensor.element_size() for byte in (access.byte, access.byte + access.size - 1))
+            first, last = (
+                byte // tensor.element_size()
+                for byte in (access.byte, access.byte + access.size - 1)
+            )
             for element in range(first, last + 1):  # a wide access is one for each element
                 index = tensor_index(tensor.shape, tensor.stride(), element)
-                self.accesses.append(Access(tuple(access.block), tuple(access.thread), names[access.tensor],
-                                            (element,) if index is None else index,
-                                            ("read", "write", "atomic")[access.kind], lines[access.pc]))
+                self.accesses.append(
+                    Access(
+                        tuple(access.block),
+                        tuple(access.thread),
+                        names[access.tensor],
+                        (element,) if index is None else index,
+                        ("read", "write", "atomic")[access.kind],
+                        lines[access.pc],
+                    )
+                )
 
     def _add_counts(self):
         if self.counts is None:
@@ -171,17 +208,35 @@ class CallOnCpu:
             library, offset = offset_in_library(address) or (None, 0)
             by_library.setdefault(library, []).append((address, offset))
         for library, places in by_library.items():
-            found = look_up(library, [offset for _, offset in places], self.texts) if library else [None] * len(places)
-            lines.update((address, line and line.number) for (address, _), line in zip(places, found, strict=True))
+            found = (
+                look_up(library, [offset for _, offset in places], self.texts)
+                if library
+                else [None] * len(places)
+            )
+            lines.update(
+                (address, line and line.number)
+                for (address, _), line in zip(places, found, strict=True)
+            )
         return lines
 
 
 class _Traced(ctypes.Structure):
-    _fields_ = [("block", ctypes.c_uint * 3), ("thread", ctypes.c_uint * 3), ("tensor", ctypes.c_int),
-                ("kind", ctypes.c_int), ("byte", ctypes.c_size_t), ("size", ctypes.c_size_t), ("pc", ctypes.c_size_t)]
+    _fields_ = [
+        ("block", ctypes.c_uint * 3),
+        ("thread", ctypes.c_uint * 3),
+        ("tensor", ctypes.c_int),
+        ("kind", ctypes.c_int),
+        ("byte", ctypes.c_size_t),
+        ("size", ctypes.c_size_t),
+        ("pc", ctypes.c_size_t),
+    ]
 
 
-_ERRORS = {1: "invalid argument", 9: "invalid configuration argument", 719: "unspecified launch failure"}
+_ERRORS = {
+    1: "invalid argument",
+    9: "invalid configuration argument",
+    719: "unspecified launch failure",
+}
 
 
 def _load_runtime(path: Path) -> ctypes.CDLL:
@@ -195,7 +250,13 @@ def _load_runtime(path: Path) -> ctypes.CDLL:
 
 def _load_checked_runtime(path: Path) -> ctypes.CDLL:
     runtime = _load_runtime(path)
-    runtime.cuda_on_cpu_tensor.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]
+    runtime.cuda_on_cpu_tensor.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+    ]
     runtime.cuda_on_cpu_tensor.restype = ctypes.c_void_p
     runtime.cuda_on_cpu_traced.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     runtime.cuda_on_cpu_traced.restype = ctypes.c_size_t
@@ -220,14 +281,23 @@ def _call(library: ctypes.CDLL, function: Function, addresses: dict, stream: int
     return called(*to_c(function, addresses, stream))
 
 
-def _refused(function: Function, kernels: set[str], code: int, text: str, more: str = "") -> reports.KernelError:
+def _refused(
+    function: Function, kernels: set[str], code: int, text: str, more: str = ""
+) -> reports.KernelError:
     kernel = min(kernels) if len(kernels) == 1 else None
     launched = f", which launches {' and '.join(sorted(kernels))}," if kernels else ""
-    return reports.KernelError(f"{function.name}{launched} returned {code}{f': {text}' if text else ''}. "
-                               f"A launcher returns cudaGetLastError(), which is 0 when the launch went well.{more}",
-                               "bad-launch", kernel)
+    return reports.KernelError(
+        f"{function.name}{launched} returned {code}{f': {text}' if text else ''}. "
+        f"A launcher returns cudaGetLastError(), which is 0 when the launch went well.{more}",
+        "bad-launch",
+        kernel,
+    )
 
 
 def processors() -> int:
     """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )

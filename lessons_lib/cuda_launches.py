@@ -31,9 +31,21 @@ class Launches(list):
 class RecordedLaunch(ctypes.Structure):
     """A launch in the runtime's layout (cuda_on_cpu/launches.h)."""
 
-    _fields_ = [("kernel", ctypes.c_char * 128), ("function", ctypes.c_void_p), ("stream", ctypes.c_void_p),
-                ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_size_t)]
+    _fields_ = [
+        ("kernel", ctypes.c_char * 128),
+        ("function", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_size_t),
+    ]
 
     def as_launch(self) -> Launch:
-        return Launch(self.kernel.decode(errors="replace"), tuple(self.grid), tuple(self.block), self.shared_bytes,
-                      self.stream or 0, self.function or 0)
+        return Launch(
+            self.kernel.decode(errors="replace"),
+            tuple(self.grid),
+            tuple(self.block),
+            self.shared_bytes,
+            self.stream or 0,
+            self.function or 0,
+        )

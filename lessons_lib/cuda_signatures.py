@@ -15,34 +15,75 @@ from lessons_lib.cuda_on_cpu.code_text import CodeText, one_line, split_at_comma
 
 # Element types of tensors: the C++ name and the dtype. Other names for them are in _SAME.
 DTYPES = {
-    "float": torch.float32, "double": torch.float64, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16,
-    "bool": torch.bool, "unsigned char": torch.uint8, "signed char": torch.int8, "short": torch.int16, "int": torch.int32,
-    "long long": torch.int64, "unsigned short": torch.uint16, "unsigned": torch.uint32, "unsigned long long": torch.uint64,
+    "float": torch.float32,
+    "double": torch.float64,
+    "__half": torch.float16,
+    "__nv_bfloat16": torch.bfloat16,
+    "bool": torch.bool,
+    "unsigned char": torch.uint8,
+    "signed char": torch.int8,
+    "short": torch.int16,
+    "int": torch.int32,
+    "long long": torch.int64,
+    "unsigned short": torch.uint16,
+    "unsigned": torch.uint32,
+    "unsigned long long": torch.uint64,
     "void": None,  # any dtype
 }
 SCALARS = {
-    "float": ctypes.c_float, "double": ctypes.c_double, "bool": ctypes.c_bool, "unsigned char": ctypes.c_uint8,
-    "signed char": ctypes.c_int8, "short": ctypes.c_int16, "int": ctypes.c_int32, "long long": ctypes.c_int64,
-    "unsigned short": ctypes.c_uint16, "unsigned": ctypes.c_uint32, "unsigned long long": ctypes.c_uint64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+    "bool": ctypes.c_bool,
+    "unsigned char": ctypes.c_uint8,
+    "signed char": ctypes.c_int8,
+    "short": ctypes.c_int16,
+    "int": ctypes.c_int32,
+    "long long": ctypes.c_int64,
+    "unsigned short": ctypes.c_uint16,
+    "unsigned": ctypes.c_uint32,
+    "unsigned long long": ctypes.c_uint64,
 }
 STREAM = "cudaStream_t"
 _SAME = {
-    "half": "__half", "nv_bfloat16": "__nv_bfloat16",
-    "int8_t": "signed char", "uint8_t": "unsigned char", "char": "signed char",
-    "int16_t": "short", "uint16_t": "unsigned short", "short int": "short", "unsigned short int": "unsigned short",
-    "int32_t": "int", "uint32_t": "unsigned", "signed": "int", "signed int": "int", "unsigned int": "unsigned",
-    "int64_t": "long long", "ptrdiff_t": "long long", "long": "long long", "long int": "long long",
-    "long long int": "long long", "uint64_t": "unsigned long long", "size_t": "unsigned long long",
-    "unsigned long": "unsigned long long", "unsigned long int": "unsigned long long",
+    "half": "__half",
+    "nv_bfloat16": "__nv_bfloat16",
+    "int8_t": "signed char",
+    "uint8_t": "unsigned char",
+    "char": "signed char",
+    "int16_t": "short",
+    "uint16_t": "unsigned short",
+    "short int": "short",
+    "unsigned short int": "unsigned short",
+    "int32_t": "int",
+    "uint32_t": "unsigned",
+    "signed": "int",
+    "signed int": "int",
+    "unsigned int": "unsigned",
+    "int64_t": "long long",
+    "ptrdiff_t": "long long",
+    "long": "long long",
+    "long int": "long long",
+    "long long int": "long long",
+    "uint64_t": "unsigned long long",
+    "size_t": "unsigned long long",
+    "unsigned long": "unsigned long long",
+    "unsigned long int": "unsigned long long",
     "unsigned long long int": "unsigned long long",
 }
-_UNDERSTOOD = ("pointers to float, double, __half, __nv_bfloat16, bool, int, int64_t, uint8_t, … and void; int, unsigned, "
-               "int64_t, size_t, float, double and bool; cudaStream_t; and structs of these by value")
+_UNDERSTOOD = (
+    "pointers to float, double, __half, __nv_bfloat16, bool, int, int64_t, uint8_t, … and"
+    " void; int, unsigned, int64_t, size_t, float, double and bool; cudaStream_t; and structs"
+    " of these by value"
+)
 _FUNCTION = re.compile(r"\b(?:int|cudaError_t)\s+(?P<name>[A-Za-z_]\w*)\s*\(")
 _EXTERN_C = re.compile(r'\bextern\s*"C"\s*(?P<block>\{)?')
-_STRUCT = re.compile(r"\bstruct\s+(?:alignas\s*\([^()]*\)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?:final\s*)?\{")
+_STRUCT = re.compile(
+    r"\bstruct\s+(?:alignas\s*\([^()]*\)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?:final\s*)?\{"
+)
 _ALIAS = re.compile(r"\busing\s+(\w+)\s*=\s*([^;{}]+);|\btypedef\s+([^;{}()]+?)\s*\b(\w+)\s*;")
-_DECLARATOR = re.compile(r"(?P<type>.*?)(?P<stars>[\s*&]*)\b(?P<name>[A-Za-z_]\w*)\s*\Z", re.DOTALL)
+_DECLARATOR = re.compile(
+    r"(?P<type>.*?)(?P<stars>[\s*&]*)\b(?P<name>[A-Za-z_]\w*)\s*\Z", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -63,18 +104,25 @@ class Parameter:
 
     @property
     def ctype(self):
-        """What ctypes passes: an address for pointers and streams, a Structure for a struct."""
+        """What ctypes passes: an address for pointers and streams, else a Structure."""
         if self.pointer or self.type == STREAM:
             return ctypes.c_void_p
         return _structure(self) if self.fields else SCALARS[self.type]
 
     def __str__(self):
-        return f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} {self.name}"
+        return (
+            f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''}"
+            f" {self.name}"
+        )
 
 
 @cache
 def _structure(parameter: Parameter):
-    return type(parameter.type, (ctypes.Structure,), {"_fields_": [(field.name, field.ctype) for field in parameter.fields]})
+    return type(
+        parameter.type,
+        (ctypes.Structure,),
+        {"_fields_": [(field.name, field.ctype) for field in parameter.fields]},
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +135,9 @@ class Function:
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:
         """What a caller gives: parameters and fields of structs, without the stream."""
-        flat = [part for parameter in self.parameters for part in (parameter.fields or (parameter,))]
+        flat = [
+            part for parameter in self.parameters for part in parameter.fields or (parameter,)
+        ]
         return tuple(parameter for parameter in flat if parameter.type != STREAM)
 
     @cached_property
@@ -98,7 +148,11 @@ class Function:
     @cached_property
     def by_position(self) -> tuple[str, ...]:
         """The names of arguments that may come by position: all but a struct's fields."""
-        return tuple(parameter.name for parameter in self.parameters if not parameter.fields and parameter.type != STREAM)
+        return tuple(
+            parameter.name
+            for parameter in self.parameters
+            if not parameter.fields and parameter.type != STREAM
+        )
 
     def __str__(self):
         return f"{self.name}({', '.join(map(str, self.arguments))})"
@@ -120,8 +174,10 @@ def functions(sources: dict[str, str]) -> dict[str, Function]:
             _check_names(code, position, function)
             found[name] = function
     if not found:
-        raise CompileError("No source has a function that Python can call. A launcher begins with  extern \"C\" int name(  "
-                           "and returns cudaGetLastError().")
+        raise CompileError(
+            'No source has a function that Python can call. A launcher begins with  extern "C"'
+            " int name(  and returns cudaGetLastError()."
+        )
     return found
 
 
@@ -131,24 +187,38 @@ def _declared(code: CodeText):
         if code.bare[linkage.start()] != "e":
             continue  # this one is in a string
         if not linkage["block"]:
-            end = code.find_outside_brackets(linkage.end(), lambda position: code.bare[position] in "({;", stop=")}")
-            if end and code.bare[end] == "(" and (function := _FUNCTION.search(code.bare, linkage.end(), end + 1)):
+            end = code.find_outside_brackets(
+                linkage.end(), lambda position: code.bare[position] in "({;", stop=")}"
+            )
+            if (
+                end
+                and code.bare[end] == "("
+                and (function := _FUNCTION.search(code.bare, linkage.end(), end + 1))
+            ):
                 yield end, function["name"]
             continue
         start = linkage.end()
-        end = code.find_outside_brackets(start, lambda position: code.bare[position] == "}", stop="")
+        end = code.find_outside_brackets(
+            start, lambda position: code.bare[position] == "}", stop=""
+        )
         for function in _FUNCTION.finditer(code.bare, start, end or len(code.bare)):
             inside = code.enclosing_braces(function.start())
-            before = re.split(r"[;{}]", code.bare[start:function.start()])[-1]
-            if inside and inside[-1] == start - 1 and not re.search(r"\b(static|return|else)\b|[=(]", before):
+            before = re.split(r"[;{}]", code.bare[start : function.start()])[-1]
+            if (
+                inside
+                and inside[-1] == start - 1
+                and not re.search(r"\b(static|return|else)\b|[=(]", before)
+            ):
                 yield function.end() - 1, function["name"]
 
 
 def _parameters(code: CodeText, opening: int, function: str, types: "_Types"):
-    end = code.find_outside_brackets(opening + 1, lambda position: code.bare[position] == ")", stop=";")
+    end = code.find_outside_brackets(
+        opening + 1, lambda position: code.bare[position] == ")", stop=";"
+    )
     if end is None:
         raise code.error(opening, f"the parameters of {function} have no closing parenthesis")
-    text = code.plain[opening + 1:end]
+    text = code.plain[opening + 1 : end]
     if text.strip() in ("", "void"):
         return
     start = opening + 1
@@ -162,8 +232,11 @@ def _check_names(code, position, function: Function):
     names = [parameter.name for parameter in function.arguments]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise code.error(position, f"{function.name} has two parameters or fields called {twice[0]}; a call could not tell "
-                                   "them apart")
+        raise code.error(
+            position,
+            f"{function.name} has two parameters or fields called {twice[0]}; a call could not"
+            " tell them apart",
+        )
 
 
 class _Types:
@@ -181,10 +254,21 @@ class _Types:
     def parameter(self, code, position, text: str, owner: str) -> Parameter:
         """`const float* __restrict__ a` as a Parameter. Errors name its `owner`."""
         if "=" in text:
-            raise code.error(position, f"{owner}a default value, `{text}`, is not known to Python; leave it out")
+            raise code.error(
+                position,
+                f"{owner}a default value, `{text}`, is not known to Python; leave it out",
+            )
         parts = _DECLARATOR.match(re.sub(r"\b(?:__restrict__|__restrict|struct)\b", " ", text))
-        if not parts or not parts["type"].strip() or parts["name"] in {*SCALARS, *DTYPES, *_SAME, "const", "*"}:
-            raise code.error(position, f"{owner}the parameter `{text}` needs a type and a name (arrays: pass a pointer)")
+        if (
+            not parts
+            or not parts["type"].strip()
+            or parts["name"] in {*SCALARS, *DTYPES, *_SAME, "const", "*"}
+        ):
+            raise code.error(
+                position,
+                f"{owner}the parameter `{text}` needs a type and a name (arrays: pass a"
+                " pointer)",
+            )
         # A const after the star fixes the pointer; a const before it fixes the memory.
         pointed, *behind = re.split(r"([*&])", parts["type"] + parts["stars"])
         stars = "".join(behind[0::2])
@@ -198,7 +282,11 @@ class _Types:
             return Parameter(parts["name"], name)
         if stars == "" and name in self.structs:
             return Parameter(parts["name"], name, fields=self._fields(code, position, name))
-        raise code.error(position, f"{owner}Python cannot pass the parameter `{text}`. What it can pass: {_UNDERSTOOD}")
+        raise code.error(
+            position,
+            f"{owner}Python cannot pass the parameter `{text}`. What it can pass:"
+            f" {_UNDERSTOOD}",
+        )
 
     def _plain(self, name: str) -> str:
         name = one_line(name).removeprefix("::").removeprefix("std::").strip()
@@ -216,24 +304,42 @@ class _Types:
         if end is None:
             raise code.error(start - 1, f"the struct {struct} has no closing brace")
         self.being_read.append(struct)
-        fields = [field for at, text in _statements(code.plain, start, end) for field in self._field(code, at, text, struct)]
+        fields = [
+            field
+            for at, text in _statements(code.plain, start, end)
+            for field in self._field(code, at, text, struct)
+        ]
         self.being_read.pop()
         if not fields:
-            raise code.error(start - 1, f"the struct {struct} has no fields, so it needs not be passed")
+            raise code.error(
+                start - 1, f"the struct {struct} has no fields, so it needs not be passed"
+            )
         return tuple(fields)
 
     def _field(self, code, position, text, struct):
         """The fields in one declaration. Both `int a, b;` and `float *a, *b;` have two."""
-        if "(" in text or "{" in text or text.startswith(("using ", "typedef ", "static ")) or ":" in text.replace("::", ""):
-            raise code.error(position, f"the struct {struct} is passed from Python, so it has fields only, not `{text}`")
+        if (
+            "(" in text
+            or "{" in text
+            or text.startswith(("using ", "typedef ", "static "))
+            or ":" in text.replace("::", "")
+        ):
+            raise code.error(
+                position,
+                f"the struct {struct} is passed from Python, so it has fields only, not"
+                f" `{text}`",
+            )
         first, *others = split_at_commas(text)
         parts = _DECLARATOR.match(first)
         kind = parts["type"].split("*")[0] if parts else ""
         for declarator in (first, *(f"{kind} {other}" for other in others)):
             field = self.parameter(code, position, one_line(declarator), f"struct {struct}: ")
             if field.fields or field.type == STREAM:
-                raise code.error(position, f"the struct {struct} has the field {field.name}, which is no pointer and no "
-                                           "number; pass it as a parameter of its own")
+                raise code.error(
+                    position,
+                    f"the struct {struct} has the field {field.name}, which is no pointer and"
+                    " no number; pass it as a parameter of its own",
+                )
             yield field
 
 

@@ -26,9 +26,12 @@ class Card:
         accent = _ACCENTS[self.tone]
         body = as_html(self.body) if self.body else ""
         # The text colour is the notebook's, so the card is readable in light and dark themes.
-        return (f'<div role="status" style="border-left:4px solid {accent};padding:.3em .9em;margin:.2em 0;'
-                f'max-width:52em"><div style="font-weight:600"><span aria-hidden="true">{_SIGNS[self.tone]}</span> '
-                f'{html.escape(self.title)}</div>{body}</div>')
+        return (
+            f'<div role="status" style="border-left:4px solid {accent};padding:.3em'
+            ' .9em;margin:.2em 0;max-width:52em"><div style="font-weight:600"><span'
+            f' aria-hidden="true">{_SIGNS[self.tone]}</span>'
+            f" {html.escape(self.title)}</div>{body}</div>"
+        )
 
 
 def show(item):
@@ -64,7 +67,9 @@ def _paragraph(is_code: bool, lines: list[str]) -> str:
     if is_code:
         text = html.escape("\n".join(line[2:] for line in lines))
         return f'<pre style="margin:.3em 0;white-space:pre-wrap">{text}</pre>'
-    return "".join(f'<div style="margin:.2em 0">{_inline_code(html.escape(line))}</div>' for line in lines)
+    return "".join(
+        f'<div style="margin:.2em 0">{_inline_code(html.escape(line))}</div>' for line in lines
+    )
 
 
 def _inline_code(text: str) -> str:
@@ -72,4 +77,6 @@ def _inline_code(text: str) -> str:
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return text
-    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+    return "".join(
+        f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts)
+    )

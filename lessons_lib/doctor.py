@@ -1,4 +1,4 @@
-"""Shows what this machine can do: `python -m lessons_lib.doctor`, and the first cell of lesson 00."""
+"""Shows what this machine can do: `python -m lessons_lib.doctor`, and lesson 00."""
 
 import html
 import importlib.metadata
@@ -42,13 +42,18 @@ class Report:
         for finding in self.findings:
             lines.append(f"{finding.mark} {finding.name:15} {finding.found or 'not found'}")
             if not finding.found:
-                lines += [f"    without it: {finding.without_it}", f"    to get it:  {finding.remedy}"]
+                lines += [
+                    f"    without it: {finding.without_it}",
+                    f"    to get it:  {finding.remedy}",
+                ]
         return "\n".join([*lines, self.summary])
 
     def _repr_html_(self):
         rows = "".join(
             f"<tr><td>{finding.mark}</td><td><b>{html.escape(finding.name)}</b></td>"
-            f"<td style='text-align:left'>{_words(finding)}</td></tr>" for finding in self.findings)
+            f"<td style='text-align:left'>{_words(finding)}</td></tr>"
+            for finding in self.findings
+        )
         return f"<table><tbody>{rows}</tbody></table><p>{html.escape(self.summary)}</p>"
 
     @property
@@ -60,25 +65,68 @@ class Report:
 
 def doctor() -> Report:
     """Looks at this machine and changes nothing."""
-    return Report((
-        Finding("Python", _python(), True, "nothing runs", "Python 3.11 or newer, then make lab"),
-        Finding("PyTorch", _version("torch"), True, "nothing runs", "make lab"),
-        Finding("transformers", _version("transformers"), True, "lesson 08 has no model to serve", "make lab"),
-        Finding("C++ compiler", _first_line(os.environ.get("CXX", "c++"), "--version"), True,
+    return Report(
+        (
+            Finding(
+                "Python",
+                _python(),
+                True,
+                "nothing runs",
+                "Python 3.11 or newer, then make lab",
+            ),
+            Finding("PyTorch", _version("torch"), True, "nothing runs", "make lab"),
+            Finding(
+                "transformers",
+                _version("transformers"),
+                True,
+                "lesson 08 has no model to serve",
+                "make lab",
+            ),
+            Finding(
+                "C++ compiler",
+                _first_line(os.environ.get("CXX", "c++"), "--version"),
+                True,
                 "lessons 01, 02, 06, 07 and 08 cannot compile their C++ and CUDA",
-                "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)"),
-        Finding("Python headers", _headers(), True, "C++ cannot be made into a Python module",
-                "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel)"),
-        Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", "make lab"),
-        Finding("CUDA on the CPU", _cuda_on_cpu(), True, "lessons 06, 07 and 08 need a GPU here",
-                "Linux on x86-64 or arm64 (Windows: WSL), or macOS on arm64"),
-        Finding("addr2line", _first_line("addr2line", "--version"), False, "reports about kernels name no line of your code",
-                "sudo apt-get install binutils (Fedora: sudo dnf install binutils)"),
-        Finding("nvcc", _nvcc(), False, "kernels run on the CPU, also where there is a GPU",
-                "NVIDIA's CUDA toolkit, or conda env create -f environment.yml"),
-        Finding("GPU", _gpu(), False, "kernels run on the CPU; lesson 05 skips PyTorch's own paged call",
-                "a machine with an NVIDIA GPU and its driver"),
-    ))
+                "sudo apt-get install g++ (Fedora: sudo dnf install gcc-c++)",
+            ),
+            Finding(
+                "Python headers",
+                _headers(),
+                True,
+                "C++ cannot be made into a Python module",
+                "sudo apt-get install python3-dev (Fedora: sudo dnf install python3-devel)",
+            ),
+            Finding("ninja", _ninja(), True, "PyTorch cannot run the compiler", "make lab"),
+            Finding(
+                "CUDA on the CPU",
+                _cuda_on_cpu(),
+                True,
+                "lessons 06, 07 and 08 need a GPU here",
+                "Linux on x86-64 or arm64 (Windows: WSL), or macOS on arm64",
+            ),
+            Finding(
+                "addr2line",
+                _first_line("addr2line", "--version"),
+                False,
+                "reports about kernels name no line of your code",
+                "sudo apt-get install binutils (Fedora: sudo dnf install binutils)",
+            ),
+            Finding(
+                "nvcc",
+                _nvcc(),
+                False,
+                "kernels run on the CPU, also where there is a GPU",
+                "NVIDIA's CUDA toolkit, or conda env create -f environment.yml",
+            ),
+            Finding(
+                "GPU",
+                _gpu(),
+                False,
+                "kernels run on the CPU; lesson 05 skips PyTorch's own paged call",
+                "a machine with an NVIDIA GPU and its driver",
+            ),
+        )
+    )
 
 
 def _python() -> str:
@@ -120,12 +168,17 @@ def _cuda_on_cpu() -> str:
 
 def _ninja() -> str:
     beside_python = Path(sys.executable).with_name("ninja")
-    return _first_line(str(beside_python) if beside_python.is_file() else shutil.which("ninja") or "ninja", "--version")
+    return _first_line(
+        str(beside_python) if beside_python.is_file() else shutil.which("ninja") or "ninja",
+        "--version",
+    )
 
 
 def _nvcc() -> str:
     try:
-        lines = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, timeout=120).stdout.split("\n")
+        lines = subprocess.run(
+            ["nvcc", "--version"], capture_output=True, text=True, timeout=120
+        ).stdout.split("\n")
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return next((line.strip() for line in lines if "release" in line), "")
@@ -142,7 +195,10 @@ def _gpu() -> str:
 def _words(finding: Finding) -> str:
     if finding.found:
         return html.escape(finding.found)
-    return f"not found. Without it: {html.escape(finding.without_it)}.<br>To get it: {html.escape(finding.remedy)}."
+    return (
+        f"not found. Without it: {html.escape(finding.without_it)}.<br>To get it:"
+        f" {html.escape(finding.remedy)}."
+    )
 
 
 def main() -> int:

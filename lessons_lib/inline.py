@@ -48,8 +48,12 @@ class Recipe:
     also: str = ""
 
 
-def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson",
-              flags: tuple[str, ...] = QUICK) -> ModuleType:
+def build_cpp(
+    *sources: str,
+    names: tuple[str, ...] = (),
+    name: str = "lesson",
+    flags: tuple[str, ...] = QUICK,
+) -> ModuleType:
     """Compiles C++ that defines a pybind11 module and imports it.
 
     sources: C++ texts, compiled as one file in this order. The last one holds
@@ -60,25 +64,39 @@ def build_cpp(*sources: str, names: tuple[str, ...] = (), name: str = "lesson",
     """
     texts = _check_sources(sources, names)
     if not any("PYBIND11_MODULE" in text for text in texts.values()):
-        raise CompileError("No source has PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { ... }, so Python "
-                           "could not import the result. Pass the binding as the last argument.")
+        raise CompileError(
+            "No source has PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { ... }, so Python "
+            "could not import the result. Pass the binding as the last argument."
+        )
     return _load(_compile(texts, name, Recipe(tuple(flags))), _import)
 
 
-def build_library(*sources: str, names: tuple[str, ...] = (), name: str = "library",
-                  flags: tuple[str, ...] = QUICK, link: tuple[str, ...] = ()) -> ctypes.CDLL:
+def build_library(
+    *sources: str,
+    names: tuple[str, ...] = (),
+    name: str = "library",
+    flags: tuple[str, ...] = QUICK,
+    link: tuple[str, ...] = (),
+) -> ctypes.CDLL:
     """Compiles C++ with `extern "C"` functions, to be called through ctypes.
 
     Without pybind11 a build takes about a second instead of ten. The arguments are those of
     `build_cpp`; `link` has flags for the linker.
     """
-    return _load(_compile(_check_sources(sources, names), name, Recipe(tuple(flags), link=tuple(link))), ctypes.CDLL)
+    return _load(
+        _compile(_check_sources(sources, names), name, Recipe(tuple(flags), link=tuple(link))),
+        ctypes.CDLL,
+    )
 
 
 def read_kernel(file_name: str) -> str:
     """The text of a file under `kernels/`, without solution markers and local includes."""
     lines = (KERNELS / file_name).read_text(encoding="utf-8").splitlines(keepends=True)
-    return "".join(line for line in lines if not re.match(r'\s*(// (BEGIN|END) SOLUTION|#pragma once|#include ")', line))
+    return "".join(
+        line
+        for line in lines
+        if not re.match(r'\s*(// (BEGIN|END) SOLUTION|#pragma once|#include ")', line)
+    )
 
 
 def _check_sources(sources, names=()) -> dict[str, str]:
@@ -87,16 +105,32 @@ def _check_sources(sources, names=()) -> dict[str, str]:
         raise TypeError("There is nothing to build: pass at least one C++ source text.")
     for number, source in enumerate(sources, 1):
         if not isinstance(source, str):
-            raise TypeError(f"C++ is built from text; source {number} is {type(source).__name__}: {source!r:.80}")
+            raise TypeError(
+                f"C++ is built from text; source {number} is {type(source).__name__}:"
+                f" {source!r:.80}"
+            )
     if not names:
-        names = ["your code"] if len(sources) == 1 else [f"source {number}" for number in range(1, len(sources) + 1)]
+        names = (
+            ["your code"]
+            if len(sources) == 1
+            else [f"source {number}" for number in range(1, len(sources) + 1)]
+        )
     if len(set(names)) != len(sources) or any('"' in name for name in names):
-        raise ValueError(f"Each of the {len(sources)} sources needs a name of its own, without quotes; names is {names}")
+        raise ValueError(
+            f"Each of the {len(sources)} sources needs a name of its own, without quotes;"
+            f" names is {names}"
+        )
     return dict(zip(names, sources, strict=True))
 
 
-def _compile(sources: dict[str, str], name: str, recipe: Recipe, rewritten: dict[str, str] | None = None,
-             before: Callable[[str, str], None] | None = None, after: Callable[[Path], None] | None = None) -> Path:
+def _compile(
+    sources: dict[str, str],
+    name: str,
+    recipe: Recipe,
+    rewritten: dict[str, str] | None = None,
+    before: Callable[[str, str], None] | None = None,
+    after: Callable[[Path], None] | None = None,
+) -> Path:
     """The shared library of `sources`. Compiled only if there is no finished build of it yet.
 
     rewritten: what the compiler gets instead of `sources`, with the same lines. Errors show
@@ -148,7 +182,12 @@ def _fingerprint(texts: list[str], recipe: Recipe) -> str:
     """Sixteen characters that depend on the texts, the recipe, the tools and the machine."""
     import torch
 
-    machine = (torch.__version__, sys.implementation.cache_tag, platform.machine(), os.environ.get("CXX", ""))
+    machine = (
+        torch.__version__,
+        sys.implementation.cache_tag,
+        platform.machine(),
+        os.environ.get("CXX", ""),
+    )
     return hashlib.sha256(repr((texts, recipe, machine)).encode()).hexdigest()[:16]
 
 
@@ -173,26 +212,45 @@ def _run_load_inline(module: str, text: str, folder: Path, recipe: Recipe):
     else:
         texts = {"cpp_sources": text, "extra_cflags": [*recipe.flags]}
     with _tools(recipe.cuda):
-        cpp_extension.load_inline(module, **texts, extra_ldflags=[shlex.quote(flag) for flag in recipe.link],
-                                  extra_include_paths=[str(folder) for folder in recipe.include],
-                                  build_directory=str(folder), no_implicit_headers=True, is_python_module=False)
+        cpp_extension.load_inline(
+            module,
+            **texts,
+            extra_ldflags=[shlex.quote(flag) for flag in recipe.link],
+            extra_include_paths=[str(folder) for folder in recipe.include],
+            build_directory=str(folder),
+            no_implicit_headers=True,
+            is_python_module=False,
+        )
 
 
 @contextmanager
 def _tools(cuda: bool = False):
     """Puts the environment's ninja on the PATH and makes the compiler speak English."""
-    before = {name: os.environ.get(name) for name in ("PATH", "LC_ALL", "TORCH_CUDA_ARCH_LIST")}
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    before = {
+        name: os.environ.get(name) for name in ("PATH", "LC_ALL", "TORCH_CUDA_ARCH_LIST")
+    }
+    os.environ["PATH"] = (
+        f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
     os.environ["LC_ALL"] = "C"
     if cuda:
         os.environ.pop("TORCH_CUDA_ARCH_LIST", None)  # then PyTorch builds for the GPUs here
     try:
         compiler = os.environ.get("CXX", "c++")
         if " " in compiler.strip() and shutil.which(compiler) is None:
-            raise CompileError(f"For PyTorch, CXX names one program, without arguments; yours is {compiler!r}.")
-        for tool, remedy in ((compiler, "sudo apt-get install g++"), ("ninja", "make lab, which installs it")):
+            raise CompileError(
+                "For PyTorch, CXX names one program, without arguments; yours is"
+                f" {compiler!r}."
+            )
+        for tool, remedy in (
+            (compiler, "sudo apt-get install g++"),
+            ("ninja", "make lab, which installs it"),
+        ):
             if shutil.which(tool) is None:
-                raise CompileError(f"`{tool}` is not installed, so C++ cannot be built here. To get it: {remedy}")
+                raise CompileError(
+                    f"`{tool}` is not installed, so C++ cannot be built here. To get it:"
+                    f" {remedy}"
+                )
         yield
     finally:
         for name, value in before.items():
@@ -207,8 +265,13 @@ def _explain_load(error: Exception) -> CompileError:
         return CompileError(f"The code compiled but cannot be loaded: {reason}")
     symbol = match[1]
     if shutil.which("c++filt"):
-        symbol = subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip() or symbol
-    return CompileError(f"`{symbol}` is declared but never defined.", reason=f"undefined symbol {symbol}")
+        symbol = (
+            subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip()
+            or symbol
+        )
+    return CompileError(
+        f"`{symbol}` is declared but never defined.", reason=f"undefined symbol {symbol}"
+    )
 
 
 def _load(library: Path, loader):

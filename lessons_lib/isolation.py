@@ -34,7 +34,13 @@ PRINTED_LIMIT = 2_000  # characters of a run's output that are kept
 MEMORY_LIMIT = 4 << 30  # bytes that a run may take on top of PyTorch
 MOST_ROUNDS = 1_000  # of killing what a run has left, for one that starts more and more
 # Modules that the forkserver imports, so that no run has to.
-_PRELOAD = ["torch", "lessons_lib.checks", "paged_attention.ladder", "lessons_lib.frozen", "psutil"]
+_PRELOAD = [
+    "torch",
+    "lessons_lib.checks",
+    "paged_attention.ladder",
+    "lessons_lib.frozen",
+    "psutil",
+]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOAD)
@@ -66,8 +72,14 @@ def warm_up():
         forkserver.ensure_running()
 
 
-def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False, on_report=None,
-                 output_limit: float = math.inf) -> Outcome:
+def run_isolated(
+    function,
+    *args,
+    time_limit: float = 10.0,
+    report: bool = False,
+    on_report=None,
+    output_limit: float = math.inf,
+) -> Outcome:
     """Calls `function(*args)` in a separate process and waits for the result.
 
     Functions of the notebook travel by value, with the globals that they use.
@@ -86,7 +98,11 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
         call = cloudpickle.dumps((function, args))
     except BaseException as error:  # pickling an answer may even exit
         words = describe_error(error)
-        words = words.removeprefix(f"{type(error).__name__}: ") if isinstance(error, Exception) else words
+        words = (
+            words.removeprefix(f"{type(error).__name__}: ")
+            if isinstance(error, Exception)
+            else words
+        )
         raise TypeError(f"This cannot be sent to another process: {words}") from None
 
     for attempt in range(1, START_ATTEMPTS + 1):
@@ -94,15 +110,23 @@ def run_isolated(function, *args, time_limit: float = 10.0, report: bool = False
             return _run(call, time_limit, report, on_report, output_limit)
         except (EOFError, ConnectionError) as error:  # the forkserver was killed
             if attempt == START_ATTEMPTS:
-                raise RuntimeError(f"No process could be started to run this in: {error!r}. Restart the kernel.") from None
+                raise RuntimeError(
+                    f"No process could be started to run this in: {error!r}. Restart the"
+                    " kernel."
+                ) from None
             time.sleep(0.2)  # gives the system time to notice
 
 
-def _run(call: bytes, time_limit: float, report: bool, on_report, output_limit: float) -> Outcome:
+def _run(
+    call: bytes, time_limit: float, report: bool, on_report, output_limit: float
+) -> Outcome:
     results, send_results = _context.Pipe(duplex=on_report is not None)
     output, write_output = _context.Pipe(duplex=False)
-    process = _context.Process(target=_run_in_child, args=(call, time_limit, report, send_results, write_output),
-                               daemon=True)
+    process = _context.Process(
+        target=_run_in_child,
+        args=(call, time_limit, report, send_results, write_output),
+        daemon=True,
+    )
     try:
         with without_main_module():
             process.start()
@@ -174,7 +198,14 @@ def _pickle_message(message) -> bytes:
         kind, value = message
         if kind == "raised":
             return pickle.dumps((kind, RuntimeError(describe_error(value))))
-        return pickle.dumps(("raised", TypeError(f"The result cannot be sent back: it is of type {type(value).__name__}")))
+        return pickle.dumps(
+            (
+                "raised",
+                TypeError(
+                    f"The result cannot be sent back: it is of type {type(value).__name__}"
+                ),
+            )
+        )
 
 
 def describe_error(error: BaseException) -> str:
@@ -206,7 +237,12 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
         if output in ready and not printed.read(output):
             sources.discard(output)
         if printed.length > output_limit:
-            return Outcome("flooded", detail=f"{output_limit} bytes", printed=printed.text(), last_report=last_report)
+            return Outcome(
+                "flooded",
+                detail=f"{output_limit} bytes",
+                printed=printed.text(),
+                last_report=last_report,
+            )
         if results in sources and results.poll(0):
             try:
                 kind, value = results.recv()
@@ -214,7 +250,11 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
                 sources.discard(results)
                 continue
             except BaseException as error:  # it wrote into our pipe, or its result raised
-                return Outcome("exited", detail=f"unreadable result, {type(error).__name__}", last_report=last_report)
+                return Outcome(
+                    "exited",
+                    detail=f"unreadable result, {type(error).__name__}",
+                    last_report=last_report,
+                )
             if kind == "started":
                 time_of_run.begin(time_limit)
             elif kind == "report":
@@ -229,11 +269,20 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]
-                return Outcome(kind, **{field: value}, printed=printed.text(), last_report=last_report)
+                return Outcome(
+                    kind, **{field: value}, printed=printed.text(), last_report=last_report
+                )
         elif process.sentinel in ready:
             printed.drain(output)
-            return Outcome(*_how_it_died(process), printed=printed.text(), last_report=last_report)
-    return Outcome("timed out", detail=f"{time_of_run.limit:g} s", printed=printed.text(), last_report=last_report)
+            return Outcome(
+                *_how_it_died(process), printed=printed.text(), last_report=last_report
+            )
+    return Outcome(
+        "timed out",
+        detail=f"{time_of_run.limit:g} s",
+        printed=printed.text(),
+        last_report=last_report,
+    )
 
 
 class _TimeOfRun:
@@ -249,10 +298,16 @@ class _TimeOfRun:
     def begin(self, limit: float):
         """From now on the run may take `limit` seconds."""
         self.limit, self._deadline = limit, time.monotonic() + BUSY * limit
-        self._stopwatch = Stopwatch(functools.partial(observe_session, self.session), LOOK_EVERY)
+        self._stopwatch = Stopwatch(
+            functools.partial(observe_session, self.session), LOOK_EVERY
+        )
 
     def is_over(self) -> bool:
-        return time.monotonic() > self._deadline or self._stopwatch is not None and self._stopwatch.look() > self.limit
+        return (
+            time.monotonic() > self._deadline
+            or self._stopwatch is not None
+            and self._stopwatch.look() > self.limit
+        )
 
     @contextmanager
     def paused(self):

@@ -13,9 +13,16 @@ class _NewBytes(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         result = operation(*args, **(kwargs or {}))
-        given = {_place(leaf) for leaf in tree_leaves((args, kwargs)) if hasattr(leaf, "untyped_storage")}
-        self.total += sum(leaf.numel() * leaf.itemsize for leaf in tree_leaves(result)
-                          if hasattr(leaf, "untyped_storage") and _place(leaf) not in given)
+        given = {
+            _place(leaf)
+            for leaf in tree_leaves((args, kwargs))
+            if hasattr(leaf, "untyped_storage")
+        }
+        self.total += sum(
+            leaf.numel() * leaf.itemsize
+            for leaf in tree_leaves(result)
+            if hasattr(leaf, "untyped_storage") and _place(leaf) not in given
+        )
         return result
 
 

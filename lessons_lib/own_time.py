@@ -23,8 +23,12 @@ class Stopwatch:
     clock: returns seconds.
     """
 
-    def __init__(self, observe: Callable[[], Observation | None], every: float = 0.1,
-                 clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        observe: Callable[[], Observation | None],
+        every: float = 0.1,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._observe, self._every, self._clock = observe, every, clock
         self.seconds, self._before, self._worked = 0.0, clock(), (observe() or (0.0, True))[0]
 
@@ -44,7 +48,8 @@ class Stopwatch:
             return self.seconds
         worked, is_awake = seen
         at_work = max(0.0, min(elapsed, worked - self._worked))
-        self._worked = max(self._worked + at_work, worked - 2 * _TICK)  # a tick may be counted late
+        # a tick may be counted late
+        self._worked = max(self._worked + at_work, worked - 2 * _TICK)
         # If it is asleep now, it has slept or worked since the last look. If that was long
         # ago, because this process had no processor itself, we cannot know.
         asleep = 0.0 if is_awake else min(elapsed, 2 * self._every)
@@ -62,7 +67,10 @@ def observe_session(session: int) -> Observation | None:
             if os.getsid(int(entry)) == session:
                 ticks += sum(map(int, _fields(f"/proc/{entry}/stat")[11:15]))
                 threads = os.listdir(f"/proc/{entry}/task")
-                is_awake = is_awake or any(_is_awake(_fields(f"/proc/{entry}/task/{thread}/stat")) for thread in threads)
+                is_awake = is_awake or any(
+                    _is_awake(_fields(f"/proc/{entry}/task/{thread}/stat"))
+                    for thread in threads
+                )
     return ticks * _TICK, is_awake
 
 

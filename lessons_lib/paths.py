@@ -29,6 +29,8 @@ def _writable(folder) -> Path:
             return folder
     except OSError:
         pass
-    fallback = Path(tempfile.gettempdir()) / f"paged-attention-course-{os.getuid()}" / folder.name
+    fallback = (
+        Path(tempfile.gettempdir()) / f"paged-attention-course-{os.getuid()}" / folder.name
+    )
     fallback.mkdir(parents=True, exist_ok=True, mode=0o700)
     return fallback

@@ -44,7 +44,11 @@ def kill(pid: int) -> bool:
 
     family = set()
     with suppress(psutil.Error):
-        family.update(each.pid for each in psutil.Process(pid).children(recursive=True) if _is_alive(each))
+        family.update(
+            each.pid
+            for each in psutil.Process(pid).children(recursive=True)
+            if _is_alive(each)
+        )
     for each in psutil.pids():
         with suppress(OSError, psutil.Error):
             if each != pid and os.getsid(each) == pid and _is_alive(psutil.Process(each)):

@@ -21,8 +21,12 @@ def load() -> dict[str, dict]:
 def _read() -> dict[str, dict]:
     try:
         record = json.loads(_file().read_text(encoding="utf-8"))
-        return {exercise: entry for exercise, entry in record.items()
-                if isinstance(entry.get("passed"), bool) and isinstance(entry.get("mistakes"), list)}
+        return {
+            exercise: entry
+            for exercise, entry in record.items()
+            if isinstance(entry.get("passed"), bool)
+            and isinstance(entry.get("mistakes"), list)
+        }
     except (OSError, ValueError, AttributeError):
         return {}
 

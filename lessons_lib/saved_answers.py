@@ -57,7 +57,9 @@ def load(exercise_id: str) -> SavedAnswer:
     try:
         header, _, payload = text.partition("\n")
         about = json.loads(header)
-        exercise, form, python, digest = (str(about[name]) for name in ("exercise", "form", "python", "sha256"))
+        exercise, form, python, digest = (
+            str(about[name]) for name in ("exercise", "form", "python", "sha256")
+        )
     except (ValueError, KeyError, TypeError):
         raise NoSavedAnswer("its file cannot be read") from None
     if exercise != exercise_id:
@@ -71,13 +73,20 @@ def load(exercise_id: str) -> SavedAnswer:
     try:
         return SavedAnswer(cloudpickle.loads(base64.b64decode(payload)), digest)
     except BaseException as error:  # unpickling may do anything, even exit
-        raise NoSavedAnswer(f"it cannot be loaded ({type(error).__name__}: {error})".replace("\n", " ")) from None
+        raise NoSavedAnswer(
+            f"it cannot be loaded ({type(error).__name__}: {error})".replace("\n", " ")
+        ) from None
 
 
 def _pack(exercise_id: str, answer: object) -> str:
     is_text = isinstance(answer, str)
     payload = str(answer) if is_text else base64.b64encode(cloudpickle.dumps(answer)).decode()
-    about = {"exercise": exercise_id, "form": "text" if is_text else "pickle", "python": PYTHON, "sha256": _digest(payload)}
+    about = {
+        "exercise": exercise_id,
+        "form": "text" if is_text else "pickle",
+        "python": PYTHON,
+        "sha256": _digest(payload),
+    }
     return f"{json.dumps(about)}\n{payload}"
 
 
@@ -92,7 +101,9 @@ def _read(exercise_id: str) -> str:
         return _file(exercise_id).read_bytes().decode("utf-8")
     except (FileNotFoundError, KeyError):
         passed = progress.load().get(exercise_id, {}).get("passed")
-        raise NoSavedAnswer("passed, but not saved: run its check once more" if passed else "not passed yet") from None
+        raise NoSavedAnswer(
+            "passed, but not saved: run its check once more" if passed else "not passed yet"
+        ) from None
     except (OSError, UnicodeDecodeError):
         raise NoSavedAnswer("its file cannot be read") from None
 

@@ -17,7 +17,9 @@ def are_at_home() -> bool:
 def define(answer_name: str) -> bool:
     """Whether the answer of this name is our own, from a solution notebook or its script."""
     defines = re.compile(rf"^(?:def |class )?{re.escape(answer_name)}\b\s*[(:=]", re.MULTILINE)
-    return _MARK in next((source for source in reversed(_sources()) if defines.search(source)), "")
+    return _MARK in next(
+        (source for source in reversed(_sources()) if defines.search(source)), ""
+    )
 
 
 def _sources() -> list[str]:

@@ -45,7 +45,13 @@ def check(exercise_id: str, answer: object) -> None:
         show(Card(f"{name}: passed", tone="passed"))
     elif attempted:
         next_step = f'One hint at a time: hint("{exercise_id}")'
-        show(Card(f"{name}: not yet ({result.mistake})", f"{result.message}\n{next_step}", tone="failed"))
+        show(
+            Card(
+                f"{name}: not yet ({result.mistake})",
+                f"{result.message}\n{next_step}",
+                tone="failed",
+            )
+        )
         raise CheckFailed(result)
     else:
         show(Card(f"{name}: not attempted yet", result.message))
@@ -59,10 +65,18 @@ def hint(exercise_id: str, number: int | None = None) -> None:
     if number is None:
         number = _hints_shown[exercise_id] = _hints_shown.get(exercise_id, 0) + 1
     if not 1 <= number <= count:
-        show(Card(f"Exercise {exercise_id} has hints 1 to {count}, and no other.",
-                  f'Our own answer: solution("{exercise_id}")'))
+        show(
+            Card(
+                f"Exercise {exercise_id} has hints 1 to {count}, and no other.",
+                f'Our own answer: solution("{exercise_id}")',
+            )
+        )
         return
-    show(Card(f"Hint {number} of {count} for exercise {exercise_id}", exercise.hints[number - 1]))
+    show(
+        Card(
+            f"Hint {number} of {count} for exercise {exercise_id}", exercise.hints[number - 1]
+        )
+    )
 
 
 def solution(exercise_id: str) -> None:
@@ -70,7 +84,12 @@ def solution(exercise_id: str) -> None:
     checks.find(exercise_id)
     source = _solution_source(exercise_id)
     if source is None:
-        show(Card(f"No solution for exercise {exercise_id} here", "This copy of the course comes without solutions/."))
+        show(
+            Card(
+                f"No solution for exercise {exercise_id} here",
+                "This copy of the course comes without solutions/.",
+            )
+        )
         return
     code = "\n".join(f"  {line}" for line in source.split("\n") if "SOLUTION" not in line)
     show(Card(f"One answer to exercise {exercise_id}", code))
@@ -89,6 +108,11 @@ def progress_bar(lesson: str) -> None:
     """Shows which exercises of a lesson ("01") are passed."""
     record = progress.load()
     exercises = checks.exercises_of(lesson)
-    marks = [("■" if record.get(exercise.id, {}).get("passed") else "□") for exercise in exercises]
-    titles = "\n".join(f"{mark} {exercise.id} {exercise.title}" for mark, exercise in zip(marks, exercises, strict=True))
+    marks = [
+        ("■" if record.get(exercise.id, {}).get("passed") else "□") for exercise in exercises
+    ]
+    titles = "\n".join(
+        f"{mark} {exercise.id} {exercise.title}"
+        for mark, exercise in zip(marks, exercises, strict=True)
+    )
     show(Card(f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed", titles))

@@ -50,7 +50,9 @@ def wrong_answer(exercise: Exercise, mistake: Mistake):
         return mistake.wrong
     text = _source_text(exercise)
     for old, new in mistake.edits:
-        assert text.count(old) == 1, f"{mistake.slug}: {text.count(old)} times in our solution: {old}"
+        assert text.count(old) == 1, (
+            f"{mistake.slug}: {text.count(old)} times in our solution: {old}"
+        )
         text = text.replace(old, new)
     return text
 
@@ -63,7 +65,11 @@ def _source_text(exercise: Exercise) -> str:
 
 
 def _exercise_cell(exercise: Exercise):
-    return next(cell for cell in _lesson(exercise).cells if cell.kind == "exercise" and cell.exercise == exercise.id)
+    return next(
+        cell
+        for cell in _lesson(exercise).cells
+        if cell.kind == "exercise" and cell.exercise == exercise.id
+    )
 
 
 @functools.cache

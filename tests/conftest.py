@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # How fast the machine is decides nothing: neither one example's time nor that of making them.
-settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 os.environ["LESSONS_PROGRESS_DIR"] = tempfile.mkdtemp(prefix="progress-")
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -22,7 +24,8 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    return (os.cpu_count() or 1) + 1  # many a test waits: for a browser, a lock, or the end of a loop that has none
+    # many a test waits: for a browser, a lock, or the end of a loop that has none
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

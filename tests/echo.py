@@ -17,8 +17,15 @@ VOCAB_SIZE, END = 11, 0
 class EchoModel:
     """Writes tokens as keys and positions as values; the next token depends on all that the pool gives back."""
 
-    config = SimpleNamespace(max_position_embeddings=40, num_key_value_heads=1, head_dim=1, num_hidden_layers=1,
-                             vocab_size=VOCAB_SIZE, eos_token_id=END, _attn_implementation="eager")
+    config = SimpleNamespace(
+        max_position_embeddings=40,
+        num_key_value_heads=1,
+        head_dim=1,
+        num_hidden_layers=1,
+        vocab_size=VOCAB_SIZE,
+        eos_token_id=END,
+        _attn_implementation="eager",
+    )
     dtype, device = torch.float32, torch.device("cpu")
     fails = False
 
@@ -36,24 +43,34 @@ class EchoModel:
         return SimpleNamespace(logits=torch.stack(rows)[None])
 
     def logits_after(self, tokens: list[int]) -> torch.Tensor:
-        return torch.nn.functional.one_hot(torch.tensor(next_token(tokens)), VOCAB_SIZE).float()
+        return torch.nn.functional.one_hot(
+            torch.tensor(next_token(tokens)), VOCAB_SIZE
+        ).float()
 
 
 def read_back(metadata):
     """A path that gives the tokens of each sequence, as the pool has them."""
+
     def attend(q, k_cache, v_cache):
         sequences = []
-        for row, length in zip(metadata.block_table, metadata.seq_lens_kv.tolist(), strict=True):
+        for row, length in zip(
+            metadata.block_table, metadata.seq_lens_kv.tolist(), strict=True
+        ):
             blocks = row[: -(-length // k_cache.shape[1])]
-            tokens, positions = (cache[blocks].flatten()[:length].int().tolist() for cache in (k_cache, v_cache))
+            tokens, positions = (
+                cache[blocks].flatten()[:length].int().tolist() for cache in (k_cache, v_cache)
+            )
             assert positions == list(range(length))
             sequences.append(tokens)
         return sequences
+
     return attend
 
 
 def next_token(tokens: list[int]) -> int:
-    return (sum((index + 3) * token for index, token in enumerate(tokens)) * 31 + 7) % VOCAB_SIZE
+    return (
+        sum((index + 3) * token for index, token in enumerate(tokens)) * 31 + 7
+    ) % VOCAB_SIZE
 
 
 def continuation(prompt: list[int], params: SamplingParams) -> list[int]:
@@ -63,7 +80,7 @@ def continuation(prompt: list[int], params: SamplingParams) -> list[int]:
         tokens.append(next_token(tokens))
         if tokens[-1] == END and not params.ignore_end:
             break
-    return tokens[len(prompt):]
+    return tokens[len(prompt) :]
 
 
 def engine_with(model=None, **options) -> Engine:
@@ -74,6 +91,9 @@ def engine_with(model=None, **options) -> Engine:
 def assert_nothing_is_lost(engine: Engine):
     manager, num_blocks = engine.manager, engine.manager.kv_cache.shape[2]
     assert not manager.sequences and not engine.requests and (manager.table.cpu == -1).all()
-    assert manager.block_manager.get_num_free_blocks() + len(engine.prefix_cache.blocks) == num_blocks
+    assert (
+        manager.block_manager.get_num_free_blocks() + len(engine.prefix_cache.blocks)
+        == num_blocks
+    )
     engine.prefix_cache.clear()
     assert manager.block_manager.get_num_free_blocks() == num_blocks

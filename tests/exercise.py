@@ -12,7 +12,13 @@ from lessons_lib import checks
 from lessons_lib.paths import ROOT
 from solutions import build
 
-FILES = ["test_banks.py", "test_case_sizes.py", "test_checks.py", "test_grade_reference.py", "test_hidden.py"]
+FILES = [
+    "test_banks.py",
+    "test_case_sizes.py",
+    "test_checks.py",
+    "test_grade_reference.py",
+    "test_hidden.py",
+]
 
 
 def main(words: list[str]) -> int:
@@ -25,10 +31,28 @@ def main(words: list[str]) -> int:
     except (KeyError, build.SourceError) as error:
         print(error.args[0])
         return 2
-    print(*(problems or [f"The notebooks of lesson {lesson} are in step with their source."]), sep="\n", flush=True)
-    tests = subprocess.run([
-        sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow and not alone",
-        "-k", f"[{exercise}] or [{exercise}-", *(f"tests/{name}" for name in FILES), *options], cwd=ROOT)
+    print(
+        *(problems or [f"The notebooks of lesson {lesson} are in step with their source."]),
+        sep="\n",
+        flush=True,
+    )
+    tests = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "auto",
+            "-m",
+            "not slow and not alone",
+            "-k",
+            f"[{exercise}] or [{exercise}-",
+            *(f"tests/{name}" for name in FILES),
+            *options,
+        ],
+        cwd=ROOT,
+    )
     return tests.returncode or int(bool(problems))
 
 

@@ -15,7 +15,9 @@ CONTEXTS = ((64, [0, 1, 33]), (128, [16, 200, 5]), (256, [2, 17, 0]))
 
 def batch(head_size, context_lens, dtype, num_q_heads=6):
     """The tensors of a decode of three sequences; NaN in the block that no sequence has."""
-    k_cache, v_cache = (torch.rand(40, 16, 2, head_size, device="cuda").to(dtype) for _ in range(2))
+    k_cache, v_cache = (
+        torch.rand(40, 16, 2, head_size, device="cuda").to(dtype) for _ in range(2)
+    )
     blocks = torch.randperm(40, device="cuda")
     k_cache[blocks[39]] = v_cache[blocks[39]] = float("nan")
     lens = torch.tensor(context_lens, dtype=torch.int32, device="cuda")
@@ -28,7 +30,9 @@ def rungs():
     for number in range(len(RUNGS)):
         dtypes = DTYPES if number <= 3 else DTYPES[1:] if number <= 7 else (torch.float16,)
         for dtype, (head_size, context_lens) in zip(dtypes, CONTEXTS[::-1], strict=False):
-            how = {"num_splits": 3} if number == 6 else {"num_blocks": 5} if number >= 7 else {}
+            how = (
+                {"num_splits": 3} if number == 6 else {"num_blocks": 5} if number >= 7 else {}
+            )
             yield number, dtype, head_size, context_lens, how
 
 
@@ -38,14 +42,26 @@ def launch_rung(number, dtype, head_size, context_lens, how, launch=True):
     if number == 8:
         k_cache, v_cache = k_cache.to(FP8), v_cache.to(FP8)
         scales = torch.ones(2, device="cuda"), torch.ones(2, device="cuda")
-    decode = PagedDecode(number, lens, num_q_heads=6, num_kv_heads=2, head_size=head_size, block_size=16, dtype=dtype,
-                         kv_dtype=k_cache.dtype, **how)
+    decode = PagedDecode(
+        number,
+        lens,
+        num_q_heads=6,
+        num_kv_heads=2,
+        head_size=head_size,
+        block_size=16,
+        dtype=dtype,
+        kv_dtype=k_cache.dtype,
+        **how,
+    )
     if launch:
         assert decode(q, k_cache, v_cache, block_table, *scales).isfinite().all()
 
 
 def main(build_only: bool = False):
-    library, vector_add = paged_attention_library("gpu"), build_cuda(read_kernel("vector_add.cu"), target="gpu")
+    library, vector_add = (
+        paged_attention_library("gpu"),
+        build_cuda(read_kernel("vector_add.cu"), target="gpu"),
+    )
     torch.manual_seed(0)
     for rung in rungs():
         launch_rung(*rung, launch=not build_only)

@@ -16,10 +16,20 @@ WRONG = "def blocks_needed(num_tokens, block_size):\n    return num_tokens // bl
 
 def hand_in(folder: Path, *sources: str, name: str = "00_start_here.ipynb") -> Path:
     """A notebook of these code cells."""
-    cells = [{"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
-             for source in sources]
+    cells = [
+        {
+            "cell_type": "code",
+            "source": source,
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+        }
+        for source in sources
+    ]
     path = folder / name
-    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    path.write_text(
+        json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    )
     return path
 
 
@@ -38,5 +48,8 @@ def mistakes(grade) -> dict[str, str | None]:
 def solution_of(exercise_id: str) -> str:
     """The text of our answer's cell."""
     (path,) = SOLUTIONS.glob(f"{int(exercise_id.split('.')[0]):02d}_*.py")
-    return next(cell.solution() for cell in read_lesson(path).cells
-                if cell.kind == "exercise" and cell.exercise == exercise_id)
+    return next(
+        cell.solution()
+        for cell in read_lesson(path).cells
+        if cell.kind == "exercise" and cell.exercise == exercise_id
+    )

@@ -19,10 +19,20 @@ from lessons_lib.paths import NOTEBOOKS
 PATIENCE = 900  # seconds; far more than anything here takes, on a busy machine too
 LAPTOP = {"width": 1366, "height": 850}
 # Keeps Chromium from asking hosts outside, and lets it run as root in a container.
-CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-                      "--disable-sync", "--no-first-run", "--disable-quic"]
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
 SETTINGS = {
-    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/apputils-extension:notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+    },
     # Without windowing every cell is in the page, so that it can be found and seen.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
@@ -45,14 +55,31 @@ def jupyterlab(folder: Path, progress: Path | None = None):
     (config / "default_setting_overrides.json").write_text(json.dumps(SETTINGS))
     token, port = secrets.token_hex(16), _free_port()
     environment = os.environ | {
-        "JUPYTER_CONFIG_DIR": str(folder / "config"), "JUPYTER_DATA_DIR": str(folder / "data"),
-        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"), "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
-        "LESSONS_PROGRESS_DIR": str(progress or folder / "progress")}
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+        "LESSONS_PROGRESS_DIR": str(progress or folder / "progress"),
+    }
     with open(folder / "jupyter.log", "w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", f"--port={port}",
-             "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={served}",
-             "--LabApp.expose_app_in_browser=True"], env=environment, stdout=log, stderr=subprocess.STDOUT)
+            [
+                sys.executable,
+                "-m",
+                "jupyter",
+                "lab",
+                "--no-browser",
+                "--allow-root",
+                f"--port={port}",
+                "--ServerApp.port_retries=0",
+                f"--IdentityProvider.token={token}",
+                f"--ServerApp.root_dir={served}",
+                "--LabApp.expose_app_in_browser=True",
+            ],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
         try:
             _wait_until_up(server, port, token, folder / "jupyter.log")
             yield port, token
@@ -67,11 +94,18 @@ def jupyterlab(folder: Path, progress: Path | None = None):
 def browser_page(size=LAPTOP):
     """A page in headless Chromium that remembers its console errors in `page.console_errors`."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS
+        )
         page = browser.new_page(viewport=size)
         page.set_default_timeout(PATIENCE * 1000)
         page.console_errors = []
-        page.on("console", lambda message: page.console_errors.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: (
+                page.console_errors.append(message.text) if message.type == "error" else None
+            ),
+        )
         page.on("pageerror", lambda error: page.console_errors.append(str(error)))
         try:
             yield page
@@ -88,19 +122,24 @@ class Notebook:
         page.wait_for_function("() => window.jupyterapp")
         page.evaluate("() => window.jupyterapp.restored")
         page.wait_for_function(
-            "() => { const w = jupyterapp.shell.currentWidget; return w && w.context && w.context.isReady "
-            "&& w.sessionContext.session && w.sessionContext.session.kernel "
-            "&& w.sessionContext.session.kernel.status === 'idle'; }")
+            "() => { const w = jupyterapp.shell.currentWidget; return w && w.context &&"
+            " w.context.isReady && w.sessionContext.session && w.sessionContext.session.kernel"
+            " && w.sessionContext.session.kernel.status === 'idle'; }"
+        )
 
     def cells(self) -> list[dict]:
-        return self.page.evaluate("() => jupyterapp.shell.currentWidget.content.model.toJSON().cells")
+        return self.page.evaluate(
+            "() => jupyterapp.shell.currentWidget.content.model.toJSON().cells"
+        )
 
     def index(self, cell_id: str) -> int:
         return next(index for index, cell in enumerate(self.cells()) if cell["id"] == cell_id)
 
     def run_all(self) -> bool:
         """Runs every cell. False if one failed, because JupyterLab stops there."""
-        return self.page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
+        return self.page.evaluate(
+            "() => jupyterapp.commands.execute('notebook:run-all-cells')"
+        )
 
     def run_cell(self, cell_id: str) -> dict:
         """Runs one cell and gives it with its outputs."""
@@ -121,13 +160,17 @@ class Notebook:
         return self.page.locator(".jp-Notebook .jp-Cell").nth(self.index(cell_id))
 
     def select(self, cell_id: str):
-        self.page.evaluate("index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }",
-                           self.index(cell_id))
+        self.page.evaluate(
+            "index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }",
+            self.index(cell_id),
+        )
 
     def close_side_bar(self):
         """Hides the file browser, so that the notebook has the whole width."""
-        self.page.evaluate("() => { if (!jupyterapp.shell.leftCollapsed) "
-                           "jupyterapp.commands.execute('application:toggle-left-area'); }")
+        self.page.evaluate(
+            "() => { if (!jupyterapp.shell.leftCollapsed) "
+            "jupyterapp.commands.execute('application:toggle-left-area'); }"
+        )
 
 
 def _free_port() -> int:
@@ -142,7 +185,11 @@ def _wait_until_up(server, port, token, log: Path):
         if server.poll() is not None:
             raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
         with suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/status?token={token}", timeout=60).close()
+            urllib.request.urlopen(
+                f"http://127.0.0.1:{port}/api/status?token={token}", timeout=60
+            ).close()
             return
         time.sleep(0.25)
-    raise RuntimeError(f"JupyterLab did not answer within {PATIENCE} s:\n{log.read_text()[-2000:]}")
+    raise RuntimeError(
+        f"JupyterLab did not answer within {PATIENCE} s:\n{log.read_text()[-2000:]}"
+    )

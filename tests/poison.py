@@ -10,7 +10,9 @@ from torch import Tensor
 POISONS = {"NaN": math.nan, "inf": math.inf, "-inf": -math.inf, "3e38": 3e38}
 poisons = st.sampled_from(list(POISONS.values()))
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-on_each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+on_each_device = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=needs_gpu)]
+)
 
 
 def poison_of(poison: float, dtype: torch.dtype) -> float:

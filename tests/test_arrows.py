@@ -16,19 +16,31 @@ ARROWS = {
     "solutions": {"lessons_lib", "paged_attention"},  # checks, and what builds the notebooks
     "bench": {"lessons_lib", "paged_attention", "draw"},
     "draw": {"paged_attention", "bench"},  # what was measured is drawn
-    "grading": {"lessons_lib", "solutions"},  # what a sandbox gets of an exercise is cut out of its text
+    # what a sandbox gets of an exercise is cut out of its text
+    "grading": {"lessons_lib", "solutions"},
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
     ("lessons_lib.checks", "solutions.checks.lesson_"),  # the exercises of a lesson
-    ("lessons_lib.isolation", "paged_attention.ladder"),  # imported ahead of the runs, to save time
+    # imported ahead of the runs, to save time
+    ("lessons_lib.isolation", "paged_attention.ladder"),
 }
 
 
 def modules(folder: Path = ROOT) -> dict[str, Path]:
     """Dotted name to file, for each module of the packages but the lessons' own sources, which are no modules."""
-    files = [path for package in ARROWS for path in (folder / package).rglob("*.py") if not path.stem[0].isdigit()]
-    return {".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+    files = [
+        path
+        for package in ARROWS
+        for path in (folder / package).rglob("*.py")
+        if not path.stem[0].isdigit()
+    ]
+    return {
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in files
+    }
 
 
 def imported(name: str, path: Path, known: Container[str]) -> Iterator[str]:
@@ -41,7 +53,11 @@ def imported(name: str, path: Path, known: Container[str]) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            above = (
+                ".".join(package.split(".")[: len(package.split(".")) - node.level + 1])
+                if node.level
+                else ""
+            )
             base = ".".join(part for part in (above, node.module) if part)
             names = (f"{base}.{alias.name}" for alias in node.names)
             yield from (each if each in known else base for each in names)
@@ -50,15 +66,22 @@ def imported(name: str, path: Path, known: Container[str]) -> Iterator[str]:
 def graph(folder: Path = ROOT) -> dict[str, set[str]]:
     """Each module to those of ours that it imports."""
     known = modules(folder)
-    return {name: {other for other in imported(name, path, known) if other in known} for name, path in known.items()}
+    return {
+        name: {other for other in imported(name, path, known) if other in known}
+        for name, path in known.items()
+    }
 
 
 def forbidden(needs: dict[str, set[str]]) -> list[str]:
     def package(name):
         return name.partition(".")[0]
 
-    return [f"{name} imports {other}" for name, others in needs.items() for other in sorted(others)
-            if package(other) not in ARROWS[package(name)] | {package(name)}]
+    return [
+        f"{name} imports {other}"
+        for name, others in needs.items()
+        for other in sorted(others)
+        if package(other) not in ARROWS[package(name)] | {package(name)}
+    ]
 
 
 def circle(needs: dict[str, set[str]]) -> list[str]:
@@ -82,19 +105,35 @@ def test_what_is_looked_up_by_name_is_listed():
     found = set()
     for name, path in modules().items():
         package = name.partition(".")[0]
-        above = tuple(f"{other}." for other in ARROWS if other not in ARROWS[package] | {package})
+        above = tuple(
+            f"{other}." for other in ARROWS if other not in ARROWS[package] | {package}
+        )
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(above) \
-                    and " " not in node.value and "/" not in node.value:
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value.startswith(above)
+                and " " not in node.value
+                and "/" not in node.value
+            ):
                 found.add((name, node.value))
     assert found == BY_NAME
 
 
-@pytest.mark.parametrize("text, found", [
-    ("import paged_attention.slots", "lessons_lib.new imports paged_attention.slots"),
-    ("def later():\n    from paged_attention import slots", "lessons_lib.new imports paged_attention.slots"),
-    ("if True:\n    from paged_attention.slots import slot_mapping", "lessons_lib.new imports paged_attention.slots"),
-])
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("import paged_attention.slots", "lessons_lib.new imports paged_attention.slots"),
+        (
+            "def later():\n    from paged_attention import slots",
+            "lessons_lib.new imports paged_attention.slots",
+        ),
+        (
+            "if True:\n    from paged_attention.slots import slot_mapping",
+            "lessons_lib.new imports paged_attention.slots",
+        ),
+    ],
+)
 def test_an_arrow_that_runs_up_is_found_wherever_it_is(tmp_path, text, found):
     for name, content in {"lessons_lib/new.py": text, "paged_attention/slots.py": ""}.items():
         (tmp_path / name).parent.mkdir()
@@ -102,7 +141,15 @@ def test_an_arrow_that_runs_up_is_found_wherever_it_is(tmp_path, text, found):
     assert found in forbidden(graph(tmp_path))
 
 
-@pytest.mark.parametrize("text", ["from draw import b", "def late():\n    import draw.b", "from .b import c", "from . import b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from draw import b",
+        "def late():\n    import draw.b",
+        "from .b import c",
+        "from . import b",
+    ],
+)
 def test_a_circle_is_found_wherever_it_is(tmp_path, text):
     (tmp_path / "draw").mkdir()
     (tmp_path / "draw" / "a.py").write_text(text)

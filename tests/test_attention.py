@@ -24,7 +24,9 @@ CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 NAN = float("nan")
 prop = settings(max_examples=18, deadline=None, derandomize=True, database=None)
 
-BACKENDS = pytest.mark.parametrize("attend", [plain_attention, tiled_attention], ids=lambda attend: attend.__name__)
+BACKENDS = pytest.mark.parametrize(
+    "attend", [plain_attention, tiled_attention], ids=lambda attend: attend.__name__
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,12 +52,16 @@ def lengths_for(block_size):
     return st.sampled_from(edges) | st.integers(0, most)
 
 
-def random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype=torch.float32, poison=NAN):
+def random_request(
+    length, block_size, num_kv_heads, ratio, head_size, seed, dtype=torch.float32, poison=NAN
+):
     """q, k, v in blocks, with poison after the last token."""
     generator = torch.Generator().manual_seed(seed)
     num_blocks = -(-length // block_size)
-    q, k, v = (torch.randn(num_blocks, block_size, heads, head_size, generator=generator).to(dtype)
-               for heads in (num_kv_heads * ratio, num_kv_heads, num_kv_heads))
+    q, k, v = (
+        torch.randn(num_blocks, block_size, heads, head_size, generator=generator).to(dtype)
+        for heads in (num_kv_heads * ratio, num_kv_heads, num_kv_heads)
+    )
     for x in (q, k, v):
         x.flatten(0, 1)[length:] = poison
     return q, k, v
@@ -64,17 +70,30 @@ def random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dty
 def by_pytorch(q, k, v):
     """q: (length, num_q_heads, head_size). k, v: (length, num_kv_heads, head_size). Causal, in float64."""
     q, k, v = (x.double().transpose(0, 1)[None] for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[
+        0
+    ].transpose(0, 1)
 
 
 @BACKENDS
 @prop
-@given(st.data(), block_sizes, kv_heads, head_ratios, head_sizes, seeds, st.sampled_from([torch.float32, torch.float64]),
-       poisons)
-def test_attention_is_pytorchs_and_0_behind_the_last_token(attend, data, block_size, num_kv_heads, ratio, head_size, seed,
-                                                              dtype, poison):
+@given(
+    st.data(),
+    block_sizes,
+    kv_heads,
+    head_ratios,
+    head_sizes,
+    seeds,
+    st.sampled_from([torch.float32, torch.float64]),
+    poisons,
+)
+def test_attention_is_pytorchs_and_0_behind_the_last_token(
+    attend, data, block_size, num_kv_heads, ratio, head_size, seed, dtype, poison
+):
     length = data.draw(lengths_for(block_size))
-    q, k, v = random_request(length, block_size, num_kv_heads, ratio, head_size, seed, dtype, poison)
+    q, k, v = random_request(
+        length, block_size, num_kv_heads, ratio, head_size, seed, dtype, poison
+    )
     o = attend(q, k, v, length)
     assert o.shape == q.shape and o.dtype == dtype
     rows = o.flatten(0, 1)
@@ -92,7 +111,10 @@ def test_no_argument_is_changed_and_their_layout_in_memory_does_not_matter(atten
     before = [x.clone() for x in turned]
     assert not turned[0].is_contiguous()
     torch.testing.assert_close(attend(*turned, 11), expected, **CLOSE)
-    assert all(torch.equal(x.nan_to_num(), kept.nan_to_num()) for x, kept in zip(turned, before, strict=True))
+    assert all(
+        torch.equal(x.nan_to_num(), kept.nan_to_num())
+        for x, kept in zip(turned, before, strict=True)
+    )
 
 
 @BACKENDS
@@ -114,7 +136,9 @@ def test_scores_far_from_0_are_harmless(attend):
     rows = [x.flatten(0, 1)[:9] for x in (q, k, v)]
     scores = torch.einsum("qhd,khd->hqk", rows[0], rows[1]) / 4
     assert scores.max() < -200
-    torch.testing.assert_close(attend(q, k, v, 9).flatten(0, 1)[:9].double(), by_pytorch(*rows), **CLOSE)
+    torch.testing.assert_close(
+        attend(q, k, v, 9).flatten(0, 1)[:9].double(), by_pytorch(*rows), **CLOSE
+    )
 
 
 ELSEWHERE = pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=needs_gpu)])
@@ -157,12 +181,19 @@ def test_sums_of_16_bit_numbers_have_32(num_keys, part, device, dtype):
     values = torch.linspace(0, 1, num_keys).to(device, dtype)[None, :, None]
     scores = torch.zeros(1, num_keys, dtype=dtype, device=device)
     state, other = (SoftmaxState(1, head_size=1, dtype=dtype) for _ in range(2))
-    for half, each in zip((state, other), (slice(0, num_keys // 2), slice(num_keys // 2, num_keys)), strict=True):
-        for weights, summed in zip(scores[:, each].split(part, -1), values[:, each].split(part, -2), strict=True):
+    for half, each in zip(
+        (state, other), (slice(0, num_keys // 2), slice(num_keys // 2, num_keys)), strict=True
+    ):
+        for weights, summed in zip(
+            scores[:, each].split(part, -1), values[:, each].split(part, -2), strict=True
+        ):
             half.update(weights, summed)
     state.merge(other)
     o, m, l = state.finish()
-    assert (o.dtype, o.device) == (torch.float32, scores.device) and (m.item(), l.item()) == (0.0, num_keys)
+    assert (o.dtype, o.device) == (torch.float32, scores.device) and (m.item(), l.item()) == (
+        0.0,
+        num_keys,
+    )
     torch.testing.assert_close(o.item(), values.double().mean().item(), rtol=1e-5, atol=0)
 
 
@@ -200,9 +231,17 @@ part_sizes = st.lists(st.integers(1, 12), min_size=1, max_size=9)
 
 
 @prop
-@given(part_sizes, st.integers(2, 6), st.sampled_from([1, 16]), st.sampled_from([0.1, 3.0, 300.0]), seeds,
-       st.sampled_from([torch.float32, torch.float64]))
-def test_any_split_of_the_keys_gives_the_softmax_of_all(sizes, num_rows, head_size, spread, seed, dtype):
+@given(
+    part_sizes,
+    st.integers(2, 6),
+    st.sampled_from([1, 16]),
+    st.sampled_from([0.1, 3.0, 300.0]),
+    seeds,
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_any_split_of_the_keys_gives_the_softmax_of_all(
+    sizes, num_rows, head_size, spread, seed, dtype
+):
     scores, values = scores_and_values(num_rows, sum(sizes), head_size, spread, seed, dtype)
     result = state_of(scores, values, sizes).finish()
     for ours, expected in zip(result, softmax_of_all(scores, values), strict=True):
@@ -212,25 +251,43 @@ def test_any_split_of_the_keys_gives_the_softmax_of_all(sizes, num_rows, head_si
 
 def merged(*states):
     """A new state, from copies."""
-    result = SoftmaxState(*states[0].m.shape, head_size=states[0].acc.shape[-1], dtype=states[0].m.dtype)
+    result = SoftmaxState(
+        *states[0].m.shape, head_size=states[0].acc.shape[-1], dtype=states[0].m.dtype
+    )
     for state in states:
         result.merge(state)
     return result
 
 
 @prop
-@given(st.tuples(part_sizes, part_sizes, part_sizes), st.sampled_from([0.1, 3.0, 300.0]), seeds)
+@given(
+    st.tuples(part_sizes, part_sizes, part_sizes), st.sampled_from([0.1, 3.0, 300.0]), seeds
+)
 def test_merge_is_associative_commutative_and_the_softmax_of_all(sizes, spread, seed):
     scores, values = scores_and_values(4, sum(map(sum, sizes)), 8, spread, seed)
     counts = [sum(part) for part in sizes]
-    a, b, c = (state_of(part, value, part_sizes) for part, value, part_sizes
-               in zip(scores.split(counts, -1), values.split(counts, -2), sizes, strict=True))
+    a, b, c = (
+        state_of(part, value, part_sizes)
+        for part, value, part_sizes in zip(
+            scores.split(counts, -1), values.split(counts, -2), sizes, strict=True
+        )
+    )
     kept = [x.clone() for state in (a, b, c) for x in (state.m, state.l, state.acc)]
     expected = softmax_of_all(scores, values)
-    for state in (merged(a, b, c), merged(c, b, a), merged(merged(a, b), c), merged(a, merged(b, c))):
+    for state in (
+        merged(a, b, c),
+        merged(c, b, a),
+        merged(merged(a, b), c),
+        merged(a, merged(b, c)),
+    ):
         for ours, theirs in zip(state.finish(), expected, strict=True):
             torch.testing.assert_close(ours, theirs, **CLOSE)
-    assert all(torch.equal(x, y) for x, y in zip(kept, [x for state in (a, b, c) for x in (state.m, state.l, state.acc)]))
+    assert all(
+        torch.equal(x, y)
+        for x, y in zip(
+            kept, [x for state in (a, b, c) for x in (state.m, state.l, state.acc)]
+        )
+    )
 
 
 def test_the_state_goes_on_after_finish_and_after_merge():
@@ -246,15 +303,24 @@ def test_the_state_goes_on_after_finish_and_after_merge():
 # Prefill
 
 
-def prefill_inputs(lengths, block_size, num_kv_heads, ratio, head_size, seed, num_layers=1, index=0, dim=24):
+def prefill_inputs(
+    lengths, block_size, num_kv_heads, ratio, head_size, seed, num_layers=1, index=0, dim=24
+):
     """A layer, x, request_num_blocks, seq_ids, and a manager with shuffled free blocks.
 
     x has NaN after each last token.
     """
     shuffle = random.Random(seed)
     num_blocks = 2 * sum(-(-length // block_size) for length in lengths) + 1
-    manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, max_num_seqs=len(lengths) + 2,
-                                    max_blocks_per_seq=num_blocks, num_layers=num_layers)
+    manager = PagedAttentionManager(
+        num_blocks,
+        block_size,
+        num_kv_heads,
+        head_size,
+        max_num_seqs=len(lengths) + 2,
+        max_blocks_per_seq=num_blocks,
+        num_layers=num_layers,
+    )
     manager.kv_cache.fill_(NAN)
     for _ in range(num_blocks):
         manager.block_manager.allocate()
@@ -264,25 +330,43 @@ def prefill_inputs(lengths, block_size, num_kv_heads, ratio, head_size, seed, nu
     for seq_id, length in zip(seq_ids, lengths, strict=True):
         manager.add_sequence(seq_id, length)
     request_num_blocks = [manager.blocks_for(length) for length in lengths]
-    x = torch.randn(sum(request_num_blocks), block_size, dim, generator=torch.Generator().manual_seed(seed))
+    x = torch.randn(
+        sum(request_num_blocks), block_size, dim, generator=torch.Generator().manual_seed(seed)
+    )
     for rows, length in zip(x.split(request_num_blocks), lengths, strict=True):
         rows.flatten(0, 1)[length:] = NAN
-    layer = AttentionLayer(dim, num_kv_heads * ratio, num_kv_heads, head_size, index=index, seed=seed % 1000)
+    layer = AttentionLayer(
+        dim, num_kv_heads * ratio, num_kv_heads, head_size, index=index, seed=seed % 1000
+    )
     return layer, x, request_num_blocks, seq_ids, manager
 
 
 @BACKENDS
 @prop
-@given(st.data(), block_sizes, kv_heads, head_ratios, st.sampled_from([16, 64, 128]), seeds, st.integers(0, 1))
-def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(attend, data, block_size, num_kv_heads, ratio, head_size,
-                                                                 seed, index):
-    lengths = data.draw(st.lists(st.integers(0, min(4 * block_size, 70)), min_size=1, max_size=4))
-    layer, x, request_num_blocks, seq_ids, manager = prefill_inputs(lengths, block_size, num_kv_heads, ratio, head_size,
-                                                                    seed, num_layers=2, index=index)
+@given(
+    st.data(),
+    block_sizes,
+    kv_heads,
+    head_ratios,
+    st.sampled_from([16, 64, 128]),
+    seeds,
+    st.integers(0, 1),
+)
+def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(
+    attend, data, block_size, num_kv_heads, ratio, head_size, seed, index
+):
+    lengths = data.draw(
+        st.lists(st.integers(0, min(4 * block_size, 70)), min_size=1, max_size=4)
+    )
+    layer, x, request_num_blocks, seq_ids, manager = prefill_inputs(
+        lengths, block_size, num_kv_heads, ratio, head_size, seed, num_layers=2, index=index
+    )
     y = forward_prefill(layer, x, request_num_blocks, seq_ids, manager, attend)
     assert y.shape == x.shape
     pool = torch.full_like(manager.kv_cache, NAN)
-    parts = zip(seq_ids, lengths, x.split(request_num_blocks), y.split(request_num_blocks), strict=True)
+    parts = zip(
+        seq_ids, lengths, x.split(request_num_blocks), y.split(request_num_blocks), strict=True
+    )
     for seq_id, length, rows, result in parts:
         rows, result = rows.flatten(0, 1)[:length], result.flatten(0, 1)
         q, k, v = layer.project(rows)
@@ -291,7 +375,10 @@ def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(attend, data, b
             expected = layer.output(by_pytorch(q, k, v).float())
             torch.testing.assert_close(result[:length], expected, **CLOSE)
         for token in range(length):
-            block_id, offset = manager.blocks_of(seq_id)[token // block_size], token % block_size
+            block_id, offset = (
+                manager.blocks_of(seq_id)[token // block_size],
+                token % block_size,
+            )
             pool[index, :, block_id, offset] = torch.stack([k[token], v[token]])
     torch.testing.assert_close(manager.kv_cache, pool, **CLOSE, equal_nan=True)
 
@@ -299,8 +386,12 @@ def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(attend, data, b
 @BACKENDS
 @prop
 @given(st.data(), block_sizes, head_ratios, seeds)
-def test_a_request_that_changes_leaves_the_others_bit_for_bit(attend, data, block_size, ratio, seed):
-    lengths = data.draw(st.lists(st.integers(1, min(3 * block_size, 50)), min_size=2, max_size=4))
+def test_a_request_that_changes_leaves_the_others_bit_for_bit(
+    attend, data, block_size, ratio, seed
+):
+    lengths = data.draw(
+        st.lists(st.integers(1, min(3 * block_size, 50)), min_size=2, max_size=4)
+    )
     changed = data.draw(st.integers(0, len(lengths) - 1))
     token = data.draw(st.integers(0, lengths[changed] - 1))
     layer, x, *arguments = prefill_inputs(lengths, block_size, 2, ratio, 16, seed)
@@ -310,7 +401,9 @@ def test_a_request_that_changes_leaves_the_others_bit_for_bit(attend, data, bloc
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         same = lengths[number] if number != changed else token
         assert torch.equal(new.flatten(0, 1)[:same], old.flatten(0, 1)[:same])
-    assert not torch.equal(after[changed].flatten(0, 1)[token], before[changed].flatten(0, 1)[token])
+    assert not torch.equal(
+        after[changed].flatten(0, 1)[token], before[changed].flatten(0, 1)[token]
+    )
 
 
 def test_a_prefill_makes_no_tensor_without_saying_where():
@@ -324,27 +417,66 @@ def test_a_prefill_makes_no_tensor_without_saying_where():
 
 REFUSED = {
     "x is no tensor": (lambda a: a | {"x": [1.0]}, TypeError, ["x must be a tensor", "list"]),
-    "x without blocks": (lambda a: a | {"x": a["x"].flatten(0, 1)}, ValueError,
-                         ["x must have the shape (3, 4, 24)", "(12, 24)"]),
-    "x with a block too many": (lambda a: a | {"x": torch.zeros(4, 4, 24)}, ValueError,
-                                ["x must have the shape (3, 4, 24)", "(4, 4, 24)"]),
-    "x with blocks of another size": (lambda a: a | {"x": torch.zeros(3, 5, 24)}, ValueError,
-                                      ["x must have the shape (3, 4, 24)", "(3, 5, 24)"]),
-    "x of another width": (lambda a: a | {"x": torch.zeros(3, 4, 23)}, ValueError,
-                           ["x must have the shape (3, 4, 24)", "(3, 4, 23)"]),
-    "x in float64": (lambda a: a | {"x": a["x"].double()}, TypeError, ["x must be torch.float32, not torch.float64"]),
-    "a layer with other heads": (lambda a: a | {"layer": AttentionLayer(24, 2, 2, 16)}, ValueError,
-                                 ["layer must have the pool's 1 KV heads of size 16", "not 2 of size 16"]),
-    "a layer beyond the pool": (lambda a: a | {"layer": AttentionLayer(24, 2, 1, 16, index=1)}, ValueError,
-                                ["layer.index must be one of the pool's layers, 0 to 0, not 1"]),
-    "a count too few": (lambda a: a | {"request_num_blocks": [3]}, ValueError,
-                        ["request_num_blocks must have an entry for each of the 2 sequences", "1 entries"]),
-    "counts in the wrong order": (lambda a: a | {"request_num_blocks": [1, 2]}, ValueError,
-                                  ["request_num_blocks gives sequence 7 1 blocks", "5 tokens fill 2"]),
-    "an unknown sequence": (lambda a: a | {"seq_ids": [7, 8]}, UnknownSequenceError, ["no sequence 8", "[7, 3]"]),
-    "a sequence twice": (lambda a: a | {"seq_ids": [7, 7]}, ValueError, ["sequence 7", "more than once"]),
-    "no sequence": (lambda a: a | {"seq_ids": [], "request_num_blocks": [], "x": torch.zeros(0, 4, 24)}, ValueError,
-                    ["the batch is empty"]),
+    "x without blocks": (
+        lambda a: a | {"x": a["x"].flatten(0, 1)},
+        ValueError,
+        ["x must have the shape (3, 4, 24)", "(12, 24)"],
+    ),
+    "x with a block too many": (
+        lambda a: a | {"x": torch.zeros(4, 4, 24)},
+        ValueError,
+        ["x must have the shape (3, 4, 24)", "(4, 4, 24)"],
+    ),
+    "x with blocks of another size": (
+        lambda a: a | {"x": torch.zeros(3, 5, 24)},
+        ValueError,
+        ["x must have the shape (3, 4, 24)", "(3, 5, 24)"],
+    ),
+    "x of another width": (
+        lambda a: a | {"x": torch.zeros(3, 4, 23)},
+        ValueError,
+        ["x must have the shape (3, 4, 24)", "(3, 4, 23)"],
+    ),
+    "x in float64": (
+        lambda a: a | {"x": a["x"].double()},
+        TypeError,
+        ["x must be torch.float32, not torch.float64"],
+    ),
+    "a layer with other heads": (
+        lambda a: a | {"layer": AttentionLayer(24, 2, 2, 16)},
+        ValueError,
+        ["layer must have the pool's 1 KV heads of size 16", "not 2 of size 16"],
+    ),
+    "a layer beyond the pool": (
+        lambda a: a | {"layer": AttentionLayer(24, 2, 1, 16, index=1)},
+        ValueError,
+        ["layer.index must be one of the pool's layers, 0 to 0, not 1"],
+    ),
+    "a count too few": (
+        lambda a: a | {"request_num_blocks": [3]},
+        ValueError,
+        ["request_num_blocks must have an entry for each of the 2 sequences", "1 entries"],
+    ),
+    "counts in the wrong order": (
+        lambda a: a | {"request_num_blocks": [1, 2]},
+        ValueError,
+        ["request_num_blocks gives sequence 7 1 blocks", "5 tokens fill 2"],
+    ),
+    "an unknown sequence": (
+        lambda a: a | {"seq_ids": [7, 8]},
+        UnknownSequenceError,
+        ["no sequence 8", "[7, 3]"],
+    ),
+    "a sequence twice": (
+        lambda a: a | {"seq_ids": [7, 7]},
+        ValueError,
+        ["sequence 7", "more than once"],
+    ),
+    "no sequence": (
+        lambda a: a | {"seq_ids": [], "request_num_blocks": [], "x": torch.zeros(0, 4, 24)},
+        ValueError,
+        ["the batch is empty"],
+    ),
 }
 
 
@@ -355,7 +487,14 @@ def test_what_does_not_fit_is_refused_by_name_with_nothing_written(name):
     manager.kv_cache.fill_(5.0)
     manager.add_sequence(7, 5)
     manager.add_sequence(3, 4)
-    arguments = change({"layer": AttentionLayer(24, 2, 1, 16), "x": torch.zeros(3, 4, 24), "request_num_blocks": [2, 1], "seq_ids": [7, 3]})
+    arguments = change(
+        {
+            "layer": AttentionLayer(24, 2, 1, 16),
+            "x": torch.zeros(3, 4, 24),
+            "request_num_blocks": [2, 1],
+            "seq_ids": [7, 3],
+        }
+    )
     with pytest.raises(kind) as caught:
         forward_prefill(manager=manager, **arguments)
     assert all(part in str(caught.value) for part in words), caught.value
@@ -388,22 +527,35 @@ def test_float64_stays_as_exact_as_it_is(attend):
     """In float32, 1 + 2^-40 is 1."""
     value = 1 + 2**-40
     q = torch.ones(2, 3, 1, 4, dtype=torch.float64)
-    torch.testing.assert_close(attend(q, q, torch.full_like(q, value), 6), torch.full_like(q, value), rtol=1e-15, atol=0)
+    torch.testing.assert_close(
+        attend(q, q, torch.full_like(q, value), 6),
+        torch.full_like(q, value),
+        rtol=1e-15,
+        atol=0,
+    )
 
 
 def test_a_layers_weights_follow_from_its_seed():
-    weights = [list(AttentionLayer(6, 4, 2, 3, **seed).parameters()) for seed in ({}, {"seed": 0}, {"seed": 1})]
-    assert all(map(torch.equal, weights[0], weights[1])) and not any(map(torch.equal, weights[0], weights[2]))
+    weights = [
+        list(AttentionLayer(6, 4, 2, 3, **seed).parameters())
+        for seed in ({}, {"seed": 0}, {"seed": 1})
+    ]
+    assert all(map(torch.equal, weights[0], weights[1])) and not any(
+        map(torch.equal, weights[0], weights[2])
+    )
 
 
 @pytest.mark.parametrize("num_q_heads, num_kv_heads", [(3, 2), (2, 0), (2, -1)])
 def test_a_layer_whose_heads_do_not_divide_is_refused(num_q_heads, num_kv_heads):
-    with pytest.raises(ValueError, match=f"multiple of num_kv_heads, not {num_q_heads} with {num_kv_heads}"):
+    with pytest.raises(
+        ValueError, match=f"multiple of num_kv_heads, not {num_q_heads} with {num_kv_heads}"
+    ):
         AttentionLayer(6, num_q_heads, num_kv_heads, 3)
 
 
 def test_a_layer_keeps_the_size_of_what_it_is_given_and_learns_nothing():
     layer = AttentionLayer(256, 8, 2, 16)
     assert not any(weight.requires_grad for weight in layer.parameters())
-    for weight in layer.parameters():  # as many terms as weight.shape[1] add up to a number of the same size
+    # as many terms as weight.shape[1] add up to a number of the same size
+    for weight in layer.parameters():
         assert weight.std() * weight.shape[1] ** 0.5 == pytest.approx(1, abs=0.05)

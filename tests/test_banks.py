@@ -19,11 +19,24 @@ from verdicts import verdicts
 EXERCISES = every_exercise()
 PYTHON_EXERCISES = [exercise for exercise in EXERCISES if exercise.language == "python"]
 MISTAKES = [(exercise, mistake) for exercise in EXERCISES for mistake in exercise.mistakes]
-RIGHT = [(exercise, number) for exercise in EXERCISES for number in range(len(RIGHT_ANSWERS[exercise.id]))]
-RESPELT = [pytest.param(exercise, slug, number, marks=[pytest.mark.slow] * (exercise.language != "python"))  # each is built
-           for exercise in EXERCISES for slug, answers in WRONG_ANSWERS.get(exercise.id, {}).items()
-           for number in range(len(answers))]
-by_id = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "slug", getattr(value, "id", value)))
+RIGHT = [
+    (exercise, number)
+    for exercise in EXERCISES
+    for number in range(len(RIGHT_ANSWERS[exercise.id]))
+]
+# each is built
+RESPELT = [
+    pytest.param(
+        exercise, slug, number, marks=[pytest.mark.slow] * (exercise.language != "python")
+    )
+    for exercise in EXERCISES
+    for slug, answers in WRONG_ANSWERS.get(exercise.id, {}).items()
+    for number in range(len(answers))
+]
+by_id = functools.partial(
+    pytest.mark.parametrize,
+    ids=lambda value: getattr(value, "slug", getattr(value, "id", value)),
+)
 
 
 @functools.cache
@@ -32,11 +45,18 @@ def python_verdicts(exercise_id):
     spellings, numbered from -1 downwards.
     """
     exercise = checks.find(exercise_id)
-    answers = {(mistake.slug, number): form for mistake in exercise.mistakes
-               for number, form in enumerate((mistake.wrong, *mistake.also)) if form is not None}
+    answers = {
+        (mistake.slug, number): form
+        for mistake in exercise.mistakes
+        for number, form in enumerate((mistake.wrong, *mistake.also))
+        if form is not None
+    }
     if exercise.language == "python":
-        answers |= {(slug, ~number): answer for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items()
-                    for number, answer in enumerate(spelt)}
+        answers |= {
+            (slug, ~number): answer
+            for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items()
+            for number, answer in enumerate(spelt)
+        }
     return dict(zip(answers, verdicts(exercise.id, list(answers.values())), strict=True))
 
 
@@ -59,15 +79,25 @@ def test_a_known_mistake_is_caught_and_named(exercise, mistake):
         result = checks.run(exercise.id, wrong_answer(exercise, mistake))
     assert (result.passed, result.mistake) == (False, mistake.slug), result.message
     assert result.message.startswith(mistake.message)
-    assert exercise.recognise(wrong_answer(exercise, mistake)) or " case that shows it: " in result.message
+    assert (
+        exercise.recognise(wrong_answer(exercise, mistake))
+        or " case that shows it: " in result.message
+    )
 
 
-FORMS = [(exercise, mistake, number) for exercise, mistake in MISTAKES for number in range(len(mistake.also))]
+FORMS = [
+    (exercise, mistake, number)
+    for exercise, mistake in MISTAKES
+    for number in range(len(mistake.also))
+]
 
 
 @by_id("exercise, mistake, number", FORMS)
 def test_a_further_form_of_a_mistake_is_named_alike(exercise, mistake, number):
-    assert verdict_on(exercise, mistake.slug, number + 1, mistake.also[number]).mistake == mistake.slug
+    assert (
+        verdict_on(exercise, mistake.slug, number + 1, mistake.also[number]).mistake
+        == mistake.slug
+    )
 
 
 @by_id("exercise, slug, number", RESPELT)
@@ -94,13 +124,20 @@ def test_a_different_right_answer_passes(exercise, number):
 
 def test_no_check_imports_what_takes_long():
     """What a check imports is imported again in the process of each run."""
-    program = ("import sys\n"
-               "from lessons_lib import checks\n"
-               f"for id in {[exercise.id for exercise in EXERCISES]}:\n"
-               "    list(checks.find(id).cases())\n"
-               "slow = {'torch._dynamo', 'sympy', 'transformers', 'matplotlib', 'IPython'}\n"
-               "print(sorted(slow & set(sys.modules)))")
-    assert subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, check=True).stdout == "[]\n"
+    program = (
+        "import sys\n"
+        "from lessons_lib import checks\n"
+        f"for id in {[exercise.id for exercise in EXERCISES]}:\n"
+        "    list(checks.find(id).cases())\n"
+        "slow = {'torch._dynamo', 'sympy', 'transformers', 'matplotlib', 'IPython'}\n"
+        "print(sorted(slow & set(sys.modules)))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", program], text=True, capture_output=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 @pytest.mark.alone
@@ -129,8 +166,14 @@ def test_no_result_of_ours_is_nan(exercise):
 @by_id("exercise", EXERCISES)
 def test_there_are_three_different_right_answers(exercise):
     answers = RIGHT_ANSWERS[exercise.id]
-    texts = {answer if isinstance(answer, str) else ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(answer))))
-             for answer in answers}
+    texts = {
+        (
+            answer
+            if isinstance(answer, str)
+            else ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(answer))))
+        )
+        for answer in answers
+    }
     assert len(texts) >= 3
 
 
@@ -149,19 +192,43 @@ def test_no_mistake_of_another_exercise_passes(exercise):
     expected = [checks._attempt(exercise, exercise.reference, case) for case in cases]
     for other, mistake in MISTAKES:
         if other.language == "python" and other.id != exercise.id:
-            assert any(not exercise.same(result, checks._attempt(exercise, mistake.wrong, case))
-                       for case, result in zip(cases, expected, strict=True)), (other.id, mistake.slug)
+            assert any(
+                not exercise.same(result, checks._attempt(exercise, mistake.wrong, case))
+                for case, result in zip(cases, expected, strict=True)
+            ), (other.id, mistake.slug)
 
 
-@pytest.mark.parametrize("lessons, exercises, mistakes, slugs", [
-    ("1", 5, 25, "free-ignores-refcount double-free-unnoticed fifo-not-lifo refcount-not-reset no-mutex check-outside-lock"),
-    ("2345", 22, 90,
-     "leak-on-failed-append partial-allocation zero-is-a-block block-boundary-off-by-one "
-     "combine-missing-exp flash-drops-accumulator max-starts-at-zero diagonal-page-unmasked not-causal missing-scale "
-     "tail-not-masked pages-assumed-contiguous repeat-not-interleave combine-missing-l "
-     "chunk-not-causal table-int64 write-selects-whole-blocks heads-scrambled"),
-], ids=["lesson 01", "lessons 02 to 05"])
-def test_there_are_enough_and_the_source_texts_mistakes_are_among_them(lessons, exercises, mistakes, slugs):
+@pytest.mark.parametrize(
+    "lessons, exercises, mistakes, slugs",
+    [
+        (
+            "1",
+            5,
+            25,
+            (
+                "free-ignores-refcount double-free-unnoticed fifo-not-lifo refcount-not-reset"
+                " no-mutex check-outside-lock"
+            ),
+        ),
+        (
+            "2345",
+            22,
+            90,
+            (
+                "leak-on-failed-append partial-allocation zero-is-a-block"
+                " block-boundary-off-by-one combine-missing-exp flash-drops-accumulator"
+                " max-starts-at-zero diagonal-page-unmasked not-causal missing-scale"
+                " tail-not-masked pages-assumed-contiguous repeat-not-interleave"
+                " combine-missing-l chunk-not-causal table-int64 write-selects-whole-blocks"
+                " heads-scrambled"
+            ),
+        ),
+    ],
+    ids=["lesson 01", "lessons 02 to 05"],
+)
+def test_there_are_enough_and_the_source_texts_mistakes_are_among_them(
+    lessons, exercises, mistakes, slugs
+):
     chosen = [exercise for exercise in EXERCISES if exercise.id[0] in lessons]
     found = [mistake.slug for exercise in chosen for mistake in exercise.mistakes]
     assert len(chosen) >= exercises and len(found) >= mistakes

@@ -16,7 +16,15 @@ PYTHON_EXERCISES = [exercise for exercise in every_exercise() if exercise.langua
 @pytest.mark.alone
 @pytest.mark.parametrize("exercise", PYTHON_EXERCISES, ids=lambda exercise: exercise.id)
 def test_each_known_mistake_is_named_in_a_process_of_its_own(exercise):
-    answers = [(mistake.slug, answer) for mistake in exercise.mistakes for answer in (mistake.wrong, *mistake.also)]
-    answers += [(slug, answer) for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items() for answer in spelt]
+    answers = [
+        (mistake.slug, answer)
+        for mistake in exercise.mistakes
+        for answer in (mistake.wrong, *mistake.also)
+    ]
+    answers += [
+        (slug, answer)
+        for slug, spelt in WRONG_ANSWERS.get(exercise.id, {}).items()
+        for answer in spelt
+    ]
     named = [(slug, checks.run(exercise.id, answer).mistake) for slug, answer in answers]
     assert [(slug, name) for slug, name in named if name != slug] == []

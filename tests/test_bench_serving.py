@@ -21,15 +21,30 @@ from bench.serving import ServerRow, ServingRun, ShareRow, measure, table
 from paged_attention.engine.checkpoint import load_model
 
 TRACE = Trace("two requests", [[5, 6], [7]], 4, end_token=1)
-SMALL = dict(num_layers=2, device="cpu", dtype=torch.float32, hidden_size=64, num_attention_heads=4, num_key_value_heads=2,
-             head_dim=16, intermediate_size=64, vocab_size=97)
+SMALL = dict(
+    num_layers=2,
+    device="cpu",
+    dtype=torch.float32,
+    hidden_size=64,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    intermediate_size=64,
+    vocab_size=97,
+)
 
 
 class Pretender:
     """Answers what it is told to, or raises."""
 
     def __init__(self, name, answers, error=None):
-        self.name, self.title, self.answers, self.error, self.turns = name, "made up", answers, error, 0
+        self.name, self.title, self.answers, self.error, self.turns = (
+            name,
+            "made up",
+            answers,
+            error,
+            0,
+        )
 
     def prepare(self):
         self.turns += 1
@@ -41,13 +56,33 @@ class Pretender:
 
 
 def made_up(**changes) -> ServingRun:
-    rows = (ServerRow("our engine", "path fast", 1500.0, (1.0, 0.8, 1.2), 2, 1.0),
-            ServerRow("generate, batches of 16", "padded", 900.0, (1.6,), 2, 1.0),
-            ServerRow("generate, batches of 64", "padded", 1000.0, (1.5,), 1, 0.75),
-            ServerRow("generate_batch", "sized", None, (), None, None, "RuntimeError: it fell over"))
-    shares = (ShareRow(64, 1024, 20.0, 5.0, 12.5), ShareRow(64, 8192, None, None, None, "OutOfMemoryError: too large"))
-    run = ServingRun("A Card 3000", "cuda", "1.2", "2.11", "5.17", 8, "2026-01-02", "made up for a test", "a model", "a trace", 2,
-                     rows, shares)
+    rows = (
+        ServerRow("our engine", "path fast", 1500.0, (1.0, 0.8, 1.2), 2, 1.0),
+        ServerRow("generate, batches of 16", "padded", 900.0, (1.6,), 2, 1.0),
+        ServerRow("generate, batches of 64", "padded", 1000.0, (1.5,), 1, 0.75),
+        ServerRow(
+            "generate_batch", "sized", None, (), None, None, "RuntimeError: it fell over"
+        ),
+    )
+    shares = (
+        ShareRow(64, 1024, 20.0, 5.0, 12.5),
+        ShareRow(64, 8192, None, None, None, "OutOfMemoryError: too large"),
+    )
+    run = ServingRun(
+        "A Card 3000",
+        "cuda",
+        "1.2",
+        "2.11",
+        "5.17",
+        8,
+        "2026-01-02",
+        "made up for a test",
+        "a model",
+        "a trace",
+        2,
+        rows,
+        shares,
+    )
     return dataclasses.replace(run, **changes)
 
 
@@ -55,12 +90,24 @@ def made_up(**changes) -> ServingRun:
 
 
 def test_only_useful_tokens_count():
-    assert TRACE.useful([3, 1, 1, 0]) == [3, 1] and TRACE.useful([3, 4, 5, 6, 7]) == [3, 4, 5, 6]
+    assert TRACE.useful([3, 1, 1, 0]) == [3, 1] and TRACE.useful([3, 4, 5, 6, 7]) == [
+        3,
+        4,
+        5,
+        6,
+    ]
     assert dataclasses.replace(TRACE, end_token=None).useful([1, 2, 1, 0]) == [1, 2, 1, 0]
     assert TRACE.num_blocks == 2
     right, other = [[3, 1, 0, 0], [4, 5, 6, 7]], [[3, 1], [4, 5, 8, 1]]
-    ours, same, others = measure([Pretender("ours", right), Pretender("same", right), Pretender("other", other)], TRACE, 2)
-    assert ours.tokens_per_second == pytest.approx(6 / max(ours.seconds)) and len(ours.seconds) == 2
+    ours, same, others = measure(
+        [Pretender("ours", right), Pretender("same", right), Pretender("other", other)],
+        TRACE,
+        2,
+    )
+    assert (
+        ours.tokens_per_second == pytest.approx(6 / max(ours.seconds))
+        and len(ours.seconds) == 2
+    )
     assert (same.same_requests, same.same_tokens) == (2, 1.0)
     assert (others.same_requests, others.same_tokens) == (1, pytest.approx(4 / 6))
 
@@ -69,8 +116,16 @@ def test_who_fails_is_named_and_the_others_go_on():
     failing = Pretender("failing", [], RuntimeError("no\nmemory"))
     said = []
     row, other = measure([failing, Pretender("other", [[1], [1]])], TRACE, 3, say=said.append)
-    assert row.tokens_per_second is None and row.reason == "RuntimeError: no memory" and failing.turns == 1
-    assert other.same_requests == 2 and len(other.seconds) == 3 and "failing: RuntimeError: no memory" in said
+    assert (
+        row.tokens_per_second is None
+        and row.reason == "RuntimeError: no memory"
+        and failing.turns == 1
+    )
+    assert (
+        other.same_requests == 2
+        and len(other.seconds) == 3
+        and "failing: RuntimeError: no memory" in said
+    )
 
 
 def test_a_slow_server_gets_no_more_turns():
@@ -84,7 +139,9 @@ def test_the_traces_are_the_same_each_time():
     assert trace == task_trace(64) and len({tuple(prompt) for prompt in trace.prompts}) == 64
     assert "64 requests, prompts of 5 to" in trace.title
     trace = random_trace(97, 6, 3, 9, 2)
-    assert trace == random_trace(97, 6, 3, 9, 2) and all(3 <= len(prompt) <= 9 for prompt in trace.prompts)
+    assert trace == random_trace(97, 6, 3, 9, 2) and all(
+        3 <= len(prompt) <= 9 for prompt in trace.prompts
+    )
 
 
 # The servers
@@ -94,24 +151,48 @@ def test_all_servers_give_the_same_tokens():
     trace = dataclasses.replace(task_trace(6), max_new_tokens=8)
     model = load_model()
     sizes = dict(page_size=16, num_blocks=trace.num_blocks, max_batch_tokens=64)
-    servers = [EngineServer(model, trace), GenerateServer(model, trace, 4),
-               GenerateBatchServer(model, trace, **sizes, unheard_of=3)]
+    servers = [
+        EngineServer(model, trace),
+        GenerateServer(model, trace, 4),
+        GenerateBatchServer(model, trace, **sizes, unheard_of=3),
+    ]
     rows = measure(servers, trace, repeats=1)
     assert not [row.reason for row in rows if row.reason]
-    assert [row.same_requests for row in rows] == [6] * 3 and [row.same_tokens for row in rows] == [1.0] * 3
+    assert [row.same_requests for row in rows] == [6] * 3 and [
+        row.same_tokens for row in rows
+    ] == [1.0] * 3
     for server in servers:
         server.close()
 
 
 def test_the_large_benchmark_runs_on_a_small_model(monkeypatch):
     def sized(model, trace, name="generate_batch", **options):
-        return GenerateBatchServer(model, trace, name, **dict(page_size=16, num_blocks=40, max_batch_tokens=64) | options)
+        return GenerateBatchServer(
+            model,
+            trace,
+            name,
+            **dict(page_size=16, num_blocks=40, max_batch_tokens=64) | options,
+        )
+
     monkeypatch.setattr(serving, "GenerateBatchServer", sized)
-    monkeypatch.setattr(serving, "random_trace", lambda vocab_size, num: random_trace(vocab_size, num, 5, 30, 3))
-    trace, rows, shares = serving.measure_large(4, 1, path="batched", contexts=(20, 40), **SMALL)
-    assert [row.name for row in rows] == ["our engine", "generate, batches of 32", "generate, batches of 64",
-                                          "generate_batch, sized", "generate_batch"]
-    assert not [row.reason for row in rows if row.reason] and all(row.same_tokens > 0.5 for row in rows)
+    monkeypatch.setattr(
+        serving,
+        "random_trace",
+        lambda vocab_size, num: random_trace(vocab_size, num, 5, 30, 3),
+    )
+    trace, rows, shares = serving.measure_large(
+        4, 1, path="batched", contexts=(20, 40), **SMALL
+    )
+    assert [row.name for row in rows] == [
+        "our engine",
+        "generate, batches of 32",
+        "generate, batches of 64",
+        "generate_batch, sized",
+        "generate_batch",
+    ]
+    assert not [row.reason for row in rows if row.reason] and all(
+        row.same_tokens > 0.5 for row in rows
+    )
     assert len(trace.prompts) == 4 and [share.context for share in shares] == [20, 40]
     assert all(0 < share.attention < share.step and not share.reason for share in shares)
 
@@ -129,10 +210,18 @@ def test_the_table_says_all():
     assert lines[0] == "A Card 3000, driver 1.2, PyTorch 2.11, transformers 5.17, 2026-01-02"
     cells = {re.split(r"  +", line)[0]: re.split(r"  +", line)[1:] for line in lines}
     assert cells["our engine"] == ["1,500", "1,250", "1,875", "2 of 2", "100 %", "path fast"]
-    assert cells["generate, batches of 64"][3:5] == ["1 of 2", "75 %"] and cells["generate_batch"][0] == "– !"
+    assert (
+        cells["generate, batches of 64"][3:5] == ["1 of 2", "75 %"]
+        and cells["generate_batch"][0] == "– !"
+    )
     assert cells["64 sequences of 1,024 tokens"] == ["20.00", "5.00", "25 %", "12.50"]
-    assert "Our engine's tokens a second over those of generate, its best batches: 1.50" in lines
-    assert lines[-2] == "! generate_batch: RuntimeError: it fell over" and lines[-1] == "! a decode step of 64 x 8192: OutOfMemoryError: too large"
+    assert (
+        "Our engine's tokens a second over those of generate, its best batches: 1.50" in lines
+    )
+    assert (
+        lines[-2] == "! generate_batch: RuntimeError: it fell over"
+        and lines[-1] == "! a decode step of 64 x 8192: OutOfMemoryError: too large"
+    )
     assert "4 threads" in table(made_up(device="cpu", driver="", threads=4, shares=()))
 
 
@@ -144,7 +233,10 @@ def test_a_run_is_kept_and_read_again(tmp_path, monkeypatch):
         run.save(serving_runs.file_of(run))
     assert serving.recorded() == [gpu, cpu]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-card-3000.json", "cpu.json"]
-    assert serving.recorded_table() == f"{table(gpu)}\n\n\n{table(cpu)}" and serving.main(["--recorded"]) == 0
+    assert (
+        serving.recorded_table() == f"{table(gpu)}\n\n\n{table(cpu)}"
+        and serving.main(["--recorded"]) == 0
+    )
     (tmp_path / "cpu.json").write_text('{"rows": []}')
     with pytest.raises(ValueError, match="cpu.json is not a run of the serving benchmark"):
         serving.recorded()
@@ -154,16 +246,24 @@ def test_what_is_recorded_is_whole():
     for run in serving.recorded():
         assert run.num_requests >= 64 and not run.ours.reason
         assert run.command.startswith("python -m bench.serving")
-        assert run.device != "cpu" or (min(run.ratios().values()) >= 1 and run.ours.same_requests == run.num_requests)
+        assert run.device != "cpu" or (
+            min(run.ratios().values()) >= 1 and run.ours.same_requests == run.num_requests
+        )
 
 
 # The command
 
 
-@pytest.mark.parametrize("words, message", [
-    (["--requests", "0"], "--requests must be 1 or more, not 0"), (["--record", "--requests", "8"], "64 requests or more"),
-    (["--record", "--recorded"], "leave --recorded"), (["--json", "no/such/run.json"], "there is no folder"),
-    (["--device", "tpu"], "invalid choice")])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--requests", "0"], "--requests must be 1 or more, not 0"),
+        (["--record", "--requests", "8"], "64 requests or more"),
+        (["--record", "--recorded"], "leave --recorded"),
+        (["--json", "no/such/run.json"], "there is no folder"),
+        (["--device", "tpu"], "invalid choice"),
+    ],
+)
 def test_bad_arguments_are_refused_by_name(words, message, capsys):
     with pytest.raises(SystemExit) as stop:
         serving.main(words)
@@ -172,12 +272,25 @@ def test_bad_arguments_are_refused_by_name(words, message, capsys):
 
 def test_the_command_prints_records_and_writes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(serving_runs, "MEASURED", tmp_path)
-    monkeypatch.setattr(serving, "measure_small", lambda num, repeats, say: (task_trace(num), made_up().rows, ()))
-    assert serving.main(["--device", "cpu", "--record", "--json", f"{tmp_path}/kept.json"]) == 0
+    monkeypatch.setattr(
+        serving,
+        "measure_small",
+        lambda num, repeats, say: (task_trace(num), made_up().rows, ()),
+    )
+    assert (
+        serving.main(["--device", "cpu", "--record", "--json", f"{tmp_path}/kept.json"]) == 0
+    )
     shown = capsys.readouterr().out
     run = ServingRun.load(tmp_path / "cpu.json")
-    assert run == ServingRun.load(tmp_path / "kept.json") and shown.startswith(table(run)) and run.num_requests == 64
-    assert run.command == "python -m bench.serving --device cpu" and run.threads == torch.get_num_threads()
+    assert (
+        run == ServingRun.load(tmp_path / "kept.json")
+        and shown.startswith(table(run))
+        and run.num_requests == 64
+    )
+    assert (
+        run.command == "python -m bench.serving --device cpu"
+        and run.threads == torch.get_num_threads()
+    )
 
 
 @pytest.mark.slow
@@ -187,6 +300,7 @@ def test_our_engine_is_at_least_as_fast_as_transformers():
         _, (ours, *others), _ = serving.measure_small(repeats=3)
         assert not [row.reason for row in others if row.reason]
         assert [row.same_requests for row in (ours, *others)] == [64] * 5
-        if min(ours.seconds) <= min(min(row.seconds) for row in others):  # the turns that nothing disturbed
+        # the turns that nothing disturbed
+        if min(ours.seconds) <= min(min(row.seconds) for row in others):
             return
     pytest.fail(f"seconds: {ours.seconds}, and {[(row.name, row.seconds) for row in others]}")

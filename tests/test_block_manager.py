@@ -34,7 +34,10 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @initialize()
     def start(self):
-        self.manager, self.model = self.manager_type(NUM_BLOCKS), PythonBlockManager(NUM_BLOCKS)
+        self.manager, self.model = (
+            self.manager_type(NUM_BLOCKS),
+            PythonBlockManager(NUM_BLOCKS),
+        )
         self.log = []
 
     def both(self, name, *arguments):
@@ -60,23 +63,33 @@ class AgainstTheModel(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self):
         for block_id in range(NUM_BLOCKS):
-            assert self.manager.get_ref_count(block_id) == self.model.get_ref_count(block_id), self.drawn(
-                f"block {block_id}'s count should be {self.model.get_ref_count(block_id)}")
-        assert self.manager.get_num_free_blocks() == self.model.get_num_free_blocks(), self.drawn(
-            f"{self.model.get_num_free_blocks()} blocks should be free")
+            assert self.manager.get_ref_count(block_id) == self.model.get_ref_count(
+                block_id
+            ), self.drawn(
+                f"block {block_id}'s count should be {self.model.get_ref_count(block_id)}"
+            )
+        assert self.manager.get_num_free_blocks() == self.model.get_num_free_blocks(), (
+            self.drawn(f"{self.model.get_num_free_blocks()} blocks should be free")
+        )
 
     @invariant()
     def no_block_is_lost(self):
         counts = [self.manager.get_ref_count(block_id) for block_id in range(NUM_BLOCKS)]
-        assert counts.count(0) == self.manager.get_num_free_blocks(), self.drawn("free list and counts disagree")
+        assert counts.count(0) == self.manager.get_num_free_blocks(), self.drawn(
+            "free list and counts disagree"
+        )
 
     def drawn(self, what: str) -> str:
         """The calls so far, each with the pool after it; hypothesis ends with the shortest such story."""
-        return "\n".join([what, *(f"  {draw.pool_text(counts)}  {call}" for call, counts in self.log)])
+        return "\n".join(
+            [what, *(f"  {draw.pool_text(counts)}  {call}" for call, counts in self.log)]
+        )
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase
-TestAgainstTheModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestAgainstTheModel.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None
+)
 
 
 @pytest.mark.parametrize("broken, shortest", [(FreeIgnoresCount, 3), (DoubleFreeUnnoticed, 1)])
@@ -85,9 +98,20 @@ def test_a_counterexample_is_shrunk_and_drawn_as_blocks(broken, shortest):
         manager_type = broken
 
     with pytest.raises(AssertionError) as caught:
-        run_state_machine_as_test(Broken, settings=settings(max_examples=300, deadline=None, database=None,
-                                                           phases=[Phase.generate, Phase.shrink]))
-    drawn = [line.strip() for line in str(caught.value).split("\n") if line.strip().startswith("[0 ")]
+        run_state_machine_as_test(
+            Broken,
+            settings=settings(
+                max_examples=300,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate, Phase.shrink],
+            ),
+        )
+    drawn = [
+        line.strip()
+        for line in str(caught.value).split("\n")
+        if line.strip().startswith("[0 ")
+    ]
     # Out of forty calls; how far hypothesis gets differs from run to run.
     assert shortest <= len(drawn) <= shortest + 4
     assert drawn[-1].split("  ")[-1].startswith("free(")
@@ -95,7 +119,9 @@ def test_a_counterexample_is_shrunk_and_drawn_as_blocks(broken, shortest):
 
 @pytest.mark.parametrize("num_blocks", [0, -1, -(2**31)])
 def test_a_pool_needs_blocks(num_blocks):
-    with pytest.raises(module.PoolSizeError, match=f"num_blocks must be positive, not {num_blocks}$") as caught:
+    with pytest.raises(
+        module.PoolSizeError, match=f"num_blocks must be positive, not {num_blocks}$"
+    ) as caught:
         module.BlockManager(num_blocks)
     assert isinstance(caught.value, ValueError)
     with pytest.raises(ValueError, match=f"num_blocks must be positive, not {num_blocks}$"):
@@ -123,10 +149,22 @@ def test_blocks_come_in_order_and_the_last_freed_is_next():
 WRONG_CALLS = [
     ("allocate", (), "OutOfBlocksError", MemoryError, "no block is free: 2 of 2 are in use"),
     ("free", (1,), "DoubleFreeError", RuntimeError, "block 1 is already free"),
-    ("increase_ref_count", (1,), "BlockNotAllocatedError", RuntimeError, "block 1 is free, so it cannot be shared"),
+    (
+        "increase_ref_count",
+        (1,),
+        "BlockNotAllocatedError",
+        RuntimeError,
+        "block 1 is free, so it cannot be shared",
+    ),
     ("free", (2,), "BlockIndexError", IndexError, "there is no block 2"),
     ("increase_ref_count", (-1,), "BlockIndexError", IndexError, "there is no block -1"),
-    ("get_ref_count", (2**31 - 1,), "BlockIndexError", IndexError, "there is no block 2147483647"),
+    (
+        "get_ref_count",
+        (2**31 - 1,),
+        "BlockIndexError",
+        IndexError,
+        "there is no block 2147483647",
+    ),
 ]
 
 
@@ -138,7 +176,11 @@ def test_a_wrong_call_names_the_value_and_changes_nothing(name, arguments, error
         manager.allocate()
 
     def state():
-        return [manager.get_ref_count(0), manager.get_ref_count(1), manager.get_num_free_blocks()]
+        return [
+            manager.get_ref_count(0),
+            manager.get_ref_count(1),
+            manager.get_num_free_blocks(),
+        ]
 
     before = state()
     with pytest.raises(base) as caught:
@@ -161,7 +203,12 @@ def _python_twin(name):
 def test_a_wrong_type_is_a_type_error_that_shows_the_value(value):
     manager = module.BlockManager(2)
     manager.allocate()
-    for call in (module.BlockManager, manager.free, manager.get_ref_count, manager.increase_ref_count):
+    for call in (
+        module.BlockManager,
+        manager.free,
+        manager.get_ref_count,
+        manager.increase_ref_count,
+    ):
         with pytest.raises(TypeError) as caught:
             call(value)
         assert repr(value) in str(caught.value)
@@ -173,10 +220,14 @@ def test_allocate_and_free_take_the_same_time_in_a_large_pool():
 
     def pair_in(num_blocks):
         manager = module.BlockManager(num_blocks)
-        return min(timeit.repeat(lambda: manager.free(manager.allocate()), number=20_000, repeat=7))
+        return min(
+            timeit.repeat(lambda: manager.free(manager.allocate()), number=20_000, repeat=7)
+        )
 
     ratio = pair_in(1_000_000) / pair_in(10)
-    assert ratio < 3, f"a pair of calls takes {ratio:.1f} times as long with 100,000 times the blocks"
+    assert ratio < 3, (
+        f"a pair of calls takes {ratio:.1f} times as long with 100,000 times the blocks"
+    )
 
 
 def test_counts_go_far():

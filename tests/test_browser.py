@@ -17,8 +17,10 @@ except ImportError:  # playwright is missing
 pytestmark = [
     pytest.mark.browser,
     # CI installs Chromium, so that there the test cannot be skipped by accident.
-    pytest.mark.skipif(not find_chromium() and "CI" not in os.environ,
-                       reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)"),
+    pytest.mark.skipif(
+        not find_chromium() and "CI" not in os.environ,
+        reason="no Chromium here (Debian, Ubuntu: sudo apt-get install chromium)",
+    ),
 ]
 
 
@@ -49,20 +51,40 @@ def lab(server):
 
 def shown(cell: dict, kind: str = "text/plain") -> str:
     """What a cell's outputs show, as text."""
-    return "\n".join("".join(output.get("data", {}).get(kind, output.get("text", ""))) for output in cell["outputs"])
+    return "\n".join(
+        "".join(output.get("data", {}).get(kind, output.get("text", "")))
+        for output in cell["outputs"]
+    )
 
 
 def picture_folder() -> Path:
-    folder = ROOT / os.environ["SCREENSHOTS"] if "SCREENSHOTS" in os.environ else build_folder() / "screenshots"
+    folder = (
+        ROOT / os.environ["SCREENSHOTS"]
+        if "SCREENSHOTS" in os.environ
+        else build_folder() / "screenshots"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-QUICK = "00_start_here", "01_block_manager", "04_decode", "06_cuda_kernel", "08_serve_a_model", "09_summary"
+QUICK = (
+    "00_start_here",
+    "01_block_manager",
+    "04_decode",
+    "06_cuda_kernel",
+    "08_serve_a_model",
+    "09_summary",
+)
 
 
-@pytest.mark.parametrize("lesson", [pytest.param(lesson, marks=[] if lesson.name in QUICK else pytest.mark.slow)
-                                    for lesson in select([])], ids=lambda lesson: lesson.name)
+@pytest.mark.parametrize(
+    "lesson",
+    [
+        pytest.param(lesson, marks=[] if lesson.name in QUICK else pytest.mark.slow)
+        for lesson in select([])
+    ],
+    ids=lambda lesson: lesson.name,
+)
 def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson):
     """The summary has no exercises, and runs to its end."""
     page, port, token = lab
@@ -72,7 +94,9 @@ def test_a_lesson_runs_to_its_first_stub_and_goes_on_with_an_answer(lab, lesson)
     assert notebook.run_all() is (stub is None)
     if stub:
         number = stub.exercise.replace(".", "-")
-        assert "not attempted yet" in shown(notebook.cells()[notebook.index(f"check-{number}")])
+        assert "not attempted yet" in shown(
+            notebook.cells()[notebook.index(f"check-{number}")]
+        )
         notebook.type_into(f"exercise-{number}", stub.solution())
         notebook.run_cell(f"exercise-{number}")
         assert ": passed" in shown(notebook.run_cell(f"check-{number}"))
@@ -87,19 +111,29 @@ def test_lesson_01_a_failed_check_then_a_right_answer(lab):
     page, port, token = lab
     notebook = Notebook(page, port, token, "01_block_manager.ipynb")
     notebook.close_side_bar()
-    right = next(cell.solution() for cell in select(["01"])[0].cells if cell.exercise == "1.1" and cell.kind == "exercise")
+    right = next(
+        cell.solution()
+        for cell in select(["01"])[0].cells
+        if cell.exercise == "1.1" and cell.kind == "exercise"
+    )
     wrong = re.sub(r" *block_ids_\.pop_back\(\);\n", "", right)
     assert wrong != right
 
     for cell in notebook.cells()[: notebook.index("exercise-1-1")]:
         if cell["cell_type"] == "code":
             notebook.run_cell(cell["id"])
-    notebook.type_into("exercise-1-1", wrong.replace("    // BEGIN SOLUTION\n", "").replace("    // END SOLUTION\n", ""))
+    notebook.type_into(
+        "exercise-1-1",
+        wrong.replace("    // BEGIN SOLUTION\n", "").replace("    // END SOLUTION\n", ""),
+    )
     notebook.run_cell("exercise-1-1")
     failed = notebook.run_cell("check-1-1")
     assert "not yet (pop-does-not-remove)" in shown(failed)
     error = failed["outputs"][-1]
-    assert (error["ename"], error["evalue"]) == ("CheckFailed", "exercise 1.1: pop-does-not-remove")
+    assert (error["ename"], error["evalue"]) == (
+        "CheckFailed",
+        "exercise 1.1: pop-does-not-remove",
+    )
     assert len(error["traceback"]) == 1
     notebook.cell("check-1-1").scroll_into_view_if_needed()
     page.wait_for_timeout(500)
@@ -124,18 +158,30 @@ def test_a_lesson_from_the_first_cell_to_the_last(lab, lesson):
         notebook.type_into(f"exercise-{cell.exercise.replace('.', '-')}", cell.solution())
     finished = notebook.run_all()
     cells = notebook.cells()
-    errors = [(cell["id"], output["ename"], output["evalue"]) for cell in cells if cell["cell_type"] == "code"
-              for output in cell["outputs"] if output["output_type"] == "error"]
-    state = [(cell["id"], cell["execution_count"], len(cell["outputs"])) for cell in cells if cell["cell_type"] == "code"]
+    errors = [
+        (cell["id"], output["ename"], output["evalue"])
+        for cell in cells
+        if cell["cell_type"] == "code"
+        for output in cell["outputs"]
+        if output["output_type"] == "error"
+    ]
+    state = [
+        (cell["id"], cell["execution_count"], len(cell["outputs"]))
+        for cell in cells
+        if cell["cell_type"] == "code"
+    ]
     assert (finished, errors) == (True, []), state
-    passed = [cell for cell in cells if cell["id"].startswith("check-") and ": passed" in shown(cell)]
+    passed = [
+        cell for cell in cells if cell["id"].startswith("check-") and ": passed" in shown(cell)
+    ]
     assert len(passed) == len(exercises)
     assert page.locator(".jp-OutputArea img").count() >= (2 if exercises else 1)
     assert page.console_errors == []
     if words := KEY_PICTURES.get(lesson.name):
         picture = page.locator(f'.jp-OutputArea img[alt*="{words}"]').first
         laptop = page.viewport_size
-        page.set_viewport_size(laptop | {"height": 1200})  # so that the tallest one is seen whole
+        # so that the tallest one is seen whole
+        page.set_viewport_size(laptop | {"height": 1200})
         picture.scroll_into_view_if_needed()
         page.wait_for_timeout(500)
         picture.screenshot(path=picture_folder() / f"{lesson.name}.png")

@@ -50,7 +50,9 @@ def test_what_was_given_is_not_an_attempt():
 
 
 def test_the_given_text_hides_what_it_should():
-    assert len(FAULTS) == 8 and not any(words in GIVEN for words in ("SOLUTION", "STUB", "#include \"", "fault"))
+    assert len(FAULTS) == 8 and not any(
+        words in GIVEN for words in ("SOLUTION", "STUB", '#include "', "fault")
+    )
 
 
 def test_a_cell_of_faults_needs_no_stub_that_fails(tmp_path):
@@ -60,12 +62,16 @@ def test_a_cell_of_faults_needs_no_stub_that_fails(tmp_path):
     (cell,) = read_lesson(path).cells
     assert cell == Cell("exercise", source, "1.1", "cuda", faulty=True)
     assert cell.student() == 'text = r"""\nx = 6;\n"""'
-    assert cell.solution() == cell.student() + """
+    assert (
+        cell.solution()
+        == cell.student()
+        + """
 # BEGIN SOLUTION
 text = text.replace(
     'x = 6;',
     'x = 7;')
 # END SOLUTION"""
+    )
     path.write_text('# %% exercise="1.1" faulty=true\nx = 7\n')
     with pytest.raises(SourceError, match="cell with regions"):
         read_lesson(path)

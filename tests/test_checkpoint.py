@@ -26,7 +26,9 @@ def change(folder, **values):
 def test_a_folder_gives_the_same_model_as_the_course(folder):
     ours, theirs = load_model(), load_model(folder)
     assert theirs.dtype == torch.float32 and not theirs.training
-    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
+    )
 
 
 def test_a_llama_of_the_same_sizes_is_served():
@@ -37,27 +39,45 @@ def test_a_llama_of_the_same_sizes_is_served():
     from paged_attention.engine.served import check_architecture
 
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-                         intermediate_size=64, max_position_embeddings=64, eos_token_id=None, bos_token_id=None)
+    config = LlamaConfig(
+        vocab_size=50,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        eos_token_id=None,
+        bos_token_id=None,
+    )
     config.architectures = ["LlamaForCausalLM"]
     check_architecture(config, "llama")
     prompt, model = [1, 2, 3, 4, 5], LlamaForCausalLM(config).eval()
     tokens = list(prompt)
     with torch.inference_mode():
         for _ in range(8):
-            tokens.append(int(model(torch.tensor([tokens]), use_cache=False).logits[0, -1].argmax()))
-    [request] = Engine(model, num_blocks=8, block_size=4).generate([prompt], SamplingParams(max_new_tokens=8))
+            tokens.append(
+                int(model(torch.tensor([tokens]), use_cache=False).logits[0, -1].argmax())
+            )
+    [request] = Engine(model, num_blocks=8, block_size=4).generate(
+        [prompt], SamplingParams(max_new_tokens=8)
+    )
     assert request.tokens == tokens
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
 def test_a_missing_file_is_named(folder, missing):
     (folder / missing).unlink()
-    with pytest.raises(FileNotFoundError, match="config.json" if missing == "config.json" else "no weights"):
+    with pytest.raises(
+        FileNotFoundError, match="config.json" if missing == "config.json" else "no weights"
+    ):
         load_model(folder)
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "../nowhere", "/nowhere", "~/nowhere", Path("nowhere"), Path("no/where")])
+@pytest.mark.parametrize(
+    "name",
+    ["./nowhere", "../nowhere", "/nowhere", "~/nowhere", Path("nowhere"), Path("no/where")],
+)
 def test_a_folder_that_is_not_there(name, monkeypatch):
     """What can only be a folder is not looked for on the hub."""
     monkeypatch.setattr("paged_attention.engine.checkpoint.AutoConfig", None)
@@ -68,7 +88,10 @@ def test_a_folder_that_is_not_there(name, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_model_has_the_numbers_that_were_asked_for(folder, dtype):
     model = load_model(str(folder), dtype)
-    assert model.dtype == dtype == model.get_input_embeddings().weight.dtype and model.device == torch.device("cpu")
+    assert (
+        model.dtype == dtype == model.get_input_embeddings().weight.dtype
+        and model.device == torch.device("cpu")
+    )
     assert load_model(device="meta").device == torch.device("meta")
 
 
@@ -84,12 +107,29 @@ def test_a_config_that_is_not_json(folder):
         load_model(folder)
 
 
-@pytest.mark.parametrize(("values", "words"), [
-    ({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}, "the architecture GPT2LMHeadModel; the engine runs"),
-    ({"model_type": "no-such-model"}, "transformers knows no model"),
-    ({"architectures": None}, "an unnamed one"),
-    ({"quantization_config": {"quant_method": "fp8"}}, "quantized weights; the engine runs float32, float16 and bfloat16"),
-    ({"layer_types": ["sliding_attention"] * 4, "sliding_window": 8, "use_sliding_window": True}, "sliding window")])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"},
+            "the architecture GPT2LMHeadModel; the engine runs",
+        ),
+        ({"model_type": "no-such-model"}, "transformers knows no model"),
+        ({"architectures": None}, "an unnamed one"),
+        (
+            {"quantization_config": {"quant_method": "fp8"}},
+            "quantized weights; the engine runs float32, float16 and bfloat16",
+        ),
+        (
+            {
+                "layer_types": ["sliding_attention"] * 4,
+                "sliding_window": 8,
+                "use_sliding_window": True,
+            },
+            "sliding window",
+        ),
+    ],
+)
 def test_another_architecture_is_refused(folder, values, words):
     change(folder, **values)
     with pytest.raises(UnsupportedModelError, match=words):

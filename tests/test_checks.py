@@ -13,7 +13,8 @@ from lessons_lib import checks, progress, verbs
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.inline import read_kernel
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook travel
+# as functions of a notebook travel
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def class_with(statement):
@@ -33,14 +34,25 @@ class FreeList {
 };""".replace("STATEMENT", statement)
 
 
-@pytest.mark.parametrize("statement, mistake, words", [
-    ("*static_cast<volatile int*>(nullptr) = 1", "crashed", "crashed its process (Segmentation fault)"),
-    ("for (volatile bool on = true; on;) {}", "timed-out", "did not come to an end within 5 s"),
-    ("std::exit(0)", "exited", "ended its process (exit code 0)"),
-    ("std::abort()", "crashed", "crashed its process (Aborted)"),
-    ('throw std::runtime_error("no")', "wrong", "got:      RuntimeError: no"),
-    ("throw 7", "wrong", "something thrown that is no std::exception"),
-])
+@pytest.mark.parametrize(
+    "statement, mistake, words",
+    [
+        (
+            "*static_cast<volatile int*>(nullptr) = 1",
+            "crashed",
+            "crashed its process (Segmentation fault)",
+        ),
+        (
+            "for (volatile bool on = true; on;) {}",
+            "timed-out",
+            "did not come to an end within 5 s",
+        ),
+        ("std::exit(0)", "exited", "ended its process (exit code 0)"),
+        ("std::abort()", "crashed", "crashed its process (Aborted)"),
+        ('throw std::runtime_error("no")', "wrong", "got:      RuntimeError: no"),
+        ("throw 7", "wrong", "something thrown that is no std::exception"),
+    ],
+)
 def test_cpp_that_does_harm_becomes_a_message(statement, mistake, words):
     result = checks.run("1.1", class_with(statement))
     assert (result.passed, result.mistake) == (False, mistake)
@@ -49,34 +61,63 @@ def test_cpp_that_does_harm_becomes_a_message(statement, mistake, words):
 
 
 def test_a_cpp_thread_left_running_does_no_harm():
-    assert checks.run("1.1", class_with("static bool once = (std::thread([] { for (;;) {} }).detach(), true); (void)once")).passed
+    assert checks.run(
+        "1.1",
+        class_with(
+            "static bool once = (std::thread([] { for (;;) {} }).detach(), true); (void)once"
+        ),
+    ).passed
 
 
 def test_megabytes_of_cpp_output_are_cut():
-    result = checks.run("1.1", class_with("for (int i = 0; i < 100000; ++i) std::cout << i << std::flush; return -5"))
+    result = checks.run(
+        "1.1",
+        class_with("for (int i = 0; i < 100000; ++i) std::cout << i << std::flush; return -5"),
+    )
     assert result.mistake == "wrong" and "Your code printed:\n01234" in result.message
     assert len(result.message) < 2_000
 
 
 def test_what_a_known_mistake_prints_is_not_shown_as_the_learners():
-    result = checks.run("5.6", lambda context_len, num_layers, num_kv_heads, head_size, bytes_per_number: context_len)
+    result = checks.run(
+        "5.6",
+        lambda context_len, num_layers, num_kv_heads, head_size, bytes_per_number: context_len,
+    )
     assert not result.passed and "printed" not in result.message
 
 
-@pytest.mark.parametrize("guard", ["std::lock_guard<std::mutex>{mutex_};", "std::unique_lock<std::mutex>(mutex_);",
-                                   "std::scoped_lock (mutex_);"])
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "std::lock_guard<std::mutex>{mutex_};",
+        "std::unique_lock<std::mutex>(mutex_);",
+        "std::scoped_lock (mutex_);",
+    ],
+)
 def test_a_guard_without_a_name_is_seen_and_named(guard):
-    answer = read_kernel("block_manager.h").replace("std::lock_guard<std::mutex> lock(mutex_);", guard, 1)
+    answer = read_kernel("block_manager.h").replace(
+        "std::lock_guard<std::mutex> lock(mutex_);", guard, 1
+    )
     assert checks.run("1.3", answer).mistake == "guard-dies-at-once"
 
 
 def test_the_text_of_an_answer_names_a_failure_and_makes_none():
     exercise = checks.find("6.3")
     assert exercise.name_from_text("float part[32];\n") == "array-not-shared"
-    failed = checks.CheckResult("6.3", False, "wrong", "The result is not right.\nSmallest case that shows it: 32 threads")
+    failed = checks.CheckResult(
+        "6.3",
+        False,
+        "wrong",
+        "The result is not right.\nSmallest case that shows it: 32 threads",
+    )
     named = checks._named_from_text(exercise, "float part[32];\n", failed)
-    assert named.mistake == "array-not-shared" and named.message.endswith("\nSmallest case that shows it: 32 threads")
-    for other in (checks.CheckResult("6.3", True, None, ""), checks.CheckResult("6.3", False, "does-not-compile", "no")):
+    assert named.mistake == "array-not-shared" and named.message.endswith(
+        "\nSmallest case that shows it: 32 threads"
+    )
+    for other in (
+        checks.CheckResult("6.3", True, None, ""),
+        checks.CheckResult("6.3", False, "does-not-compile", "no"),
+    ):
         assert checks._named_from_text(exercise, "float part[32];\n", other) == other
     assert checks._named_from_text(exercise, "__shared__ float part[32];\n", failed) == failed
 
@@ -92,11 +133,13 @@ def leaves_python(num_tokens, block_size):
 
 def ends_the_process(num_tokens, block_size):
     import os
+
     os._exit(4)
 
 
 def segfaults(num_tokens, block_size):
     import ctypes
+
     ctypes.string_at(0)
 
 
@@ -112,6 +155,7 @@ def raises(num_tokens, block_size):
 
 def leaves_a_thread(num_tokens, block_size):
     import threading
+
     threading.Thread(target=time.sleep, args=(60,)).start()
     return -(-num_tokens // block_size)
 
@@ -120,15 +164,18 @@ def gives_nan(num_tokens, block_size):
     return float("nan")
 
 
-@pytest.mark.parametrize("answer, mistake, words", [
-    (endless, "timed-out", "did not come to an end within 5 s"),
-    (leaves_python, "exited", "exit(3)"),
-    (ends_the_process, "exited", "exit code 4"),
-    (segfaults, "crashed", "Segmentation fault"),
-    (floods, "wrong", "Your code printed:\ntokens tokens"),
-    (raises, "wrong", "got:      ValueError: no idea"),
-    (gives_nan, "wrong", "nan"),
-])
+@pytest.mark.parametrize(
+    "answer, mistake, words",
+    [
+        (endless, "timed-out", "did not come to an end within 5 s"),
+        (leaves_python, "exited", "exit(3)"),
+        (ends_the_process, "exited", "exit code 4"),
+        (segfaults, "crashed", "Segmentation fault"),
+        (floods, "wrong", "Your code printed:\ntokens tokens"),
+        (raises, "wrong", "got:      ValueError: no idea"),
+        (gives_nan, "wrong", "nan"),
+    ],
+)
 def test_python_that_does_harm_becomes_a_message(answer, mistake, words):
     result = checks.run("0.1", answer)
     assert (result.passed, result.mistake) == (False, mistake)
@@ -164,22 +211,33 @@ def test_an_answer_that_calls_an_earlier_stub_says_which():
 
 
 def test_nbgraders_own_stub_is_not_attempted():
-    assert checks.run("1.1", "class FreeList {\n# YOUR CODE HERE\nraise NotImplementedError()\n};").mistake == "not-attempted"
+    assert (
+        checks.run(
+            "1.1", "class FreeList {\n# YOUR CODE HERE\nraise NotImplementedError()\n};"
+        ).mistake
+        == "not-attempted"
+    )
 
 
-@pytest.mark.parametrize("exercise, answer, words", [
-    ("0.1", "a string", "expects the function `blocks_needed`, and got str"),
-    ("0.1", 12, "expects the function `blocks_needed`, and got int"),
-    ("1.1", len, "expects C++ source text, the string `free_list`"),
-    ("1.1", b"bytes", "and got bytes"),
-])
-def test_something_else_than_an_answer_is_refused_with_what_was_expected(exercise, answer, words):
+@pytest.mark.parametrize(
+    "exercise, answer, words",
+    [
+        ("0.1", "a string", "expects the function `blocks_needed`, and got str"),
+        ("0.1", 12, "expects the function `blocks_needed`, and got int"),
+        ("1.1", len, "expects C++ source text, the string `free_list`"),
+        ("1.1", b"bytes", "and got bytes"),
+    ],
+)
+def test_something_else_than_an_answer_is_refused_with_what_was_expected(
+    exercise, answer, words
+):
     result = checks.run(exercise, answer)
     assert result.mistake == "not-an-answer" and words in result.message
 
 
 def test_an_answer_that_carries_a_lock_along_says_so():
     import threading
+
     lock = threading.Lock()
     result = checks.run("0.1", lambda num_tokens, block_size: lock)
     assert result.mistake == "not-an-answer" and "should use its arguments" in result.message
@@ -193,25 +251,35 @@ def test_an_unknown_exercise_names_those_that_exist():
 
 
 def test_a_compiler_error_comes_at_the_learners_line():
-    result = checks.run("1.1", "\n#include <vector>\nclass FreeList {\n  int pop() { return ids.bak(); }\n  std::vector<int> ids;\n};")
+    result = checks.run(
+        "1.1",
+        "\n#include <vector>\nclass FreeList {\n  int pop() { return ids.bak(); }\n "
+        " std::vector<int> ids;\n};",
+    )
     assert result.mistake == "does-not-compile"
     assert result.message.startswith("It could not be built.\nyour code, line 4: ")
     assert "has no member named 'bak'" in result.message and "note:" not in result.message
     assert "    int pop() { return ids.bak(); }\n" in result.message
 
 
-@pytest.mark.parametrize("source", [
-    "#include <vector>\nclass FreeList {\n public:\n  int pop() { return 0; }\n}",
-    "#include <vector>\nclass FreeList {\n public:\n  int pop() { return 0; \n};",
-    "#include <vector>\n#if 1\nclass FreeList {};",
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "#include <vector>\nclass FreeList {\n public:\n  int pop() { return 0; }\n}",
+        "#include <vector>\nclass FreeList {\n public:\n  int pop() { return 0; \n};",
+        "#include <vector>\n#if 1\nclass FreeList {};",
+    ],
+)
 def test_a_missing_brace_or_semicolon_is_the_learners_line_not_ours(source):
     result = checks.run("1.1", source)
-    assert result.mistake == "does-not-compile" and "your code, line" in result.message, result.message
+    assert result.mistake == "does-not-compile" and "your code, line" in result.message, (
+        result.message
+    )
 
 
 def test_memory_that_grows_for_ever_ends_before_the_machines_memory():
-    answer = class_with("for (;;) { char* volatile untouched = new char[1 << 20]; }")  # which takes milliseconds
+    # which takes milliseconds
+    answer = class_with("for (;;) { char* volatile untouched = new char[1 << 20]; }")
     assert "bad_alloc" in checks.run("1.1", answer).message
 
 
@@ -254,11 +322,16 @@ def test_a_missing_method_is_a_compiler_error_too():
 
 
 def test_a_wrong_answer_gets_the_same_message_each_time():
-    messages = {checks.run("1.6", lambda manager, pool, blocks, position, value: None).message for _ in range(3)}
+    messages = {
+        checks.run("1.6", lambda manager, pool, blocks, position, value: None).message
+        for _ in range(3)
+    }
     assert len(messages) == 1
 
 
-def narrowing(answer, monkeypatch, seconds: float = 0.0, mistakes=(), chancy=lambda case: False):
+def narrowing(
+    answer, monkeypatch, seconds: float = 0.0, mistakes=(), chancy=lambda case: False
+):
     """The verdict on an answer to an exercise of 100 cases, 0 to 99, each of which takes `seconds` of work; and the cases
     on which it was tried."""
     work, tried = [0.0], []
@@ -270,9 +343,27 @@ def narrowing(answer, monkeypatch, seconds: float = 0.0, mistakes=(), chancy=lam
         return f(x)
 
     monkeypatch.setattr(checks.time, "process_time", lambda: work[0])
-    exercise = Exercise(id="9.9", title="t", answer_name="f", reference=lambda x: x, cases=lambda: range(100), size=lambda x: x, chancy=chancy,
-                        observe=observe, mistakes=tuple(mistakes), hints=("a", "b"))
-    return checks.compare(exercise, lambda number, case: case, lambda number, case: observe(answer, case), lambda _: None), tried
+    exercise = Exercise(
+        id="9.9",
+        title="t",
+        answer_name="f",
+        reference=lambda x: x,
+        cases=lambda: range(100),
+        size=lambda x: x,
+        chancy=chancy,
+        observe=observe,
+        mistakes=tuple(mistakes),
+        hints=("a", "b"),
+    )
+    return (
+        checks.compare(
+            exercise,
+            lambda number, case: case,
+            lambda number, case: observe(answer, case),
+            lambda _: None,
+        ),
+        tried,
+    )
 
 
 def adds_one(x):
@@ -280,7 +371,9 @@ def adds_one(x):
 
 
 ADDS_ONE = Mistake("adds-one", "It adds one.", lambda x: x + 1)
-ADDS_ONE_UP_TO_50 = Mistake("adds-one-up-to-50", "It adds one at times.", lambda x: x + (x <= 50))
+ADDS_ONE_UP_TO_50 = Mistake(
+    "adds-one-up-to-50", "It adds one at times.", lambda x: x + (x <= 50)
+)
 NEVER_COMES_BACK = Mistake("stuck", "It never comes back.", lambda x: checks.Stuck("never"))
 
 
@@ -290,17 +383,22 @@ def test_all_cases_tell_mistakes_apart(monkeypatch):
 
 
 def test_no_further_case_is_tried_when_no_mistake_is_left(monkeypatch):
-    verdict, tried = narrowing(lambda x: x + 1 + (x == 7), monkeypatch, mistakes=(ADDS_ONE, ADDS_ONE_UP_TO_50))
+    verdict, tried = narrowing(
+        lambda x: x + 1 + (x == 7), monkeypatch, mistakes=(ADDS_ONE, ADDS_ONE_UP_TO_50)
+    )
     assert verdict.mistake == "wrong" and tried == [*range(8)]
 
 
 def test_telling_mistakes_apart_ends_after_so_much_work(monkeypatch):
     verdict, tried = narrowing(adds_one, monkeypatch, 0.3, (ADDS_ONE, ADDS_ONE_UP_TO_50))
-    assert verdict.mistake == "adds-one" and tried == [*range(5)]  # the first, and four of 0.3 s each: past the 1 s
+    # the first, and four of 0.3 s each: past the 1 s
+    assert verdict.mistake == "adds-one" and tried == [*range(5)]
 
 
 def test_telling_mistakes_apart_ends_after_some_waits_in_vain(monkeypatch):
-    verdict, tried = narrowing(lambda x: checks.Stuck("never"), monkeypatch, mistakes=(NEVER_COMES_BACK,))
+    verdict, tried = narrowing(
+        lambda x: checks.Stuck("never"), monkeypatch, mistakes=(NEVER_COMES_BACK,)
+    )
     assert verdict.mistake == "stuck" and tried == [*range(1 + checks.NARROWING_WAITS)]
 
 
@@ -308,42 +406,77 @@ def test_how_long_it_takes_by_the_clock_changes_no_name(monkeypatch):
     clock = iter(range(0, 10**9, 1_000))
     monkeypatch.setattr(checks.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(checks.time, "perf_counter", lambda: next(clock))
-    assert narrowing(adds_one, monkeypatch, mistakes=(ADDS_ONE_UP_TO_50, ADDS_ONE))[0].mistake == "adds-one"
+    assert (
+        narrowing(adds_one, monkeypatch, mistakes=(ADDS_ONE_UP_TO_50, ADDS_ONE))[0].mistake
+        == "adds-one"
+    )
 
 
 def test_a_case_that_a_race_decides_tells_no_mistakes_apart(monkeypatch):
-    verdict, tried = narrowing(lambda x: x + 1 - (x % 2), monkeypatch, mistakes=(ADDS_ONE,), chancy=lambda x: x % 2 == 1)
+    verdict, tried = narrowing(
+        lambda x: x + 1 - (x % 2),
+        monkeypatch,
+        mistakes=(ADDS_ONE,),
+        chancy=lambda x: x % 2 == 1,
+    )
     assert verdict.mistake == "adds-one" and tried == [*range(0, 100, 2)]
 
 
 def test_a_further_form_of_a_mistake_explains_an_answer_too(monkeypatch):
-    forms = Mistake("two-forms", "Of two forms.", None, also=(lambda x: x + 2, lambda x: x + 1))
+    forms = Mistake(
+        "two-forms", "Of two forms.", None, also=(lambda x: x + 2, lambda x: x + 1)
+    )
     assert narrowing(adds_one, monkeypatch, mistakes=(forms,))[0].mistake == "two-forms"
-    as_none = checks.Raised("TypeError: 'NoneType' object is not callable")  # what the first form, None, would give
+    # what the first form, None, would give
+    as_none = checks.Raised("TypeError: 'NoneType' object is not callable")
     assert narrowing(lambda x: as_none, monkeypatch, mistakes=(forms,))[0].mistake == "wrong"
 
 
-@pytest.mark.parametrize("words, message", [
-    ("Exercise 9.9", "`f` is still the stub."), ("", "`f` is still the stub."),
-    ("Exercise 1.2", "It calls exercise 1.2, which is still the stub.")])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("Exercise 9.9", "`f` is still the stub."),
+        ("", "`f` is still the stub."),
+        ("Exercise 1.2", "It calls exercise 1.2, which is still the stub."),
+    ],
+)
 def test_a_stub_that_is_reached_is_named(monkeypatch, words, message):
-    verdict, _ = narrowing(lambda x: checks.Raised(f"NotImplementedError: {words}"), monkeypatch)
+    verdict, _ = narrowing(
+        lambda x: checks.Raised(f"NotImplementedError: {words}"), monkeypatch
+    )
     assert (verdict.mistake, verdict.message) == ("not-attempted", message)
 
 
 def test_an_answer_that_is_wrong_later_is_not_given_an_earlier_mistakes_name():
     """Two faults at once fit no single mistake; the check says what it saw and guesses nothing."""
     exercise = Exercise(
-        id="9.9", title="t", answer_name="f", reference=lambda x: x, cases=lambda: range(5), observe=lambda f, x: f(x),
-        size=abs, mistakes=(Mistake("adds-one", "It adds one.", lambda x: x + 1, also=(lambda x: x + 7,)),), hints=("a", "b"))
+        id="9.9",
+        title="t",
+        answer_name="f",
+        reference=lambda x: x,
+        cases=lambda: range(5),
+        observe=lambda f, x: f(x),
+        size=abs,
+        mistakes=(
+            Mistake("adds-one", "It adds one.", lambda x: x + 1, also=(lambda x: x + 7,)),
+        ),
+        hints=("a", "b"),
+    )
     failure = checks.Failure(0, "0", "1", (("adds-one", 0),))
     assert checks._verdict(exercise, failure).mistake == "adds-one"
     candidates = ("adds-one", 0), ("adds-one", 1)
     assert checks._suspects(exercise, candidates, [(0, 1), (1, 7)]) == ()
     assert checks._suspects(exercise, candidates, [(0, 1), (1, 2)]) == (("adds-one", 0),)
     mixed = {0: 1, 1: 8}  # each of the two forms explains one of the cases, and neither both
-    assert checks.compare(replace(exercise, cases=lambda: mixed), lambda _, x: x, lambda _, x: mixed[x], lambda _: None
-                          ).mistake == "wrong"
+    assert (
+        checks.compare(
+            replace(exercise, cases=lambda: mixed),
+            lambda _, x: x,
+            lambda _, x: mixed[x],
+            lambda _: None,
+        ).mistake
+        == "wrong"
+    )
 
 
 def test_check_raises_for_headless_runs_and_shows_one_line(capsys):
@@ -382,14 +515,27 @@ def test_a_spoilt_progress_file_is_no_obstacle():
     assert progress.load()["0.1"]["passed"]
 
 
-@pytest.mark.parametrize("entry", ['{"passed": true}', '{"mistakes": []}', '{"passed": 1, "mistakes": []}',
-                                   '{"passed": true, "mistakes": null}', '{"passed": true, "mistakes": "none"}', "{}"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"passed": true}',
+        '{"mistakes": []}',
+        '{"passed": 1, "mistakes": []}',
+        '{"passed": true, "mistakes": null}',
+        '{"passed": true, "mistakes": "none"}',
+        "{}",
+    ],
+)
 def test_an_entry_of_progress_that_lacks_something_is_forgotten_and_the_others_are_kept(entry):
-    progress._file().write_text(f'{{"0.1": {entry}, "1.1": {{"passed": true, "mistakes": ["no-push"]}}}}')
+    progress._file().write_text(
+        f'{{"0.1": {entry}, "1.1": {{"passed": true, "mistakes": ["no-push"]}}}}'
+    )
     assert progress.load() == {"1.1": {"passed": True, "mistakes": ["no-push"]}}
     progress.remember("0.1", False, "floor-division")
-    assert progress.load() == {"0.1": {"passed": False, "mistakes": ["floor-division"]},
-                               "1.1": {"passed": True, "mistakes": ["no-push"]}}
+    assert progress.load() == {
+        "0.1": {"passed": False, "mistakes": ["floor-division"]},
+        "1.1": {"passed": True, "mistakes": ["no-push"]},
+    }
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '"0.1"', '{"0.1": []}', '{"0.1": null}', "\xff"])
@@ -420,5 +566,8 @@ def test_cards_read_as_text_and_as_html():
 
     card = Card("A <title>", "See `a < b`.\n  int x;\n  int y;", tone="failed")
     assert repr(card) == "✗ A <title>\n  See `a < b`.\n    int x;\n    int y;"
-    assert "A &lt;title&gt;" in card._repr_html_() and "<code>a &lt; b</code>" in card._repr_html_()
+    assert (
+        "A &lt;title&gt;" in card._repr_html_()
+        and "<code>a &lt; b</code>" in card._repr_html_()
+    )
     assert "int x;\nint y;</pre>" in card._repr_html_()

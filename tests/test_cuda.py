@@ -65,7 +65,9 @@ def test_a_kernel_adds_vectors(target):
 
 def test_a_text_needs_no_include_and_several_count_as_one(target):
     kernel, launcher = ADD.split('extern "C"')
-    library = build_cuda(kernel, f'extern "C"{launcher}', names=("kernel.cu", "launcher.cu"), target=target)
+    library = build_cuda(
+        kernel, f'extern "C"{launcher}', names=("kernel.cu", "launcher.cu"), target=target
+    )
     a, b, out = numbers(3)
     library.add(a, b, out, 3)
     assert out.tolist() == [1, 2, 3]
@@ -76,7 +78,10 @@ def test_a_library_shows_what_it_has(target):
     assert {"add", "scale", "options", "trace"} <= set(dir(library))
     assert f"target '{target}'" in repr(library)
     assert "add(const float* a, const float* b, float* out, int n)" in repr(library)
-    assert repr(library.scale) == "scale(float* x, int rows, int columns, int row_stride, float factor)"
+    assert (
+        repr(library.scale)
+        == "scale(float* x, int rows, int columns, int row_stride, float factor)"
+    )
     with pytest.raises(AttributeError, match="no function sub. It has: add, scale, refuse"):
         library.sub
 
@@ -109,9 +114,16 @@ def test_after_an_error_nothing_has_changed_and_the_next_call_works():
         library.add(a, b[:80], out, 100)
     found = caught.value
     assert (found.kind, found.kernel, found.name) == ("out-of-bounds", "add_kernel", "b")
-    assert (found.source, found.line, found.block, found.thread) == ("your code", 4, (1, 0, 0), (16, 0, 0))
-    assert str(found).startswith("Thread 16 reads b[80], outside of the tensor: b has the shape (80,).\n"
-                                 "    your code, line 4: if (i < n)")
+    assert (found.source, found.line, found.block, found.thread) == (
+        "your code",
+        4,
+        (1, 0, 0),
+        (16, 0, 0),
+    )
+    assert str(found).startswith(
+        "Thread 16 reads b[80], outside of the tensor: b has the shape (80,).\n"
+        "    your code, line 4: if (i < n)"
+    )
     assert str(pickle.loads(pickle.dumps(found))) == str(found)
     assert out.isnan().all()
     with pytest.raises(KernelError, match=r"out\[99\] was never written"):
@@ -129,13 +141,18 @@ def test_the_same_text_under_another_name_is_called_by_that():
 
 def test_a_refused_launch_is_named_even_if_the_launcher_swallows_it(target):
     library = build_cuda(SCALE, target=target)
-    for call in (lambda: library.scale_too_wide(torch.zeros(3)),
-                 lambda: library.scale(x=torch.zeros(3), rows=0, columns=3, row_stride=3, factor=1)):
+    for call in (
+        lambda: library.scale_too_wide(torch.zeros(3)),
+        lambda: library.scale(x=torch.zeros(3), rows=0, columns=3, row_stride=3, factor=1),
+    ):
         with pytest.raises(KernelError, match="scale_kernel") as caught:
             call()
         assert (caught.value.kind, caught.value.kernel) == ("bad-launch", "scale_kernel")
         assert caught.value.line in (12, 17)
-    with pytest.raises(KernelError, match="refuse, which launches scale_kernel, returned 7. A launcher returns cudaGet"):
+    with pytest.raises(
+        KernelError,
+        match="refuse, which launches scale_kernel, returned 7. A launcher returns cudaGet",
+    ):
         library.refuse(7)
     x = torch.ones(3)
     library.scale(x=x, rows=1, columns=3, row_stride=3, factor=3)
@@ -145,10 +162,12 @@ def test_a_refused_launch_is_named_even_if_the_launcher_swallows_it(target):
 def test_wrong_arguments_are_named_before_anything_runs(target):
     library = build_cuda(ADD, target=target)
     a, b, out = numbers(4)
-    for arguments, error, words in (((a.double(), b, out, 4), TypeError, "add: a takes a tensor of torch.float32"),
-                                    ((a, b, out), TypeError, "add: missing argument n"),
-                                    ((a, b, out, 4.5), TypeError, "add: n takes a whole number"),
-                                    ((a, b, out.to("meta"), 4), ValueError, "add: out is on meta")):
+    for arguments, error, words in (
+        ((a.double(), b, out, 4), TypeError, "add: a takes a tensor of torch.float32"),
+        ((a, b, out), TypeError, "add: missing argument n"),
+        ((a, b, out, 4.5), TypeError, "add: n takes a whole number"),
+        ((a, b, out.to("meta"), 4), ValueError, "add: out is on meta"),
+    ):
         with pytest.raises(error, match=words):
             library.add(*arguments)
 
@@ -186,8 +205,11 @@ def test_accesses_are_traced():
         assert len(accesses) == 140
     library.add(a, b, out, 70)
     assert len(accesses) == 140 and {access.line for access in accesses} == {4}
-    assert [(access.block, access.thread, access.index, access.kind) for access in accesses if access.name == "out"] == [
-        ((i // 64, 0, 0), (i % 64, 0, 0), (i,), "write") for i in range(70)]
+    assert [
+        (access.block, access.thread, access.index, access.kind)
+        for access in accesses
+        if access.name == "out"
+    ] == [((i // 64, 0, 0), (i % 64, 0, 0), (i,), "write") for i in range(70)]
     with library.trace("b") as accesses, pytest.raises(KernelError):
         library.add(a, b[:60], out, 70)
     assert [access.index for access in accesses] == [(i,) for i in range(60)]
@@ -198,7 +220,10 @@ def test_what_cannot_be_traced_is_said():
     for names, words in ((("c",), "a, b, out; not c"), ((), "not none")):
         with pytest.raises(ValueError, match=words), library.trace(*names):
             pass
-    with pytest.raises(RuntimeError, match='target="checked" only'), build_cuda(ADD, target="fast").trace("a"):
+    with (
+        pytest.raises(RuntimeError, match='target="checked" only'),
+        build_cuda(ADD, target="fast").trace("a"),
+    ):
         pass
 
 
@@ -233,17 +258,26 @@ extern "C" int wait(int* flag, cudaStream_t stream) {
     library.wait(torch.ones(1, dtype=torch.int32))
 
 
-@pytest.mark.parametrize("broken, line, words", [
-    ("float x = ;", 3, r"expected (primary-)?expression"),  # GCC's words, and Clang's
-    ("__shared__ float x = 0;", 3, "has no initial value"),
-    ("add_kernel<<<1, 2>>>;", 3, "come the kernel's arguments"),
-    ("add_kernel<<<1, 2>>>(1);", 3, ""),
-])
+@pytest.mark.parametrize(
+    "broken, line, words",
+    [
+        ("float x = ;", 3, r"expected (primary-)?expression"),  # GCC's words, and Clang's
+        ("__shared__ float x = 0;", 3, "has no initial value"),
+        ("add_kernel<<<1, 2>>>;", 3, "come the kernel's arguments"),
+        ("add_kernel<<<1, 2>>>(1);", 3, ""),
+    ],
+)
 def test_code_that_does_not_compile_is_an_error_at_its_line(target, broken, line, words):
     with pytest.raises(CompileError) as caught:
-        build_cuda(ADD, f'extern "C" int f(int n)\n{{\n  {broken}\n  return 0;\n}}', names=("add.cu", "broken.cu"),
-                   target=target)
-    assert (caught.value.source, caught.value.line) == ("broken.cu", line) and re.search(words, str(caught.value))
+        build_cuda(
+            ADD,
+            f'extern "C" int f(int n)\n{{\n  {broken}\n  return 0;\n}}',
+            names=("add.cu", "broken.cu"),
+            target=target,
+        )
+    assert (caught.value.source, caught.value.line) == ("broken.cu", line) and re.search(
+        words, str(caught.value)
+    )
     assert f"\n    {'  ' + broken}" in str(caught.value)
 
 
@@ -260,7 +294,10 @@ def test_a_target_that_is_not_there_says_what_is_missing(monkeypatch):
     with pytest.raises(ValueError, match="gpu, fast, checked, or None"):
         build_cuda(ADD, target="cpu")
     monkeypatch.setattr(cuda_builds, "_no_gpu", lambda: "nvcc is not installed.")
-    with pytest.raises(RuntimeError, match='cannot be had here: nvcc is not installed. The targets "checked" and "fast"'):
+    with pytest.raises(
+        RuntimeError,
+        match='cannot be had here: nvcc is not installed. The targets "checked" and "fast"',
+    ):
         build_cuda(ADD, target="gpu")
     assert build_cuda(ADD).target == "checked"
 
@@ -280,8 +317,10 @@ def test_both_targets_live_in_one_process_and_in_an_isolated_one():
 
 
 def test_importing_the_library_does_not_import_pytorch():
-    program = ("import sys, lessons_lib; assert 'torch' not in sys.modules; lessons_lib.build_cuda; "
-               "assert 'torch' in sys.modules")
+    program = (
+        "import sys, lessons_lib; assert 'torch' not in sys.modules; lessons_lib.build_cuda; "
+        "assert 'torch' in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 
 
@@ -299,7 +338,11 @@ extern "C" int nested(int* out, cudaStream_t stream) {
     library, out = build_cuda(text, target=target), torch.zeros(4, dtype=torch.int)
     with pytest.raises(KernelError, match="Thread 2 divides an integer by zero") as caught:
         library.stop(torch.tensor([1, 7, 0, 2], dtype=torch.int32), out)
-    assert (caught.value.kind, caught.value.line, caught.value.block) == ("division-by-zero", 1, (0, 0, 0))
+    assert (caught.value.kind, caught.value.line, caught.value.block) == (
+        "division-by-zero",
+        1,
+        (0, 0, 0),
+    )
     with pytest.raises(KernelError, match="a kernel cannot launch kernels here"):
         library.nested(out)
 
@@ -308,13 +351,24 @@ def test_a_tensor_given_twice_is_one_memory_and_a_part_of_it_is_refused():
     library = build_cuda(ADD, target="checked")
     library.add(a := torch.zeros(100), torch.ones(100), a, 100)
     assert torch.equal(a, torch.ones(100))
-    with pytest.raises(ValueError, match=r"add: a shares a part of its memory with out, which is written; pass a.clone\(\)"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"add: a shares a part of its memory with out, which is written; pass a.clone\(\)"
+        ),
+    ):
         library.add(a[:50], torch.ones(50), a[1:51], 50)
     with pytest.raises(ValueError, match="out may be written, but some of its elements share"):
         library.add(a, a, a[:1].expand(100), 100)
 
 
 def test_options_are_checked():
-    for name, value in (("seed", "a"), ("seed", 2**40), ("os_threads", 0), ("os_threads", -1), ("step_limit", 0)):
+    for name, value in (
+        ("seed", "a"),
+        ("seed", 2**40),
+        ("os_threads", 0),
+        ("os_threads", -1),
+        ("step_limit", 0),
+    ):
         with pytest.raises(ValueError, match=f"options: {name} is a whole number from"):
             build_cuda(ADD, target="fast").options(**{name: value})

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from lessons_lib.cuda_arguments import bind, check, same_memory, span_bytes
 from lessons_lib.cuda_signatures import SCALARS, functions
 
-F = functions({"": 'extern "C" int f(const float* a, const float* b, float* c, float* d) { return 0; }'})["f"]
+F = functions(
+    {"": 'extern "C" int f(const float* a, const float* b, float* c, float* d) { return 0; }'}
+)["f"]
 
 
 def same(a=None, b=None, c=None, d=None) -> dict[str, str]:
@@ -36,16 +38,23 @@ def test_nan_is_a_number_too(type):
     assert math.isnan(number(type, math.nan))
 
 
-@pytest.mark.parametrize("type, value", [("float", 1e39), ("float", -1e39), ("double", 10**400), ("double", -(10**400))])
+@pytest.mark.parametrize(
+    "type, value",
+    [("float", 1e39), ("float", -1e39), ("double", 10**400), ("double", -(10**400))],
+)
 def test_a_number_that_would_become_infinite_is_refused(type, value):
     with pytest.raises(ValueError, match="does not fit into"):
         number(type, value)
 
 
-@pytest.mark.parametrize("type", [type for type in SCALARS if type not in ("float", "double", "bool")])
+@pytest.mark.parametrize(
+    "type", [type for type in SCALARS if type not in ("float", "double", "bool")]
+)
 def test_a_whole_number_is_taken_from_the_least_to_the_largest_of_its_type(type):
     bits = 8 * __import__("ctypes").sizeof(SCALARS[type])
-    least, most = (0, 2**bits - 1) if "unsigned" in type else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    least, most = (
+        (0, 2**bits - 1) if "unsigned" in type else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    )
     assert (number(type, least), number(type, most)) == (least, most)
     for value in (least - 1, most + 1):
         with pytest.raises(ValueError, match="does not fit"):
@@ -69,8 +78,17 @@ def test_neighbours_are_apart():
 
 def test_one_element_that_both_have_is_too_much():
     whole = torch.zeros(100)
-    for part, other in ((slice(0, 51), slice(50, 100)), (slice(50, 100), slice(0, 51)), (slice(0, 100), slice(3, 4))):
-        with pytest.raises(ValueError, match=r"f: a shares a part of its memory with c, which is written; pass a.clone\(\)"):
+    for part, other in (
+        (slice(0, 51), slice(50, 100)),
+        (slice(50, 100), slice(0, 51)),
+        (slice(0, 100), slice(3, 4)),
+    ):
+        with pytest.raises(
+            ValueError,
+            match=(
+                r"f: a shares a part of its memory with c, which is written; pass a.clone\(\)"
+            ),
+        ):
             same(a=whole[part], c=whole[other])
 
 
@@ -88,7 +106,11 @@ def test_the_same_memory_is_named_once():
 
 def test_none_and_empty_tensors_share_nothing():
     whole = torch.zeros(8)
-    assert same(c=whole) == {} and same(a=whole[:0], c=whole) == {} and same(a=whole[4:4], c=whole) == {}
+    assert (
+        same(c=whole) == {}
+        and same(a=whole[:0], c=whole) == {}
+        and same(a=whole[4:4], c=whole) == {}
+    )
 
 
 def test_columns_of_one_tensor_may_interlace():
@@ -96,27 +118,37 @@ def test_columns_of_one_tensor_may_interlace():
     whole = torch.zeros(6, 4)
     assert same(a=whole[:, 0], c=whole[:, 1]) == {}
     assert same(a=whole[:, 1], c=whole[:, 1]) == {"a": "c"}
-    assert same(a=whole[:, :2], c=whole[:, 1]) == {}  # they meet, but spans do not show it: each is a copy
+    # they meet, but spans do not show it: each is a copy
+    assert same(a=whole[:, :2], c=whole[:, 1]) == {}
 
 
 def test_what_lies_in_a_gap_is_apart():
     whole = torch.zeros(3, 4)
-    assert same(a=whole[0, 1:], c=whole[:, 0]) == {} and same(a=whole[:, 0], c=whole[0, 1:]) == {}
+    assert (
+        same(a=whole[0, 1:], c=whole[:, 0]) == {} and same(a=whole[:, 0], c=whole[0, 1:]) == {}
+    )
 
 
 def test_tensors_with_gaps_are_the_same_memory_where_their_strides_are_the_same():
     whole = torch.zeros(16)
-    every_fourth, every_other = whole[0:5:4], whole[0:5:2]  # from the same byte to the same byte
+    # from the same byte to the same byte
+    every_fourth, every_other = whole[0:5:4], whole[0:5:2]
     assert same(a=every_fourth, c=every_other) == {}
     assert same(a=whole[0:5:4], c=every_fourth) == {"a": "c"}
 
 
 def test_elements_that_share_memory_may_be_read_and_not_written():
     expanded = torch.zeros(1, 5).expand(3, 5)
-    one = torch.zeros(5).as_strided((1, 5), (0, 1))  # of one row it does not matter how far away the next would be
+    # of one row it does not matter how far away the next would be
+    one = torch.zeros(5).as_strided((1, 5), (0, 1))
     values = {"a": expanded, "b": one, "c": one, "d": None}
     assert check(F, values, "cpu") == torch.device("cpu")
-    with pytest.raises(ValueError, match=r"f: d may be written, but some of its elements share memory \(strides \(0, 1\)\)"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            r"f: d may be written, but some of its elements share memory \(strides \(0, 1\)\)"
+        ),
+    ):
         check(F, values | {"d": expanded}, "cpu")
 
 
@@ -125,7 +157,9 @@ slices = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 @settings(deadline=None)
 @given(slices, slices)
-def test_slices_are_refused_where_they_have_elements_in_common_and_are_not_equal(first, second):
+def test_slices_are_refused_where_they_have_elements_in_common_and_are_not_equal(
+    first, second
+):
     whole = torch.zeros(30)
     a, c = whole[slice(*first)], whole[slice(*second)]
     common = set(range(*first)) & set(range(*second))

@@ -102,14 +102,22 @@ extern "C" int choose(int* out, int a, int b, cudaStream_t stream) {
   return cudaGetLastError();
 }
 """
-DTYPES = {"uint8": (torch.uint8, "uint8_t"), "bool": (torch.bool, "bool"), "int16": (torch.int16, "int16_t"),
-          "int32": (torch.int32, "int"), "int64": (torch.int64, "int64_t")}
-TEXT += "".join(f"""
+DTYPES = {
+    "uint8": (torch.uint8, "uint8_t"),
+    "bool": (torch.bool, "bool"),
+    "int16": (torch.int16, "int16_t"),
+    "int32": (torch.int32, "int"),
+    "int64": (torch.int64, "int64_t"),
+}
+TEXT += "".join(
+    f"""
 extern "C" int touch_{name}({kind}* x, int64_t at, int write, cudaStream_t stream) {{
   touch_kernel<{kind}><<<1, 1, 0, stream>>>(x, at, write);
   return cudaGetLastError();
 }}
-""" for name, (_, kind) in DTYPES.items())
+"""
+    for name, (_, kind) in DTYPES.items()
+)
 
 
 @functools.cache
@@ -123,13 +131,23 @@ def line(words: str) -> int:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@given(st.integers(1, 2), st.sampled_from([1, 31, 32, 33, 70]), st.integers(1, 3), st.integers(0, 2**32), st.integers(0, 3),
-       st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]))
+@given(
+    st.integers(1, 2),
+    st.sampled_from([1, 31, 32, 33, 70]),
+    st.integers(1, 3),
+    st.integers(0, 2**32),
+    st.integers(0, 3),
+    st.sampled_from([0.0, 0.02, 0.5, 0.98, 1.0]),
+)
 @settings(max_examples=40, deadline=None)
-def test_a_barrier_counts_the_threads_of_its_block(target, blocks, threads, rounds, chance, seed, share):
+def test_a_barrier_counts_the_threads_of_its_block(
+    target, blocks, threads, rounds, chance, seed, share
+):
     generator = torch.Generator().manual_seed(chance)
     shape = (blocks, rounds, threads)
-    values = torch.tensor([1, 2, -1, 256, -(2**31)], dtype=torch.int32)[torch.randint(5, shape, generator=generator)]
+    values = torch.tensor([1, 2, -1, 256, -(2**31)], dtype=torch.int32)[
+        torch.randint(5, shape, generator=generator)
+    ]
     predicates = torch.where(torch.rand(shape, generator=generator) < share, values, 0).int()
     out = torch.full((*shape, 3), -5, dtype=torch.int32)
     library(target).options(seed=seed)
@@ -162,7 +180,9 @@ def test_who_waits_at_another_barrier_is_told_which(target, which, name):
     with pytest.raises(KernelError) as caught:
         library(target).apart(which, torch.zeros(64, dtype=torch.int32))
     assert caught.value.kind == "divergent-barrier"
-    assert str(caught.value).startswith(f"Thread 0 waits at one {name}() and thread 10 at __syncthreads().")
+    assert str(caught.value).startswith(
+        f"Thread 0 waits at one {name}() and thread 10 at __syncthreads()."
+    )
     assert f"come to the same {name}()." in str(caught.value)
 
 
@@ -182,17 +202,32 @@ def test_a_block_never_sees_what_the_one_before_left_in_shared_memory(dynamic):
     with pytest.raises(KernelError) as caught:
         library("checked").left_over(torch.zeros(3, 32), dynamic, 3)
     assert caught.value.kind == "shared-uninitialised" and caught.value.block == (1, 0, 0)
-    assert caught.value.line == line("// what is left") and caught.value.name == ("given" if dynamic else "fixed")
+    assert caught.value.line == line("// what is left") and caught.value.name == (
+        "given" if dynamic else "fixed"
+    )
 
 
 @pytest.mark.parametrize("name", DTYPES)
-@given(st.integers(1, 70), st.integers(0, 70), st.sampled_from(["first", "last", "past", "far past", "before"]), st.booleans())
+@given(
+    st.integers(1, 70),
+    st.integers(0, 70),
+    st.sampled_from(["first", "last", "past", "far past", "before"]),
+    st.booleans(),
+)
 @settings(max_examples=40, deadline=None)
-def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(name, length, offset, where, write):
+def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(
+    name, length, offset, where, write
+):
     """Wherever it lies in memory."""
     whole = torch.zeros(200, dtype=DTYPES[name][0])
-    x = whole[offset:offset + length]
-    at = {"first": 0, "last": length - 1, "past": length, "far past": 8 * length + 9, "before": -1}[where]
+    x = whole[offset : offset + length]
+    at = {
+        "first": 0,
+        "last": length - 1,
+        "past": length,
+        "far past": 8 * length + 9,
+        "before": -1,
+    }[where]
     touch = getattr(library("checked"), f"touch_{name}")
     if 0 <= at < length:
         touch(x, at, write)
@@ -200,14 +235,22 @@ def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(name, length,
         return
     with pytest.raises(KernelError) as caught:
         touch(x, at, write)
-    assert caught.value.kind == "out-of-bounds" and caught.value.line == line("// writes" if write else "// reads it")
-    assert str(caught.value).startswith(f"Thread 0 {'writes' if write else 'reads'} x[{at}], outside of the tensor: x has the "
-                                        f"shape ({length},).")
+    assert caught.value.kind == "out-of-bounds" and caught.value.line == line(
+        "// writes" if write else "// reads it"
+    )
+    assert str(caught.value).startswith(
+        f"Thread 0 {'writes' if write else 'reads'} x[{at}], outside of the tensor: x has the "
+        f"shape ({length},)."
+    )
     assert not whole.any()
 
 
 def swap(look: int, threads: int = 64, seed: int = 0, target: str = "checked"):
-    x, total, seen = torch.arange(threads, dtype=torch.float32), torch.zeros(1), torch.full((1,), -5.0)
+    x, total, seen = (
+        torch.arange(threads, dtype=torch.float32),
+        torch.zeros(1),
+        torch.full((1,), -5.0),
+    )
     library(target).options(seed=seed)
     try:
         library(target).swap(total, x, seen, look, threads)
@@ -229,8 +272,13 @@ def test_a_read_beside_such_a_loop_is_a_race(seed):
         with pytest.raises(KernelError) as caught:
             swap(1, threads, seed)
         same_warp = threads <= 32
-        assert caught.value.kind in (["missing-syncwarp"] if same_warp else ["race", "missing-syncwarp"]), caught.value
-        assert caught.value.name == "sum" and caught.value.line in (line("// reads only"), line("// swaps"))
+        assert caught.value.kind in (
+            ["missing-syncwarp"] if same_warp else ["race", "missing-syncwarp"]
+        ), caught.value
+        assert caught.value.name == "sum" and caught.value.line in (
+            line("// reads only"),
+            line("// swaps"),
+        )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -241,4 +289,5 @@ def test_a_launch_may_follow_else_and_compare(target, a, b):
         library(target).choose(out, a, b)
     assert out.tolist() == [a] * 32
     assert [(launch.kernel, launch.grid[0], launch.block[0]) for launch in launches] == [
-        ("store_kernel", 1 if 0 <= a < b else 2, 32 if 0 <= a < b else 16)]
+        ("store_kernel", 1 if 0 <= a < b else 2, 32 if 0 <= a < b else 16)
+    ]

@@ -28,10 +28,23 @@ __global__ void large_kernel(const float* a, float* out) {
   for (float number : large.numbers) sum += number;
   out[threadIdx.x] = sum;
 }
-""" + "\n".join(f"""extern "C" int {name}(const float* a, float* out, int threads, cudaStream_t stream) {{
+""" + "\n".join(
+    f"""extern "C" int {name}(const float* a, float* out, int threads, cudaStream_t stream) {{
   {name}_kernel<<<1, threads, 0, stream>>>(a, out);
   return cudaGetLastError();
-}}""" for name in ("neighbours", "strided", "wide", "broadcast", "shifted", "some", "loop", "bytes", "large"))
+}}"""
+    for name in (
+        "neighbours",
+        "strided",
+        "wide",
+        "broadcast",
+        "shifted",
+        "some",
+        "loop",
+        "bytes",
+        "large",
+    )
+)
 
 
 def count(function, threads):
@@ -43,22 +56,29 @@ def count(function, threads):
     return counts
 
 
-@pytest.mark.parametrize("function, threads, bytes_read, instructions, sectors", [
-    ("neighbours", 32, 128, 1, 4),
-    ("neighbours", 70, 280, 3, 9),        # warps of 32, 32 and 6 lanes
-    ("strided", 32, 128, 1, 32),
-    ("strided", 64, 256, 2, 64),
-    ("wide", 32, 512, 1, 16),
-    ("broadcast", 64, 256, 2, 2),
-    ("shifted", 32, 128, 1, 5),
-    ("some", 32, 64, 1, 4),
-    ("loop", 32, 4 * 8 * (0 + 1 + 2 + 3), 3, 3 * 4),
-    ("bytes", 32, 32, 1, 32),
-    ("large", 32, 32 * 48, 3, 32 * 3),    # 48 bytes are three loads of 16
-])
+@pytest.mark.parametrize(
+    "function, threads, bytes_read, instructions, sectors",
+    [
+        ("neighbours", 32, 128, 1, 4),
+        ("neighbours", 70, 280, 3, 9),  # warps of 32, 32 and 6 lanes
+        ("strided", 32, 128, 1, 32),
+        ("strided", 64, 256, 2, 64),
+        ("wide", 32, 512, 1, 16),
+        ("broadcast", 64, 256, 2, 2),
+        ("shifted", 32, 128, 1, 5),
+        ("some", 32, 64, 1, 4),
+        ("loop", 32, 4 * 8 * (0 + 1 + 2 + 3), 3, 3 * 4),
+        ("bytes", 32, 32, 1, 32),
+        ("large", 32, 32 * 48, 3, 32 * 3),  # 48 bytes are three loads of 16
+    ],
+)
 def test_loads_are_counted_by_warp(function, threads, bytes_read, instructions, sectors):
     counts = count(function, threads)
-    assert (counts.bytes_read, counts.load_instructions, counts.sectors) == (bytes_read, instructions, sectors)
+    assert (counts.bytes_read, counts.load_instructions, counts.sectors) == (
+        bytes_read,
+        instructions,
+        sectors,
+    )
 
 
 MEETINGS = """
@@ -90,7 +110,11 @@ def test_meetings_and_barriers_are_counted():
 
 
 def test_calls_add_up_and_seeds_do_not_matter():
-    library, a, totals = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32), []
+    library, a, totals = (
+        build_cuda(MEETINGS, target="checked"),
+        torch.ones(96, dtype=torch.int32),
+        [],
+    )
     for seed in range(3):
         library.options(seed=seed)
         with library.count("a") as counts:
@@ -123,8 +147,14 @@ def test_a_trace_and_a_count_at_the_same_time():
 
 def test_what_cannot_be_counted_is_said():
     library = build_cuda(MEETINGS, target="checked")
-    for names, words in ((("c",), "count takes names of tensors, a, out; not c"), ((), "not none")):
+    for names, words in (
+        (("c",), "count takes names of tensors, a, out; not c"),
+        ((), "not none"),
+    ):
         with pytest.raises(ValueError, match=words), library.count(*names):
             pass
-    with pytest.raises(RuntimeError, match='target="checked" only'), build_cuda(MEETINGS, target="fast").count("a"):
+    with (
+        pytest.raises(RuntimeError, match='target="checked" only'),
+        build_cuda(MEETINGS, target="fast").count("a"),
+    ):
         pass

@@ -11,7 +11,10 @@ import torch
 
 from lessons_lib import KernelError, build_cuda
 
-on_gpu = pytest.param("gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
+on_gpu = pytest.param(
+    "gpu",
+    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
+)
 TARGETS = ("fast", "checked")
 TEXT = r"""
 #include <cstring>
@@ -146,19 +149,40 @@ BLOCKS = "more than 2147483647, 65535 or 65535 blocks in x, y or z"
 
 
 @pytest.mark.parametrize("target", [*TARGETS, on_gpu])
-@pytest.mark.parametrize("grid, block, bytes_shared, words", [
-    ((1, 1, 1), (1024, 1, 1), 0, ""), ((1, 1, 1), (1, 1024, 1), 0, ""), ((1, 1, 1), (16, 1, 64), 0, ""), ((1, 1, 1), (8, 8, 16), 0, ""),
-    ((1, 1, 1), (1025, 1, 1), 0, THREADS), ((1, 1, 1), (1, 1025, 1), 0, THREADS), ((1, 1, 1), (33, 32, 1), 0, THREADS),
-    ((1, 1, 1), (11, 10, 10), 0, THREADS), ((1, 1, 1), (2, 16, 33), 0, THREADS), ((1, 1, 1), (2**16, 2**16, 1), 0, THREADS),
-    ((1, 1, 1), (2, 1, 65), 0, "more than 64 threads in the block's z direction"),
-    ((1, 1, 1), (0, 1, 1), 0, "a block of no threads"), ((1, 1, 1), (4, 0, 1), 0, "a block of no threads"),
-    ((1, 1, 1), (4, 4, 0), 0, "a block of no threads"), ((0, 1, 1), (1, 1, 1), 0, "a grid of no blocks"),
-    ((3, 0, 1), (1, 1, 1), 0, "a grid of no blocks"), ((3, 3, 0), (1, 1, 1), 0, "a grid of no blocks"),
-    ((1, 65536, 1), (1, 1, 1), 0, BLOCKS), ((1, 1, 65536), (1, 1, 1), 0, BLOCKS), ((2**31, 1, 1), (1, 1, 1), 0, BLOCKS),
-    ((2, 3, 4), (2, 3, 4), 4096, ""), ((1, 1, 1), (1, 1, 1), 48 * 1024, ""),
-    ((1, 1, 1), (1, 1, 1), 48 * 1024 + 1, "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow"),
-    ((1, 1, 1), (1, 1, 1), 227 * 1024 + 1, "more than 227 KiB of dynamic shared memory"),
-])
+@pytest.mark.parametrize(
+    "grid, block, bytes_shared, words",
+    [
+        ((1, 1, 1), (1024, 1, 1), 0, ""),
+        ((1, 1, 1), (1, 1024, 1), 0, ""),
+        ((1, 1, 1), (16, 1, 64), 0, ""),
+        ((1, 1, 1), (8, 8, 16), 0, ""),
+        ((1, 1, 1), (1025, 1, 1), 0, THREADS),
+        ((1, 1, 1), (1, 1025, 1), 0, THREADS),
+        ((1, 1, 1), (33, 32, 1), 0, THREADS),
+        ((1, 1, 1), (11, 10, 10), 0, THREADS),
+        ((1, 1, 1), (2, 16, 33), 0, THREADS),
+        ((1, 1, 1), (2**16, 2**16, 1), 0, THREADS),
+        ((1, 1, 1), (2, 1, 65), 0, "more than 64 threads in the block's z direction"),
+        ((1, 1, 1), (0, 1, 1), 0, "a block of no threads"),
+        ((1, 1, 1), (4, 0, 1), 0, "a block of no threads"),
+        ((1, 1, 1), (4, 4, 0), 0, "a block of no threads"),
+        ((0, 1, 1), (1, 1, 1), 0, "a grid of no blocks"),
+        ((3, 0, 1), (1, 1, 1), 0, "a grid of no blocks"),
+        ((3, 3, 0), (1, 1, 1), 0, "a grid of no blocks"),
+        ((1, 65536, 1), (1, 1, 1), 0, BLOCKS),
+        ((1, 1, 65536), (1, 1, 1), 0, BLOCKS),
+        ((2**31, 1, 1), (1, 1, 1), 0, BLOCKS),
+        ((2, 3, 4), (2, 3, 4), 4096, ""),
+        ((1, 1, 1), (1, 1, 1), 48 * 1024, ""),
+        (
+            (1, 1, 1),
+            (1, 1, 1),
+            48 * 1024 + 1,
+            "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow",
+        ),
+        ((1, 1, 1), (1, 1, 1), 227 * 1024 + 1, "more than 227 KiB of dynamic shared memory"),
+    ],
+)
 def test_what_a_gpu_refuses_is_refused(target, grid, block, bytes_shared, words):
     ran = torch.zeros(1, dtype=torch.int32, device="cuda" if target == "gpu" else "cpu")
     if not words:
@@ -171,9 +195,14 @@ def test_what_a_gpu_refuses_is_refused(target, grid, block, bytes_shared, words)
     if target != "gpu":
         shared = f" and {bytes_shared} bytes of dynamic shared memory" if bytes_shared else ""
         assert str(caught.value).startswith(f"count_kernel cannot be launched: {words}")
-        assert f"The launch asks for {grid} blocks of {block} threads{shared}." in str(caught.value)
+        assert f"The launch asks for {grid} blocks of {block} threads{shared}." in str(
+            caught.value
+        )
         assert (caught.value.kernel, caught.value.source, caught.value.line) == (
-            "count_kernel", "your code", line("count_kernel<<<dim3(a"))
+            "count_kernel",
+            "your code",
+            line("count_kernel<<<dim3(a"),
+        )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -186,8 +215,13 @@ def test_so_many_blocks_run(target, grid):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_code_of_a_refusal_is_cudas(target):
-    for grid, block, size, code in (((1, 1, 1), (0, 1, 1), 0, 9), ((0, 1, 1), (1, 1, 1), 0, 9), ((1, 1, 1), (1, 1, 65), 0, 9),
-                                    ((1, 1, 1), (1, 1, 1), 48 * 1024 + 1, 1), ((1, 1, 1), (1, 1, 1), 227 * 1024 + 1, 1)):
+    for grid, block, size, code in (
+        ((1, 1, 1), (0, 1, 1), 0, 9),
+        ((0, 1, 1), (1, 1, 1), 0, 9),
+        ((1, 1, 1), (1, 1, 65), 0, 9),
+        ((1, 1, 1), (1, 1, 1), 48 * 1024 + 1, 1),
+        ((1, 1, 1), (1, 1, 1), 227 * 1024 + 1, 1),
+    ):
         with library(target).launches() as launches, pytest.raises(KernelError):
             library(target).launch(torch.zeros(1, dtype=torch.int32), *grid, *block, size)
         assert launches.returned == code
@@ -196,7 +230,10 @@ def test_the_code_of_a_refusal_is_cudas(target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_asking_forgets_an_error_and_peeking_does_not(target):
     ran, out = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
-    with library(target).launches() as launches, pytest.raises(KernelError, match=r"ask, .* returned 33300"):
+    with (
+        library(target).launches() as launches,
+        pytest.raises(KernelError, match=r"ask, .* returned 33300"),
+    ):
         library(target).ask(ran, out)
     assert launches.returned == 333000
 
@@ -208,7 +245,10 @@ def test_errors_have_texts(target, code, which):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("first, grid", [(0, (6, 1, 1)), (2, (5, 1, 1)), (3, (1, 2, 3)), (4, (2, 3, 1)), (5, (2, 2, 2))])
+@pytest.mark.parametrize(
+    "first, grid",
+    [(0, (6, 1, 1)), (2, (5, 1, 1)), (3, (1, 2, 3)), (4, (2, 3, 1)), (5, (2, 2, 2))],
+)
 def test_of_blocks_that_fail_the_first_counts_and_nothing_runs_after_it(target, first, grid):
     for threads in (1, 2, 4):
         work, after = torch.zeros(64, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
@@ -217,7 +257,10 @@ def test_of_blocks_that_fail_the_first_counts_and_nothing_runs_after_it(target, 
             library(target).fail(work, after, first, *grid)
         library(target).options()
         x, y, _ = grid
-        assert (caught.value.kind, caught.value.block) == ("assertion", (first % x, first // x % y, first // x // y))
+        assert (caught.value.kind, caught.value.block) == (
+            "assertion",
+            (first % x, first // x % y, first // x // y),
+        )
         assert after.item() == 0 and launches.returned == 719
     library(target).fail(work, after, 10, *grid)
     assert after.item() == 1
@@ -248,6 +291,7 @@ def test_after_a_launch_signals_have_their_handlers_again(target, name):
 @pytest.mark.parametrize("target", TARGETS)
 def test_after_a_fault_a_kernel_has_no_more_than_48_kib_again(target):
     """On a GPU everything ends there."""
+
     def call(*arguments):
         out = torch.zeros(1, dtype=torch.int32)
         library(target).large(out, *arguments)
@@ -283,10 +327,16 @@ def test_63_shared_arrays_have_room_and_no_more(target):
 
 
 @pytest.mark.parametrize("which, name", [(0, "three"), (1, "one"), (2, "two")])
-@pytest.mark.parametrize("index", [-1, 8, 9, 1000, -1000, 100_000, -100_000, 131_071, -131_072])
+@pytest.mark.parametrize(
+    "index", [-1, 8, 9, 1000, -1000, 100_000, -100_000, 131_071, -131_072]
+)
 def test_an_index_far_out_of_a_shared_array_still_tells_whose_it_was(which, name, index):
     """Up to half a MiB to both sides."""
     with pytest.raises(KernelError) as caught:
         library("checked").far(torch.zeros(1, dtype=torch.int32), which, index)
-    assert caught.value.name == name and re.match(rf"Thread 0 writes {name}\[{index}\]", str(caught.value))
-    assert caught.value.kind == ("dynamic-shared-too-small" if name == "three" and index > 0 else "shared-out-of-bounds")
+    assert caught.value.name == name and re.match(
+        rf"Thread 0 writes {name}\[{index}\]", str(caught.value)
+    )
+    assert caught.value.kind == (
+        "dynamic-shared-too-small" if name == "three" and index > 0 else "shared-out-of-bounds"
+    )

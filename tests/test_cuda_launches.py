@@ -90,7 +90,10 @@ def filled(call, *arguments):
 
 def returned(library, call):
     """What the launcher returned though a launch was made to fail."""
-    with library.launches(failing=1) as launches, pytest.raises(KernelError, match="made to fail") as caught:
+    with (
+        library.launches(failing=1) as launches,
+        pytest.raises(KernelError, match="made to fail") as caught,
+    ):
         filled(call)
     assert caught.value.kind == "bad-launch"
     return launches.returned
@@ -99,11 +102,19 @@ def returned(library, call):
 def test_each_launch_is_written_down(library):
     with library.launches(stream=77) as launches:
         filled(library.twice, 16)
-        assert [(one.kernel, one.grid, one.block, one.shared_bytes, one.stream) for one in launches] == [
-            ("fill<float>", (2, 1, 3), (4, 1, 1), 16, 77), ("fill<int>", (1, 1, 1), (4, 1, 1), 16, 77)]
+        assert [
+            (one.kernel, one.grid, one.block, one.shared_bytes, one.stream) for one in launches
+        ] == [
+            ("fill<float>", (2, 1, 3), (4, 1, 1), 16, 77),
+            ("fill<int>", (1, 1, 1), (4, 1, 1), 16, 77),
+        ]
         assert launches.returned == 0 and launches[0].function != launches[1].function
         filled(library.swallows)
-    assert len(launches) == 3 and isinstance(launches[2], Launch) and launches[2].function == launches[0].function
+    assert (
+        len(launches) == 3
+        and isinstance(launches[2], Launch)
+        and launches[2].function == launches[0].function
+    )
     filled(library.swallows)
     assert len(launches) == 3
 
@@ -120,8 +131,12 @@ def test_another_stream_than_the_one_given_is_seen(library):
 def test_what_a_launcher_makes_of_a_launch_that_fails(library):
     assert returned(library, library.swallows) == 0
     assert returned(library, library.asks_too_early) == 0
-    assert returned(library, library.synchronises) == 0  # it says how kernels went, and not whether they could begin
-    with library.launches(failing=1) as launches, pytest.raises(KernelError, match="made to fail"):
+    # it says how kernels went, and not whether they could begin
+    assert returned(library, library.synchronises) == 0
+    with (
+        library.launches(failing=1) as launches,
+        pytest.raises(KernelError, match="made to fail"),
+    ):
         filled(library.twice, 16)
     assert launches.returned == 9 and len(launches) == 2
     with library.launches(failing=3) as launches:
@@ -169,4 +184,7 @@ def test_the_number_of_a_stream_reaches_only_what_runs_inside(library):
         with library.launches(stream=6) as inner:
             filled(library.swallows)
         filled(library.swallows)
-    assert ([launch.stream for launch in inner], [launch.stream for launch in outer]) == ([6], [5])
+    assert ([launch.stream for launch in inner], [launch.stream for launch in outer]) == (
+        [6],
+        [5],
+    )

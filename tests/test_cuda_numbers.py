@@ -23,10 +23,17 @@ extern "C" void float_to_bfloat16(const float* from, __nv_bfloat16* to, int n) {
 """
 
 
-@pytest.fixture(scope="module", params=[(), ("-DCUDA_ON_CPU_PORTABLE_HALF",)], ids=["own half type", "no half type"])
+@pytest.fixture(
+    scope="module",
+    params=[(), ("-DCUDA_ON_CPU_PORTABLE_HALF",)],
+    ids=["own half type", "no half type"],
+)
 def conversions(request):
-    headers = "".join(path.read_text() for path in sorted(CUDA_ON_CPU.glob("*.h")))  # a change of theirs is a new build
-    recipe = Recipe(("-std=c++17", "-O2", *request.param), include=(CUDA_ON_CPU / "include",), also=headers)
+    # a change of theirs is a new build
+    headers = "".join(path.read_text() for path in sorted(CUDA_ON_CPU.glob("*.h")))
+    recipe = Recipe(
+        ("-std=c++17", "-O2", *request.param), include=(CUDA_ON_CPU / "include",), also=headers
+    )
     return ctypes.CDLL(_compile({"conversions": CONVERSIONS}, "conversions", recipe))
 
 
@@ -38,22 +45,41 @@ def converted(function, numbers, dtype):
 
 def assert_equal(actual, expected):
     assert torch.equal(actual.isnan(), expected.isnan())
-    bits = torch.int32 if expected.dtype == torch.float32 else torch.int16  # so that -0 is not 0
-    assert torch.equal(actual[~actual.isnan()].view(bits), expected[~expected.isnan()].view(bits))
+    # so that -0 is not 0
+    bits = torch.int32 if expected.dtype == torch.float32 else torch.int16
+    assert torch.equal(
+        actual[~actual.isnan()].view(bits), expected[~expected.isnan()].view(bits)
+    )
 
 
-@pytest.mark.parametrize("name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)])
+@pytest.mark.parametrize(
+    "name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)]
+)
 def test_every_number_of_16_bits_becomes_the_float_that_it_is(conversions, name, dtype):
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
-    assert_equal(converted(getattr(conversions, f"{name}_to_float"), every, torch.float32), every.float())
+    assert_equal(
+        converted(getattr(conversions, f"{name}_to_float"), every, torch.float32),
+        every.float(),
+    )
 
 
-@pytest.mark.parametrize("name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)])
+@pytest.mark.parametrize(
+    "name, dtype", [("half", torch.float16), ("bfloat16", torch.bfloat16)]
+)
 def test_floats_round_to_the_nearest_and_ties_to_even(conversions, name, dtype):
     """All 16-bit numbers, the middles between two, the floats next to those, random floats."""
-    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype).float()
+    every = (
+        torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype).float()
+    )
     middle = (every[:-1].double() + every[1:].double()).div(2).float()
-    beside = [torch.nextafter(middle, torch.full_like(middle, end)) for end in (-torch.inf, torch.inf)]
-    any_bits = torch.randint(-(2**31), 2**31, (200_000,), generator=torch.Generator().manual_seed(0)).to(torch.int32)
+    beside = [
+        torch.nextafter(middle, torch.full_like(middle, end))
+        for end in (-torch.inf, torch.inf)
+    ]
+    any_bits = torch.randint(
+        -(2**31), 2**31, (200_000,), generator=torch.Generator().manual_seed(0)
+    ).to(torch.int32)
     floats = torch.cat([every, middle, *beside, any_bits.view(torch.float32)])
-    assert_equal(converted(getattr(conversions, f"float_to_{name}"), floats, dtype), floats.to(dtype))
+    assert_equal(
+        converted(getattr(conversions, f"float_to_{name}"), floats, dtype), floats.to(dtype)
+    )

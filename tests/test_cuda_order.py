@@ -53,9 +53,19 @@ WIDTH, HEIGHT = 35, 2
 THREADS = WIDTH * HEIGHT
 BUSY = (0, 1, 2, 30, 31, 32, 33, 63, 64, 69)
 WARPS = (range(0, 32), range(32, 64), range(64, THREADS))
-DOES = {READ: ("reads", "read"), WRITE: ("writes", "wrote"), ADD: ("updates", "updated atomically")}
+DOES = {
+    READ: ("reads", "read"),
+    WRITE: ("writes", "wrote"),
+    ADD: ("updates", "updated atomically"),
+}
 DOES |= {READ_BYTE: DOES[READ], WRITE_BYTE: DOES[WRITE]}
-LINE = {READ: "// reads", WRITE: "// writes", ADD: "// adds", READ_BYTE: "// reads a byte", WRITE_BYTE: "// writes a byte"}
+LINE = {
+    READ: "// reads",
+    WRITE: "// writes",
+    ADD: "// adds",
+    READ_BYTE: "// reads a byte",
+    WRITE_BYTE: "// writes a byte",
+}
 
 
 @functools.cache
@@ -64,7 +74,9 @@ def checked():
 
 
 def line_of(what: int) -> int:
-    (found,) = [number for number, text in enumerate(TEXT.split("\n"), 1) if text.endswith(LINE[what])]
+    (found,) = [
+        number for number, text in enumerate(TEXT.split("\n"), 1) if text.endswith(LINE[what])
+    ]
     return found
 
 
@@ -94,7 +106,18 @@ def accesses_of(block: int, sections: list) -> list[Access]:
     for accesses, masks in sections:
         for thread, steps in accesses.items():
             for what, where, byte in steps:
-                found.append(Access(block, thread, what, where, byte, interval, len(found), frozenset(known[thread])))
+                found.append(
+                    Access(
+                        block,
+                        thread,
+                        what,
+                        where,
+                        byte,
+                        interval,
+                        len(found),
+                        frozenset(known[thread]),
+                    )
+                )
                 known[thread].add(len(found) - 1)
         if masks is None:
             interval += 1
@@ -107,8 +130,11 @@ def accesses_of(block: int, sections: list) -> list[Access]:
 
 
 def _groups(masks: dict[int, int]) -> list[list[int]]:
-    return [[warp[lane] for lane in range(len(warp)) if mask >> lane & 1]
-            for warp in WARPS for mask in {masks[thread] for thread in warp if thread in masks}]
+    return [
+        [warp[lane] for lane in range(len(warp)) if mask >> lane & 1]
+        for warp in WARPS
+        for mask in {masks[thread] for thread in warp if thread in masks}
+    ]
 
 
 def clash(a: Access, b: Access) -> bool:
@@ -119,31 +145,57 @@ def clash(a: Access, b: Access) -> bool:
 
 
 def races(accesses: list[Access]) -> list[tuple[Access, Access]]:
-    return [(a, b) for b in accesses for a in accesses[:b.number]
-            if clash(a, b) and a.number not in b.known and b.number not in a.known]
+    return [
+        (a, b)
+        for b in accesses
+        for a in accesses[: b.number]
+        if clash(a, b) and a.number not in b.known and b.number not in a.known
+    ]
 
 
 def unwritten(accesses: list[Access]) -> list[Access]:
     """Reads of shared bytes to which nothing is written that is ordered before. (Updates read as well; of several without an
     order, any may be the first.)"""
     changes = (WRITE, WRITE_BYTE, ADD)
-    return [access for access in accesses if access.where == SHARED and access.what not in (WRITE, WRITE_BYTE)
-            and not set(access.bytes()) <= {byte for number in access.known for byte in accesses[number].bytes()
-                                            if accesses[number].where == SHARED and accesses[number].what in changes}]
+    return [
+        access
+        for access in accesses
+        if access.where == SHARED
+        and access.what not in (WRITE, WRITE_BYTE)
+        and not set(access.bytes())
+        <= {
+            byte
+            for number in access.known
+            for byte in accesses[number].bytes()
+            if accesses[number].where == SHARED and accesses[number].what in changes
+        }
+    ]
 
 
 def follow(launches: list[list[list]], filled: bool = True, seed: int = 0):
     """Runs the sections of each block of each launch, and returns the error or None."""
-    columns = [[_steps(sections, thread) for sections in blocks for thread in range(THREADS)] for blocks in launches]
+    columns = [
+        [_steps(sections, thread) for sections in blocks for thread in range(THREADS)]
+        for blocks in launches
+    ]
     count = max(len(steps) for blocks in columns for steps in blocks)
     table = torch.zeros(len(launches), len(columns[0]), count, 3, dtype=torch.int32)
     for number, blocks in enumerate(columns):
         for row, steps in enumerate(blocks):
             if steps:
-                table[number, row, :len(steps)] = torch.tensor(steps)
+                table[number, row, : len(steps)] = torch.tensor(steps)
     checked().options(seed=seed)
     try:
-        checked().follow(table, count, filled, torch.zeros(4, dtype=torch.int32), len(launches[0]), WIDTH, HEIGHT, len(launches))
+        checked().follow(
+            table,
+            count,
+            filled,
+            torch.zeros(4, dtype=torch.int32),
+            len(launches[0]),
+            WIDTH,
+            HEIGHT,
+            len(launches),
+        )
     except KernelError as error:
         return error
     finally:
@@ -162,8 +214,16 @@ def _steps(sections, thread: int) -> list[tuple[int, int, int]]:
     return steps
 
 
-whole = st.tuples(st.sampled_from([READ, WRITE, ADD]), st.sampled_from([SHARED, TENSOR]), st.sampled_from([0, 4]))
-single = st.tuples(st.sampled_from([READ_BYTE, WRITE_BYTE]), st.sampled_from([SHARED, TENSOR]), st.integers(0, 5))
+whole = st.tuples(
+    st.sampled_from([READ, WRITE, ADD]),
+    st.sampled_from([SHARED, TENSOR]),
+    st.sampled_from([0, 4]),
+)
+single = st.tuples(
+    st.sampled_from([READ_BYTE, WRITE_BYTE]),
+    st.sampled_from([SHARED, TENSOR]),
+    st.integers(0, 5),
+)
 
 
 @st.composite
@@ -171,13 +231,26 @@ def section_lists(draw, accesses=whole):
     """Up to four sections, in each of which a few threads do a thing or two."""
     sections = []
     for _ in range(draw(st.integers(1, 4))):
-        done = draw(st.dictionaries(st.sampled_from(BUSY), st.lists(accesses, min_size=1, max_size=2), max_size=3))
+        done = draw(
+            st.dictionaries(
+                st.sampled_from(BUSY), st.lists(accesses, min_size=1, max_size=2), max_size=3
+            )
+        )
         masks = None
         if draw(st.booleans()):
             group = draw(st.lists(st.integers(0, 2), min_size=THREADS, max_size=THREADS))
-            mask_of = [[sum(1 << lane for lane in range(len(warp)) if group[warp[lane]] == one) for one in range(3)]
-                       for warp in WARPS]
-            masks = {thread: mask_of[thread // 32][group[thread]] for thread in range(THREADS) if group[thread]}
+            mask_of = [
+                [
+                    sum(1 << lane for lane in range(len(warp)) if group[warp[lane]] == one)
+                    for one in range(3)
+                ]
+                for warp in WARPS
+            ]
+            masks = {
+                thread: mask_of[thread // 32][group[thread]]
+                for thread in range(THREADS)
+                if group[thread]
+            }
         sections.append((done, masks))
     return sections
 
@@ -198,21 +271,39 @@ def judge(error: KernelError | None, accesses: list[Access], filled: bool):
     thread = number_of(error.thread)
     if not pairs:
         assert error.kind == "shared-uninitialised" and error.name == "shared", error
-        assert any((access.thread, line_of(access.what)) == (thread, error.line) for access in missing), error
+        assert any(
+            (access.thread, line_of(access.what)) == (thread, error.line) for access in missing
+        ), error
         return
     apart = [pair for pair in pairs if pair[0].thread // 32 != pair[1].thread // 32]
-    certain = [pair for pair in apart if {pair[0].what, pair[1].what} not in ({READ, ADD}, {READ_BYTE, ADD})]
+    certain = [
+        pair
+        for pair in apart
+        if {pair[0].what, pair[1].what} not in ({READ, ADD}, {READ_BYTE, ADD})
+    ]
     assert error.kind in ({"race"} if certain else {"race", "missing-syncwarp"}), error
-    words = re.match(r"Thread (.+) (reads|writes|updates) (.+?)( atomically)?, which thread (.+?)(?: of the same warp)? "
-                     r"(read|wrote|updated atomically), and n", str(error))
+    words = re.match(
+        r"Thread (.+) (reads|writes|updates) (.+?)( atomically)?, which thread (.+?)(?: of the"
+        r" same warp)? "
+        r"(read|wrote|updated atomically), and n",
+        str(error),
+    )
     assert words, error
     other = number_of((*map(int, re.findall(r"\d+", words[5])), 0)[:2])
     assert (thread // 32 == other // 32) == (error.kind == "missing-syncwarp")
-    assert any({thread, other} == {a.thread, b.thread} and any(
-        mine.thread == thread and (words[2], words[6]) == (DOES[mine.what][0], DOES[others.what][1])
-        and line_of(mine.what) == error.line and error.name == ("shared", "x")[mine.where]
-        and f"line {line_of(others.what)}:" in str(error) and _element(words[3]) in mine.bytes()
-        for mine, others in ((a, b), (b, a))) for a, b in pairs), (error, pairs)
+    assert any(
+        {thread, other} == {a.thread, b.thread}
+        and any(
+            mine.thread == thread
+            and (words[2], words[6]) == (DOES[mine.what][0], DOES[others.what][1])
+            and line_of(mine.what) == error.line
+            and error.name == ("shared", "x")[mine.where]
+            and f"line {line_of(others.what)}:" in str(error)
+            and _element(words[3]) in mine.bytes()
+            for mine, others in ((a, b), (b, a))
+        )
+        for a, b in pairs
+    ), (error, pairs)
 
 
 def _element(words: str) -> int:
@@ -224,11 +315,41 @@ def _element(words: str) -> int:
 @given(section_lists(), st.booleans(), st.integers(0, 3))
 @example([({0: [(WRITE, SHARED, 0)], 33: [(READ, SHARED, 0)]}, None)], True, 0)
 @example([({0: [(WRITE, SHARED, 0)]}, None), ({33: [(READ, SHARED, 0)]}, None)], True, 0)
-@example([({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 33: [(WRITE, SHARED, 0)]}, None)], True, 0)
-@example([({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 1: [(WRITE, SHARED, 0)]}, None)], True, 0)
-@example([({0: [(READ, SHARED, 0)], **{lane: [(READ, SHARED, 0)] for lane in (32, 33)}, 63: [(WRITE, SHARED, 0)]}, None)], True, 0)
-@example([({0: [(READ, SHARED, 0)], 1: [(READ, SHARED, 0)], 2: [(READ, SHARED, 0)]}, {0: 3, 1: 3}), ({1: [(WRITE, SHARED, 0)]}, None)],
-         True, 0)
+@example(
+    [({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 33: [(WRITE, SHARED, 0)]}, None)],
+    True,
+    0,
+)
+@example(
+    [({0: [(READ, SHARED, 0)], 32: [(READ, SHARED, 0)], 1: [(WRITE, SHARED, 0)]}, None)],
+    True,
+    0,
+)
+@example(
+    [
+        (
+            {
+                0: [(READ, SHARED, 0)],
+                **{lane: [(READ, SHARED, 0)] for lane in (32, 33)},
+                63: [(WRITE, SHARED, 0)],
+            },
+            None,
+        )
+    ],
+    True,
+    0,
+)
+@example(
+    [
+        (
+            {0: [(READ, SHARED, 0)], 1: [(READ, SHARED, 0)], 2: [(READ, SHARED, 0)]},
+            {0: 3, 1: 3},
+        ),
+        ({1: [(WRITE, SHARED, 0)]}, None),
+    ],
+    True,
+    0,
+)
 @settings(max_examples=200, deadline=None)
 def test_a_race_is_named_exactly_where_nothing_orders_two_accesses(sections, filled, seed):
     judge(follow([[sections]], filled, seed), accesses_of(0, sections), filled)
@@ -255,61 +376,123 @@ def test_the_end_of_a_launch_orders_all(launches, seed):
 FLAG = 12  # the byte that only atomic operations touch
 data = st.tuples(st.sampled_from([READ, WRITE]), st.just(TENSOR), st.sampled_from([0, 4]))
 hand_over = [(FENCE, 0, 0), (ADD, TENSOR, FLAG)]
-turns = st.lists(st.tuples(st.sampled_from(BUSY), st.lists(data, min_size=1, max_size=2) | st.sampled_from(
-    [hand_over[:1], hand_over[1:], hand_over]) | data.map(lambda access: [access, *hand_over])), min_size=1, max_size=4)
+turns = st.lists(
+    st.tuples(
+        st.sampled_from(BUSY),
+        st.lists(data, min_size=1, max_size=2)
+        | st.sampled_from([hand_over[:1], hand_over[1:], hand_over])
+        | data.map(lambda access: [access, *hand_over]),
+    ),
+    min_size=1,
+    max_size=4,
+)
 
 
 def handed_over(steps: list, place: int) -> bool:
     """Whether the block's other threads, or this one, make an atomic operation after a fence that comes after `place`, or
     before it: when the fence was is not watched (README.md)."""
     fences = [number for number, (_, what) in enumerate(steps) if what == FENCE]
-    return any(what == ADD and number > place and fences and fences[0] < number for number, (_, what) in enumerate(steps))
+    return any(
+        what == ADD and number > place and fences and fences[0] < number
+        for number, (_, what) in enumerate(steps)
+    )
 
 
 @given(turns, turns, st.integers(0, 3))
-@example([(0, [(WRITE, TENSOR, 0), *hand_over])], [(5, hand_over[1:]), (64, [(READ, TENSOR, 0)])], 0)
+@example(
+    [(0, [(WRITE, TENSOR, 0), *hand_over])], [(5, hand_over[1:]), (64, [(READ, TENSOR, 0)])], 0
+)
 @example([(0, [(WRITE, TENSOR, 0), *hand_over])], [(64, [(READ, TENSOR, 0)])], 0)
-@example([(0, [(WRITE, TENSOR, 0)]), (2, hand_over)], [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])], 0)
-@example([(0, [(WRITE, TENSOR, 0)]), (2, hand_over[1:])], [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])], 0)
+@example(
+    [(0, [(WRITE, TENSOR, 0)]), (2, hand_over)],
+    [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])],
+    0,
+)
+@example(
+    [(0, [(WRITE, TENSOR, 0)]), (2, hand_over[1:])],
+    [(5, hand_over[1:]), (64, [(WRITE, TENSOR, 0)])],
+    0,
+)
 @settings(max_examples=150, deadline=None)
 def test_a_block_knows_of_another_only_what_was_handed_over(first, second, seed):
     """By the one's __threadfence, then its atomic operation, then an atomic operation of the other. One thread at a time."""
-    error = follow([[[({thread: steps}, None) for thread, steps in turns] for turns in (first, second)]], True, seed)
+    error = follow(
+        [[[({thread: steps}, None) for thread, steps in turns] for turns in (first, second)]],
+        True,
+        seed,
+    )
     before = [(thread, step) for thread, steps in first for step in steps]
     plain = [(thread, step[0]) for thread, step in before]
     acquired = False
     for thread, steps in second:
         for step in steps:
             acquired |= step[0] == ADD
-            others = [other[0] for place, (_, other) in enumerate(before) if other[2] == step[2] and WRITE in (other[0], step[0])
-                      and other[0] in (READ, WRITE) and step[0] in (READ, WRITE) and not (acquired and handed_over(plain, place))]
+            others = [
+                other[0]
+                for place, (_, other) in enumerate(before)
+                if other[2] == step[2]
+                and WRITE in (other[0], step[0])
+                and other[0] in (READ, WRITE)
+                and step[0] in (READ, WRITE)
+                and not (acquired and handed_over(plain, place))
+            ]
             if others:
                 assert error is not None and error.kind == "race-between-blocks", error
-                assert (error.block, number_of(error.thread), error.line) == ((1, 0, 0), thread, line_of(step[0])), error
-                what, = {words for words in map(lambda other: DOES[other][1], others)
-                         if f"of block 1 {DOES[step[0]][0]} x[{step[2] // 4}], which block 0 {words} in the same" in str(error)}
-                assert any(f"line {line_of(other)}:" in str(error) for other in others if DOES[other][1] == what)
+                assert (error.block, number_of(error.thread), error.line) == (
+                    (1, 0, 0),
+                    thread,
+                    line_of(step[0]),
+                ), error
+                (what,) = {
+                    words
+                    for words in map(lambda other: DOES[other][1], others)
+                    if f"of block 1 {DOES[step[0]][0]} x[{step[2] // 4}], which block 0 {words} in the same"
+                    in str(error)
+                }
+                assert any(
+                    f"line {line_of(other)}:" in str(error)
+                    for other in others
+                    if DOES[other][1] == what
+                )
                 return
     assert error is None, error
 
 
 def test_warps_of_a_block_hand_over_for_themselves():
     """What another warp did since the last barrier, no barrier orders before the hand-over."""
+
     def block(after_a_barrier: bool):
         writer = ({33: [(WRITE, TENSOR, 0)]}, None)
         publisher = ({0: [(WRITE, TENSOR, 4), *hand_over]}, None)
-        return [writer, publisher] if after_a_barrier else [({**writer[0], **publisher[0]}, None)]
+        return (
+            [writer, publisher] if after_a_barrier else [({**writer[0], **publisher[0]}, None)]
+        )
 
-    reader = [({1: [(ADD, TENSOR, FLAG)]}, None), ({2: [(READ, TENSOR, 4)], 3: [(READ, TENSOR, 0)]}, None)]
+    reader = [
+        ({1: [(ADD, TENSOR, FLAG)]}, None),
+        ({2: [(READ, TENSOR, 4)], 3: [(READ, TENSOR, 0)]}, None),
+    ]
     for seed in range(4):
         assert follow([[block(True), reader]], True, seed) is None
         error = follow([[block(False), reader]], True, seed)
-        assert error.kind == "race-between-blocks" and error.thread == (3, 0, 0) and "x[0]" in str(error)
+        assert (
+            error.kind == "race-between-blocks"
+            and error.thread == (3, 0, 0)
+            and "x[0]" in str(error)
+        )
     assert follow([[block(False)], [reader]]) is None  # in another launch
 
 
 def test_what_a_block_did_counts_until_the_launch_ends():
     """Also beyond blocks that had nothing to do with it."""
-    blocks = [[({0: [(WRITE, TENSOR, 0)]}, None)], [({0: [(WRITE, TENSOR, 4)]}, None)], [({7: [(READ, TENSOR, 0)]}, None)]]
+    blocks = [
+        [({0: [(WRITE, TENSOR, 0)]}, None)],
+        [({0: [(WRITE, TENSOR, 4)]}, None)],
+        [({7: [(READ, TENSOR, 0)]}, None)],
+    ]
     error = follow([blocks])
-    assert error.kind == "race-between-blocks" and "which block 0 wrote" in str(error) and error.block == (2, 0, 0)
+    assert (
+        error.kind == "race-between-blocks"
+        and "which block 0 wrote" in str(error)
+        and error.block == (2, 0, 0)
+    )

@@ -12,7 +12,10 @@ from lessons_lib import CompileError, KernelError, build_cuda
 from paged_attention.paged_kernel import attn_paged_cuda, paged_attention_library
 from test_paged_kernel import Batch, Recorder, assert_right
 
-on_gpu = pytest.param("gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
+on_gpu = pytest.param(
+    "gpu",
+    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
+)
 DEFAULT, MOST = 48 * 1024, 227 * 1024
 
 
@@ -39,14 +42,24 @@ def read_table() -> list[Row]:
     for line in csv.DictReader(line for line in text if not line.startswith("#")):
         values = [] if line["attribute"] == "unset" else map(int, line["attribute"].split(";"))
         codes = map(int, line["codes"].split(";")) if line["codes"] else ()
-        rows.append(Row(int(line["static"]), tuple(zip(values, codes, strict=True)),
-                        *(int(line[name]) for name in ("size", "most", "ran", "refused"))))
+        rows.append(
+            Row(
+                int(line["static"]),
+                tuple(zip(values, codes, strict=True)),
+                *(int(line[name]) for name in ("size", "most", "ran", "refused")),
+            )
+        )
     return rows
 
 
 ROWS = read_table()
-each_row = pytest.mark.parametrize("number", range(len(ROWS)),
-                                   ids=[f"{row.static}-{';'.join(str(a) for a, _ in row.attribute) or 'unset'}" for row in ROWS])
+each_row = pytest.mark.parametrize(
+    "number",
+    range(len(ROWS)),
+    ids=[
+        f"{row.static}-{';'.join(str(a) for a, _ in row.attribute) or 'unset'}" for row in ROWS
+    ],
+)
 TEXT = """
 template <int bytes, int row>
 __global__ void shared_kernel(int* out, int zero) {
@@ -112,7 +125,10 @@ def test_the_targets_do_what_the_gpu_did(number, target):
     for value, code in row.attribute:
         assert code_of(library(target).attribute, number, value) == (code if exact else 0)
     if not exact:  # the call should have failed: on the CPU each launch does, and says why
-        with pytest.raises(KernelError, match="with the shared arrays it is more than 227 KiB; on a GPU that call fails"):
+        with pytest.raises(
+            KernelError,
+            match="with the shared arrays it is more than 227 KiB; on a GPU that call fails",
+        ):
             library(target).launch(number, torch.zeros(1, dtype=torch.int32), 0)
         return
     assert launch(target, number, row.ran) == 0
@@ -141,14 +157,30 @@ def test_a_refusal_says_what_to_do(target):
             library(target).launch(number, torch.zeros(1, dtype=torch.int32), dynamic)
         return str(caught.value)
 
-    plain, with_arrays = (next(number for number, row in enumerate(ROWS) if (row.static, row.attribute) == (static, ()))
-                          for static in (0, 640))
-    assert "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow this kernel first" in says(plain, 49153)
-    assert "shared arrays and dynamic shared memory are more than 48 KiB together" in says(with_arrays, 48513)
+    plain, with_arrays = (
+        next(
+            number
+            for number, row in enumerate(ROWS)
+            if (row.static, row.attribute) == (static, ())
+        )
+        for static in (0, 640)
+    )
+    assert (
+        "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow this"
+        " kernel first" in says(plain, 49153)
+    )
+    assert "shared arrays and dynamic shared memory are more than 48 KiB together" in says(
+        with_arrays, 48513
+    )
     assert "more than 227 KiB of dynamic shared memory" in says(plain, MOST + 1)
     low = next(number for number, row in enumerate(ROWS) if row.attribute == ((1024, 0),))
-    assert "more dynamic shared memory than cudaFuncSetAttribute allowed this kernel" in says(low, 1025, 1024)
-    for value, words in ((-1, "no negative number of bytes"), (MOST + 1, "more dynamic shared memory than a block can have")):
+    assert "more dynamic shared memory than cudaFuncSetAttribute allowed this kernel" in says(
+        low, 1025, 1024
+    )
+    for value, words in (
+        (-1, "no negative number of bytes"),
+        (MOST + 1, "more dynamic shared memory than a block can have"),
+    ):
         with pytest.raises(KernelError, match=words):
             library(target).attribute(plain, value)
 
@@ -173,12 +205,19 @@ extern "C" int step(int* out, int bytes, cudaStream_t stream) {
 
 
 @pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
-@pytest.mark.parametrize("alignment, size", [("", 16), ("__align__(8)", 16), ("__align__(32)", 32), ("__align__(64)", 64)])
-def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(target, alignment, size):
+@pytest.mark.parametrize(
+    "alignment, size",
+    [("", 16), ("__align__(8)", 16), ("__align__(32)", 32), ("__align__(64)", 64)],
+)
+def test_an_extern_array_begins_at_a_multiple_of_its_alignment_and_of_16(
+    target, alignment, size
+):
     """`nvcc -Xptxas -v` calls these sizes the kernel's shared memory."""
     call = build_cuda(STEP % alignment, target=target).step
     out = torch.zeros(1, dtype=torch.int32, device="cuda" if target == "gpu" else "cpu")
-    assert code_of(call, out, DEFAULT - size) == 0 and code_of(call, out, DEFAULT - size + 1) == 1
+    assert (
+        code_of(call, out, DEFAULT - size) == 0 and code_of(call, out, DEFAULT - size + 1) == 1
+    )
 
 
 MANY = """
@@ -196,10 +235,18 @@ extern "C" int many(char* out, cudaStream_t stream) {
 
 
 @pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
-@pytest.mark.parametrize("first, kind, second, fits", [
-    (49152 - 16, "char", 16, True), (49152 - 16, "char", 17, False), (49152 - 16, "int", 4, True), (49152 - 17, "int", 4, True),
-    (49152 - 15, "int", 4, False), (49152 - 40, "double", 5, True), (49152 - 39, "double", 5, False),
-])
+@pytest.mark.parametrize(
+    "first, kind, second, fits",
+    [
+        (49152 - 16, "char", 16, True),
+        (49152 - 16, "char", 17, False),
+        (49152 - 16, "int", 4, True),
+        (49152 - 17, "int", 4, True),
+        (49152 - 15, "int", 4, False),
+        (49152 - 40, "double", 5, True),
+        (49152 - 39, "double", 5, False),
+    ],
+)
 def test_arrays_have_48_kib_and_not_a_byte_more(target, first, kind, second, fits):
     """Each lies at a multiple of its type's size. nvcc refuses what does not fit."""
     out = torch.zeros(4, dtype=torch.int8, device="cuda" if target == "gpu" else "cpu")
@@ -211,17 +258,24 @@ def test_arrays_have_48_kib_and_not_a_byte_more(target, first, kind, second, fit
         with pytest.raises(CompileError):
             build_cuda(text, target=target)
     else:
-        with pytest.raises(KernelError, match="more than 48 KiB of shared arrays; nvcc refuses that"):
+        with pytest.raises(
+            KernelError, match="more than 48 KiB of shared arrays; nvcc refuses that"
+        ):
             build_cuda(text, target=target).many(out)
 
 
 @pytest.mark.parametrize("target", ["fast", "checked", on_gpu])
-@pytest.mark.parametrize("tokens", [12_000, 12_001, 12_127, 12_128, 12_129, 12_287, 12_288, 12_289])
+@pytest.mark.parametrize(
+    "tokens", [12_000, 12_001, 12_127, 12_128, 12_129, 12_287, 12_288, 12_289]
+)
 def test_the_courses_launcher_takes_contexts_whose_scores_just_fit(target, tokens):
     """12,288 scores are 48 KiB, and the kernel has shared arrays besides: cudaFuncSetAttribute allows both together."""
     tensors = Batch((tokens,), num_q_heads=1, head_size=8, seed=tokens).tensors(target)
     asked = Recorder()
-    attn_paged_cuda(**tensors, library=asked)  # which would give such long contexts a workspace
+    # which would give such long contexts a workspace
+    attn_paged_cuda(**tensors, library=asked)
     out = torch.empty_like(tensors["q"])
-    paged_attention_library(target).paged_attention(**asked.fields | {"scores": None, "out": out})
+    paged_attention_library(target).paged_attention(
+        **asked.fields | {"scores": None, "out": out}
+    )
     assert_right(out, tensors)

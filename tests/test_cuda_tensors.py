@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from lessons_lib import KernelError, build_cuda
 from lessons_lib.cuda_on_cpu.report_messages import position
 
-KINDS = {"uint8": (torch.uint8, "uint8_t"), "float32": (torch.float32, "float"), "float64": (torch.float64, "double")}
+KINDS = {
+    "uint8": (torch.uint8, "uint8_t"),
+    "float32": (torch.float32, "float"),
+    "float64": (torch.float64, "double"),
+}
 MANY = [f"x{number}" for number in range(64)]
-TEXT = """
+TEXT = (
+    """
 __global__ void address_kernel(const float* x, int* out) { out[0] = reinterpret_cast<uintptr_t>(x) %% 256; }
 extern "C" int address(const float* x, int* out, cudaStream_t stream) {
   address_kernel<<<1, 1, 0, stream>>>(x, out);
@@ -110,7 +115,10 @@ extern "C" int many(Many many, cudaStream_t stream) {
   return cudaGetLastError();
 }
 extern "C" int one_more(Many many, float* more, cudaStream_t stream) { return 0; }
-""" % " ".join(f"int* {name};" for name in MANY) + "".join(f"""
+"""
+    % " ".join(f"int* {name};" for name in MANY)
+    + "".join(
+        f"""
 extern "C" int fill_{name}(const bool* first, {kind}* out_first, int n, const bool* second, {kind}* out_second, int m,
                            int launches, cudaStream_t stream) {{
   return launch_fill<{kind}>(first, out_first, n, second, out_second, m, launches, stream);
@@ -120,7 +128,10 @@ extern "C" int read_{name}(const {kind}* x, int size, int at, int in_shared, dou
   if (size == 4) return launch_read<int>(x, at, in_shared, to, stream);
   if (size == 8) return launch_read<double>(x, at, in_shared, to, stream);
   return launch_read<float4>(x, at, in_shared, to, stream);
-}}""" for name, (_, kind) in KINDS.items())
+}}"""
+        for name, (_, kind) in KINDS.items()
+    )
+)
 
 
 @functools.cache
@@ -143,17 +154,29 @@ flags = st.lists(st.booleans(), max_size=9)
 @example("float32", [], [True, False], 1)
 @example("float64", [True], [True, False, True, False], 2)
 @settings(max_examples=60, deadline=None)
-def test_each_element_of_each_output_has_to_be_written_in_each_call(name, first, second, launches):
+def test_each_element_of_each_output_has_to_be_written_in_each_call(
+    name, first, second, launches
+):
     def call(one, two, launches):
         out = [torch.full((len(flags),), 9, dtype=KINDS[name][0]) for flags in (one, two)]
-        getattr(library(), f"fill_{name}")(torch.tensor(one, dtype=torch.bool), out[0], len(one),
-                                           torch.tensor(two, dtype=torch.bool), out[1], len(two), launches)
+        getattr(library(), f"fill_{name}")(
+            torch.tensor(one, dtype=torch.bool),
+            out[0],
+            len(one),
+            torch.tensor(two, dtype=torch.bool),
+            out[1],
+            len(two),
+            launches,
+        )
         return out
 
     before = call([True] * len(first), [True] * len(second), 1)
     assert before[0].eq(3).all() and before[1].eq(4).all()
     gaps = {"out_first": first, "out_second": second}
-    gaps = {out: [place for place, flag in enumerate(flags) if not (flag and launches)] for out, flags in gaps.items()}
+    gaps = {
+        out: [place for place, flag in enumerate(flags) if not (flag and launches)]
+        for out, flags in gaps.items()
+    }
     incomplete = [out for out, places in gaps.items() if places]
     if not incomplete:
         call(first, second, launches)
@@ -163,9 +186,12 @@ def test_each_element_of_each_output_has_to_be_written_in_each_call(name, first,
     places, others = gaps[incomplete[0]], len(gaps[incomplete[0]]) - 1
     assert (caught.value.kind, caught.value.name) == ("output-unwritten", incomplete[0])
     words = {0: "", 1: f", nor was 1 other element of {incomplete[0]}"}.get(
-        others, f", nor were {others} other elements of {incomplete[0]}")
+        others, f", nor were {others} other elements of {incomplete[0]}"
+    )
     whole = len(first if incomplete[0] == "out_first" else second)
-    assert str(caught.value).startswith(f"{incomplete[0]}[{places[0]}] was never written{words}."), (caught.value, whole)
+    assert str(caught.value).startswith(
+        f"{incomplete[0]}[{places[0]}] was never written{words}."
+    ), (caught.value, whole)
     assert ("launched no kernel" in str(caught.value)) == (launches == 0)
 
 
@@ -179,20 +205,35 @@ def each_way():
 def test_a_trace_has_the_accesses_of_the_tensors_that_are_named(names):
     with library().trace(*names) as accesses:
         each_way()
-    places = [((x, y, z), (i, j, k)) for z in range(2) for y in range(3) for x in range(2)
-              for k in range(2) for j in range(2) for i in range(2)]
+    places = [
+        ((x, y, z), (i, j, k))
+        for z in range(2)
+        for y in range(3)
+        for x in range(2)
+        for k in range(2)
+        for j in range(2)
+        for i in range(2)
+    ]
     for name in ("a", "aa", "b"):
         mine = [access for access in accesses if access.name == name]
-        assert [(access.block, access.thread) for access in mine] == (places if name in names else [])
-        assert [access.index for access in mine] == [(0 if name == "b" else place,) for place in range(len(mine))]
-        assert {access.kind for access in mine} <= {{"a": "read", "aa": "write", "b": "atomic"}[name]}
+        assert [(access.block, access.thread) for access in mine] == (
+            places if name in names else []
+        )
+        assert [access.index for access in mine] == [
+            (0 if name == "b" else place,) for place in range(len(mine))
+        ]
+        assert {access.kind for access in mine} <= {
+            {"a": "read", "aa": "write", "b": "atomic"}[name]
+        }
     with library().trace("a") as accesses:
         pass
     each_way()
     assert not accesses
 
 
-@pytest.mark.parametrize("names, read", [(("a",), 96 * 4), (("aa",), 0), (("a", "aa"), 96 * 4), (("b",), 0)])
+@pytest.mark.parametrize(
+    "names, read", [(("a",), 96 * 4), (("aa",), 0), (("a", "aa"), 96 * 4), (("b",), 0)]
+)
 def test_a_count_has_the_loads_of_the_tensors_that_are_named(names, read):
     with library().count(*names) as counts:
         each_way()
@@ -204,7 +245,12 @@ def test_a_wide_access_is_one_to_each_of_its_elements():
         numbers = torch.arange(64.0)
         begin = -numbers.data_ptr() // 4 % 4  # at a multiple of 16 bytes
         library().wide(numbers[begin:], out := torch.zeros(1))
-    assert [access.index for access in accesses] == [(4,), (5,), (6,), (7,)] and out.item() == 22 + 4 * begin
+    assert [access.index for access in accesses] == [
+        (4,),
+        (5,),
+        (6,),
+        (7,),
+    ] and out.item() == 22 + 4 * begin
 
 
 def test_a_call_that_fails_leaves_all_as_it_was_and_one_that_does_not_changes_what_is_written():
@@ -235,7 +281,13 @@ def test_a_copy_of_a_known_length_is_watched_too(what):
     numbers, out = torch.arange(4.0), torch.full((4,), 9.0)
     library().known_length(numbers, out, 0, what)
     assert out.tolist() == ([0] * 4 if what in (2, 3) else [0, 1, 2, 3])
-    with pytest.raises(KernelError, match=r"(read|write)s (from|out|array)\[1\] and the 3 after it, outside of|writes array\[1\] and"):
+    with pytest.raises(
+        KernelError,
+        match=(
+            r"(read|write)s (from|out|array)\[1\] and the 3 after it, outside of|writes"
+            r" array\[1\] and"
+        ),
+    ):
         library().known_length(numbers, out, 1, what)
 
 
@@ -243,7 +295,10 @@ def test_a_copy_of_a_known_length_is_watched_too(what):
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_an_access_has_to_be_at_a_multiple_of_its_size(name, size):
     """As on a GPU."""
-    x, to = torch.zeros(16, dtype=torch.float64).view(KINDS[name][0]), torch.zeros(2, dtype=torch.float64)
+    x, to = (
+        torch.zeros(16, dtype=torch.float64).view(KINDS[name][0]),
+        torch.zeros(2, dtype=torch.float64),
+    )
     first = -x.data_ptr() % 16  # the byte that is a multiple of 16
     for in_shared in (0, 1):
         for at in range(17):
@@ -255,8 +310,14 @@ def test_an_access_has_to_be_at_a_multiple_of_its_size(name, size):
                 continue
             with pytest.raises(KernelError) as caught:
                 getattr(library(), f"read_{name}")(x, size, where, in_shared, to)
-            assert (caught.value.kind, caught.value.name) == ("misaligned", "array" if in_shared else "x"), caught.value
-            assert f"as {size} bytes at once, but their address is no multiple of {size}." in str(caught.value)
+            assert (caught.value.kind, caught.value.name) == (
+                "misaligned",
+                "array" if in_shared else "x",
+            ), caught.value
+            assert (
+                f"as {size} bytes at once, but their address is no multiple of {size}."
+                in str(caught.value)
+            )
 
 
 @pytest.mark.parametrize("grid", [(6, 1, 1), (2, 3, 1), (2, 3, 2), (1, 2, 3)])
@@ -265,16 +326,26 @@ def test_the_other_block_is_named_by_its_place_in_the_grid(grid):
     for one, other in ((0, 1), (1, 4), (3, 5), (2, 3)):
         with pytest.raises(KernelError) as caught:
             library().two_blocks(torch.zeros(4, dtype=torch.int32), one, other, *grid)
-        mine, others = ((block % width, block // width % height, block // width // height) for block in (other, one))
+        mine, others = (
+            (block % width, block // width % height, block // width // height)
+            for block in (other, one)
+        )
         assert (caught.value.kind, caught.value.block) == ("race-between-blocks", mine)
-        assert f"x[2], which block {position(others)} wrote in the same launch." in str(caught.value)
+        assert f"x[2], which block {position(others)} wrote in the same launch." in str(
+            caught.value
+        )
 
 
 def test_64_tensors_have_room_and_no_more():
-    tensors = {name: torch.full((1,), number, dtype=torch.int32) for number, name in enumerate(MANY)}
+    tensors = {
+        name: torch.full((1,), number, dtype=torch.int32) for number, name in enumerate(MANY)
+    }
     for _ in range(2):
         library().many(**tensors)
         assert tensors["x63"].item() == 31
-    with pytest.raises(RuntimeError, match="more: there is no room to watch 4 bytes, or there are more than 64 tensors"):
+    with pytest.raises(
+        RuntimeError,
+        match="more: there is no room to watch 4 bytes, or there are more than 64 tensors",
+    ):
         library().one_more(**tensors, more=torch.zeros(1))
     library().many(**tensors)

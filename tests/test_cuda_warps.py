@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from lessons_lib import KernelError, build_cuda
 
 TARGETS = ("fast", "checked")
-on_gpu = pytest.param("gpu", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
+on_gpu = pytest.param(
+    "gpu",
+    marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"),
+)
 INDEX, UP, DOWN, XOR = range(4)
 ALL = 0xFFFFFFFF
 
@@ -136,11 +139,14 @@ def zeros(target: str) -> torch.Tensor:
 
 def source_lane(kind: int, lane: int, distance: int, width: int) -> int:
     """The lane that a shuffle reads, as the PTX manual has it: of the distance five bits count, and a lane that would read
-    outside of its group of `width` lanes reads itself. (xor may read from a group before its own.)"""
+    outside of its group of `width` lanes reads itself. (xor may read from a group before its own.)
+    """
     first, last, distance = lane & -width, lane | (width - 1), distance & 31
     if kind == INDEX:
         return first | (distance & (width - 1))
-    source = lane - distance if kind == UP else lane + distance if kind == DOWN else lane ^ distance
+    source = (
+        lane - distance if kind == UP else lane + distance if kind == DOWN else lane ^ distance
+    )
     inside = source >= first if kind == UP else source <= last
     return source if inside else lane
 
@@ -152,7 +158,9 @@ def shuffled(kind: int, distance: int, width: int) -> list[int]:
 kinds = st.sampled_from([INDEX, UP, DOWN, XOR])
 widths = st.sampled_from([1, 2, 4, 8, 16, 32])
 distances = st.integers(-40, 70)
-masks = st.integers(1, ALL) | st.sampled_from([ALL, 0xFFFF, 0xFFFF0000, 0x0F0F0F0F, 0x80000001])
+masks = st.integers(1, ALL) | st.sampled_from(
+    [ALL, 0xFFFF, 0xFFFF0000, 0x0F0F0F0F, 0x80000001]
+)
 
 
 @pytest.mark.parametrize("target", [*TARGETS, on_gpu])
@@ -171,7 +179,9 @@ def test_a_shuffle_of_all_lanes_reads_where_cuda_says(target, kind, width):
 @example(XOR, 0xFFFF0000, 16, 16, 32)
 @example(DOWN, ALL, 1, 32, 31)
 @settings(max_examples=60, deadline=None)
-def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(target, kind, mask, distance, width, threads):
+def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(
+    target, kind, mask, distance, width, threads
+):
     """`threads`: of the block.
 
     No lane waits for a lane of the mask that does not exist, but it cannot be read.
@@ -182,13 +192,21 @@ def test_a_shuffle_of_some_lanes_reads_these_or_names_the_one_that_is_missing(ta
     missing = {lane: source for lane, source in wanted.items() if source not in here}
     if not missing:
         library(target).shuffle(kind, mask, distance, width, threads, moved)
-        assert moved.tolist() == [100 + wanted[lane] if lane in here else -5 for lane in range(32)]
+        assert moved.tolist() == [
+            100 + wanted[lane] if lane in here else -5 for lane in range(32)
+        ]
         return
     with pytest.raises(KernelError) as caught:
         library(target).shuffle(kind, mask, distance, width, threads, moved)
     lane = caught.value.thread[0]
-    assert caught.value.kind == "absent-lane" and caught.value.line == line("the first of four") + kind and lane in missing
-    assert f"asks for the value of lane {missing[lane]}, which does not take part" in str(caught.value)
+    assert (
+        caught.value.kind == "absent-lane"
+        and caught.value.line == line("the first of four") + kind
+        and lane in missing
+    )
+    assert f"asks for the value of lane {missing[lane]}, which does not take part" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("target", [*TARGETS, on_gpu])
@@ -205,17 +223,29 @@ def test_a_tile_shuffles_as_a_warp_does_with_its_size_for_width(target, size):
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 def test_a_tile_that_reads_from_the_tile_before_is_told(target, size):
     """What a GPU gives then, if anything, is luck: that lane calls with another mask."""
-    with pytest.raises(KernelError, match=rf"Lane {size} .* calls tile.shfl_xor .* asks for the value of lane 0, which does not"):
+    with pytest.raises(
+        KernelError,
+        match=(
+            rf"Lane {size} .* calls tile.shfl_xor .* asks for the value of lane 0, which"
+            r" does not"
+        ),
+    ):
         library(target).tile_shuffle(size, XOR, size, zeros(target))
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("call, name", [(0, "__syncwarp"), (1, "__ballot_sync"), (2, "__shfl_sync")])
+@pytest.mark.parametrize(
+    "call, name", [(0, "__syncwarp"), (1, "__ballot_sync"), (2, "__shfl_sync")]
+)
 @pytest.mark.parametrize("mask, lane", [(0x7FFF_FFFF, 31), (0xFFFF_FFEF, 4), (0xFFFF_FFFE, 0)])
 def test_a_lane_that_its_own_mask_leaves_out_is_told(target, call, name, mask, lane):
-    with pytest.raises(KernelError, match="a bit for each lane that calls, the caller's included") as caught:
+    with pytest.raises(
+        KernelError, match="a bit for each lane that calls, the caller's included"
+    ) as caught:
         library(target).stranger(call, mask, zeros(target))
-    assert str(caught.value).startswith(f"Lane {lane} (thread {lane}) calls {name} with the mask 0x{mask:x}")
+    assert str(caught.value).startswith(
+        f"Lane {lane} (thread {lane}) calls {name} with the mask 0x{mask:x}"
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -226,10 +256,18 @@ def test_the_same_shuffle_on_two_lines_is_two_meetings(target):
     assert moved.tolist() == [lane ^ 1 for lane in range(32)]
     for seed in range(4):
         library(target).options(seed=seed)
-        with pytest.raises(KernelError, match="with the mask 0xffffffff, and waits for lanes 16 to 31") as caught:
+        with pytest.raises(
+            KernelError, match="with the mask 0xffffffff, and waits for lanes 16 to 31"
+        ) as caught:
             library(target).two_lines(ALL, ALL, moved)
-        assert (caught.value.kind, caught.value.line, caught.value.thread) == ("absent-lane", line("the lower half"), (0, 0, 0))
-        assert f"line {line('the upper half')}:" in str(caught.value) and "waits at __shfl_xor_sync instead" in str(caught.value)
+        assert (caught.value.kind, caught.value.line, caught.value.thread) == (
+            "absent-lane",
+            line("the lower half"),
+            (0, 0, 0),
+        )
+        assert f"line {line('the upper half')}:" in str(
+            caught.value
+        ) and "waits at __shfl_xor_sync instead" in str(caught.value)
     library(target).options()
 
 
@@ -268,7 +306,10 @@ def meetings(draw):
     rounds = []
     for _ in range(draw(st.integers(0, 3))):
         group_of = draw(st.lists(st.integers(0, 3), min_size=32, max_size=32))
-        groups = [sum(1 << lane for lane in range(32) if group_of[lane] == group) for group in range(4)]
+        groups = [
+            sum(1 << lane for lane in range(32) if group_of[lane] == group)
+            for group in range(4)
+        ]
         rounds.append({lane: groups[group_of[lane]] for lane in range(32) if group_of[lane]})
     return rounds
 
@@ -276,10 +317,22 @@ def meetings(draw):
 @given(meetings(), st.integers(0, 31), st.integers(0, 31), st.integers(0, 3))
 @example([{lane: 0xFFFF for lane in range(16)}], 3, 9, 0)
 @example([{lane: 0xFFFF for lane in range(16)}], 3, 20, 0)
-@example([{lane: 0xFFFF for lane in range(16)}, {lane: 0x00FFFF00 for lane in range(8, 24)}], 20, 0, 1)
-@example([{lane: 0x00FFFF00 for lane in range(8, 24)}, {lane: 0xFFFF for lane in range(16)}], 20, 0, 1)
+@example(
+    [{lane: 0xFFFF for lane in range(16)}, {lane: 0x00FFFF00 for lane in range(8, 24)}],
+    20,
+    0,
+    1,
+)
+@example(
+    [{lane: 0x00FFFF00 for lane in range(8, 24)}, {lane: 0xFFFF for lane in range(16)}],
+    20,
+    0,
+    1,
+)
 @settings(max_examples=150, deadline=None)
-def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(rounds, reader, writer, seed):
+def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(
+    rounds, reader, writer, seed
+):
     """One lane reads what another wrote. That is silent exactly if a chain of meetings leads from one to the other."""
     table = torch.zeros(3, 32, dtype=torch.int64)
     for number, masks in enumerate(rounds):
@@ -301,7 +354,9 @@ def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(rounds, 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@given(masks, st.lists(st.sampled_from([0, 0, 1, 2, -1, 256, -(2**31)]), min_size=32, max_size=32))
+@given(
+    masks, st.lists(st.sampled_from([0, 0, 1, 2, -1, 256, -(2**31)]), min_size=32, max_size=32)
+)
 @settings(max_examples=40, deadline=None)
 def test_votes_count_the_lanes_of_the_mask(target, mask, predicates):
     votes = torch.full((32, 3), -5, dtype=torch.int32)

@@ -27,7 +27,9 @@ FORMS = [forward_decoding_loop, forward_decoding]
 quick = settings(max_examples=100, deadline=None, derandomize=True)
 ratios, head_sizes = st.sampled_from([1, 3, 4, 7]), st.sampled_from([16, 32, 80, 128])
 block_sizes = st.sampled_from([1, 2, 3, 8, 16, 32])
-lengths = st.one_of(st.integers(0, 40), st.integers(41, 400), st.sampled_from([0, 1, 15, 16, 17, 32]))
+lengths = st.one_of(
+    st.integers(0, 40), st.integers(41, 400), st.sampled_from([0, 1, 15, 16, 17, 32])
+)
 close = {"atol": 1e-5, "rtol": 1e-5}
 
 
@@ -43,13 +45,19 @@ def one_thread():
 def attend(q, k, v):
     """PyTorch's attention of one query (num_q_heads, head_size) over k and v (num_tokens, num_kv_heads, head_size)."""
     q, k, v = q.double(), k.double(), v.double()
-    o = F.scaled_dot_product_attention(q[None, :, None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], enable_gqa=True)
+    o = F.scaled_dot_product_attention(
+        q[None, :, None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], enable_gqa=True
+    )
     return o[0, :, 0].float()
 
 
-def disordered_manager(num_blocks, block_size, num_kv_heads, head_size, num_seqs, source, poison=math.nan, **sizes):
+def disordered_manager(
+    num_blocks, block_size, num_kv_heads, head_size, num_seqs, source, poison=math.nan, **sizes
+):
     """A manager that hands out blocks in a random order, with poison in every slot."""
-    manager = PagedAttentionManager(num_blocks, block_size, num_kv_heads, head_size, num_seqs, num_blocks, **sizes)
+    manager = PagedAttentionManager(
+        num_blocks, block_size, num_kv_heads, head_size, num_seqs, num_blocks, **sizes
+    )
     manager.kv_cache.fill_(poison)
     for _ in range(num_blocks):
         manager.block_manager.allocate()
@@ -62,20 +70,46 @@ def add_past(manager, layer, seq_id, tokens):
     """A sequence whose keys and values are in the pool, and room for one more token."""
     manager.add_sequence(seq_id, len(tokens))
     _, k, v = layer.project(tokens)
-    slots = slot_mapping(manager.get_block_table_for_seq(seq_id), torch.arange(len(tokens)), manager.block_size)
+    slots = slot_mapping(
+        manager.get_block_table_for_seq(seq_id), torch.arange(len(tokens)), manager.block_size
+    )
     write_kv(*manager.kv_cache[layer.index], slots, k, v)
     manager.append_token(seq_id)
 
 
-def scene(past_lens, block_size=4, num_kv_heads=2, ratio=3, head_size=16, seed=0, num_layers=1, spare_blocks=3,
-          poison=math.nan):
+def scene(
+    past_lens,
+    block_size=4,
+    num_kv_heads=2,
+    ratio=3,
+    head_size=16,
+    seed=0,
+    num_layers=1,
+    spare_blocks=3,
+    poison=math.nan,
+):
     """A layer, a manager with a bystander sequence, the batch's ids in no order, their past tokens and new ones."""
     source = torch.Generator().manual_seed(seed)
-    layer = AttentionLayer(DIM, num_kv_heads * ratio, num_kv_heads, head_size, index=num_layers - 1, seed=seed)
-    num_blocks = sum(length // block_size + 1 for length in past_lens) + 8 // block_size + spare_blocks
-    manager = disordered_manager(num_blocks, block_size, num_kv_heads, head_size, len(past_lens) + 2, source, poison,
-                                 num_layers=num_layers)
-    past = {100 - i: torch.randn(length, DIM, generator=source) for i, length in enumerate(past_lens)}
+    layer = AttentionLayer(
+        DIM, num_kv_heads * ratio, num_kv_heads, head_size, index=num_layers - 1, seed=seed
+    )
+    num_blocks = (
+        sum(length // block_size + 1 for length in past_lens) + 8 // block_size + spare_blocks
+    )
+    manager = disordered_manager(
+        num_blocks,
+        block_size,
+        num_kv_heads,
+        head_size,
+        len(past_lens) + 2,
+        source,
+        poison,
+        num_layers=num_layers,
+    )
+    past = {
+        100 - i: torch.randn(length, DIM, generator=source)
+        for i, length in enumerate(past_lens)
+    }
     add_past(manager, layer, 7, torch.randn(7, DIM, generator=source))
     for seq_id in sorted(past):
         add_past(manager, layer, seq_id, past[seq_id])
@@ -91,11 +125,21 @@ def expected_output(layer, past, new):
 
 
 @quick
-@given(st.lists(lengths, min_size=1, max_size=4), block_sizes, st.integers(1, 2), ratios, head_sizes, st.integers(0, 999),
-       poisons)
-def test_both_forms_equal_attention_over_the_whole_sequence(past_lens, block_size, num_kv_heads, ratio, head_size, seed,
-                                                            poison):
-    layer, manager, past, new = scene(past_lens, block_size, num_kv_heads, ratio, head_size, seed, poison=poison)
+@given(
+    st.lists(lengths, min_size=1, max_size=4),
+    block_sizes,
+    st.integers(1, 2),
+    ratios,
+    head_sizes,
+    st.integers(0, 999),
+    poisons,
+)
+def test_both_forms_equal_attention_over_the_whole_sequence(
+    past_lens, block_size, num_kv_heads, ratio, head_size, seed, poison
+):
+    layer, manager, past, new = scene(
+        past_lens, block_size, num_kv_heads, ratio, head_size, seed, poison=poison
+    )
     before = manager.kv_cache.clone()
     outputs = []
     for form in FORMS:
@@ -115,9 +159,13 @@ def test_only_the_new_tokens_slots_are_written(form, past_lens, block_size, seed
     _, k, v = layer.project(new)
     expected = before.clone()
     for seq_id, key, value in zip(past, k, v, strict=True):
-        block_id, offset = manager.blocks_of(seq_id)[-1], (manager.get(seq_id).length - 1) % block_size
+        block_id, offset = (
+            manager.blocks_of(seq_id)[-1],
+            (manager.get(seq_id).length - 1) % block_size,
+        )
         expected[1, 0, block_id, offset], expected[1, 1, block_id, offset] = key, value
-    assert torch.equal(manager.kv_cache.view(torch.int32), expected.view(torch.int32))  # bit for bit, NaN included
+    # bit for bit, NaN included
+    assert torch.equal(manager.kv_cache.view(torch.int32), expected.view(torch.int32))
     assert torch.equal(manager.block_table, table)
 
 
@@ -130,8 +178,13 @@ def test_many_steps_after_one_another(form):
             new = torch.randn(3, DIM, generator=source)
             for seq_id in texts:
                 manager.append_token(seq_id)
-        torch.testing.assert_close(form(layer, new, list(texts), manager), expected_output(layer, texts, new), **close)
-        texts = {seq_id: torch.cat([texts[seq_id], token[None]]) for seq_id, token in zip(texts, new, strict=True)}
+        torch.testing.assert_close(
+            form(layer, new, list(texts), manager), expected_output(layer, texts, new), **close
+        )
+        texts = {
+            seq_id: torch.cat([texts[seq_id], token[None]])
+            for seq_id, token in zip(texts, new, strict=True)
+        }
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -142,7 +195,10 @@ def test_a_fork_decodes_on_its_own(form):
     before = manager.kv_cache.clone()
     form(layer, new, [8], manager)
     theirs = manager.blocks_of(7)
-    assert torch.equal(manager.kv_cache[:, :, theirs].view(torch.int32), before[:, :, theirs].view(torch.int32))
+    assert torch.equal(
+        manager.kv_cache[:, :, theirs].view(torch.int32),
+        before[:, :, theirs].view(torch.int32),
+    )
 
 
 def blocks_of(k, v, block_size, source, poison):
@@ -152,13 +208,25 @@ def blocks_of(k, v, block_size, source, poison):
     keys[: len(k)], values[: len(v)] = k, v
     num_valid = (len(k) - torch.arange(num_blocks) * block_size).clamp(max=block_size)
     order = torch.randperm(num_blocks, generator=source)
-    return *(x.view(num_blocks, block_size, *k.shape[1:])[order] for x in (keys, values)), num_valid[order]
+    return (
+        *(x.view(num_blocks, block_size, *k.shape[1:])[order] for x in (keys, values)),
+        num_valid[order],
+    )
 
 
 @quick
-@given(st.lists(lengths, min_size=1, max_size=4), block_sizes, ratios, head_sizes, st.sampled_from([0.0, 1e4, -1e4]),
-       st.integers(0, 999), poisons)
-def test_blocks_combined_equal_attention_over_all_keys(key_lens, block_size, ratio, head_size, level, seed, poison):
+@given(
+    st.lists(lengths, min_size=1, max_size=4),
+    block_sizes,
+    ratios,
+    head_sizes,
+    st.sampled_from([0.0, 1e4, -1e4]),
+    st.integers(0, 999),
+    poisons,
+)
+def test_blocks_combined_equal_attention_over_all_keys(
+    key_lens, block_size, ratio, head_size, level, seed, poison
+):
     """`level` is added to every score by one number of the keys, so the answer is that of the other numbers alone."""
     source = torch.Generator().manual_seed(seed)
     q = torch.randn(len(key_lens), 2 * ratio, head_size, generator=source)
@@ -172,7 +240,8 @@ def test_blocks_combined_equal_attention_over_all_keys(key_lens, block_size, rat
     counts = torch.tensor([len(part[2]) for part in cut])
     parts = block_attention(dispatch(q, counts), keys, values, num_valid)
     o, m, l = combine_segments(*parts, counts)
-    tolerance = {"atol": 1e-2, "rtol": 1e-2} if level and math.sqrt(head_size) % 1 else close  # the scale itself is rounded
+    # the scale itself is rounded
+    tolerance = {"atol": 1e-2, "rtol": 1e-2} if level and math.sqrt(head_size) % 1 else close
     start = 0
     for i, count in enumerate(counts.tolist()):
         if count == 0:
@@ -186,22 +255,38 @@ def test_blocks_combined_equal_attention_over_all_keys(key_lens, block_size, rat
 
 
 @quick
-@given(st.integers(1, 6), st.integers(0, 6), st.sampled_from([0.0, 1e4, -1e4]), st.integers(0, 999))
+@given(
+    st.integers(1, 6),
+    st.integers(0, 6),
+    st.sampled_from([0.0, 1e4, -1e4]),
+    st.integers(0, 999),
+)
 def test_parts_without_a_key_disturb_nothing(num_parts, num_empty, level, seed):
     source = torch.Generator().manual_seed(seed)
-    o, m = torch.randn(num_parts, 3, 8, generator=source), level + torch.randn(num_parts, 3, generator=source)
+    o, m = (
+        torch.randn(num_parts, 3, 8, generator=source),
+        level + torch.randn(num_parts, 3, generator=source),
+    )
     l = 1 + torch.rand(num_parts, 3, generator=source)
     order = torch.randperm(num_parts + num_empty, generator=source)
-    padded = [torch.cat([part, part.new_full((num_empty, *part.shape[1:]), filler)])[order]
-              for part, filler in ((o, 0.0), (m, -math.inf), (l, 0.0))]
-    for with_empty, without in zip(combine_result(*padded), combine_result(o, m, l), strict=True):
+    padded = [
+        torch.cat([part, part.new_full((num_empty, *part.shape[1:]), filler)])[order]
+        for part, filler in ((o, 0.0), (m, -math.inf), (l, 0.0))
+    ]
+    for with_empty, without in zip(
+        combine_result(*padded), combine_result(o, m, l), strict=True
+    ):
         torch.testing.assert_close(with_empty, without, **close)
 
 
 def test_no_key_anywhere():
     q, k = torch.randn(2, 6, 16), torch.full((2, 4, 2, 16), math.nan)
     o, m, l = block_attention(q, k, k, torch.tensor([0, 0]))
-    for result in ((o, m, l), combine_result(o, m, l), combine_segments(o, m, l, torch.tensor([0, 2, 0]))):
+    for result in (
+        (o, m, l),
+        combine_result(o, m, l),
+        combine_segments(o, m, l, torch.tensor([0, 2, 0])),
+    ):
         assert not result[0].any() and (result[1] == -math.inf).all() and not result[2].any()
 
 
@@ -209,7 +294,9 @@ def test_maxima_twenty_thousand_apart():
     o, l = torch.tensor([[[1.0]], [[2.0]]]), torch.ones(2, 1)
     for m, expected in (([1e4, -1e4], 1.0), ([-1e4, 1e4], 2.0), ([-1e4, -1e4], 1.5)):
         result, top, total = combine_result(o, torch.tensor(m)[:, None], l)
-        assert result.item() == expected and top.item() == max(m) and math.isfinite(total.item())
+        assert (
+            result.item() == expected and top.item() == max(m) and math.isfinite(total.item())
+        )
 
 
 @on_each_device
@@ -217,13 +304,24 @@ def test_maxima_twenty_thousand_apart():
 def test_parts_of_16_bit_numbers_have_32(device, dtype):
     """Each step from the same inputs: 400 blocks of 16 keys, and their parts rounded to 16 bits."""
     source = torch.Generator().manual_seed(2)
-    q, k, v = (torch.randn(400, *shape, generator=source).to(device, dtype) for shape in ((6, 16), (16, 2, 16), (16, 2, 16)))
-    num_valid, number = torch.full((400,), 16, device=device), torch.tensor([400], device=device)
+    q, k, v = (
+        torch.randn(400, *shape, generator=source).to(device, dtype)
+        for shape in ((6, 16), (16, 2, 16), (16, 2, 16))
+    )
+    num_valid, number = (
+        torch.full((400,), 16, device=device),
+        torch.tensor([400], device=device),
+    )
     parts = block_attention(q, k, v, num_valid)
     rounded = [part.to(dtype) for part in parts]
-    for ours, exact in ((parts, block_attention(q.double(), k.double(), v.double(), num_valid)),
-                        (combine_result(*rounded), combine_result(*(part.double() for part in rounded))),
-                        (combine_segments(*rounded, number), combine_segments(*(part.double() for part in rounded), number))):
+    for ours, exact in (
+        (parts, block_attention(q.double(), k.double(), v.double(), num_valid)),
+        (combine_result(*rounded), combine_result(*(part.double() for part in rounded))),
+        (
+            combine_segments(*rounded, number),
+            combine_segments(*(part.double() for part in rounded), number),
+        ),
+    ):
         for part, expected in zip(ours, exact, strict=True):
             assert part.dtype == torch.float32 and expected.dtype == torch.float64
             torch.testing.assert_close(part.double(), expected, rtol=1e-4, atol=1e-5)
@@ -243,9 +341,16 @@ def test_a_step_in_16_bits_is_rounded_at_the_end(dtype):
 
 @pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=needs_gpu)])
 def test_parts_are_where_their_arguments_are(device):
-    q, k, num_valid = torch.ones(3, 6, 16, device=device), torch.ones(3, 4, 2, 16, device=device), torch.ones(3, device=device)
+    q, k, num_valid = (
+        torch.ones(3, 6, 16, device=device),
+        torch.ones(3, 4, 2, 16, device=device),
+        torch.ones(3, device=device),
+    )
     parts = block_attention(q, k, k, num_valid)
-    assert all(part.device.type == device for part in (*parts, *combine_result(*parts), *own_token(q, k[:, 0], k[:, 0])))
+    assert all(
+        part.device.type == device
+        for part in (*parts, *combine_result(*parts), *own_token(q, k[:, 0], k[:, 0]))
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -259,23 +364,77 @@ def test_a_step_makes_no_tensor_without_saying_where(form):
 
 
 BAD_CALLS = [  # what it is, what it changes in a good call, the error and its words
-    ("an empty batch", dict(x=torch.zeros(0, DIM), seq_ids=[]), ValueError, "the batch is empty"),
-    ("a sequence twice", dict(seq_ids=[100, 100]), ValueError, "sequence 100 is named more than once"),
-    ("an unknown sequence", dict(seq_ids=[100, 55]), UnknownSequenceError, "there is no sequence 55"),
-    ("too few rows", dict(x=torch.zeros(1, DIM)), ValueError, rf"x must have the shape \(2, {DIM}\), not \(1, {DIM}\)"),
-    ("too wide", dict(x=torch.zeros(2, DIM + 1)), ValueError, rf"x must have the shape \(2, {DIM}\), not \(2, {DIM + 1}\)"),
-    ("a batch of prompts", dict(x=torch.zeros(2, 1, DIM)), ValueError, rf"x must have the shape .*, not \(2, 1, {DIM}\)"),
-    ("another dtype", dict(x=torch.zeros(2, DIM).double()), TypeError, "x must be torch.float32, not torch.float64"),
+    (
+        "an empty batch",
+        dict(x=torch.zeros(0, DIM), seq_ids=[]),
+        ValueError,
+        "the batch is empty",
+    ),
+    (
+        "a sequence twice",
+        dict(seq_ids=[100, 100]),
+        ValueError,
+        "sequence 100 is named more than once",
+    ),
+    (
+        "an unknown sequence",
+        dict(seq_ids=[100, 55]),
+        UnknownSequenceError,
+        "there is no sequence 55",
+    ),
+    (
+        "too few rows",
+        dict(x=torch.zeros(1, DIM)),
+        ValueError,
+        rf"x must have the shape \(2, {DIM}\), not \(1, {DIM}\)",
+    ),
+    (
+        "too wide",
+        dict(x=torch.zeros(2, DIM + 1)),
+        ValueError,
+        rf"x must have the shape \(2, {DIM}\), not \(2, {DIM + 1}\)",
+    ),
+    (
+        "a batch of prompts",
+        dict(x=torch.zeros(2, 1, DIM)),
+        ValueError,
+        rf"x must have the shape .*, not \(2, 1, {DIM}\)",
+    ),
+    (
+        "another dtype",
+        dict(x=torch.zeros(2, DIM).double()),
+        TypeError,
+        "x must be torch.float32, not torch.float64",
+    ),
     ("a list", dict(x=[[0.0] * DIM] * 2), TypeError, "x must be a tensor, not list"),
-    ("other heads", dict(layer=AttentionLayer(DIM, 6, 3, 16)), ValueError, "2 KV heads of size 16, not 3 of size 16"),
-    ("another head size", dict(layer=AttentionLayer(DIM, 6, 2, 8)), ValueError, "2 KV heads of size 16, not 2 of size 8"),
-    ("a layer too far", dict(layer=AttentionLayer(DIM, 6, 2, 16, index=1)), ValueError, "layer.index .* 0 to 0, not 1"),
+    (
+        "other heads",
+        dict(layer=AttentionLayer(DIM, 6, 3, 16)),
+        ValueError,
+        "2 KV heads of size 16, not 3 of size 16",
+    ),
+    (
+        "another head size",
+        dict(layer=AttentionLayer(DIM, 6, 2, 8)),
+        ValueError,
+        "2 KV heads of size 16, not 2 of size 8",
+    ),
+    (
+        "a layer too far",
+        dict(layer=AttentionLayer(DIM, 6, 2, 16, index=1)),
+        ValueError,
+        "layer.index .* 0 to 0, not 1",
+    ),
     ("no token", dict(seq_ids=[100, 3]), ValueError, "sequence 3 has no token; append"),
 ]
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("changes, error, words", [call[1:] for call in BAD_CALLS], ids=[call[0] for call in BAD_CALLS])
+@pytest.mark.parametrize(
+    "changes, error, words",
+    [call[1:] for call in BAD_CALLS],
+    ids=[call[0] for call in BAD_CALLS],
+)
 def test_a_bad_call_is_refused_before_anything_changes(form, changes, error, words):
     layer, manager, past, new = scene([5, 2])
     manager.free_sequence(7)

@@ -16,17 +16,33 @@ from lessons_lib.display import Card, as_html, show
 
 
 def test_a_card_has_a_sign_for_its_tone():
-    assert [repr(Card("Title", tone=tone)) for tone in ("passed", "failed", "note")] == ["✓ Title", "✗ Title", "› Title"]
+    assert [repr(Card("Title", tone=tone)) for tone in ("passed", "failed", "note")] == [
+        "✓ Title",
+        "✗ Title",
+        "› Title",
+    ]
     assert repr(Card("Title", "one\n  two")) == "› Title\n  one\n    two"
     shown = [Card("Title", tone=tone)._repr_html_() for tone in ("passed", "failed", "note")]
     assert all("Title</div></div>" in one for one in shown)
-    assert [re.search("solid (#[0-9a-f]{6});", one)[1] for one in shown] == ["#117733", "#b35900", "#3465a4"]
+    assert [re.search("solid (#[0-9a-f]{6});", one)[1] for one in shown] == [
+        "#117733",
+        "#b35900",
+        "#3465a4",
+    ]
 
 
-@pytest.mark.parametrize("body, shown", [
-    ("a `b` c `d` e", "a <code>b</code> c <code>d</code> e"), ("`a`", "<code>a</code>"), ("no code", "no code"),
-    ("one ` alone", "one ` alone"), ("a `b` and ` c", "a `b` and ` c"), ("``", "<code></code>"), ("`<`", "<code>&lt;</code>"),
-])
+@pytest.mark.parametrize(
+    "body, shown",
+    [
+        ("a `b` c `d` e", "a <code>b</code> c <code>d</code> e"),
+        ("`a`", "<code>a</code>"),
+        ("no code", "no code"),
+        ("one ` alone", "one ` alone"),
+        ("a `b` and ` c", "a `b` and ` c"),
+        ("``", "<code></code>"),
+        ("`<`", "<code>&lt;</code>"),
+    ],
+)
 def test_words_between_backticks_are_code(body, shown):
     assert as_html(body) == f'<div style="margin:.2em 0">{shown}</div>'
 
@@ -38,7 +54,9 @@ def test_lines_of_code_beside_each_other_are_one_block():
     def code(lines):
         return f'<pre style="margin:.3em 0;white-space:pre-wrap">{lines}</pre>'
 
-    assert as_html("a\nb\n  c\n    d & `e`\n\nf\n  g") == text("a") + text("b") + code("c\n  d &amp; `e`") + text("") + text("f") + code("g")
+    assert as_html("a\nb\n  c\n    d & `e`\n\nf\n  g") == text("a") + text("b") + code(
+        "c\n  d &amp; `e`"
+    ) + text("") + text("f") + code("g")
 
 
 class Shell:
@@ -68,34 +86,64 @@ def test_hints_can_be_asked_for_by_number_and_there_are_no_others(capsys):
     hints = checks.find("1.2").hints
     for number in (2, 1, len(hints)):
         verbs.hint("1.2", number)
-        assert capsys.readouterr().out.startswith(f"› Hint {number} of {len(hints)} for exercise 1.2\n  {hints[number - 1][:20]}")
+        assert capsys.readouterr().out.startswith(
+            f"› Hint {number} of {len(hints)} for exercise 1.2\n  {hints[number - 1][:20]}"
+        )
     for number in (0, -1, len(hints) + 1):
         verbs.hint("1.2", number)
-        assert capsys.readouterr().out == (f"› Exercise 1.2 has hints 1 to {len(hints)}, and no other.\n"
-                                           '  Our own answer: solution("1.2")\n')
+        assert (
+            capsys.readouterr().out
+            == f"› Exercise 1.2 has hints 1 to {len(hints)}, and no other.\n"
+            '  Our own answer: solution("1.2")\n'
+        )
     verbs.hint("1.2"), verbs.hint("1.3"), verbs.hint("1.2")  # each exercise has its own count
-    assert [line.split()[2] for line in capsys.readouterr().out.splitlines() if "› Hint" in line] == ["1", "1", "2"]
+    assert [
+        line.split()[2] for line in capsys.readouterr().out.splitlines() if "› Hint" in line
+    ] == ["1", "1", "2"]
 
 
 def test_a_copy_without_solutions_says_so(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(verbs, "SOLUTIONS", tmp_path)
     for text in (None, "[]"):
         if text:
-            cells = [{"metadata": {}, "source": ["x"]}, {"metadata": {"exercise": "1.3"}, "source": ["y"]}]
+            cells = [
+                {"metadata": {}, "source": ["x"]},
+                {"metadata": {"exercise": "1.3"}, "source": ["y"]},
+            ]
             (tmp_path / "01_topic.ipynb").write_text(json.dumps({"cells": cells}))
         verbs.solution("1.2")
-        assert capsys.readouterr().out == "› No solution for exercise 1.2 here\n  This copy of the course comes without solutions/.\n"
+        assert (
+            capsys.readouterr().out
+            == "› No solution for exercise 1.2 here\n  This copy of the course comes without"
+            " solutions/.\n"
+        )
     verbs.solution("1.3")
     assert capsys.readouterr().out == "› One answer to exercise 1.3\n    y\n"
 
 
 def test_a_solution_is_shown_without_the_markers(monkeypatch, tmp_path, capsys):
-    cell = {"metadata": {"exercise": "1.2"}, "source": ["# BEGIN SOLUTION 1.2\n", "def f():\n", "    pass\n", "# END SOLUTION\n", "é"]}
-    (tmp_path / "01_topic.ipynb").write_text(json.dumps({"cells": [cell]}, ensure_ascii=False), encoding="utf-8")
-    (tmp_path / "02_other.ipynb").write_text(json.dumps({"cells": [cell | {"source": ["no"]}]}))
+    cell = {
+        "metadata": {"exercise": "1.2"},
+        "source": [
+            "# BEGIN SOLUTION 1.2\n",
+            "def f():\n",
+            "    pass\n",
+            "# END SOLUTION\n",
+            "é",
+        ],
+    }
+    (tmp_path / "01_topic.ipynb").write_text(
+        json.dumps({"cells": [cell]}, ensure_ascii=False), encoding="utf-8"
+    )
+    (tmp_path / "02_other.ipynb").write_text(
+        json.dumps({"cells": [cell | {"source": ["no"]}]})
+    )
     monkeypatch.setattr(verbs, "SOLUTIONS", tmp_path)
     verbs.solution("1.2")
-    assert capsys.readouterr().out == "› One answer to exercise 1.2\n    def f():\n        pass\n    é\n"
+    assert (
+        capsys.readouterr().out
+        == "› One answer to exercise 1.2\n    def f():\n        pass\n    é\n"
+    )
     with pytest.raises(KeyError):
         verbs.solution("1.99")
 
@@ -106,23 +154,41 @@ def test_progress_is_a_square_for_each_exercise(monkeypatch, capsys):
     monkeypatch.setattr(progress, "load", lambda: record)
     verbs.progress_bar("01")
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [f"› Lesson 01: 1 of {2 + len(others)} exercises passed", f"  ■ {one.id} {one.title}",
-                     *(f"  □ {other.id} {other.title}" for other in (two, *others))]
+    assert lines == [
+        f"› Lesson 01: 1 of {2 + len(others)} exercises passed",
+        f"  ■ {one.id} {one.title}",
+        *(f"  □ {other.id} {other.title}" for other in (two, *others)),
+    ]
 
 
-@pytest.mark.parametrize("folder, variable, name", [(paths.build_folder, "LESSONS_BUILD_DIR", ".build"),
-                                                    (paths.progress_folder, "LESSONS_PROGRESS_DIR", ".progress")])
-def test_the_course_writes_into_its_own_folders_or_where_it_is_told_to(monkeypatch, tmp_path, folder, variable, name):
+@pytest.mark.parametrize(
+    "folder, variable, name",
+    [
+        (paths.build_folder, "LESSONS_BUILD_DIR", ".build"),
+        (paths.progress_folder, "LESSONS_PROGRESS_DIR", ".progress"),
+    ],
+)
+def test_the_course_writes_into_its_own_folders_or_where_it_is_told_to(
+    monkeypatch, tmp_path, folder, variable, name
+):
     monkeypatch.setattr(paths, "ROOT", tmp_path / "course")
     monkeypatch.setenv(variable, str(tmp_path / "a" / "b"))
-    assert [folder(), folder()] == [tmp_path / "a" / "b"] * 2 and (tmp_path / "a" / "b").is_dir()
+    assert [folder(), folder()] == [tmp_path / "a" / "b"] * 2 and (
+        tmp_path / "a" / "b"
+    ).is_dir()
     for value in ("", None):
-        monkeypatch.setenv(variable, value) if value is not None else monkeypatch.delenv(variable)
+        (
+            monkeypatch.setenv(variable, value)
+            if value is not None
+            else monkeypatch.delenv(variable)
+        )
         assert folder() == tmp_path / "course" / name and folder().is_dir()
 
 
 @pytest.mark.parametrize("obstacle", ["a file is in the way", "it may not be written"])
-def test_where_the_course_cannot_be_written_to_there_is_a_folder_of_the_users_own(monkeypatch, tmp_path, obstacle):
+def test_where_the_course_cannot_be_written_to_there_is_a_folder_of_the_users_own(
+    monkeypatch, tmp_path, obstacle
+):
     monkeypatch.setattr(paths.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     wanted = tmp_path / "course" / ".build"
     if obstacle == "a file is in the way":
@@ -132,10 +198,17 @@ def test_where_the_course_cannot_be_written_to_there_is_a_folder_of_the_users_ow
     monkeypatch.setenv("LESSONS_BUILD_DIR", str(wanted))
     for _ in range(2):
         found = paths.build_folder()
-        assert found == tmp_path / "temporary" / f"paged-attention-course-{os.getuid()}" / ".build"
+        assert (
+            found
+            == tmp_path / "temporary" / f"paged-attention-course-{os.getuid()}" / ".build"
+        )
         assert stat.S_IMODE(found.stat().st_mode) == 0o700
 
 
 def test_the_course_knows_where_it_is():
-    assert paths.KERNELS == paths.ROOT / "kernels" and paths.NOTEBOOKS == paths.ROOT / "notebooks"
-    assert (paths.ROOT / "lessons_lib" / "paths.py").samefile(paths.__file__) and paths.SOLUTIONS.parent == paths.ROOT
+    assert (
+        paths.KERNELS == paths.ROOT / "kernels" and paths.NOTEBOOKS == paths.ROOT / "notebooks"
+    )
+    assert (paths.ROOT / "lessons_lib" / "paths.py").samefile(
+        paths.__file__
+    ) and paths.SOLUTIONS.parent == paths.ROOT

@@ -20,7 +20,8 @@ from paged_attention.engine.paths import PATHS
 from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import encode
 
-PROMPT = encode("Ka17..q42......z93c21......k45..m60....t88..?mqa>")  # 49 tokens: three blocks of 16, and one
+# 49 tokens: three blocks of 16, and one
+PROMPT = encode("Ka17..q42......z93c21......k45..m60....t88..?mqa>")
 KINDS = ("key", "value", "query", "output")
 
 
@@ -34,17 +35,24 @@ def model():
 
 def calls(num_layers=3, num_tokens=4, changes=()):
     """What two engines' layers did, all zeros; changes: (layer, kind, token, head, number) of the second one."""
+
     def of_layer(layer):
         numbers = {kind: torch.zeros(num_tokens, 2, 3) for kind in KINDS}
         for place, kind, token, head, number in changes:
             if place == layer:
                 numbers[kind][token, head, 1] = number
         return LayerCall(**numbers, attend=None, k_cache=None, v_cache=None)
+
     return [of_layer(layer) for layer in range(num_layers)]
 
 
-changes = st.tuples(st.integers(0, 2), st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 1),
-                    st.sampled_from([0.5, -2.0, math.nan, math.inf, -math.inf]))
+changes = st.tuples(
+    st.integers(0, 2),
+    st.sampled_from(KINDS),
+    st.integers(0, 3),
+    st.integers(0, 1),
+    st.sampled_from([0.5, -2.0, math.nan, math.inf, -math.inf]),
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -55,11 +63,24 @@ def test_the_token_comes_before_the_layer_and_that_before_what_and_head(found):
     if not found:
         assert first is None
         return
-    where_nans_begin = min((change[0], KINDS.index(change[1])) for change in found + [(9, "key", 0, 0, math.nan)]
-                           if not math.isfinite(change[4]))
-    found = [change for change in found if (change[0], KINDS.index(change[1])) <= where_nans_begin]
-    layer, kind, token, head, number = min(found, key=lambda each: (each[2], each[0], KINDS.index(each[1]), each[3]))
-    assert first == (token, layer, kind, head, abs(number) if math.isfinite(number) else math.inf)
+    where_nans_begin = min(
+        (change[0], KINDS.index(change[1]))
+        for change in found + [(9, "key", 0, 0, math.nan)]
+        if not math.isfinite(change[4])
+    )
+    found = [
+        change for change in found if (change[0], KINDS.index(change[1])) <= where_nans_begin
+    ]
+    layer, kind, token, head, number = min(
+        found, key=lambda each: (each[2], each[0], KINDS.index(each[1]), each[3])
+    )
+    assert first == (
+        token,
+        layer,
+        kind,
+        head,
+        abs(number) if math.isfinite(number) else math.inf,
+    )
 
 
 def test_a_difference_up_to_the_tolerance_is_rounding():
@@ -73,14 +94,21 @@ def test_unlike_models_are_refused():
         first_difference(calls(num_layers=2), calls(num_layers=3), tolerance=1e-3)
 
 
-@pytest.mark.parametrize(("what", "head"), [("key", "KV"), ("value", "KV"), ("query", "query"), ("output", "query")])
+@pytest.mark.parametrize(
+    ("what", "head"), [("key", "KV"), ("value", "KV"), ("query", "query"), ("output", "query")]
+)
 def test_it_says_whose_head_it_is(what, head):
-    assert str(Divergence(token=7, layer=2, head=3, block=1, what=what, difference=0.126)) == (
-        f"token 7, layer 2, {head} head 3, block 1: the {what} differs by 0.13")
+    assert (
+        str(Divergence(token=7, layer=2, head=3, block=1, what=what, difference=0.126))
+        == f"token 7, layer 2, {head} head 3, block 1: the {what} differs by 0.13"
+    )
 
 
 def test_how_far_apart():
-    a, b = torch.zeros(1, 4, 2), torch.tensor([[[0.0, 3.0], [math.nan, 0.0], [0.0, -math.inf], [-5.0, 2.0]]])
+    a, b = (
+        torch.zeros(1, 4, 2),
+        torch.tensor([[[0.0, 3.0], [math.nan, 0.0], [0.0, -math.inf], [-5.0, 2.0]]]),
+    )
     assert apart(a, b).tolist() == [[3.0, math.inf, math.inf, 5.0]] == apart(b, a).tolist()
     half = torch.full((1, 1, 2), 60_000.0, dtype=torch.float16)
     assert apart(half, -half).tolist() == [[120_000.0]]  # which float16 cannot hold
@@ -90,35 +118,47 @@ def test_how_far_apart():
 @pytest.mark.parametrize("block", [0, 1, 2])
 def test_numbers_that_are_none_are_found_in_their_block(model, number, block):
     """Whoever sees the fourth key of a block gets no number, as long as the block's values are not all zeros."""
+
     def path(metadata):
         attend = PATHS["gather"](metadata)
 
         def attend_spoiled(q, k_cache, v_cache):
             o = attend(q, k_cache, v_cache)
             if v_cache[metadata.block_table[0, block]].any():
-                o[16 * block + 3:] = number
+                o[16 * block + 3 :] = number
             return o
+
         return attend_spoiled
 
     engines = Engine(model, path="gather"), Engine(model, path=path)
     for pair in (engines, engines[::-1]):
         pair[0].prefix_cache.clear(), pair[1].prefix_cache.clear()
         found = locate_divergence(*pair, PROMPT, num_tokens=2)
-        assert (found.token, found.layer, found.head, found.block, found.what) == (16 * block + 3, 0, 0, block, "output")
+        assert (found.token, found.layer, found.head, found.block, found.what) == (
+            16 * block + 3,
+            0,
+            0,
+            block,
+            "output",
+        )
         assert found.difference == math.inf and not pair[0].requests and not pair[1].requests
 
 
 def test_it_goes_on_past_an_end_token(model):
     """To each of these engines any token is the end; they part at the third new one."""
+
     def path(metadata):
         attend = PATHS["gather"](metadata)
-        return lambda *arguments: attend(*arguments) + (int(metadata.seq_lens_kv[0]) == len(PROMPT) + 3)
+        return lambda *arguments: (
+            attend(*arguments) + (int(metadata.seq_lens_kv[0]) == len(PROMPT) + 3)
+        )
 
     engines = [Engine(model, path=each, block_size=8) for each in ("gather", path)]
     for engine in engines:
         engine.end_tokens = frozenset(range(engine.vocab_size))
     assert locate_divergence(*engines, PROMPT, num_tokens=4).token == len(PROMPT) + 2
-    assert locate_divergence(*engines, PROMPT, num_tokens=3) is None  # which is never computed: it is the last
+    # which is never computed: it is the last
+    assert locate_divergence(*engines, PROMPT, num_tokens=3) is None
 
 
 def test_unequal_starts_are_refused(model):

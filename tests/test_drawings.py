@@ -18,12 +18,22 @@ def forked_manager():
 def test_a_table_is_drawn_as_valid_svg_with_an_arrow_for_each_entry():
     frame = draw_tables(forked_manager(), "After a fork & a write")
     root = ElementTree.fromstring(frame.svg)
-    curves = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if " C" in path.get("d")]
+    curves = [
+        path for path in root.iter("{http://www.w3.org/2000/svg}path") if " C" in path.get("d")
+    ]
     assert len(curves) == 4
     words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert "sequence 1: 7 tokens" in words and "0: ×2" in words and "5: free" in words and words.count("−1") == 2
-    assert frame.alt == ("After a fork & a write. Sequence 0 has 6 tokens in blocks [0, 1]. Sequence 1 has 7 tokens in blocks "
-                         "[0, 2]. 3 of 6 blocks are free.")
+    assert (
+        "sequence 1: 7 tokens" in words
+        and "0: ×2" in words
+        and "5: free" in words
+        and words.count("−1") == 2
+    )
+    assert (
+        frame.alt
+        == "After a fork & a write. Sequence 0 has 6 tokens in blocks [0, 1]. Sequence 1 has 7"
+        " tokens in blocks [0, 2]. 3 of 6 blocks are free."
+    )
 
 
 def test_a_film_is_static_html_and_the_same_each_time():
@@ -36,6 +46,8 @@ def test_a_film_is_static_html_and_the_same_each_time():
 
     page = film()._repr_html_()
     assert page == film()._repr_html_()
-    assert "<script" not in page and page.count("<img ") == 2 and page.count('type="radio"') == 2
+    assert (
+        "<script" not in page and page.count("<img ") == 2 and page.count('type="radio"') == 2
+    )
     assert re.findall('alt="([^.]*)', page) == ["forked", "the parent has ended"]
     assert repr(film()).startswith("1. forked. Sequence 0 has 6 tokens")

@@ -33,32 +33,54 @@ from paged_attention.engine.request import (
 
 prompts = st.one_of(
     st.lists(st.integers(0, 2), max_size=20),
-    st.integers(0, 20).map(lambda length: ([1, 2, 3, 4, 5] * 4)[:length]))
+    st.integers(0, 20).map(lambda length: ([1, 2, 3, 4, 5] * 4)[:length]),
+)
 actions = st.one_of(
     st.tuples(st.just("add"), prompts, st.integers(1, 12)),
     st.tuples(st.just("step"), st.integers(1, 4)),
-    st.tuples(st.just("cancel"), st.integers(0, 9)))
+    st.tuples(st.just("cancel"), st.integers(0, 9)),
+)
 
 
 @settings(max_examples=150, deadline=None)
-@given(trace=st.lists(actions, max_size=30), block_size=st.integers(1, 5), num_blocks=st.integers(1, 14),
-       token_budget=st.integers(1, 24), max_num_seqs=st.integers(1, 6), sharing=st.booleans())
-def test_every_request_gets_its_own_tokens_and_no_block_is_lost(trace, block_size, num_blocks, token_budget, max_num_seqs,
-                                                                sharing):
-    engine = engine_with(block_size=block_size, num_blocks=num_blocks, token_budget=token_budget, max_num_seqs=max_num_seqs,
-                         prefix_sharing=sharing)
+@given(
+    trace=st.lists(actions, max_size=30),
+    block_size=st.integers(1, 5),
+    num_blocks=st.integers(1, 14),
+    token_budget=st.integers(1, 24),
+    max_num_seqs=st.integers(1, 6),
+    sharing=st.booleans(),
+)
+def test_every_request_gets_its_own_tokens_and_no_block_is_lost(
+    trace, block_size, num_blocks, token_budget, max_num_seqs, sharing
+):
+    engine = engine_with(
+        block_size=block_size,
+        num_blocks=num_blocks,
+        token_budget=token_budget,
+        max_num_seqs=max_num_seqs,
+        prefix_sharing=sharing,
+    )
     accepted = []
     for number, (action, *details) in enumerate(trace):
         if action == "add":
             try:
-                accepted.append(engine.add(number, details[0], SamplingParams(max_new_tokens=details[1])))
+                accepted.append(
+                    engine.add(number, details[0], SamplingParams(max_new_tokens=details[1]))
+                )
             except RequestError:
-                assert not details[0] or len(details[0]) + details[1] > min(40, num_blocks * block_size)
+                assert not details[0] or len(details[0]) + details[1] > min(
+                    40, num_blocks * block_size
+                )
         elif action == "step" and engine.scheduler.has_work():
             for _ in range(details[0]):
                 engine.step()
                 assert len(engine.scheduler.running) <= max_num_seqs
-        elif action == "cancel" and details[0] < len(accepted) and accepted[details[0]].reason is None:
+        elif (
+            action == "cancel"
+            and details[0] < len(accepted)
+            and accepted[details[0]].reason is None
+        ):
             engine.cancel(accepted[details[0]].id)
     engine.run()
     for request in accepted:
@@ -66,7 +88,9 @@ def test_every_request_gets_its_own_tokens_and_no_block_is_lost(trace, block_siz
         if request.reason == "cancelled":
             assert request.output == alone[: len(request.output)]
         else:
-            assert request.output == alone and request.reason == ("end" if alone[-1] == END else "length")
+            assert request.output == alone and request.reason == (
+                "end" if alone[-1] == END else "length"
+            )
     event(f"preempted: {any(request.num_preempted for request in accepted)}")
     assert_nothing_is_lost(engine)
 
@@ -74,9 +98,15 @@ def test_every_request_gets_its_own_tokens_and_no_block_is_lost(trace, block_siz
 def test_a_step_stays_within_its_budget_and_a_long_prompt_is_cut_into_chunks():
     history = History()
     engine = engine_with(token_budget=5, history=history)
-    engine.generate([[1] * 13, [2] * 3, [3] * 4], SamplingParams(max_new_tokens=3, ignore_end=True))
-    sums = [sum(num_tokens for num_tokens, _ in record.scheduled.values()) for record in history]
-    assert max(sums) == 5 and [num_tokens for num_tokens, _ in history[0].scheduled.values()] == [5]
+    engine.generate(
+        [[1] * 13, [2] * 3, [3] * 4], SamplingParams(max_new_tokens=3, ignore_end=True)
+    )
+    sums = [
+        sum(num_tokens for num_tokens, _ in record.scheduled.values()) for record in history
+    ]
+    assert max(sums) == 5 and [
+        num_tokens for num_tokens, _ in history[0].scheduled.values()
+    ] == [5]
     kinds = [{phase for _, phase in record.scheduled.values()} for record in history]
     assert {"prefills", "decodes"} in kinds  # one step does both
 
@@ -95,7 +125,9 @@ def test_streams_of_two_requests_can_be_read_in_turns():
     params = SamplingParams(max_new_tokens=4, ignore_end=True)
     requests = [engine.add(id, prompt, params) for id, prompt in (("a", [1, 2]), ("b", [3]))]
     pairs = list(zip(*map(engine.stream, requests), strict=True))
-    assert [list(tokens) for tokens in zip(*pairs, strict=True)] == [request.output for request in requests]
+    assert [list(tokens) for tokens in zip(*pairs, strict=True)] == [
+        request.output for request in requests
+    ]
     assert requests[1].output == continuation([3], params)
 
 
@@ -115,19 +147,33 @@ def test_a_cancelled_request_keeps_what_it_has_and_the_others_go_on():
     assert_nothing_is_lost(engine)
 
 
-@pytest.mark.parametrize(("prompt", "params", "error", "words"), [
-    ([], {}, EmptyPromptError, "empty prompt"),
-    ([1, VOCAB_SIZE], {}, UnknownTokenError, "token 11; the model's tokens are 0 to 10"),
-    ([-1], {}, UnknownTokenError, "token -1"),
-    ([1] * 38, {"max_new_tokens": 3}, PromptTooLongError, r"38 \+ 3 tokens, and the model's context has room for 40"),
-])
+@pytest.mark.parametrize(
+    ("prompt", "params", "error", "words"),
+    [
+        ([], {}, EmptyPromptError, "empty prompt"),
+        ([1, VOCAB_SIZE], {}, UnknownTokenError, "token 11; the model's tokens are 0 to 10"),
+        ([-1], {}, UnknownTokenError, "token -1"),
+        (
+            [1] * 38,
+            {"max_new_tokens": 3},
+            PromptTooLongError,
+            r"38 \+ 3 tokens, and the model's context has room for 40",
+        ),
+    ],
+)
 def test_a_bad_request_is_refused_and_the_others_go_on(prompt, params, error, words):
     engine = engine_with()
     good = SamplingParams(max_new_tokens=3, ignore_end=True)
     with pytest.raises(error, match=words):
         engine.add("bad", prompt, SamplingParams(**params))
-    first, refused, last = engine.generate([[1], prompt, [2]], [good, SamplingParams(**params), good])
-    assert isinstance(refused, error) and first.output == continuation([1], good) and last.output == continuation([2], good)
+    first, refused, last = engine.generate(
+        [[1], prompt, [2]], [good, SamplingParams(**params), good]
+    )
+    assert (
+        isinstance(refused, error)
+        and first.output == continuation([1], good)
+        and last.output == continuation([2], good)
+    )
     assert_nothing_is_lost(engine)
 
 
@@ -140,9 +186,14 @@ def test_an_id_is_taken_until_its_request_has_ended():
     engine.add("a", [2], params)
 
 
-@pytest.mark.parametrize("sizes", [{"token_budget": 0}, {"max_num_seqs": -1}, {"num_blocks": 0}, {"block_size": 0}])
+@pytest.mark.parametrize(
+    "sizes", [{"token_budget": 0}, {"max_num_seqs": -1}, {"num_blocks": 0}, {"block_size": 0}]
+)
 def test_sizes_below_one_are_refused(sizes):
-    with pytest.raises(ValueError, match=f"{next(iter(sizes))} must be positive, not {next(iter(sizes.values()))}"):
+    with pytest.raises(
+        ValueError,
+        match=f"{next(iter(sizes))} must be positive, not {next(iter(sizes.values()))}",
+    ):
         engine_with(**sizes)
 
 
@@ -155,12 +206,20 @@ def test_an_unknown_path_is_refused():
         Engine(EchoModel(), path="paged")
 
 
-@pytest.mark.parametrize(("values", "words"), [
-    ({"max_new_tokens": 0}, "max_new_tokens must be 1 or more, not 0"), ({"temperature": -1}, "temperature must be 0 or more"),
-    ({"temperature": 1e-310}, "too close to 0"), ({"seed": 2**64}, "seed must fit into 64 bits"),
-    ({"temperature": float("nan")}, "temperature"), ({"temperature": float("inf")}, "temperature"),
-    ({"top_k": 0}, "top_k must be 1 or more"),
-    ({"top_p": 0}, "top_p must be above 0"), ({"top_p": 1.5}, "at most 1, not 1.5")])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens must be 1 or more, not 0"),
+        ({"temperature": -1}, "temperature must be 0 or more"),
+        ({"temperature": 1e-310}, "too close to 0"),
+        ({"seed": 2**64}, "seed must fit into 64 bits"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
+        ({"top_k": 0}, "top_k must be 1 or more"),
+        ({"top_p": 0}, "top_p must be above 0"),
+        ({"top_p": 1.5}, "at most 1, not 1.5"),
+    ],
+)
 def test_sampling_parameters_out_of_range_are_refused(values, words):
     with pytest.raises(ValueError, match=words):
         SamplingParams(**values)
@@ -169,7 +228,12 @@ def test_sampling_parameters_out_of_range_are_refused(values, words):
 def test_a_seed_is_what_a_generator_takes():
     smallest, largest = -(2**63), 2**64 - 1
     for seed in (smallest, largest):
-        assert engine_with().add("a", [1], SamplingParams(max_new_tokens=1, seed=seed)).generator.initial_seed() == seed % 2**64
+        assert (
+            engine_with()
+            .add("a", [1], SamplingParams(max_new_tokens=1, seed=seed))
+            .generator.initial_seed()
+            == seed % 2**64
+        )
     for seed in (smallest - 1, largest + 1):
         with pytest.raises(ValueError, match="seed must fit into 64 bits"):
             SamplingParams(seed=seed)
@@ -190,7 +254,12 @@ def test_postprocess_gives_a_token_to_those_whose_tokens_are_all_computed():
     chunk, whole = engine.add("chunk", [1] * 6, params), engine.add("whole", [2, 3], params)
     rows = torch.eye(VOCAB_SIZE)
     assert engine.postprocess([(chunk, 4), (whole, 2)], rows[[4, 5]]) == [(whole, 5)]
-    assert (chunk.num_computed, chunk.output, whole.num_computed, whole.output) == (4, [], 2, [5])
+    assert (chunk.num_computed, chunk.output, whole.num_computed, whole.output) == (
+        4,
+        [],
+        2,
+        [5],
+    )
     with pytest.raises(ValueError):
         engine.postprocess([(chunk, 2), (whole, 1)], rows[[4]])
 
@@ -198,6 +267,7 @@ def test_postprocess_gives_a_token_to_those_whose_tokens_are_all_computed():
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_the_model_gets_its_attention_back_though_the_plug_was_still_in(monkeypatch, error):
     """As if Ctrl-C came while it is being taken out."""
+
     @contextmanager
     def stuck(model, forward):
         model.config._attn_implementation = "ours"
@@ -223,7 +293,11 @@ def test_what_would_go_on_for_ever_is_an_error():
     with pytest.raises(UnknownRequestError, match="request 'a' is not one of this engine's"):
         next(other.stream(request))
     del other.step
-    assert list(other.stream(namesake)) == namesake.output and list(engine.stream(namesake)) == namesake.output  # it has ended
+    # it has ended
+    assert (
+        list(other.stream(namesake)) == namesake.output
+        and list(engine.stream(namesake)) == namesake.output
+    )
     engine.scheduler.schedule = list
     with pytest.raises(RuntimeError, match="chose no request"):
         engine.run()
@@ -239,8 +313,14 @@ def test_params_for_other_prompts_leave_no_request_behind():
 def test_a_seed_gives_the_same_tokens_whoever_else_runs():
     def drawn(others: int) -> list[int]:
         engine = engine_with(num_blocks=40)
-        engine.sample = lambda logits, params, generator: int(torch.randint(VOCAB_SIZE, (), generator=generator))
-        request = engine.add("mine", [1, 2], SamplingParams(max_new_tokens=8, temperature=1, seed=5, ignore_end=True))
+        engine.sample = lambda logits, params, generator: int(
+            torch.randint(VOCAB_SIZE, (), generator=generator)
+        )
+        request = engine.add(
+            "mine",
+            [1, 2],
+            SamplingParams(max_new_tokens=8, temperature=1, seed=5, ignore_end=True),
+        )
         for other in range(others):
             engine.add(other, [3], SamplingParams(max_new_tokens=4, temperature=1, seed=other))
         engine.run()

@@ -15,21 +15,39 @@ import pytest
 from lessons_lib.paths import ROOT, SOLUTIONS
 from solutions.source import read_lesson
 
-PAGES = [*sorted(SOLUTIONS.glob("[0-9]*.py")), ROOT / "README.md",
-         *sorted(ROOT.glob("*/*/README.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    *sorted(SOLUTIONS.glob("[0-9]*.py")),
+    ROOT / "README.md",
+    *sorted(ROOT.glob("*/*/README.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
 
 # Not yet: tests, and the exercises in solutions/checks.
-CODE = [path for name in ("bench", "draw", "grading", "kernels", "lessons_lib", "paged_attention", "solutions", "tests/mutants")
-        for path in sorted((ROOT / name).rglob("*")) if path.suffix in (".py", ".h", ".cpp", ".cu", ".cuh")
-        and not path.is_relative_to(SOLUTIONS / "checks")]
+CODE = [
+    path
+    for name in (
+        "bench",
+        "draw",
+        "grading",
+        "kernels",
+        "lessons_lib",
+        "paged_attention",
+        "solutions",
+        "tests/mutants",
+    )
+    for path in sorted((ROOT / name).rglob("*"))
+    if path.suffix in (".py", ".h", ".cpp", ".cu", ".cuh")
+    and not path.is_relative_to(SOLUTIONS / "checks")
+]
 
 NOT_PROSE = re.compile(
-    r"```.*?```"                                  # a block of code
+    r"```.*?```"  # a block of code
     r"|<code>.*?</code>|`[^`]*`|<[a-z/][^>\n]*>"  # code within a line, other tags
-    r"|\$\$.*?\$\$|\$[^$\n]+\$"                   # formulas
-    r"|!\[[^\]]*\]\([^)]*\)|(?<=\])\([^)\s]*\)"   # pictures with alt text, links' addresses
-    r"|^#+ [^\n]*$",                              # headings
-    re.DOTALL | re.MULTILINE)
+    r"|\$\$.*?\$\$|\$[^$\n]+\$"  # formulas
+    r"|!\[[^\]]*\]\([^)]*\)|(?<=\])\([^)\s]*\)"  # pictures with alt text, links' addresses
+    r"|^#+ [^\n]*$",  # headings
+    re.DOTALL | re.MULTILINE,
+)
 NEW_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=[-*] |\d+\. )|\|")
 START = r"(?:^…*|[.:;(] )"  # of a sentence, or of its second half
 
@@ -44,111 +62,155 @@ class Turn(NamedTuple):
 
 
 TURNS = [
-    Turn(r"(?<!idea )(?<!ideas )(?<!reason )(?<!thinking )"
-         r"\bbehind (?:(?:the|a|its|their|each) )?"
-         r"(?:last|first|second|leading|end|text|query|prompt|pointer|slots?|tokens?|block"
-         r"|context|entries|entry|diagonal|number|position|same calls?|theirs|different)\b",
-         "“behind” is a place in a room",
-         "after, past, beyond",
-         "Entries behind the last block are -1."),
-    Turn(r"(?<!as it )\b(?:stands?|standing|stood) "
-         r"(?:(?:there|here|below|above|before|beside|under|side by side|far apart)\b|\d"
-         r"|in (?!the way|for|line|contrast)|on (?!its own|their own|the should))"
-         r"|\b[Ww]hat stands (?!in the way|for|out)|… stands? the\b",
-         "numbers and lines of text do not stand",
-         "is, are, lies",
-         "Nothing stands there yet."),
-    Turn(r"\b(?:request|block|thread|lane|warp|token|sequence|kernel|key|value|slot)s?"
-         r",? whom?\b",
-         "“who” is for persons",
-         "that, which",
-         "The requests who wait are in a queue."),
-    Turn(START + r"[Ww]ho (?!is\b|are\b|was\b|were\b)[a-z]+ (?!which\b|what\b|whom\b)"
-         r"[^.?;]*(?:[.;]|$)",
-         "“who” alone opens a question",
-         "the thread that …; a request that …; what …",
-         "A mutex is a door. Who holds the key works inside."),
-    Turn(r"\b[Ww]hoever\b",
-         "stiff for a person, wrong for a thing",
-         "anyone who, if you; any request that",
-         "Whoever has ended gives its blocks back."),
-    Turn(r"\b[Nn]obody (?:uses|owns|allocates|goes on|waits|runs|is started|will ever free)\b"
-         r"|\bbelongs? to nobody\b|(?<!waits )\bfor nobody\b|\bof somebody else\b"
-         r"|\b(?:anybody|somebody) (?:had to give|has to give|waits)\b",
-         "“nobody” and “somebody” are persons",
-         "nothing, no request, no thread; another sequence's",
-         "The ids of the blocks that nobody uses."),
-    Turn(r"\b(?:nothing|little|few|small|much|anything) beside\b"
-         r"|\bbeside (?:that|this|the model itself|those of)\b",
-         "“beside” is a place, not an addition or a comparison",
-         "besides, on top of; compared with",
-         "They are few beside the keys."),
-    Turn(r"\b(?:the|into) so many\b|\bso many [a-z]+ (?:to (?:each|a)|behind|fill)\b"
-         r"|\bso and so many\b",
-         "“so many” does not stand for a number",
-         "that many, this number of",
-         "Only the so many likeliest may be drawn."),
-    Turn(r"(?<!give )(?<!gives )(?<!hand )(?<!hands )\b(?:[Aa]|[Oo]ne) "
-         r"(?:part|line|row|query|key|bar|entry|warp|thread) a "
-         r"(?:block|step|request|sequence|head|token|row|key)\b",
-         "“a … a …” is for rates (100 tokens a second)",
-         "for each, to each, in each",
-         "A part a block, and one step."),
-    Turn(r"\bas it were\b",
-         "an ornament",
-         "leave it out, or say what is meant",
-         "It is the head of the queue, as it were."),
-    Turn(r"(?<!one )(?<!some )(?<!none )(?<!all )(?<!any )(?<!friend )(?<!thing )"
-         r"\bof (?:ours|yours|theirs)\b",
-         "goes the long way round the noun",
-         "our …, your …, their …",
-         "A wrong type needs no line of yours."),
-    Turn(r"\b(?:is|are|was|were|be) of (?:the|that|this) kind\b",
-         "“of the kind” needs a noun before it",
-         "is like that, is one of these",
-         "The third would be of that kind too."),
-    Turn(r"\b(?:has|have) it (?:twice|turned)\b|\bone has not[.,;)]"
-         r"|\b(?:where|which|that) (?:\w+ )?(?:has|have) it[.,;)]",
-         "the object is left to be guessed",
-         "name it: contains the function twice; if yours has one; does not have one",
-         "The recorded one has not."),
-    Turn(r"\bcom(?:es?|ing) to (?:lie|stand)\b",
-         "from “zu liegen kommen”",
-         "lies, ends up",
-         "It comes to lie in slot 3."),
-    Turn(r"\bmodels? of (?:others|other people)\b",
-         "“of others” is a genitive",
-         "another project's model",
-         "This is attention for a model of others."),
-    Turn(r"\b[Gg]o(?:es)? on running\b",
-         "from “läuft weiter”",
-         "keeps running, runs on",
-         "It gets nothing and goes on running."),
-    Turn(START + r"In (?:checked|fast) mode (?:runs?|is|are|does|do)\b",
-         "the subject comes before the verb",
-         "In checked mode the kernel runs …",
-         "In checked mode runs the same kernel."),
-    Turn(r"[,(] ?also (?:when|if|those|where|inside)\b",
-         "from “auch wenn”",
-         "even when, even if; including those",
-         "It gives the key back, also when an error is raised."),
-    Turn(r"\bsome (?:hundreds|thousands|seconds|minutes|hours|gigabytes|megabytes)\b"
-         r"(?! later| ago)",
-         "from “einige Minuten”",
-         "a few, several, hundreds of",
-         "It takes some minutes."),
-    Turn(r"\b(?:each|every) \w+ for itself\b",
-         "from “für sich”",
-         "by itself, separately",
-         "It reads each number for itself."),
-    Turn(r"\b[Ii]t is not so\.",
-         "from “so ist es nicht”",
-         "That is not the case; or say what is",
-         "It is not so. Take one row."),
-    Turn(r"\bcan as well (?!as\b)|\bdifferently often\b",
-         "from “kann ebenso gut” and “verschieden oft”",
-         "can just as well; a different number of times",
-         "One can as well write first."),
+    Turn(
+        r"(?<!idea )(?<!ideas )(?<!reason )(?<!thinking )"
+        r"\bbehind (?:(?:the|a|its|their|each) )?"
+        r"(?:last|first|second|leading|end|text|query|prompt|pointer|slots?|tokens?|block"
+        r"|context|entries|entry|diagonal|number|position|same calls?|theirs|different)\b",
+        "“behind” is a place in a room",
+        "after, past, beyond",
+        "Entries behind the last block are -1.",
+    ),
+    Turn(
+        r"(?<!as it )\b(?:stands?|standing|stood) "
+        r"(?:(?:there|here|below|above|before|beside|under|side by side|far apart)\b|\d"
+        r"|in (?!the way|for|line|contrast)|on (?!its own|their own|the should))"
+        r"|\b[Ww]hat stands (?!in the way|for|out)|… stands? the\b",
+        "numbers and lines of text do not stand",
+        "is, are, lies",
+        "Nothing stands there yet.",
+    ),
+    Turn(
+        r"\b(?:request|block|thread|lane|warp|token|sequence|kernel|key|value|slot)s?"
+        r",? whom?\b",
+        "“who” is for persons",
+        "that, which",
+        "The requests who wait are in a queue.",
+    ),
+    Turn(
+        START + r"[Ww]ho (?!is\b|are\b|was\b|were\b)[a-z]+ (?!which\b|what\b|whom\b)"
+        r"[^.?;]*(?:[.;]|$)",
+        "“who” alone opens a question",
+        "the thread that …; a request that …; what …",
+        "A mutex is a door. Who holds the key works inside.",
+    ),
+    Turn(
+        r"\b[Ww]hoever\b",
+        "stiff for a person, wrong for a thing",
+        "anyone who, if you; any request that",
+        "Whoever has ended gives its blocks back.",
+    ),
+    Turn(
+        r"\b[Nn]obody (?:uses|owns|allocates|goes on|waits|runs|is started|will ever free)\b"
+        r"|\bbelongs? to nobody\b|(?<!waits )\bfor nobody\b|\bof somebody else\b"
+        r"|\b(?:anybody|somebody) (?:had to give|has to give|waits)\b",
+        "“nobody” and “somebody” are persons",
+        "nothing, no request, no thread; another sequence's",
+        "The ids of the blocks that nobody uses.",
+    ),
+    Turn(
+        r"\b(?:nothing|little|few|small|much|anything) beside\b"
+        r"|\bbeside (?:that|this|the model itself|those of)\b",
+        "“beside” is a place, not an addition or a comparison",
+        "besides, on top of; compared with",
+        "They are few beside the keys.",
+    ),
+    Turn(
+        r"\b(?:the|into) so many\b|\bso many [a-z]+ (?:to (?:each|a)|behind|fill)\b"
+        r"|\bso and so many\b",
+        "“so many” does not stand for a number",
+        "that many, this number of",
+        "Only the so many likeliest may be drawn.",
+    ),
+    Turn(
+        r"(?<!give )(?<!gives )(?<!hand )(?<!hands )\b(?:[Aa]|[Oo]ne) "
+        r"(?:part|line|row|query|key|bar|entry|warp|thread) a "
+        r"(?:block|step|request|sequence|head|token|row|key)\b",
+        "“a … a …” is for rates (100 tokens a second)",
+        "for each, to each, in each",
+        "A part a block, and one step.",
+    ),
+    Turn(
+        r"\bas it were\b",
+        "an ornament",
+        "leave it out, or say what is meant",
+        "It is the head of the queue, as it were.",
+    ),
+    Turn(
+        r"(?<!one )(?<!some )(?<!none )(?<!all )(?<!any )(?<!friend )(?<!thing )"
+        r"\bof (?:ours|yours|theirs)\b",
+        "goes the long way round the noun",
+        "our …, your …, their …",
+        "A wrong type needs no line of yours.",
+    ),
+    Turn(
+        r"\b(?:is|are|was|were|be) of (?:the|that|this) kind\b",
+        "“of the kind” needs a noun before it",
+        "is like that, is one of these",
+        "The third would be of that kind too.",
+    ),
+    Turn(
+        r"\b(?:has|have) it (?:twice|turned)\b|\bone has not[.,;)]"
+        r"|\b(?:where|which|that) (?:\w+ )?(?:has|have) it[.,;)]",
+        "the object is left to be guessed",
+        "name it: contains the function twice; if yours has one; does not have one",
+        "The recorded one has not.",
+    ),
+    Turn(
+        r"\bcom(?:es?|ing) to (?:lie|stand)\b",
+        "from “zu liegen kommen”",
+        "lies, ends up",
+        "It comes to lie in slot 3.",
+    ),
+    Turn(
+        r"\bmodels? of (?:others|other people)\b",
+        "“of others” is a genitive",
+        "another project's model",
+        "This is attention for a model of others.",
+    ),
+    Turn(
+        r"\b[Gg]o(?:es)? on running\b",
+        "from “läuft weiter”",
+        "keeps running, runs on",
+        "It gets nothing and goes on running.",
+    ),
+    Turn(
+        START + r"In (?:checked|fast) mode (?:runs?|is|are|does|do)\b",
+        "the subject comes before the verb",
+        "In checked mode the kernel runs …",
+        "In checked mode runs the same kernel.",
+    ),
+    Turn(
+        r"[,(] ?also (?:when|if|those|where|inside)\b",
+        "from “auch wenn”",
+        "even when, even if; including those",
+        "It gives the key back, also when an error is raised.",
+    ),
+    Turn(
+        r"\bsome (?:hundreds|thousands|seconds|minutes|hours|gigabytes|megabytes)\b"
+        r"(?! later| ago)",
+        "from “einige Minuten”",
+        "a few, several, hundreds of",
+        "It takes some minutes.",
+    ),
+    Turn(
+        r"\b(?:each|every) \w+ for itself\b",
+        "from “für sich”",
+        "by itself, separately",
+        "It reads each number for itself.",
+    ),
+    Turn(
+        r"\b[Ii]t is not so\.",
+        "from “so ist es nicht”",
+        "That is not the case; or say what is",
+        "It is not so. Take one row.",
+    ),
+    Turn(
+        r"\bcan as well (?!as\b)|\bdifferently often\b",
+        "from “kann ebenso gut” and “verschieden oft”",
+        "can just as well; a different number of times",
+        "One can as well write first.",
+    ),
 ]
 
 RIGHT = [
@@ -200,14 +262,24 @@ def comments(path) -> list[str]:
     """The docstrings and comments of a file; comments on lines below each other are one text."""
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)]
+        nodes = [
+            node
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)
+        ]
         texts = [ast.get_docstring(node) or "" for node in nodes]
-        found = [(token.start[0], token.string.lstrip("# "), token.line.strip().startswith("#"))
-                 for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT]
+        found = [
+            (token.start[0], token.string.lstrip("# "), token.line.strip().startswith("#"))
+            for token in tokenize.generate_tokens(io.StringIO(source).readline)
+            if token.type == tokenize.COMMENT
+        ]
     else:
         texts = []
-        found = [(number, match[2], not match[1].strip()) for number, line in enumerate(source.split("\n"))
-                 if (match := re.match(r"(.*?)// ?(.*)", line))]
+        found = [
+            (number, match[2], not match[1].strip())
+            for number, line in enumerate(source.split("\n"))
+            if (match := re.match(r"(.*?)// ?(.*)", line))
+        ]
     last = None
     for number, words, is_alone in found:
         if is_alone and last == number - 1:
@@ -215,13 +287,21 @@ def comments(path) -> list[str]:
         else:
             texts.append(words)
         last = number if is_alone else None
-    return [" ".join(part.split()) for text in texts for part in NEW_PARAGRAPH.split(NOT_PROSE.sub("…", text)) if part]
+    return [
+        " ".join(part.split())
+        for text in texts
+        for part in NEW_PARAGRAPH.split(NOT_PROSE.sub("…", text))
+        if part
+    ]
 
 
 def turns_in(paragraph: str) -> list[str]:
     """For each turn in a paragraph: its words, why it is wrong, and what to write."""
-    return [f"{match[0]!r}: {turn.why}. Write: {turn.instead}."
-            for turn in TURNS for match in re.finditer(turn.pattern, paragraph)]
+    return [
+        f"{match[0]!r}: {turn.why}. Write: {turn.instead}."
+        for turn in TURNS
+        for match in re.finditer(turn.pattern, paragraph)
+    ]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -240,8 +320,12 @@ def test_comments_and_docstrings_have_none_of_the_turns(path):
 
 def test_comments_are_read_as_they_are_written(tmp_path):
     python, cpp = tmp_path / "a.py", tmp_path / "a.h"
-    python.write_text('def f():\n    """One.\n\n    Two."""\n    # Three\n    # and four.\n    return 1  # Five.\n', encoding="utf-8")
-    cpp.write_text('// Three\n// and four.\nint f();  // Five.\n', encoding="utf-8")
+    python.write_text(
+        'def f():\n    """One.\n\n    Two."""\n    # Three\n    # and four.\n    return 1  #'
+        " Five.\n",
+        encoding="utf-8",
+    )
+    cpp.write_text("// Three\n// and four.\nint f();  // Five.\n", encoding="utf-8")
     assert comments(python) == ["One.", "Two.", "Three and four.", "Five."]
     assert comments(cpp) == ["Three and four.", "Five."]
 
@@ -258,9 +342,11 @@ def test_right_english_is_left_alone(sentence):
 
 def test_code_formulas_headings_and_pictures_are_no_prose(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("# As it were\n\n`whoever`, $whoever$, ![as it\nwere](a.png)\n\n"
-                    "[x](whoever.md)\n\n```\nas it were\n```\n\n"
-                    "<details><summary>as it\nwere</summary>\n",
-                    encoding="utf-8")
+    page.write_text(
+        "# As it were\n\n`whoever`, $whoever$, ![as it\nwere](a.png)\n\n"
+        "[x](whoever.md)\n\n```\nas it were\n```\n\n"
+        "<details><summary>as it\nwere</summary>\n",
+        encoding="utf-8",
+    )
     found = [turn for paragraph in prose(page) for turn in turns_in(paragraph)]
     assert found == turns_in("as it were")

@@ -33,7 +33,11 @@ class CtrlC:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
-            if self.at is not None and self.count >= self.at and frame.f_code.co_code[frame.f_lasti] != NOP:
+            if (
+                self.at is not None
+                and self.count >= self.at
+                and frame.f_code.co_code[frame.f_lasti] != NOP
+            ):
                 raise KeyboardInterrupt
             self.count += 1
         return self
@@ -51,9 +55,19 @@ class CtrlC:
 def busy_engine(steps: int):
     """An engine with too small a pool, after some steps: greedy and drawing requests, a shared prefix, an end by length."""
     engine = engine_with(num_blocks=7, token_budget=8, history=History())
-    for number, prompt in enumerate(([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 7], [3] * 9, [5], [1, 2, 3, 4, 5, 6])):
-        engine.add(number, prompt, SamplingParams(max_new_tokens=2 + 2 * number, temperature=number % 2, seed=number,
-                                                  ignore_end=number > 2))
+    for number, prompt in enumerate(
+        ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 7], [3] * 9, [5], [1, 2, 3, 4, 5, 6])
+    ):
+        engine.add(
+            number,
+            prompt,
+            SamplingParams(
+                max_new_tokens=2 + 2 * number,
+                temperature=number % 2,
+                seed=number,
+                ignore_end=number > 2,
+            ),
+        )
     requests = list(engine.requests.values())
     for _ in range(steps):
         engine.step()
@@ -75,7 +89,9 @@ def test_ctrl_c_anywhere_in_a_step_loses_nothing(steps, place):
     engine, requests = busy_engine(steps)
     with pytest.raises(KeyboardInterrupt), CtrlC(int(place * clock.count)).watching():
         engine.step()
-    assert [*engine.scheduler.running, *engine.scheduler.waiting] == [each for each in requests if each.reason is None]
+    assert [*engine.scheduler.running, *engine.scheduler.waiting] == [
+        each for each in requests if each.reason is None
+    ]
     engine.run()
     assert outputs_of(requests) == outputs_of(expected)
     assert EchoModel.config._attn_implementation == "eager"
@@ -119,6 +135,7 @@ def test_the_model_may_fail_and_the_step_is_taken_again():
 
 def test_a_draw_that_fails_takes_back_those_before_it():
     """Their tokens, the random numbers that were used for them, and an end that one of them had come to."""
+
     def drawn(fails_at):
         engine, requests = engine_with(token_budget=30), []
         draw, calls = engine.sample, iter(range(100))
@@ -131,12 +148,18 @@ def test_a_draw_that_fails_takes_back_those_before_it():
 
         engine.sample = sample
         for id in (1, 2, 3):
-            params = SamplingParams(max_new_tokens=id, temperature=3.0, seed=id, ignore_end=True)
+            params = SamplingParams(
+                max_new_tokens=id, temperature=3.0, seed=id, ignore_end=True
+            )
             requests.append(engine.add(id, [1, 2, 3, 4, id], params))
         if fails_at is not None:
             with pytest.raises(RuntimeError, match="no memory"):
                 engine.step()
-            assert outputs_of(requests) == [([], None)] * 3 and list(engine.requests) == [1, 2, 3]
+            assert outputs_of(requests) == [([], None)] * 3 and list(engine.requests) == [
+                1,
+                2,
+                3,
+            ]
             assert list(engine.scheduler.waiting) == requests
         reported = []
         while engine.scheduler.has_work():

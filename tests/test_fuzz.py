@@ -1,5 +1,6 @@
 """Any metadata, any table, any arguments, any text: a result or an error in words, nothing half-changed, and the process
-lives on. `make fuzz` does the same for texts and for the C++ with fuzzers that are guided by coverage."""
+lives on. `make fuzz` does the same for texts and for the C++ with fuzzers that are guided by coverage.
+"""
 
 import random
 from dataclasses import replace
@@ -22,8 +23,12 @@ from paged_attention.paged_kernel import attn_paged_cuda
 few = settings(max_examples=100, deadline=None, derandomize=True)
 NUM_BLOCKS, BLOCK_SIZE, NUM_KV_HEADS, HEAD_SIZE = 6, 4, 2, 64
 
-NUMBERS = st.one_of(st.integers(-3, 30), st.sampled_from([2**31 - 1, -2**31, 2**24]))
-DTYPES = st.one_of(st.just(torch.int32), st.just(torch.int32), st.sampled_from([torch.int64, torch.float32, torch.bool]))
+NUMBERS = st.one_of(st.integers(-3, 30), st.sampled_from([2**31 - 1, -(2**31), 2**24]))
+DTYPES = st.one_of(
+    st.just(torch.int32),
+    st.just(torch.int32),
+    st.sampled_from([torch.int64, torch.float32, torch.bool]),
+)
 SHAPES = st.one_of(st.just(None), st.just(None), st.lists(st.integers(0, 4), max_size=3))
 
 
@@ -45,7 +50,9 @@ def spoiled(draw, tensor):
 
 def make_batch():
     """Queries, caches and metadata of three sequences with 5, 1 and 8 tokens, of which 2, 1 and 8 are new."""
-    manager = PagedAttentionManager(NUM_BLOCKS, BLOCK_SIZE, NUM_KV_HEADS, HEAD_SIZE, max_num_seqs=3, max_blocks_per_seq=3)
+    manager = PagedAttentionManager(
+        NUM_BLOCKS, BLOCK_SIZE, NUM_KV_HEADS, HEAD_SIZE, max_num_seqs=3, max_blocks_per_seq=3
+    )
     for seq_id, length in enumerate((5, 1, 8)):
         manager.add_sequence(seq_id, length)
     manager.kv_cache.normal_(generator=torch.Generator().manual_seed(1))
@@ -67,8 +74,12 @@ def result_or_words(call, *errors):
 def test_any_metadata_is_computed_or_refused(data):
     q, k_cache, v_cache, metadata = make_batch()
     fields = ("cu_seqlens_q", "seq_lens_kv", "block_table", "slot_mapping")
-    metadata = replace(metadata, **{name: data.draw(spoiled(getattr(metadata, name))) for name in fields})
-    output = result_or_words(lambda: attn_paged_torch(q, k_cache, v_cache, metadata), ValueError, TypeError)
+    metadata = replace(
+        metadata, **{name: data.draw(spoiled(getattr(metadata, name))) for name in fields}
+    )
+    output = result_or_words(
+        lambda: attn_paged_torch(q, k_cache, v_cache, metadata), ValueError, TypeError
+    )
     assert output is None or output.shape == q.shape
 
 
@@ -79,39 +90,70 @@ def test_any_table_is_computed_or_refused_and_no_input_changes(attend, data):
     _, k_cache, v_cache, metadata = make_batch()
     inputs = [torch.ones(3, 4, HEAD_SIZE), k_cache, v_cache]
     before = [tensor.clone() for tensor in inputs]
-    table, lengths = (data.draw(spoiled(tensor)) for tensor in (metadata.block_table, metadata.seq_lens_kv))
+    table, lengths = (
+        data.draw(spoiled(tensor)) for tensor in (metadata.block_table, metadata.seq_lens_kv)
+    )
     output = result_or_words(lambda: attend(*inputs, table, lengths), ValueError, TypeError)
     assert output is None or (output.shape == inputs[0].shape and output.isfinite().all())
     assert all(map(torch.equal, inputs, before))
 
 
-ANYTHING = st.one_of(NUMBERS, st.booleans(), st.none(), st.floats(), st.text(max_size=2), st.integers(-2**70, 2**70))
+ANYTHING = st.one_of(
+    NUMBERS,
+    st.booleans(),
+    st.none(),
+    st.floats(),
+    st.text(max_size=2),
+    st.integers(-(2**70), 2**70),
+)
 CALLS = st.one_of(
-    st.tuples(st.just("add_sequence"), st.integers(0, 3), st.one_of(st.integers(0, 9), ANYTHING)),
+    st.tuples(
+        st.just("add_sequence"), st.integers(0, 3), st.one_of(st.integers(0, 9), ANYTHING)
+    ),
     st.tuples(st.just("append_token"), st.one_of(st.integers(0, 3), ANYTHING)),
-    st.tuples(st.just("fork_sequence"), st.integers(0, 3), st.one_of(st.integers(0, 3), ANYTHING)),
+    st.tuples(
+        st.just("fork_sequence"), st.integers(0, 3), st.one_of(st.integers(0, 3), ANYTHING)
+    ),
     st.tuples(st.just("free_sequence"), st.one_of(st.integers(0, 3), ANYTHING)),
-    st.tuples(st.just("append_tokens"), st.lists(st.tuples(st.integers(0, 3), st.one_of(st.integers(0, 5), ANYTHING)), max_size=3)))
+    st.tuples(
+        st.just("append_tokens"),
+        st.lists(
+            st.tuples(st.integers(0, 3), st.one_of(st.integers(0, 5), ANYTHING)), max_size=3
+        ),
+    ),
+)
 
 
 def state_of(manager):
     """All that a failed call must leave as it was."""
     blocks = manager.block_manager
-    return (manager.block_table.tolist(), {seq_id: (manager.get(seq_id).length, manager.blocks_of(seq_id))
-                                           for seq_id in range(4) if seq_id in manager.sequences},
-            blocks.get_num_free_blocks(), [blocks.get_ref_count(block_id) for block_id in range(NUM_BLOCKS)])
+    return (
+        manager.block_table.tolist(),
+        {
+            seq_id: (manager.get(seq_id).length, manager.blocks_of(seq_id))
+            for seq_id in range(4)
+            if seq_id in manager.sequences
+        },
+        blocks.get_num_free_blocks(),
+        [blocks.get_ref_count(block_id) for block_id in range(NUM_BLOCKS)],
+    )
 
 
 @few
 @given(st.lists(CALLS, max_size=12))
 def test_a_call_of_the_manager_is_done_or_changes_nothing(calls):
-    manager = PagedAttentionManager(NUM_BLOCKS, BLOCK_SIZE, 1, 2, max_num_seqs=3, max_blocks_per_seq=3)
+    manager = PagedAttentionManager(
+        NUM_BLOCKS, BLOCK_SIZE, 1, 2, max_num_seqs=3, max_blocks_per_seq=3
+    )
     for name, *arguments in calls:
         before = state_of(manager)
         try:
             getattr(manager, name)(*arguments)
         except Exception as error:
-            assert not isinstance(error, AssertionError | AttributeError | NameError) and str(error).strip(), repr(error)
+            assert (
+                not isinstance(error, AssertionError | AttributeError | NameError)
+                and str(error).strip()
+            ), repr(error)
             assert state_of(manager) == before
 
 
@@ -127,7 +169,21 @@ def edited(draw, texts):
         end = min(len(text), start + draw(st.integers(0, 40)))
         other = draw(st.sampled_from(texts))
         piece_start = draw(st.integers(0, len(other)))
-        piece = draw(st.sampled_from(["", text[start:end] * 2, other[piece_start:piece_start + 30], "<<<", ">>>", '"', "/*", "\\", "\0"]))
+        piece = draw(
+            st.sampled_from(
+                [
+                    "",
+                    text[start:end] * 2,
+                    other[piece_start : piece_start + 30],
+                    "<<<",
+                    ">>>",
+                    '"',
+                    "/*",
+                    "\\",
+                    "\0",
+                ]
+            )
+        )
         text = text[:start] + piece + text[end:]
     return text
 
@@ -150,8 +206,10 @@ def test_any_edit_of_an_answer_gets_a_verdict(exercise, seed):
     choose, lines = random.Random(seed), our_answer(checks.find(exercise)).split("\n")
     for _ in range(choose.randint(1, 3)):
         first, second = choose.randrange(len(lines)), choose.randrange(len(lines))
-        lines[first:first + 1] = choose.choice([[], [lines[first]] * 2, [lines[second]]])
+        lines[first : first + 1] = choose.choice([[], [lines[first]] * 2, [lines[second]]])
     text = "\n".join(lines)
     place = choose.randrange(len(text))
-    result = checks.run(exercise, text[:place] + choose.choice("+-<>0;)*&") + text[place + 1:])
+    result = checks.run(
+        exercise, text[:place] + choose.choice("+-<>0;)*&") + text[place + 1 :]
+    )
     assert result.passed or result.message.strip()

@@ -42,12 +42,16 @@ def test_the_function_works_in_a_stream_of_its_own():
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU")
 def test_the_second_device():
-    tensors = {name: tensor.to("cuda:1") for name, tensor in Batch((40, 3), 6, 2).tensors().items()}
+    tensors = {
+        name: tensor.to("cuda:1") for name, tensor in Batch((40, 3), 6, 2).tensors().items()
+    }
     assert torch.cuda.current_device() == 0
     out = attn_paged_cuda(**tensors)
     assert out.device == torch.device("cuda:1") and torch.cuda.current_device() == 0
     assert_right(out, tensors)
-    with pytest.raises(ValueError, match="k_cache must be on q's device, cuda:1, not on cuda:0"):
+    with pytest.raises(
+        ValueError, match="k_cache must be on q's device, cuda:1, not on cuda:0"
+    ):
         attn_paged_cuda(**tensors | {"k_cache": tensors["k_cache"].to("cuda:0")})
 
 
@@ -82,9 +86,13 @@ def test_a_pool_of_more_numbers_than_an_int_can_count():
     if torch.cuda.mem_get_info()[0] < 5 * blocks * 16 * 8 * 128:
         pytest.skip("this needs 10 GB of the GPU's memory")
     small = Batch((40, 16), 16, 8, 128, dtype=torch.float16).tensors("gpu")
-    caches = torch.zeros(2, blocks, *small["k_cache"].shape[1:], dtype=torch.float16, device="cuda")
+    caches = torch.zeros(
+        2, blocks, *small["k_cache"].shape[1:], dtype=torch.float16, device="cuda"
+    )
     shift = blocks - len(small["k_cache"])
     caches[0, shift:], caches[1, shift:] = small["k_cache"], small["v_cache"]
     table = torch.where(small["block_table"] < 0, -1, small["block_table"] + shift).int()
-    out = attn_paged_cuda(**small | {"k_cache": caches[0], "v_cache": caches[1], "block_table": table})
+    out = attn_paged_cuda(
+        **small | {"k_cache": caches[0], "v_cache": caches[1], "block_table": table}
+    )
     assert_right(out, small)

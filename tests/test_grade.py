@@ -21,13 +21,20 @@ from right_answers import RIGHT_ANSWERS
 
 LESSONS = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
 USUAL = Limits()
-needs_sandbox = pytest.mark.skipif(sandbox.missing() is not None, reason="there is no bubblewrap that works")
+needs_sandbox = pytest.mark.skipif(
+    sandbox.missing() is not None, reason="there is no bubblewrap that works"
+)
 
 
 def by_lesson(*quick: str):
     """All lessons, of which those that are not `quick` take 10 s and more."""
-    return pytest.mark.parametrize("lesson", [pytest.param(lesson, marks=[] if lesson in quick else pytest.mark.slow)
-                                              for lesson in LESSONS])
+    return pytest.mark.parametrize(
+        "lesson",
+        [
+            pytest.param(lesson, marks=[] if lesson in quick else pytest.mark.slow)
+            for lesson in LESSONS
+        ],
+    )
 
 
 def notebook_of(folder, lesson: str):
@@ -41,57 +48,104 @@ def test_the_solution_of_a_lesson_gets_all_points_without_an_event(lesson):
     result = grade(notebook_of(SOLUTIONS, lesson), USUAL)
     assert result.lesson == lesson and not result.events
     assert not [each for each in result.exercises if not each.passed]
-    assert sum(each.earned for each in result.exercises) == sum(each.points for each in checks.exercises_of(lesson))
+    assert sum(each.earned for each in result.exercises) == sum(
+        each.points for each in checks.exercises_of(lesson)
+    )
 
 
 @needs_sandbox
 @by_lesson("00")
 def test_a_lesson_that_nobody_has_written_in_gets_nothing(lesson):
     result = grade(notebook_of(NOTEBOOKS, lesson), USUAL)
-    assert mistakes(result) == dict.fromkeys([each.id for each in checks.exercises_of(lesson)], checks.NOT_ATTEMPTED)
+    assert mistakes(result) == dict.fromkeys(
+        [each.id for each in checks.exercises_of(lesson)], checks.NOT_ATTEMPTED
+    )
     assert not any(each.earned for each in result.exercises)
 
 
 @needs_sandbox
 def test_exercises_are_found_wherever_their_answers_are(tmp_path):
     """Without metadata, moved, copied, split, deleted, renamed, imported: one lesson with all of it."""
-    needed = "from torch import Tensor\nfrom lessons_lib import check\nfrom paged_attention.validate import check_write\n"
-    result = grade(hand_in(
-        tmp_path, needed + solution_of("2.2"),                  # moved to the front, with the import that it needs
-        solution_of("2.1"), "def count_pieces(tensor):\n    return None",  # copied, and the copy is not right
-        "def write_kv(*arguments):\n    return write(*arguments)", solution_of("2.3").replace("write_kv", "write"),  # split
-        "from paged_attention.kv_cache import PagedAttentionManager\nadd_sequence = PagedAttentionManager.add_sequence",
-        "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",  # handed in by another name
-        "def fork_sequence(self, seq_id, child_id):\n    raise NotImplementedError('Exercise 2.6')",
-        "import threading\nlock = threading.Lock()\ndef free_sequence(self, seq_id):\n    lock.acquire()",
-        "for count_pieces in range(20): check('2.1', count_pieces)",  # its name, used for something else
-        name="homework.ipynb"))
+    needed = (
+        "from torch import Tensor\nfrom lessons_lib import check\nfrom"
+        " paged_attention.validate import check_write\n"
+    )
+    result = grade(
+        hand_in(
+            # moved to the front, with the import that it needs
+            tmp_path,
+            needed + solution_of("2.2"),
+            # copied, and the copy is not right
+            solution_of("2.1"),
+            "def count_pieces(tensor):\n    return None",
+            # split
+            "def write_kv(*arguments):\n    return write(*arguments)",
+            solution_of("2.3").replace("write_kv", "write"),
+            "from paged_attention.kv_cache import PagedAttentionManager\nadd_sequence ="
+            " PagedAttentionManager.add_sequence",
+            # handed in by another name
+            "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",
+            "def fork_sequence(self, seq_id, child_id):\n    raise"
+            " NotImplementedError('Exercise 2.6')",
+            "import threading\nlock = threading.Lock()\ndef free_sequence(self, seq_id):\n   "
+            " lock.acquire()",
+            # its name, used for something else
+            "for count_pieces in range(20): check('2.1', count_pieces)",
+            name="homework.ipynb",
+        )
+    )
     assert result.lesson == "02"
-    assert mistakes(result) == {"2.1": None, "2.2": None, "2.3": None, "2.4": "missing", "2.5": "wrong",
-                                "2.6": checks.NOT_ATTEMPTED, "2.7": "not-an-answer"}
+    assert mistakes(result) == {
+        "2.1": None,
+        "2.2": None,
+        "2.3": None,
+        "2.4": "missing",
+        "2.5": "wrong",
+        "2.6": checks.NOT_ATTEMPTED,
+        "2.7": "not-an-answer",
+    }
     messages = {each.exercise: each.message for each in result.exercises}
     assert "the course's own" in messages["2.4"] and "cannot be sent" in messages["2.7"]
 
 
 @needs_sandbox
 def test_magics_work_and_a_later_helper_is_found(tmp_path):
-    result = grade(hand_in(
-        tmp_path, "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()",
-        "%%writefile mine.py\ndef up(a, b):\n    return -(-a // b)", "!ls", "x = await __import__('asyncio').sleep(0, 3)",
-        "def blocks_needed(num_tokens, block_size):\n    return helper(num_tokens, block_size)",
-        "import mine\ndef helper(a, b):\n    return (a + b - 1) // b"), USUAL)
+    result = grade(
+        hand_in(
+            tmp_path,
+            "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1,"
+            " 2])\nplt.show()",
+            "%%writefile mine.py\ndef up(a, b):\n    return -(-a // b)",
+            "!ls",
+            "x = await __import__('asyncio').sleep(0, 3)",
+            "def blocks_needed(num_tokens, block_size):\n    return helper(num_tokens,"
+            " block_size)",
+            "import mine\ndef helper(a, b):\n    return (a + b - 1) // b",
+        ),
+        USUAL,
+    )
     assert passed(result) == {"0.1": True} and result.events == ()
 
 
 @needs_sandbox
 def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_path):
     known = {case: checks.find("0.1").reference(*case) for case in checks.find("0.1").cases()}
-    result = grade(hand_in(tmp_path, f"known = {known}\ndef blocks_needed(num_tokens, block_size):\n"
-                                     "    return known.get((num_tokens, block_size), 1)"))
+    result = grade(
+        hand_in(
+            tmp_path,
+            f"known = {known}\ndef blocks_needed(num_tokens, block_size):\n"
+            "    return known.get((num_tokens, block_size), 1)",
+        )
+    )
     (only,) = result.exercises
     assert (only.mistake, only.earned) == ("wrong", 0)
-    assert only.message.startswith(exam.NEW_CASE) and "Smallest case that shows it: blocks_needed(" in only.message
-    assert checks.run("0.1", lambda num_tokens, block_size: known.get((num_tokens, block_size), 1)).passed
+    assert (
+        only.message.startswith(exam.NEW_CASE)
+        and "Smallest case that shows it: blocks_needed(" in only.message
+    )
+    assert checks.run(
+        "0.1", lambda num_tokens, block_size: known.get((num_tokens, block_size), 1)
+    ).passed
 
 
 @by_lesson("00")
@@ -101,16 +155,27 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
     Without a sandbox, because they call the course's own answers if they can.
     """
     exercises = checks.exercises_of(lesson)
-    handed_in = [(exercise, mistake.slug, wrong_answer(exercise, mistake))
-                 for exercise in exercises for mistake in exercise.mistakes]
-    handed_in += [(exercise, None, answer) for exercise in exercises
-                  for answer in (our_answer(exercise), *RIGHT_ANSWERS[exercise.id])]
-    work = judge._Grading(Notebook("", lesson, ()), exercises, SEED, replace(USUAL, sandboxed=False))
+    handed_in = [
+        (exercise, mistake.slug, wrong_answer(exercise, mistake))
+        for exercise in exercises
+        for mistake in exercise.mistakes
+    ]
+    handed_in += [
+        (exercise, None, answer)
+        for exercise in exercises
+        for answer in (our_answer(exercise), *RIGHT_ANSWERS[exercise.id])
+    ]
+    work = judge._Grading(
+        Notebook("", lesson, ()), exercises, SEED, replace(USUAL, sandboxed=False)
+    )
     try:
         for exercise, mistake, answer in handed_in:
             work.answers[exercise.id] = [packed(answer)]
             result = work.grade(exercise)
-            assert (result.mistake, result.passed) == (mistake, mistake is None), result.message
+            assert (result.mistake, result.passed) == (
+                mistake,
+                mistake is None,
+            ), result.message
             assert exam.NEW_CASE not in result.message
     finally:
         work.close()
@@ -118,21 +183,30 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
 
 def packed(answer) -> dict:
     """As the worker packs it, except that it does not refuse the course's own answers."""
-    return {"text": answer} if isinstance(answer, str) else {"pickle": base64.b64encode(cloudpickle.dumps(answer)).decode()}
+    return (
+        {"text": answer}
+        if isinstance(answer, str)
+        else {"pickle": base64.b64encode(cloudpickle.dumps(answer)).decode()}
+    )
 
 
-@pytest.mark.parametrize("source, metadata, identifier, name, lesson", [
-    ("x = 1", {"exercise": "3.2"}, "", "a.ipynb", "03"),
-    ("x = 1", {"check": "10.2"}, "", "a.ipynb", None),
-    ("x = 1", {"nbgrader": {"grade_id": "check-4-2"}}, "", "a.ipynb", "04"),
-    ("x = 1", {}, "exercise-5-2-2", "a.ipynb", "05"),
-    ('check("6.1", vector_add)', {}, "", "01_a.ipynb", "06"),
-    ("class SoftmaxState:\n    pass", {}, "", "01_a.ipynb", "03"),
-    ("vector_add = 'text'", {}, "", "", "06"),
-    ("x = 1", {}, "", "homework_07_final.ipynb", "07"),
-    ("x = 1", {"exercise": ["?"], "nbgrader": 3}, 5, "2024.ipynb", None),
-])
-def test_the_lesson_is_told_by_its_cells_and_then_by_the_file(tmp_path, source, metadata, identifier, name, lesson):
+@pytest.mark.parametrize(
+    "source, metadata, identifier, name, lesson",
+    [
+        ("x = 1", {"exercise": "3.2"}, "", "a.ipynb", "03"),
+        ("x = 1", {"check": "10.2"}, "", "a.ipynb", None),
+        ("x = 1", {"nbgrader": {"grade_id": "check-4-2"}}, "", "a.ipynb", "04"),
+        ("x = 1", {}, "exercise-5-2-2", "a.ipynb", "05"),
+        ('check("6.1", vector_add)', {}, "", "01_a.ipynb", "06"),
+        ("class SoftmaxState:\n    pass", {}, "", "01_a.ipynb", "03"),
+        ("vector_add = 'text'", {}, "", "", "06"),
+        ("x = 1", {}, "", "homework_07_final.ipynb", "07"),
+        ("x = 1", {"exercise": ["?"], "nbgrader": 3}, 5, "2024.ipynb", None),
+    ],
+)
+def test_the_lesson_is_told_by_its_cells_and_then_by_the_file(
+    tmp_path, source, metadata, identifier, name, lesson
+):
     path = hand_in(tmp_path, source, name=name or "a.ipynb")
     content = json.loads(path.read_text())
     content["cells"][0] |= {"metadata": metadata, "id": identifier}
@@ -156,28 +230,53 @@ def test_grades_survive_json_and_a_copy_has_the_same_digest(tmp_path):
     assert read_notebook(copy).digest == result.digest
 
 
-@pytest.mark.parametrize("exercise", [exercise for lesson in LESSONS for exercise in checks.exercises_of(lesson)],
-                         ids=lambda exercise: exercise.id)
+@pytest.mark.parametrize(
+    "exercise",
+    [exercise for lesson in LESSONS for exercise in checks.exercises_of(lesson)],
+    ids=lambda exercise: exercise.id,
+)
 def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     """The same for the comparison and in messages: ours, and those of each mistake."""
-    forms = [exercise.reference, *(mistake.wrong for mistake in exercise.mistakes if mistake.wrong is not None)]
+    forms = [
+        exercise.reference,
+        *(mistake.wrong for mistake in exercise.mistakes if mistake.wrong is not None),
+    ]
     attempt = functools.partial(checks._attempt, exercise)
     for case in list(exercise.cases())[:4]:
         expected = attempt(exercise.reference, case)
         for result in (attempt(form, case) for form in forms):
             there = results.decode(json.loads(json.dumps(results.encode(result))))
             assert exercise.same(expected, there) == exercise.same(expected, result)
-            assert checks._show(exercise, expected, there) == checks._show(exercise, expected, result)
+            assert checks._show(exercise, expected, there) == checks._show(
+                exercise, expected, result
+            )
 
 
-@pytest.mark.parametrize("data", [
-    ["course", "os", "system", None, {}], ["course", "lessons_lib.checks", "find", None, {}],
-    ["course", "solutions.checks", 3], ["course", "lessons_lib.checks", "Exercise", None, {}],
-    ["course", "lessons_lib.isolation", "Outcome", None, dict.fromkeys(
-        ("ending", "value", "error", "detail", "printed", "last_report"))],
-    ["set", list(range(3_000))], ["dict", [[number, 0] for number in range(3_000)]],
-    ["tensor", "torch.load", [1], "AAAA"], ["numpy", "O", [1], "AAAA"],
-    ["tensor", "torch.float32", [1 << 40], "AAAA"], ["dict", [[["list", []], 1]]], ["tuple"], ["set", [["list", []]]], []])
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["course", "os", "system", None, {}],
+        ["course", "lessons_lib.checks", "find", None, {}],
+        ["course", "solutions.checks", 3],
+        ["course", "lessons_lib.checks", "Exercise", None, {}],
+        [
+            "course",
+            "lessons_lib.isolation",
+            "Outcome",
+            None,
+            dict.fromkeys(("ending", "value", "error", "detail", "printed", "last_report")),
+        ],
+        ["set", list(range(3_000))],
+        ["dict", [[number, 0] for number in range(3_000)]],
+        ["tensor", "torch.load", [1], "AAAA"],
+        ["numpy", "O", [1], "AAAA"],
+        ["tensor", "torch.float32", [1 << 40], "AAAA"],
+        ["dict", [[["list", []], 1]]],
+        ["tuple"],
+        ["set", [["list", []]]],
+        [],
+    ],
+)
 def test_what_is_no_result_is_refused(data):
     assert isinstance(exam.decode(data), results.Foreign)
 
@@ -185,7 +284,7 @@ def test_what_is_no_result_is_refused(data):
 def test_a_result_that_cannot_be_sent_equals_nothing():
     holds_itself = []
     holds_itself.append(holds_itself)
-    for value in (holds_itself, object(), lambda: 0, 10 ** 5_000):
+    for value in (holds_itself, object(), lambda: 0, 10**5_000):
         there = results.decode(json.loads(json.dumps(results.encode(value))))
         assert isinstance(there, results.Foreign) and there != value and repr(there)
 
@@ -199,13 +298,27 @@ def test_without_bubblewrap_the_reason_says_what_to_install(monkeypatch):
 def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
     monkeypatch.setattr(confinement, "words_of_bubblewrap", lambda: [])
     # Two files, of which each is small enough.
-    fill = "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\ntime.sleep(60)"
-    result = grade(hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20))
-    assert passed(result) == {"0.1": True} and "it wrote more than 0.2 GB of files" in result.events[0]
+    fill = (
+        "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 <<"
+        " 20))\ntime.sleep(60)"
+    )
+    result = grade(
+        hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20)
+    )
+    assert (
+        passed(result) == {"0.1": True}
+        and "it wrote more than 0.2 GB of files" in result.events[0]
+    )
 
 
 @needs_sandbox
 def test_a_wrong_answer_that_a_lesson_checks_to_show_it_is_not_the_students(tmp_path):
-    graded = grade(hand_in(tmp_path, "from lessons_lib import check", RIGHT.replace("-(-num_tokens // block_size)", "1.5"),
-                           "check('0.1', lambda num_tokens, block_size: num_tokens // block_size)"))
+    graded = grade(
+        hand_in(
+            tmp_path,
+            "from lessons_lib import check",
+            RIGHT.replace("-(-num_tokens // block_size)", "1.5"),
+            "check('0.1', lambda num_tokens, block_size: num_tokens // block_size)",
+        )
+    )
     assert graded.exercises[0].message.endswith("got:      1.5, of type float")

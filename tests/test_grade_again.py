@@ -28,26 +28,57 @@ def unfinished_grader(path, student, seed=0, limits=None, progress=lambda: None)
     Notes how many graders run.
     """
     with path.with_suffix(".log").open("a") as log:
-        beside = [each for each in psutil.Process().parent().children() if each.status() != psutil.STATUS_ZOMBIE]
+        beside = [
+            each
+            for each in psutil.Process().parent().children()
+            if each.status() != psutil.STATUS_ZOMBIE
+        ]
         log.write(f"{len(beside) - 1}\n")
     tried = len(path.with_suffix(".log").read_text().split())
     is_final = tried > 1 and path.stem != "b"
-    return SubmissionGrade(student, path.name, digest_of(b""), "00", (ALL_RIGHT,), (f"attempt {tried}",), 0.1, is_final)
+    return SubmissionGrade(
+        student,
+        path.name,
+        digest_of(b""),
+        "00",
+        (ALL_RIGHT,),
+        (f"attempt {tried}",),
+        0.1,
+        is_final,
+    )
 
 
-def test_what_was_not_finished_is_tried_again_alone_and_then_by_the_next_run(class_folder, capsys):
+def test_what_was_not_finished_is_tried_again_alone_and_then_by_the_next_run(
+    class_folder, capsys
+):
     for name in "abc":
         (class_folder / f"{name}.ipynb").touch()
-    grades = {each.student: grade for each, grade in grade_all(find_submissions(class_folder), unfinished_grader, 3)}
+    grades = {
+        each.student: grade
+        for each, grade in grade_all(find_submissions(class_folder), unfinished_grader, 3)
+    }
     assert {name: (grade.is_final, grade.events) for name, grade in grades.items()} == {
-        "a": (True, ("attempt 2",)), "b": (False, ("attempt 2",)), "c": (True, ("attempt 2",))}
+        "a": (True, ("attempt 2",)),
+        "b": (False, ("attempt 2",)),
+        "c": (True, ("attempt 2",)),
+    }
     for name in "abc":
         assert (class_folder / f"{name}.log").read_text().split()[1] == "0"
         (class_folder / f"{name}.log").unlink()
     for _ in range(2):
-        assert command.main([str(class_folder), "--no-sandbox", "--workers", "2"], grader=unfinished_grader) == 0
-        assert "Without a final grade: 1. The same command tries them again." in capsys.readouterr().out
-    assert {name: len((class_folder / f"{name}.log").read_text().split()) for name in "abc"} == {"a": 2, "b": 4, "c": 2}
+        assert (
+            command.main(
+                [str(class_folder), "--no-sandbox", "--workers", "2"], grader=unfinished_grader
+            )
+            == 0
+        )
+        assert (
+            "Without a final grade: 1. The same command tries them again."
+            in capsys.readouterr().out
+        )
+    assert {
+        name: len((class_folder / f"{name}.log").read_text().split()) for name in "abc"
+    } == {"a": 2, "b": 4, "c": 2}
 
 
 class Steps:
@@ -84,7 +115,8 @@ def test_patience_is_for_a_step_and_not_for_the_whole(class_folder, monkeypatch)
 
 def test_patience_covers_the_longest_step_that_the_limits_allow():
     limits = command.Limits()
-    for seconds in (120.0, limits.notebook_seconds):  # by the clock a run may take ten times as long as its limit
+    # by the clock a run may take ten times as long as its limit
+    for seconds in (120.0, limits.notebook_seconds):
         assert command._patience(limits) >= 10 * seconds
     assert command._patience(command.Limits(notebook_seconds=5_000.0)) > 50_000
 
@@ -104,11 +136,17 @@ def test_two_graders_do_not_mix(class_folder, capsys):
 
 
 def test_a_claim_ends_with_its_process_and_the_next_one_tidies_up(tmp_path):
-    script = ("import os, sys; from pathlib import Path; from grading.claim import Claim\n"
-              "scratch = Claim(Path(sys.argv[1]))._scratch\n"
-              "Path(scratch, 'left').touch(); print(scratch, flush=True); os.kill(os.getpid(), 9)")
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "results")], capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    script = (
+        "import os, sys; from pathlib import Path; from grading.claim import Claim\n"
+        "scratch = Claim(Path(sys.argv[1]))._scratch\n"
+        "Path(scratch, 'left').touch(); print(scratch, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "results")],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     left = Path(done.stdout.strip())
     assert left.is_dir() and done.returncode == -9
     for name in ("results/.12.partial", "results/graded/.12.partial"):
@@ -116,7 +154,10 @@ def test_a_claim_ends_with_its_process_and_the_next_one_tidies_up(tmp_path):
         (tmp_path / name).touch()
     with Claim(tmp_path / "results") as scratch:
         assert not left.exists() and scratch.is_dir()
-        assert sorted(path.name for path in (tmp_path / "results").rglob("*")) == [".claim", "graded"]
+        assert sorted(path.name for path in (tmp_path / "results").rglob("*")) == [
+            ".claim",
+            "graded",
+        ]
     assert not scratch.exists()
 
 
@@ -138,7 +179,9 @@ def test_a_folder_without_locks_can_be_used(tmp_path, monkeypatch):
 
 def test_the_temporary_files_of_graders_are_in_the_claimed_folder(class_folder):
     (class_folder / "a.ipynb").touch()
-    ((_, grade),) = grade_all(find_submissions(class_folder), where_files_go, 1, scratch=class_folder.parent)
+    ((_, grade),) = grade_all(
+        find_submissions(class_folder), where_files_go, 1, scratch=class_folder.parent
+    )
     assert grade.events == (str(class_folder.parent),)
 
 
@@ -146,11 +189,15 @@ def where_files_go(path, student, progress):
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        return SubmissionGrade(student, path.name, digest_of(b""), None, (), (os.path.dirname(folder),), 0.1)
+        return SubmissionGrade(
+            student, path.name, digest_of(b""), None, (), (os.path.dirname(folder),), 0.1
+        )
 
 
 @pytest.mark.parametrize("fails_at", ["graded", "students", "results"])
-def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(class_folder, monkeypatch, capsys, fails_at):
+def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
+    class_folder, monkeypatch, capsys, fails_at
+):
     for name in "ab":
         (class_folder / f"{name}.ipynb").touch()
     replace = os.replace
@@ -164,14 +211,20 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(class_folder, monkey
         disk.setattr(kept.os, "replace", full)
         assert run(class_folder) == 1
     said = capsys.readouterr().err
-    assert "Stopped: [Errno 28] No space left on device." in said and "the same command goes on from here" in said
+    assert (
+        "Stopped: [Errno 28] No space left on device." in said
+        and "the same command goes on from here" in said
+    )
     assert not list((class_folder.parent / "results").rglob("*.partial"))
     graded = len(called(class_folder))
     assert run(class_folder) == 0
     assert len(called(class_folder)) == graded + (2 if fails_at == "graded" else 0)
 
 
-@pytest.mark.parametrize("content", [b"", b"abc", b"-1", b"1.5", b"9" * 5_000, b"2147483648", b"\xff", b"1 2", "٣".encode()])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"abc", b"-1", b"1.5", b"9" * 5_000, b"2147483648", b"\xff", b"1 2", "٣".encode()],
+)
 def test_a_bad_seed_is_a_sentence(class_folder, capsys, content):
     (class_folder / "a.ipynb").touch()
     results = class_folder.parent / "results"
@@ -181,7 +234,10 @@ def test_a_bad_seed_is_a_sentence(class_folder, capsys, content):
         with pytest.raises(SystemExit) as refusal:
             run(class_folder)
         assert refusal.value.code == 2
-        assert f"{results / 'seed'} holds no number from 0 to 2147483647: " in capsys.readouterr().err
+        assert (
+            f"{results / 'seed'} holds no number from 0 to 2147483647: "
+            in capsys.readouterr().err
+        )
     assert (results / "seed").read_bytes() == content
     assert run(class_folder, "--seed", "2147483647") == 0 and run(class_folder) == 0
     assert len(called(class_folder)) == 1
@@ -195,29 +251,43 @@ def test_a_seed_out_of_range_is_refused(class_folder, capsys, seed):
     assert f"--seed must be from 0 to 2147483647, not {seed}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words, limits", [
-    ([], Limits()),
-    (["--limit-seconds", "30"], Limits(cell_seconds=30.0, notebook_seconds=30.0)),
-    (["--limit-seconds", "900"], Limits(notebook_seconds=900.0)),
-    (["--limit-memory", "2.5"], Limits(memory=5 << 29)),
-    (["--no-sandbox"], Limits(sandboxed=False)),
-], ids=["usual", "30 s", "900 s", "2.5 GiB", "no sandbox"])
+@pytest.mark.parametrize(
+    "words, limits",
+    [
+        ([], Limits()),
+        (["--limit-seconds", "30"], Limits(cell_seconds=30.0, notebook_seconds=30.0)),
+        (["--limit-seconds", "900"], Limits(notebook_seconds=900.0)),
+        (["--limit-memory", "2.5"], Limits(memory=5 << 29)),
+        (["--no-sandbox"], Limits(sandboxed=False)),
+    ],
+    ids=["usual", "30 s", "900 s", "2.5 GiB", "no sandbox"],
+)
 def test_options_are_the_limits_of_each_notebook(class_folder, words, limits):
     (class_folder / "a.ipynb").touch()
-    arguments = command._arguments([str(class_folder), "--seed", "0", "--workers", "3", *words])
+    arguments = command._arguments(
+        [str(class_folder), "--seed", "0", "--workers", "3", *words]
+    )
     arguments.claim.close()
     assert arguments.limits == limits
     assert (arguments.seed, arguments.workers, arguments.again) == (0, 3, False)
-    assert arguments.results == class_folder.parent / "results" and (arguments.results / "seed").read_text() == "0\n"
+    assert (
+        arguments.results == class_folder.parent / "results"
+        and (arguments.results / "seed").read_text() == "0\n"
+    )
 
 
 def test_help_says_what_each_option_is_and_its_usual_value(capsys):
     with pytest.raises(SystemExit):
         command._arguments(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("SUBMISSIONS the folder of what was handed in", "--results DIR where the results go",
-                  f"--workers N notebooks at a time; {command._usual_workers()} on this machine",
-                  "--seed S of the hidden cases; by chance at first, then kept",
-                  "--limit-seconds S for all cells of a notebook; 600", "--limit-memory GIB for all processes of a notebook; 4",
-                  "--again grade everything anew", "--no-sandbox do without bubblewrap: then a submission can read and change"):
+    for words in (
+        "SUBMISSIONS the folder of what was handed in",
+        "--results DIR where the results go",
+        f"--workers N notebooks at a time; {command._usual_workers()} on this machine",
+        "--seed S of the hidden cases; by chance at first, then kept",
+        "--limit-seconds S for all cells of a notebook; 600",
+        "--limit-memory GIB for all processes of a notebook; 4",
+        "--again grade everything anew",
+        "--no-sandbox do without bubblewrap: then a submission can read and change",
+    ):
         assert words in shown

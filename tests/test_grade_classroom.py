@@ -42,7 +42,9 @@ def fake_grader(path, student, seed=0, limits=None, progress=lambda: None):
         time.sleep(3600)
     if order.startswith("sleep"):
         time.sleep(float(order.split()[1]))
-    return SubmissionGrade(student, path.name, digest_of(path.read_bytes()), "00", (ALL_RIGHT,), (), 0.1)
+    return SubmissionGrade(
+        student, path.name, digest_of(path.read_bytes()), "00", (ALL_RIGHT,), (), 0.1
+    )
 
 
 @pytest.fixture
@@ -68,17 +70,34 @@ def called(folder: Path) -> list[str]:
 
 
 def test_submissions_are_files_or_folders_of_students(tmp_path, hand_in):
-    for name in ("ada.ipynb", "Grace Hopper/00_start_here.ipynb", "Grace Hopper/02_block_tables.ipynb",
-                 "alan/lesson2/02.IPYNB", "nothing/essay.pdf", "roster.csv", ".hidden.ipynb", "._ada.ipynb",
-                 "alan/.ipynb_checkpoints/02-checkpoint.ipynb", "__MACOSX/alan/02.ipynb", ".git/x.ipynb"):
+    for name in (
+        "ada.ipynb",
+        "Grace Hopper/00_start_here.ipynb",
+        "Grace Hopper/02_block_tables.ipynb",
+        "alan/lesson2/02.IPYNB",
+        "nothing/essay.pdf",
+        "roster.csv",
+        ".hidden.ipynb",
+        "._ada.ipynb",
+        "alan/.ipynb_checkpoints/02-checkpoint.ipynb",
+        "__MACOSX/alan/02.ipynb",
+        ".git/x.ipynb",
+    ):
         hand_in(name)
     folder = tmp_path / "submissions"
     (folder / "linked").symlink_to("alan")
     (folder / "link.ipynb").symlink_to("ada.ipynb")
-    assert [(each.student, str(each.path.relative_to(folder))) for each in find_submissions(folder)] == [
-        ("Grace Hopper", "Grace Hopper/00_start_here.ipynb"), ("Grace Hopper", "Grace Hopper/02_block_tables.ipynb"),
-        ("ada", "ada.ipynb"), ("alan", "alan/lesson2/02.IPYNB"), ("link", "link.ipynb"), ("linked", "linked"),
-        ("nothing", "nothing")]
+    assert [
+        (each.student, str(each.path.relative_to(folder))) for each in find_submissions(folder)
+    ] == [
+        ("Grace Hopper", "Grace Hopper/00_start_here.ipynb"),
+        ("Grace Hopper", "Grace Hopper/02_block_tables.ipynb"),
+        ("ada", "ada.ipynb"),
+        ("alan", "alan/lesson2/02.IPYNB"),
+        ("link", "link.ipynb"),
+        ("linked", "linked"),
+        ("nothing", "nothing"),
+    ]
 
 
 def test_a_name_that_is_no_text_can_be_written(tmp_path):
@@ -117,10 +136,17 @@ class Clock:
         return []
 
 
-@pytest.mark.parametrize("order, reason", [
-    ("die", "the process that graded it ended, exit code -9"), ("raise", "RuntimeError: a fault of the grader"),
-    ("hang", "it did not come to an end")])
-def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(hand_in, monkeypatch, order, reason):
+@pytest.mark.parametrize(
+    "order, reason",
+    [
+        ("die", "the process that graded it ended, exit code -9"),
+        ("raise", "RuntimeError: a fault of the grader"),
+        ("hang", "it did not come to an end"),
+    ],
+)
+def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(
+    hand_in, monkeypatch, order, reason
+):
     for name in "abcdef":
         folder = hand_in(f"{name}.ipynb", order if name == "b" else "").parent
     if order == "hang":
@@ -130,20 +156,36 @@ def test_what_breaks_the_grader_is_tried_once_more_and_stops_nobody(hand_in, mon
     assert called(folder) == ["a", "b", "b", "c", "d", "e", "f"]
     broken = grades.pop("b")
     assert not broken.is_final and broken.exercises == ()
-    assert broken.events == (f"the first attempt to grade this failed: {reason}", f"the second attempt failed: {reason}")
-    assert all(grade.exercises and grade.is_final and not grade.events for grade in grades.values())
+    assert broken.events == (
+        f"the first attempt to grade this failed: {reason}",
+        f"the second attempt failed: {reason}",
+    )
+    assert all(
+        grade.exercises and grade.is_final and not grade.events for grade in grades.values()
+    )
 
 
 def test_a_second_attempt_may_do(hand_in):
     folder = hand_in("a.ipynb", "die once").parent
     grade = outcomes(folder)["a"]
-    assert grade.is_final and grade.exercises == (ALL_RIGHT,) and grade.events == (
-        "the first attempt to grade this failed: the process that graded it ended, exit code -9",)
+    assert (
+        grade.is_final
+        and grade.exercises == (ALL_RIGHT,)
+        and grade.events
+        == (
+            (
+                "the first attempt to grade this failed: the process that graded it ended,"
+                " exit code -9"
+            ),
+        )
+    )
 
 
 def test_a_grade_is_found_again_under_the_same_terms_only(tmp_path, hand_in):
     submission = Submission("ada", hand_in("ada.ipynb", "one"))
-    grade = SubmissionGrade("ada", "ada.ipynb", digest_of(b"one"), "00", (ALL_RIGHT,), ("an event",), 0.5)
+    grade = SubmissionGrade(
+        "ada", "ada.ipynb", digest_of(b"one"), "00", (ALL_RIGHT,), ("an event",), 0.5
+    )
     kept = Kept(tmp_path / "graded", "seed 1")
     kept.save(submission, grade)
     assert kept.find(submission) == grade
@@ -162,7 +204,10 @@ def test_a_grade_is_kept_under_the_bytes_that_were_graded(tmp_path, hand_in):
     """And not under those that the file had before, or has since."""
     submission = Submission("ada", hand_in("ada.ipynb", "before"))
     kept = Kept(tmp_path / "graded", "")
-    kept.save(submission, SubmissionGrade("ada", "ada.ipynb", digest_of(b"graded"), "00", (ALL_RIGHT,), (), 0.5))
+    kept.save(
+        submission,
+        SubmissionGrade("ada", "ada.ipynb", digest_of(b"graded"), "00", (ALL_RIGHT,), (), 0.5),
+    )
     assert kept.find(submission) is None
     submission.path.write_text("graded")
     assert kept.find(submission)
@@ -182,7 +227,9 @@ def test_the_digest_of_the_course_is_the_same_each_time():
 
 
 def run(folder: Path, *words: str) -> int:
-    return command.main([str(folder), "--workers", "2", "--no-sandbox", *words], grader=fake_grader)
+    return command.main(
+        [str(folder), "--workers", "2", "--no-sandbox", *words], grader=fake_grader
+    )
 
 
 def test_the_command_writes_results_and_grades_only_what_is_new(hand_in, capsys):
@@ -191,16 +238,29 @@ def test_the_command_writes_results_and_grades_only_what_is_new(hand_in, capsys)
     results = folder.parent / "results"
     assert run(folder) == 0
     assert sorted(path.name for path in results.iterdir()) == [
-        ".claim", "class.html", "graded", "results.csv", "results.json", "seed", "students"]
+        ".claim",
+        "class.html",
+        "graded",
+        "results.csv",
+        "results.json",
+        "seed",
+        "students",
+    ]
     seed = (results / "seed").read_text().strip()
     said = capsys.readouterr()
-    assert f"seed {seed}," in said.out and "Graded: 2, 0 of them in an earlier run. Students: 2." in said.out
+    assert (
+        f"seed {seed}," in said.out
+        and "Graded: 2, 0 of them in an earlier run. Students: 2." in said.out
+    )
     assert "2/2" in said.err and "grading: 100%" in said.err
     hand_in("grace.ipynb")
     assert run(folder) == 0
     assert called(folder) == ["ada", "alan", "grace"]
     said = capsys.readouterr().out
-    assert f"seed {seed}," in said and "Graded: 3, 2 of them in an earlier run. Students: 3." in said
+    assert (
+        f"seed {seed}," in said
+        and "Graded: 3, 2 of them in an earlier run. Students: 3." in said
+    )
     assert run(folder, "--again") == 0
     assert len(called(folder)) == 6
     assert run(folder, "--seed", "7") == 0 and run(folder) == 0
@@ -214,16 +274,24 @@ def test_what_could_not_be_graded_is_tried_again_by_the_next_run(hand_in, capsys
     assert run(folder) == 0 and called(folder) == ["ada"] * 4
 
 
-@pytest.mark.parametrize("words, sentence", [
-    (["nowhere"], "nowhere is no folder"),
-    (["empty"], "there is no notebook in"),
-    (["submissions", "--workers", "0"], "--workers must be more than 0, not 0"),
-    (["submissions", "--limit-memory", "-1"], "--limit-memory must be more than 0, not -1.0"),
-    (["submissions", "--results", "submissions/results"], "choose another --results"),
-    (["submissions", "--results", "submissions/a.ipynb/x"], "choose another --results"),
-    (["submissions", "--results", "file"], "File exists"),
-])
-def test_arguments_that_cannot_be_are_refused_in_a_sentence(hand_in, monkeypatch, capsys, words, sentence):
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["nowhere"], "nowhere is no folder"),
+        (["empty"], "there is no notebook in"),
+        (["submissions", "--workers", "0"], "--workers must be more than 0, not 0"),
+        (
+            ["submissions", "--limit-memory", "-1"],
+            "--limit-memory must be more than 0, not -1.0",
+        ),
+        (["submissions", "--results", "submissions/results"], "choose another --results"),
+        (["submissions", "--results", "submissions/a.ipynb/x"], "choose another --results"),
+        (["submissions", "--results", "file"], "File exists"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused_in_a_sentence(
+    hand_in, monkeypatch, capsys, words, sentence
+):
     folder = hand_in("a.ipynb").parent
     (folder.parent / "file").touch()
     (folder.parent / "empty").mkdir()
@@ -236,26 +304,54 @@ def test_arguments_that_cannot_be_are_refused_in_a_sentence(hand_in, monkeypatch
 
 def test_without_a_sandbox_the_command_refuses_unless_told(hand_in, monkeypatch, capsys):
     folder = hand_in("a.ipynb").parent
-    monkeypatch.setattr(command.sandbox, "missing", lambda: "bubblewrap is missing: apt-get install bubblewrap")
+    monkeypatch.setattr(
+        command.sandbox, "missing", lambda: "bubblewrap is missing: apt-get install bubblewrap"
+    )
     with pytest.raises(SystemExit) as refusal:
         command.main([str(folder)], grader=fake_grader)
     assert refusal.value.code == 2
     assert "apt-get install bubblewrap" in capsys.readouterr().err
     assert run(folder) == 0
     assert "Graded without a sandbox" in (folder.parent / "results/class.html").read_text()
-    assert json.loads((folder.parent / "results/results.json").read_text())["sandboxed"] is False
+    assert (
+        json.loads((folder.parent / "results/results.json").read_text())["sandboxed"] is False
+    )
 
 
 def start(folder: Path) -> subprocess.Popen:
     """The command as from a terminal, stopped in the middle: two submissions are done and two take for ever."""
-    for name, order in (("a", ""), ("b", ""), ("c", "sleep 3600"), ("d", "sleep 3600"), ("e", "")):
+    for name, order in (
+        ("a", ""),
+        ("b", ""),
+        ("c", "sleep 3600"),
+        ("d", "sleep 3600"),
+        ("e", ""),
+    ):
         (folder / f"{name}.ipynb").write_text(order)
     # A shell that starts something in the background, as CI may, makes it deaf to Ctrl-C.
-    script = ("import signal, sys, test_grade_classroom as test; from grading.command import main; "
-              "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main(sys.argv[1:], grader=test.fake_grader))")
-    process = subprocess.Popen([sys.executable, "-c", script, str(folder), "--workers", "2", "--no-sandbox", "--seed", "1"],
-                               stderr=subprocess.PIPE, text=True, start_new_session=True,
-                               env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])})
+    script = (
+        "import signal, sys, test_grade_classroom as test; from grading.command import main;"
+        " signal.signal(signal.SIGINT, signal.default_int_handler);"
+        " sys.exit(main(sys.argv[1:], grader=test.fake_grader))"
+    )
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            script,
+            str(folder),
+            "--workers",
+            "2",
+            "--no-sandbox",
+            "--seed",
+            "1",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+    )
     while not (folder.parent / "calls").exists() or called(folder) != ["a", "b", "c", "d"]:
         assert process.poll() is None
         time.sleep(0.05)
@@ -263,7 +359,10 @@ def start(folder: Path) -> subprocess.Popen:
 
 
 def assert_resumes(folder: Path):
-    assert all(json.loads(path.read_text())["exercises"] for path in (folder.parent / "results/graded").iterdir())
+    assert all(
+        json.loads(path.read_text())["exercises"]
+        for path in (folder.parent / "results/graded").iterdir()
+    )
     assert not (folder.parent / "results/class.html").exists()
     for name in "cd":
         (folder / f"{name}.ipynb").write_text("")
@@ -300,7 +399,10 @@ def grade_class(folder: Path, cells: dict[str, tuple[str, ...]]) -> dict[str, di
     for student, sources in cells.items():
         (folder / student).mkdir(parents=True)
         hand_in_cells(folder / student, *sources)
-    assert command.main([str(folder), "--workers", "2", "--limit-seconds", "60", "--seed", "1"]) == 0
+    assert (
+        command.main([str(folder), "--workers", "2", "--limit-seconds", "60", "--seed", "1"])
+        == 0
+    )
     data = json.loads((folder.parent / "results/results.json").read_text())
     return {grade["student"]: grade for grade in data["submissions"]}
 
@@ -310,21 +412,39 @@ def test_the_whole_command_with_real_notebooks(tmp_path):
     (tmp_path / "class" / "zuse").mkdir(parents=True)
     (tmp_path / "class" / "zuse" / "00.ipynb").write_text("no JSON")
     peek = f"import os; print(os.listdir({str(tmp_path)!r}))"
-    grades = grade_class(tmp_path / "class", {"ada": (RIGHT,), "alan": (WRONG,), "eve": (peek, RIGHT)})
-    assert [grades[name]["exercises"][0]["mistake"] for name in ("ada", "alan", "eve")] == [None, "floor-division", None]
-    assert "FileNotFoundError" in grades["eve"]["events"][0] and "this is not a notebook" in grades["zuse"]["events"][0]
+    grades = grade_class(
+        tmp_path / "class", {"ada": (RIGHT,), "alan": (WRONG,), "eve": (peek, RIGHT)}
+    )
+    assert [grades[name]["exercises"][0]["mistake"] for name in ("ada", "alan", "eve")] == [
+        None,
+        "floor-division",
+        None,
+    ]
+    assert (
+        "FileNotFoundError" in grades["eve"]["events"][0]
+        and "this is not a notebook" in grades["zuse"]["events"][0]
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(sandbox.missing()), reason="bubblewrap is missing")
 def test_two_hundred_submissions_and_some_that_do_harm(tmp_path):
-    harm = {"student031": "while True: pass", "student061": "import os; os._exit(0)",
-            "student091": "import ctypes; ctypes.string_at(0)", "student121": "import os\nwhile True: os.fork()",
-            "student151": "grown = []\nwhile True: grown.append(bytearray(1 << 24))"}
+    harm = {
+        "student031": "while True: pass",
+        "student061": "import os; os._exit(0)",
+        "student091": "import ctypes; ctypes.string_at(0)",
+        "student121": "import os\nwhile True: os.fork()",
+        "student151": "grown = []\nwhile True: grown.append(bytearray(1 << 24))",
+    }
     names = [f"student{number:03d}" for number in range(200)]
-    grades = grade_class(tmp_path / "class", {
-        name: (RIGHT if number % 3 else WRONG, *([harm[name]] if name in harm else []))
-        for number, name in enumerate(names)})
+    grades = grade_class(
+        tmp_path / "class",
+        {
+            name: (RIGHT if number % 3 else WRONG, *([harm[name]] if name in harm else []))
+            for number, name in enumerate(names)
+        },
+    )
     assert {name: grade["exercises"][0]["passed"] for name, grade in grades.items()} == {
-        name: bool(number % 3) for number, name in enumerate(names)}
+        name: bool(number % 3) for number, name in enumerate(names)
+    }
     assert all(bool(grade["events"]) == (name in harm) for name, grade in grades.items())

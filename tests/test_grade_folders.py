@@ -46,13 +46,24 @@ def test_folders_too_deep_are_one_line_of_the_report(class_folder, name, depth):
         (class_folder / student / "00.ipynb").write_text("")
     nest(class_folder / "eve", name, depth)
     found = find_submissions(class_folder)
-    assert [(each.student, each.path.name) for each in found] == [("ada", "00.ipynb"), ("eve", "00.ipynb"), ("eve", "eve")]
-    assert found[2].problem in ("there are folders more than 20 deep, which were not looked into",
-                                "a folder cannot be read: File name too long")
+    assert [(each.student, each.path.name) for each in found] == [
+        ("ada", "00.ipynb"),
+        ("eve", "00.ipynb"),
+        ("eve", "eve"),
+    ]
+    assert found[2].problem in (
+        "there are folders more than 20 deep, which were not looked into",
+        "a folder cannot be read: File name too long",
+    )
     assert run(class_folder) == 0
-    graded = json.loads((class_folder.parent / "results/results.json").read_text())["submissions"]
+    graded = json.loads((class_folder.parent / "results/results.json").read_text())[
+        "submissions"
+    ]
     assert [(each["student"], len(each["exercises"]), each["events"]) for each in graded] == [
-        ("ada", 1, []), ("eve", 0, [found[2].problem]), ("eve", 1, [])]
+        ("ada", 1, []),
+        ("eve", 0, [found[2].problem]),
+        ("eve", 1, []),
+    ]
 
 
 def test_a_folder_just_deep_enough_is_looked_into(class_folder, monkeypatch):
@@ -61,7 +72,10 @@ def test_a_folder_just_deep_enough_is_looked_into(class_folder, monkeypatch):
     (class_folder / "ada/1/2/00.ipynb").touch()
     (class_folder / "ada/1/2/3/02.ipynb").touch()
     first, problem = find_submissions(class_folder)
-    assert first.path == class_folder / "ada/1/2/00.ipynb" and "more than 3 deep" in problem.problem
+    assert (
+        first.path == class_folder / "ada/1/2/00.ipynb"
+        and "more than 3 deep" in problem.problem
+    )
     (class_folder / "ada/1/2/3/02.ipynb").unlink()
     (class_folder / "ada/1/2/3").rmdir()
     assert [each.problem for each in find_submissions(class_folder)] == [""]
@@ -79,8 +93,13 @@ def test_a_folder_that_cannot_be_read_is_one_line(class_folder, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert [(each.student, each.path.name, each.problem) for each in find_submissions(class_folder)] == [
-        ("ada", "00.ipynb", ""), ("ada", "ada", "a folder cannot be read: Permission denied"), ("bob", "00.ipynb", "")]
+    assert [
+        (each.student, each.path.name, each.problem) for each in find_submissions(class_folder)
+    ] == [
+        ("ada", "00.ipynb", ""),
+        ("ada", "ada", "a folder cannot be read: Permission denied"),
+        ("bob", "00.ipynb", ""),
+    ]
 
 
 def test_links_to_folders_are_not_followed_wherever_they_are(class_folder):
@@ -93,11 +112,19 @@ def test_links_to_folders_are_not_followed_wherever_they_are(class_folder):
     (class_folder / "circle").symlink_to("circle")
     (class_folder / "link").symlink_to("ada")
     (class_folder / "link.ipynb").symlink_to("ada")
-    assert [(each.student, each.path.name, each.problem) for each in find_submissions(class_folder)] == [
-        ("ada", "00.ipynb", ""), ("bob", "bob", "there is no notebook in this folder"),
-        ("eve", "eve", "there is no notebook in this folder, and links to folders are not followed"),
+    assert [
+        (each.student, each.path.name, each.problem) for each in find_submissions(class_folder)
+    ] == [
+        ("ada", "00.ipynb", ""),
+        ("bob", "bob", "there is no notebook in this folder"),
+        (
+            "eve",
+            "eve",
+            "there is no notebook in this folder, and links to folders are not followed",
+        ),
         ("link", "link", "links to folders are not followed"),
-        ("link.ipynb", "link.ipynb", "links to folders are not followed")]
+        ("link.ipynb", "link.ipynb", "links to folders are not followed"),
+    ]
 
 
 def test_a_folder_named_like_a_notebook_is_a_folder(class_folder):
@@ -115,28 +142,55 @@ def test_one_student_cannot_hand_in_without_end(class_folder, monkeypatch):
     assert [each.problem for each in find_submissions(class_folder)] == ["", "", ""]
     (class_folder / "eve/deeper/d.ipynb").touch()
     assert [(each.path.stem, each.problem) for each in find_submissions(class_folder)] == [
-        ("a", ""), ("b", ""), ("c", ""), ("eve", "there are 4 notebooks, of which 3 are graded")]
+        ("a", ""),
+        ("b", ""),
+        ("c", ""),
+        ("eve", "there are 4 notebooks, of which 3 are graded"),
+    ]
     monkeypatch.setattr(submissions, "MOST_ENTRIES", 5)
-    assert find_submissions(class_folder)[-1].problem == "there are 4 notebooks, of which 3 are graded"
+    assert (
+        find_submissions(class_folder)[-1].problem
+        == "there are 4 notebooks, of which 3 are graded"
+    )
     monkeypatch.setattr(submissions, "MOST_ENTRIES", 4)
-    assert find_submissions(class_folder)[-1].problem == "there are more than 4 files: not all were looked at"
+    assert (
+        find_submissions(class_folder)[-1].problem
+        == "there are more than 4 files: not all were looked at"
+    )
 
 
-@pytest.mark.parametrize("name, text", [
-    (b"Jos\xe9", r"Jos\xe9"), ("Zoë Müller 李", "Zoë Müller 李"), ("a\r=1+1\n", r"a\r=1+1\n"),
-    ("a\u2028b\x1b[2J", r"a\u2028b\x1b[2J"),
-    ("\u202egnp", r"\u202egnp"), ("نیم\u200cفاصله", "نیم\u200cفاصله")])
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        (b"Jos\xe9", r"Jos\xe9"),
+        ("Zoë Müller 李", "Zoë Müller 李"),
+        ("a\r=1+1\n", r"a\r=1+1\n"),
+        ("a\u2028b\x1b[2J", r"a\u2028b\x1b[2J"),
+        ("\u202egnp", r"\u202egnp"),
+        ("نیم\u200cفاصله", "نیم\u200cفاصله"),
+    ],
+)
 def test_a_name_becomes_a_line_that_can_be_written(name, text):
     assert text_of(os.fsdecode(name)) == text == text_of(text)
 
 
-@pytest.mark.parametrize("make, problem", [
-    (os.mkfifo, "this is not a file"), (lambda path: os.mknod(path, 0o20666, os.makedev(1, 5)), "this is not a file"),
-    (lambda path: os.symlink("/dev/zero", path), "this is a link, and links are not followed"),
-    (os.mkdir, "this is not a file"),
-    (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 2 << 30),
-     "this file has 2048 MB, and a notebook may have 100"),
-    (lambda path: None, "this file cannot be read: No such file or directory")])
+@pytest.mark.parametrize(
+    "make, problem",
+    [
+        (os.mkfifo, "this is not a file"),
+        (lambda path: os.mknod(path, 0o20666, os.makedev(1, 5)), "this is not a file"),
+        (
+            lambda path: os.symlink("/dev/zero", path),
+            "this is a link, and links are not followed",
+        ),
+        (os.mkdir, "this is not a file"),
+        (
+            lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 2 << 30),
+            "this file has 2048 MB, and a notebook may have 100",
+        ),
+        (lambda path: None, "this file cannot be read: No such file or directory"),
+    ],
+)
 def test_what_is_no_plain_file_is_not_read_and_nothing_is_kept_of_it(tmp_path, make, problem):
     path = tmp_path / "ada_00.ipynb"
     try:
@@ -165,9 +219,17 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_no_trap(tmp_path, monkey
         read_file(path)
 
 
-@pytest.mark.parametrize("change", [lambda path: path.write_text("longer than before"), lambda path: path.write_text("g"),
-                                    lambda path: os.utime(path, ns=(1, 1))])
-def test_a_file_that_changes_while_it_is_read_is_read_another_time(tmp_path, monkeypatch, change):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_text("longer than before"),
+        lambda path: path.write_text("g"),
+        lambda path: os.utime(path, ns=(1, 1)),
+    ],
+)
+def test_a_file_that_changes_while_it_is_read_is_read_another_time(
+    tmp_path, monkeypatch, change
+):
     path, seen, fstat = tmp_path / "00.ipynb", [], os.fstat
     path.write_text("good")
 
@@ -189,6 +251,7 @@ def test_a_file_that_is_away_for_a_moment_has_its_grade_in_the_next_run(class_fo
     path.write_text("good")
     graded = []
     for is_there in (False, True):
+
         def grader(path, student, seed=0, limits=None, progress=None, is_there=is_there):
             if not is_there:
                 shutil.move(path, away)
@@ -196,7 +259,16 @@ def test_a_file_that_is_away_for_a_moment_has_its_grade_in_the_next_run(class_fo
             if not is_there:
                 shutil.move(away, path)
             graded.append(notebook.digest)
-            return SubmissionGrade(student, path.name, notebook.digest, "00", (ALL_RIGHT,), (), 0.1, bool(notebook.digest))
+            return SubmissionGrade(
+                student,
+                path.name,
+                notebook.digest,
+                "00",
+                (ALL_RIGHT,),
+                (),
+                0.1,
+                bool(notebook.digest),
+            )
 
         def grade_here(submissions, grade, *rest):
             return ((each, grade(each.path, each.student)) for each in submissions)
@@ -211,7 +283,10 @@ def test_outputs_cost_nobody_a_grade(tmp_path, monkeypatch):
     """25 MB of pictures, and lists in lists, which take most room when they are parsed."""
     path = hand_in_cells(tmp_path, RIGHT)
     content = json.loads(path.read_text())
-    content["cells"][0]["outputs"] = [{"data": {"image/png": "A" * (25 << 20), "text": 'quo"te ] \\" [ }'}}, [[]] * 100_000]
+    content["cells"][0]["outputs"] = [
+        {"data": {"image/png": "A" * (25 << 20), "text": 'quo"te ] \\" [ }'}},
+        [[]] * 100_000,
+    ]
     content["cells"][0]["attachments"] = {"a.png": {"image/png": "A" * (5 << 20)}}
     content["metadata"]["widgets"] = {"state": ["}"] * 100_000}
     path.write_text(json.dumps(content))
@@ -220,15 +295,30 @@ def test_outputs_cost_nobody_a_grade(tmp_path, monkeypatch):
     assert len(notebook._without_bulk(path.read_bytes())) < 1_000
 
 
-@pytest.mark.parametrize("text", [
-    '{"cells": [{"source": "x = {\\"outputs\\": [1]}", "outputs": [{"a": "]"}], "id": "\\\\"}]}',
-    '{"outputs": [{"outputs": []}], "cells": [], "x": "\\"outputs\\": ["}', '{"a": "outputs", "b": [1], "attachments" : {}}',
-    '{"outputs": null, "widgets": "["}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            '{"cells": [{"source": "x = {\\"outputs\\": [1]}", "outputs": [{"a": "]"}], "id":'
+            ' "\\\\"}]}'
+        ),
+        '{"outputs": [{"outputs": []}], "cells": [], "x": "\\"outputs\\": ["}',
+        '{"a": "outputs", "b": [1], "attachments" : {}}',
+        '{"outputs": null, "widgets": "["}',
+    ],
+)
 def test_only_outputs_and_the_like_are_left_out(text):
     def without(value):
         if isinstance(value, dict):
-            return {name: None if name in ("outputs", "attachments", "widgets") and isinstance(part, list | dict)
-                    else without(part) for name, part in value.items()}
+            return {
+                name: (
+                    None
+                    if name in ("outputs", "attachments", "widgets")
+                    and isinstance(part, list | dict)
+                    else without(part)
+                )
+                for name, part in value.items()
+            }
         return [without(part) for part in value] if isinstance(value, list) else value
 
     assert json.loads(notebook._without_bulk(text.encode())) == without(json.loads(text))
@@ -242,19 +332,29 @@ def test_outputs_without_an_end_are_no_notebook(data):
 def test_a_notebook_of_much_code_is_refused_for_good(tmp_path):
     path = hand_in_cells(tmp_path, "#" * (11 << 20))
     read = read_notebook(path)
-    assert read.problem == "this notebook has 11 MB without its outputs, and may have 10" and read.digest
+    assert (
+        read.problem == "this notebook has 11 MB without its outputs, and may have 10"
+        and read.digest
+    )
 
 
 @pytest.mark.parametrize("limit", ["LARGEST_CODE", "LARGEST_FILE"])
 def test_what_is_just_small_enough_is_read(tmp_path, monkeypatch, limit):
     path = hand_in_cells(tmp_path, RIGHT)
-    size = len(notebook._without_bulk(path.read_bytes())) if limit == "LARGEST_CODE" else path.stat().st_size
+    size = (
+        len(notebook._without_bulk(path.read_bytes()))
+        if limit == "LARGEST_CODE"
+        else path.stat().st_size
+    )
     for largest, is_read in ((size, True), (size - 1, False)):
         monkeypatch.setattr(notebook, limit, largest)
         assert (read_notebook(path).problem == "") == is_read
 
 
-@pytest.mark.parametrize("name, lesson", [("20240112.ipynb", None), ("20240112_07.ipynb", "07"), ("0", None), ("071", None)])
+@pytest.mark.parametrize(
+    "name, lesson",
+    [("20240112.ipynb", None), ("20240112_07.ipynb", "07"), ("0", None), ("071", None)],
+)
 def test_a_date_is_no_lesson(tmp_path, name, lesson):
     assert read_notebook(hand_in_cells(tmp_path, "x = 1", name=name)).lesson == lesson
 
@@ -263,8 +363,10 @@ def test_a_date_is_no_lesson(tmp_path, name, lesson):
 def test_a_number_of_many_digits_is_no_lesson(tmp_path, number):
     path = hand_in_cells(tmp_path, f'check("{number}.1", x)', name="a.ipynb")
     content = json.loads(path.read_text())
-    content["cells"][0] |= {"metadata": {"exercise": f"{number}.1", "nbgrader": {"grade_id": f"check-{number}-1"}},
-                            "id": f"exercise-{number}-1"}
+    content["cells"][0] |= {
+        "metadata": {"exercise": f"{number}.1", "nbgrader": {"grade_id": f"check-{number}-1"}},
+        "id": f"exercise-{number}-1",
+    }
     path.write_text(json.dumps(content))
     assert read_notebook(path).lesson is None
 
@@ -279,7 +381,13 @@ def test_of_eight_answers_the_last_five_are_tried():
         seconds, starved = 0.0, False
 
         def __init__(self):
-            self.left, self.outcome = [["cell", 1], *(["answer", "0.1", {"text": str(n)}] for n in range(1, 9))], None
+            self.left, self.outcome = (
+                [
+                    ["cell", 1],
+                    *(["answer", "0.1", {"text": str(n)}] for n in range(1, 9)),
+                ],
+                None,
+            )
 
         def next(self, seconds=None, clock=None):
             self.outcome = None if self.left else Outcome("returned")

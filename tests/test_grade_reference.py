@@ -12,22 +12,37 @@ from grading import confinement, course
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
 
-needs_sandbox = pytest.mark.skipif(confinement.missing() is not None, reason="there is no bubblewrap that works")
+needs_sandbox = pytest.mark.skipif(
+    confinement.missing() is not None, reason="there is no bubblewrap that works"
+)
 HEAD = "def slot_mapping(block_tables, *rest, **named):\n"
 BORROWED = {
-    "imported in its body": HEAD + "    from paged_attention import slots\n    return slots.slot_mapping(block_tables, *rest, **named)",
-    "imported by its name": "import importlib\n" + HEAD +
-    "    return getattr(importlib.import_module('paged_attention.slots'), 'slot_' + 'mapping')(block_tables, *rest, **named)",
-    "a pickle that names it": """
+    "imported in its body": (
+        HEAD
+        + "    from paged_attention import slots\n    return slots.slot_mapping(block_tables,"
+        " *rest, **named)"
+    ),
+    "imported by its name": (
+        "import importlib\n"
+        + HEAD
+        + "    return getattr(importlib.import_module('paged_attention.slots'), 'slot_' +"
+        " 'mapping')(block_tables, *rest, **named)"
+    ),
+    "a pickle that names it": (
+        """
 class Named:
     def __call__(self, *arguments): raise ValueError
     def __reduce__(self):
         import importlib
         return getattr, (importlib.import_module('paged_attention.slots'), 'slot_mapping')
-slot_mapping = Named()""",
-    "its exercise": HEAD + "    from lessons_lib import checks\n"
-    "    return checks.find('2.2').reference(block_tables, *rest, **named)",
-    "a text of the course": HEAD + f"""
+slot_mapping = Named()"""
+    ),
+    "its exercise": (
+        HEAD + "    from lessons_lib import checks\n"
+        "    return checks.find('2.2').reference(block_tables, *rest, **named)"
+    ),
+    "a text of the course": HEAD
+    + f"""
     import pathlib, re
     for path in sorted(pathlib.Path({str(ROOT)!r}).rglob('*')):
         if path.suffix in ('.py', '.ipynb', '.pyc', '.txt') and path.is_file() and '.venv' not in path.parts:
@@ -42,7 +57,8 @@ slot_mapping = Named()""",
             else: continue
             if 'slot_mapping' in space: return space['slot_mapping'](block_tables, *rest, **named)
     raise LookupError""",
-    "what is in memory": HEAD + """
+    "what is in memory": HEAD
+    + """
     import gc, types
     for each in gc.get_objects():
         if isinstance(each, types.FunctionType) and 'slot' in each.__name__ and each.__name__ != 'slot_mapping':
@@ -58,7 +74,9 @@ for place in ('.', '/tmp', '/dev/shm', {root!r} + '/solutions', {root!r} + '/ker
         shutil.copy({root!r} + '/paged_attention/slots.py', place + '/kept_slots.py')
     except OSError: pass
 """
-FROM_KEPT = HEAD + f"""
+FROM_KEPT = (
+    HEAD
+    + f"""
     import glob, sys
     for folder in ('/scratch', '/tmp', '/dev/shm', {str(ROOT)!r}):
         for path in glob.glob(folder + '/**/kept_slots.py', recursive=True):
@@ -66,6 +84,7 @@ FROM_KEPT = HEAD + f"""
             exec(open(path).read(), space)
             return space['slot_mapping'](block_tables, *rest, **named)
     raise LookupError"""
+)
 LISTENER = f"""
 import os, socket, time
 if os.fork() == 0:
@@ -78,13 +97,16 @@ if os.fork() == 0:
         while True: server.accept()[0].sendall(text)
     os._exit(0)
 """
-FROM_LISTENER = HEAD + """
+FROM_LISTENER = (
+    HEAD
+    + """
     import socket
     there = socket.socket(socket.AF_UNIX)
     there.connect('\\0slots')
     space = {}
     exec(there.recv(1 << 20), space)
     return space['slot_mapping'](block_tables, *rest, **named)"""
+)
 
 
 @needs_sandbox
@@ -93,21 +115,30 @@ def test_no_answer_in_python_gets_hold_of_the_courses_own(tmp_path):
     for number, (name, answer) in enumerate(BORROWED.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        result = {each.exercise: each for each in grade(hand_in(folder, answer, name="02.ipynb")).exercises}["2.2"]
+        result = {
+            each.exercise: each
+            for each in grade(hand_in(folder, answer, name="02.ipynb")).exercises
+        }["2.2"]
         assert not result.passed, name
 
 
 @needs_sandbox
-@pytest.mark.parametrize("cell, answer", [(KEPT.format(root=str(ROOT)), FROM_KEPT), (LISTENER, FROM_LISTENER)],
-                         ids=["in a file", "in a process"])
+@pytest.mark.parametrize(
+    "cell, answer",
+    [(KEPT.format(root=str(ROOT)), FROM_KEPT), (LISTENER, FROM_LISTENER)],
+    ids=["in a file", "in a process"],
+)
 def test_nothing_that_a_cell_has_kept_is_there_when_an_answer_is_tried(tmp_path, cell, answer):
     result = grade(hand_in(tmp_path, cell, answer, name="02.ipynb"))
     assert mistakes(result)["2.2"] not in (None, "missing"), result
 
 
-FREE_LIST = (ROOT / "kernels" / "free_list.h", ROOT / "kernels" / "slow_free_list.h",
-             ROOT / "solutions" / "checks" / "lesson_01" / "free_list.h")
-PYTHON = r'''
+FREE_LIST = (
+    ROOT / "kernels" / "free_list.h",
+    ROOT / "kernels" / "slow_free_list.h",
+    ROOT / "solutions" / "checks" / "lesson_01" / "free_list.h",
+)
+PYTHON = r"""
 #include <stdexcept>
 extern "C" { int PyRun_SimpleString(const char*); }
 #include <cstdio>
@@ -127,7 +158,7 @@ class BlockManager {
   int get() { run("import ctypes, os; os.environ['RESULT'] = str(result); ctypes.CDLL(None).setenv(b'RESULT', str(result).encode(), 1)");
     return atoi(getenv("RESULT")); }
 };
-'''
+"""
 
 
 @needs_sandbox
@@ -135,8 +166,14 @@ def test_no_answer_in_cpp_includes_or_calls_the_courses_own(tmp_path):
     for number, file in enumerate(FREE_LIST):
         folder = tmp_path / str(number)
         folder.mkdir()
-        result = grade(hand_in(folder, f"free_list = '#include \"{file}\"\\n'", f"block_manager = r'''{PYTHON}'''",
-                               name="01.ipynb"))
+        result = grade(
+            hand_in(
+                folder,
+                f"free_list = '#include \"{file}\"\\n'",
+                f"block_manager = r'''{PYTHON}'''",
+                name="01.ipynb",
+            )
+        )
         assert mistakes(result)["1.1"] in ("wrong", "does-not-compile")
         assert mistakes(result)["1.2"] not in (None, "missing")
 
@@ -147,21 +184,41 @@ def regions(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
-def test_what_a_sandbox_gets_for_an_exercise_holds_no_solution_of_it_or_of_a_later_one(exercise):
+def test_what_a_sandbox_gets_for_an_exercise_holds_no_solution_of_it_or_of_a_later_one(
+    exercise,
+):
     """But for those that its own code calls."""
     number = tuple(map(int, exercise.id.split(".")))
     texts = course.without_answers(exercise)
-    hidden = {solution.strip() for text in course.whole().values() for id, solution in regions(text)
-              if tuple(map(int, id.split("."))) >= number and id not in course.CALLED.get(exercise.id, ())}
-    assert not [(path, solution) for path, text in texts.items() for solution in hidden
-                if solution in text and len(solution) > 40]
+    hidden = {
+        solution.strip()
+        for text in course.whole().values()
+        for id, solution in regions(text)
+        if tuple(map(int, id.split("."))) >= number
+        and id not in course.CALLED.get(exercise.id, ())
+    }
+    assert not [
+        (path, solution)
+        for path, text in texts.items()
+        for solution in hidden
+        if solution in text and len(solution) > 40
+    ]
 
 
 @pytest.mark.parametrize("exercise", every_exercise(), ids=lambda exercise: exercise.id)
 def test_the_package_of_an_exercise_holds_no_function_that_answers_it(exercise, monkeypatch):
     """Neither ours nor the model of a mistake: many a one is nearly right."""
-    code = {getattr(form, "__code__", None) for form in (exercise.reference, *(
-        form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also)))} - {None}
+    code = {
+        getattr(form, "__code__", None)
+        for form in (
+            exercise.reference,
+            *(
+                form
+                for mistake in exercise.mistakes
+                for form in (mistake.wrong, *mistake.also)
+            ),
+        )
+    } - {None}
     sent = set()
 
     class Pickler(course._Pickler):
@@ -175,7 +232,9 @@ def test_the_package_of_an_exercise_holds_no_function_that_answers_it(exercise, 
     assert sent and not code & sent and len(packed) < 1 << 20
 
 
-ARRANGED = [exercise for exercise in every_exercise() if exercise.arrange.__name__ != "<lambda>"]
+ARRANGED = [
+    exercise for exercise in every_exercise() if exercise.arrange.__name__ != "<lambda>"
+]
 
 
 @pytest.mark.parametrize("exercise", ARRANGED, ids=lambda exercise: exercise.id)

@@ -23,16 +23,25 @@ UNSEEN = "this is not a notebook: Expecting value: line 1 column 1"
 def entry(exercise: str, mistake: str | None = None, message: str = "") -> ExerciseGrade:
     known = checks.find(exercise)
     earned = 0 if mistake else known.points
-    return ExerciseGrade(exercise, known.title, known.points, earned, not mistake, mistake, message, 0.25)
+    return ExerciseGrade(
+        exercise, known.title, known.points, earned, not mistake, mistake, message, 0.25
+    )
 
 
-def submission(student: str, *exercises: ExerciseGrade, lesson: str | None = "02", notebook: str = "02.ipynb", events=()):
+def submission(
+    student: str,
+    *exercises: ExerciseGrade,
+    lesson: str | None = "02",
+    notebook: str = "02.ipynb",
+    events=(),
+):
     return SubmissionGrade(student, notebook, "", lesson, exercises, tuple(events), 1.5)
 
 
 @pytest.fixture
 def written(tmp_path):
     """Writes a report and returns the folder of the results."""
+
     def written(*grades: SubmissionGrade, sandboxed: bool = True):
         write_report(tmp_path, grades, seed=3, sandboxed=sandboxed)
         return tmp_path
@@ -67,24 +76,49 @@ class Page(HTMLParser):
 
 
 def test_the_table_has_a_row_for_each_exercise(written):
-    results = written(submission("grace", entry("2.5"), entry("2.1", "bytes-of-all", "…")),
-                      submission("ada", lesson=None, events=[UNSEEN]))
+    results = written(
+        submission("grace", entry("2.5"), entry("2.1", "bytes-of-all", "…")),
+        submission("ada", lesson=None, events=[UNSEEN]),
+    )
     rows = list(csv.DictReader((results / "results.csv").open(encoding="utf-8")))
     assert tuple(rows[0]) == COLUMNS
     columns = ("student", "exercise", "points", "earned", "passed", "mistake")
     assert [tuple(row[column] for column in columns) for row in rows] == [
-        ("ada", "", "0", "0", "False", "unreadable"), ("grace", "2.5", "2", "2", "True", ""),
-        ("grace", "2.1", "1", "0", "False", "bytes-of-all")]
+        ("ada", "", "0", "0", "False", "unreadable"),
+        ("grace", "2.5", "2", "2", "True", ""),
+        ("grace", "2.1", "1", "0", "False", "bytes-of-all"),
+    ]
 
 
-@pytest.mark.parametrize("name, shown", [
-    ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"), ("-1+1", "'-1+1"), ("+1", "'+1"), ("@SUM(1)", "'@SUM(1)"), ("|x", "'|x"),
-    *((f"{sign}1", f"'{sign}1") for sign in "＝＋－＠｜"), (" =1", " '=1"), ("\u3000＝1", "\u3000'＝1"),
-    ('a",=1', 'a",\'=1'), ("a;=1", "a;'=1"), ("a|-1", "a|'-1"), ('"=1"', '"\'=1"'), ("a: @x", "a: '@x"),
-    ("a\r=1", r"a\r=1"), ("a\n=1", r"a\n=1"), ("\t=1", r"\t=1"), ("a\u2028=1", r"a\u2028=1"),
-    ("Zoë Müller-Lüdenscheidt", "Zoë Müller-Lüdenscheidt"), ("O'Hara, a+b=c", "O'Hara, a+b=c")])
+@pytest.mark.parametrize(
+    "name, shown",
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("-1+1", "'-1+1"),
+        ("+1", "'+1"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("|x", "'|x"),
+        *((f"{sign}1", f"'{sign}1") for sign in "＝＋－＠｜"),
+        (" =1", " '=1"),
+        ("\u3000＝1", "\u3000'＝1"),
+        ('a",=1', "a\",'=1"),
+        ("a;=1", "a;'=1"),
+        ("a|-1", "a|'-1"),
+        ('"=1"', '"\'=1"'),
+        ("a: @x", "a: '@x"),
+        ("a\r=1", r"a\r=1"),
+        ("a\n=1", r"a\n=1"),
+        ("\t=1", r"\t=1"),
+        ("a\u2028=1", r"a\u2028=1"),
+        ("Zoë Müller-Lüdenscheidt", "Zoë Müller-Lüdenscheidt"),
+        ("O'Hara, a+b=c", "O'Hara, a+b=c"),
+    ],
+)
 def test_a_spreadsheet_runs_no_formula_of_a_student(written, name, shown):
-    results = written(submission(name, entry("2.1"), notebook=name), submission(name, lesson=None, notebook=name))
+    results = written(
+        submission(name, entry("2.1"), notebook=name),
+        submission(name, lesson=None, notebook=name),
+    )
     text = (results / "results.csv").read_bytes()
     assert b"\r" not in text and text.count(b"\n") == 3
     rows = csv.DictReader(text.decode().splitlines())
@@ -92,36 +126,64 @@ def test_a_spreadsheet_runs_no_formula_of_a_student(written, name, shown):
 
 
 def test_what_is_not_final_is_no_zero(written):
-    open_still = SubmissionGrade("ada", "a.ipynb", "", None, (), ("this file cannot be read",), 0.1, is_final=False)
+    open_still = SubmissionGrade(
+        "ada", "a.ipynb", "", None, (), ("this file cannot be read",), 0.1, is_final=False
+    )
     results = written(open_still, submission("bob", lesson=None, events=[UNSEEN]))
     rows = csv.DictReader((results / "results.csv").open(encoding="utf-8"))
-    assert [(row["student"], row["mistake"]) for row in rows] == [("ada", "not-graded"), ("bob", "unreadable")]
+    assert [(row["student"], row["mistake"]) for row in rows] == [
+        ("ada", "not-graded"),
+        ("bob", "unreadable"),
+    ]
     assert "Without a final grade: 1." in Page(results / "class.html").text
-    assert "final grade" not in (written(submission("bob", entry("2.1"))) / "class.html").read_text()
+    assert (
+        "final grade"
+        not in (written(submission("bob", entry("2.1"))) / "class.html").read_text()
+    )
 
 
 CASE = "Smallest case that shows it: slot_mapping(…)\n  expected: 3\n  got:      {}"
 
 
-def wrong(got: object, rest: str = "", slug: str = "wrong", words: str = "The result is not right.") -> ExerciseGrade:
+def wrong(
+    got: object, rest: str = "", slug: str = "wrong", words: str = "The result is not right."
+) -> ExerciseGrade:
     return entry("2.2", slug, f"{words}\n{CASE.format(got)}{rest}")
 
 
 def rows_of_class(written, *entries: ExerciseGrade) -> str:
-    page = Page(written(*(submission(f"s{number}", each) for number, each in enumerate(entries))) / "class.html")
-    return page.text[page.text.index("What holds people up"):page.text.index("Students Student")]
+    page = Page(
+        written(*(submission(f"s{number}", each) for number, each in enumerate(entries)))
+        / "class.html"
+    )
+    return page.text[
+        page.text.index("What holds people up") : page.text.index("Students Student")
+    ]
 
 
 def test_unnamed_answers_that_fail_alike_are_one_group_with_an_example(written):
     """Whatever they printed, and wherever in their text it was."""
     fives = [wrong(5), wrong(5, "\nYour code printed:\nhere"), wrong(5)]
     lines = [wrong("KeyError: 3, line 7 of yours"), wrong("KeyError: 3, line 12 of yours")]
-    others = [wrong(7), wrong(8), entry("2.2"), entry("2.2", "position-for-offset", "You add all.")]
+    others = [
+        wrong(7),
+        wrong(8),
+        entry("2.2"),
+        entry("2.2", "position-for-offset", "You add all."),
+    ]
     held_up = rows_of_class(written, *fives, *lines, *others)
     case = "Smallest case that shows it: slot_mapping(…) expected: 3 got: "
-    assert f"3 of 9 2.2 slots wrong : 3 of 9 fail in the same way {case}5 See s0 , s1 , s2 " in held_up
-    assert f"2 of 9 2.2 slots wrong : 2 of 9 fail in the same way {case}KeyError: 3, a line of yours See s3 , s4 " in held_up
-    assert "2 of 9 2.2 slots wrong : 2 of 9 fail, each in a way of its own See s5 , s6" in held_up
+    assert (
+        f"3 of 9 2.2 slots wrong : 3 of 9 fail in the same way {case}5 See s0 , s1 , s2 "
+        in held_up
+    )
+    assert (
+        f"2 of 9 2.2 slots wrong : 2 of 9 fail in the same way {case}KeyError: 3, a line of"
+        " yours See s3 , s4 " in held_up
+    )
+    assert (
+        "2 of 9 2.2 slots wrong : 2 of 9 fail, each in a way of its own See s5 , s6" in held_up
+    )
     assert "1 of 9 2.2 slots position-for-offset You add all." in held_up
     assert "not right" not in held_up and "here" not in held_up
     assert held_up.index("s2") < held_up.index("s4") < held_up.index("position-for-offset")
@@ -132,22 +194,37 @@ def test_a_group_names_a_few_and_leads_to_what_happened(written):
     page = Page(results / "class.html")
     assert "For example s0 , s1 , s2 , s3 , s4 and 2 more" in page.text
     assert page.of("a")[0] == {"href": "students/s0.html#exercise-2.2"}
-    assert {"class": "entry", "id": "exercise-2.2"} in Page(results / "students/s0.html").of("section")
+    assert {"class": "entry", "id": "exercise-2.2"} in Page(results / "students/s0.html").of(
+        "section"
+    )
 
 
 def test_endings_are_groups_of_their_own_and_further_cases_make_no_difference(written):
     crash = "Your code crashed its process (Segmentation fault)."
-    held_up = rows_of_class(written, wrong(5), wrong("the process crashed", slug="crashed", words=crash),
-                            wrong("the process crashed", slug="crashed", words=crash),
-                            entry("2.2", "position-for-offset", "You add all.\n…"),
-                            entry("2.2", "position-for-offset", f"{NEW_CASE}\nYou add all.\n…"))
+    held_up = rows_of_class(
+        written,
+        wrong(5),
+        wrong("the process crashed", slug="crashed", words=crash),
+        wrong("the process crashed", slug="crashed", words=crash),
+        entry("2.2", "position-for-offset", "You add all.\n…"),
+        entry("2.2", "position-for-offset", f"{NEW_CASE}\nYou add all.\n…"),
+    )
     assert f"crashed : 2 of 5 fail in the same way {crash} Smallest case" in held_up
-    assert "1 of 5 2.2 slots wrong : no other answer fails like this one Smallest case" in held_up and "See s0" in held_up
-    assert "2 of 5 2.2 slots position-for-offset You add all." in held_up and "It passes the check" not in held_up
+    assert (
+        "1 of 5 2.2 slots wrong : no other answer fails like this one Smallest case" in held_up
+        and "See s0" in held_up
+    )
+    assert (
+        "2 of 5 2.2 slots position-for-offset You add all." in held_up
+        and "It passes the check" not in held_up
+    )
 
 
 def test_the_json_holds_every_grade(written):
-    grades = [submission("ada", entry("2.1", "wrong", "No.")), submission("grace", lesson=None, events=[UNSEEN])]
+    grades = [
+        submission("ada", entry("2.1", "wrong", "No.")),
+        submission("grace", lesson=None, events=[UNSEEN]),
+    ]
     data = json.loads((written(*grades) / "results.json").read_text())
     assert [SubmissionGrade.from_json(grade) for grade in data["submissions"]] == grades
     assert data["seed"] == 3 and data["sandboxed"] is True
@@ -155,38 +232,74 @@ def test_the_json_holds_every_grade(written):
 
 def test_a_student_sees_what_is_passed_and_what_to_look_at_next(written):
     wrong = entry("2.2", "position-for-offset", "You add all.\nSmallest:\n  got: 4")
-    page = Page(written(submission("ada", entry("2.1"), wrong,
-                                   entry("2.3", "not-attempted", "`write_kv` is still the stub."), entry("2.4", "missing"),
-                                   events=["cell 7 was stopped after 20 s"])) / "students/ada.html")
+    page = Page(
+        written(
+            submission(
+                "ada",
+                entry("2.1"),
+                wrong,
+                entry("2.3", "not-attempted", "`write_kv` is still the stub."),
+                entry("2.4", "missing"),
+                events=["cell 7 was stopped after 20 s"],
+            )
+        )
+        / "students/ada.html"
+    )
     assert "1 of 4 points" in page.text
     assert "2.1 pieces of memory ✓ passed 1 of 1 point" in page.text
-    assert "2.2 slots ✗ not yet (position-for-offset) 0 of 1 point You add all. Smallest: got: 4" in page.text
-    assert "– not attempted 0 of 1 point write_kv is still the stub." in page.text and "– missing" in page.text
+    assert (
+        "2.2 slots ✗ not yet (position-for-offset) 0 of 1 point You add all. Smallest: got: 4"
+        in page.text
+    )
+    assert (
+        "– not attempted 0 of 1 point write_kv is still the stub." in page.text
+        and "– missing" in page.text
+    )
     assert "cell 7 was stopped after 20 s" in page.text
-    following = page.text[page.text.index("What to look at next"):page.text.index("02 block tables: 1 of 4 points")]
+    following = page.text[
+        page.text.index("What to look at next") : page.text.index(
+            "02 block tables: 1 of 4 points"
+        )
+    ]
     assert re.findall(r"Exercise (\d\.\d)", following) == ["2.2", "2.3"]
     assert checks.find("2.2").hints[0].split("`")[0].strip() in following
     assert "02_block_tables.ipynb#exercise-2-2 , the cell with slot_mapping" in following
 
 
 def test_the_places_named_exist():
-    student = Student("ada", (submission("ada", entry("2.2", "wrong"), entry("2.7", "wrong")),
-                              submission("ada", entry("8.1", "wrong"), lesson="08")))
+    student = Student(
+        "ada",
+        (
+            submission("ada", entry("2.2", "wrong"), entry("2.7", "wrong")),
+            submission("ada", entry("8.1", "wrong"), lesson="08"),
+        ),
+    )
     for step in student.next_steps:
         path, _, cell = step["place"].partition("#")
         assert cell in {cell["id"] for cell in json.loads((ROOT / path).read_text())["cells"]}
 
 
 def test_an_exercise_handed_in_twice_counts_once_at_its_best():
-    twice = Student("ada", (submission("ada", entry("2.1", "not-attempted"), entry("2.2"), entry("2.3", "missing")),
-                            submission("ada", entry("2.1"), entry("2.2", "wrong"), entry("2.3", "wrong")),
-                            submission("ada", entry("0.1"), lesson="00")))
-    assert {lesson: [(each.exercise, each.mistake) for each in entries] for lesson, entries in twice.lessons.items()} == {
-        "00": [("0.1", None)], "02": [("2.1", None), ("2.2", None), ("2.3", "wrong")]}
+    twice = Student(
+        "ada",
+        (
+            submission(
+                "ada", entry("2.1", "not-attempted"), entry("2.2"), entry("2.3", "missing")
+            ),
+            submission("ada", entry("2.1"), entry("2.2", "wrong"), entry("2.3", "wrong")),
+            submission("ada", entry("0.1"), lesson="00"),
+        ),
+    )
+    assert {
+        lesson: [(each.exercise, each.mistake) for each in entries]
+        for lesson, entries in twice.lessons.items()
+    } == {"00": [("0.1", None)], "02": [("2.1", None), ("2.2", None), ("2.3", "wrong")]}
 
 
 def test_nothing_left_and_nothing_to_grade_have_words_of_their_own(written):
-    results = written(submission("ada", entry("2.1")), submission("alan", lesson=None, events=[UNSEEN]))
+    results = written(
+        submission("ada", entry("2.1")), submission("alan", lesson=None, events=[UNSEEN])
+    )
     assert "Every exercise is passed" in Page(results / "students/ada.html").text
     page = Page(results / "students/alan.html")
     assert "nothing that could be graded" in page.text and UNSEEN in page.text
@@ -194,22 +307,40 @@ def test_nothing_left_and_nothing_to_grade_have_words_of_their_own(written):
 
 def test_the_class_page_shows_what_holds_people_up(written):
     late = "You add the whole position.\nSmallest case: that of one student"
-    page = Page(written(submission("ada", entry("2.1"), entry("2.2", "position-for-offset", late)),
-                        submission("alan", entry("2.1"), entry("2.2", "position-for-offset", late)),
-                        submission("grace", entry("2.1", "wrong", "The result is not right."), entry("2.2")),
-                        submission("zuse", lesson=None, events=["cell 3 raised NameError: x", UNSEEN])) / "class.html")
+    page = Page(
+        written(
+            submission("ada", entry("2.1"), entry("2.2", "position-for-offset", late)),
+            submission("alan", entry("2.1"), entry("2.2", "position-for-offset", late)),
+            submission(
+                "grace", entry("2.1", "wrong", "The result is not right."), entry("2.2")
+            ),
+            submission("zuse", lesson=None, events=["cell 3 raised NameError: x", UNSEEN]),
+        )
+        / "class.html"
+    )
     assert "2.1 pieces of memory 2 of 3" in page.text and "2.2 slots 1 of 3" in page.text
-    held_up = page.text[page.text.index("What holds people up"):page.text.index("Students Student")]
-    assert "2 of 3 2.2 slots position-for-offset You add the whole position. 1 of 3 2.1" in held_up
+    held_up = page.text[
+        page.text.index("What holds people up") : page.text.index("Students Student")
+    ]
+    assert (
+        "2 of 3 2.2 slots position-for-offset You add the whole position. 1 of 3 2.1"
+        in held_up
+    )
     assert "one student" not in held_up
     assert [link["href"] for link in page.of("a")] == [
-        "students/grace.html#exercise-2.1", *(f"students/{name}.html" for name in ("ada", "alan", "grace", "zuse"))]
+        "students/grace.html#exercise-2.1",
+        *(f"students/{name}.html" for name in ("ada", "alan", "grace", "zuse")),
+    ]
     assert f"zuse, 02.ipynb {UNSEEN}" in page.text and "NameError" not in page.text
 
 
 def test_whatever_a_submission_says_is_shown_as_text(written):
-    mistake = ExerciseGrade("2.1", EVIL, 1, 0, False, "wrong", f"{EVIL}\n  {EVIL}\n`{EVIL}`", 0.1)
-    results = written(submission(EVIL.replace("/", "|"), mistake, notebook=EVIL, events=[EVIL]))
+    mistake = ExerciseGrade(
+        "2.1", EVIL, 1, 0, False, "wrong", f"{EVIL}\n  {EVIL}\n`{EVIL}`", 0.1
+    )
+    results = written(
+        submission(EVIL.replace("/", "|"), mistake, notebook=EVIL, events=[EVIL])
+    )
     (student,) = (results / "students").iterdir()
     for path in (student, results / "class.html"):
         page = Page(path)
@@ -221,19 +352,30 @@ def test_a_link_leads_to_a_page_whatever_its_name(written):
     names = ["Zoë Müller", "50% #1?", "a" * 252, "ü" * 127, r"Jos\xe9"]
     results = written(*(submission(name, entry("2.1")) for name in names))
     links = {unquote(link["href"]) for link in Page(results / "class.html").of("a")}
-    assert links == {f"students/{path.name}" for path in (results / "students").iterdir()} and len(links) == 5
+    assert (
+        links == {f"students/{path.name}" for path in (results / "students").iterdir()}
+        and len(links) == 5
+    )
 
 
 def test_pages_need_nothing_from_elsewhere_and_have_their_words_beside_each_colour(written):
     results = written(submission("ada", entry("2.1"), entry("2.2", "wrong", "…")))
     for path in (results / "class.html", results / "students/ada.html"):
         page = Page(path)
-        assert not [tag for tag, _ in page.elements if tag in ("script", "link", "img", "iframe")]
-        assert "url(" not in path.read_text() and "http" not in path.read_text().replace("http-equiv", "")
+        assert not [
+            tag for tag, _ in page.elements if tag in ("script", "link", "img", "iframe")
+        ]
+        assert "url(" not in path.read_text() and "http" not in path.read_text().replace(
+            "http-equiv", ""
+        )
         assert {"name": "color-scheme", "content": "light dark"} in page.of("meta")
         assert page.of("html") == [{"lang": "en"}] and len(page.of("h1")) == 1
         assert all(heading.get("scope") for heading in page.of("th"))
-        assert all(bar.get("aria-hidden") == "true" for bar in page.of("span") if bar.get("class") == "bar")
+        assert all(
+            bar.get("aria-hidden") == "true"
+            for bar in page.of("span")
+            if bar.get("class") == "bar"
+        )
 
 
 def test_pages_say_when_there_was_no_sandbox(written):
@@ -241,12 +383,18 @@ def test_pages_say_when_there_was_no_sandbox(written):
     events = ["it ran without a sandbox", "cell 3 printed too much"]
     results = written(submission("ada", entry("2.1"), events=events), sandboxed=False)
     for path in (results / "class.html", results / "students/ada.html"):
-        assert path.read_text().count("without a sandbox") == 1 and events[1] in path.read_text()
-    assert "sandbox" not in (written(submission("ada", entry("2.1"))) / "class.html").read_text()
+        assert (
+            path.read_text().count("without a sandbox") == 1 and events[1] in path.read_text()
+        )
+    assert (
+        "sandbox" not in (written(submission("ada", entry("2.1"))) / "class.html").read_text()
+    )
 
 
 def test_the_pages_templates_are_installed_with_the_package():
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]
     assert data["grading"] == ["templates/*.html"]
 
 
@@ -254,5 +402,10 @@ def test_make_grade_asks_for_the_folder():
     make = ["make", "--dry-run", "--assume-old", ".venv/ready", "grade"]
     run = subprocess.run(make, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode and "make grade SUBMISSIONS=folder" in run.stderr
-    run = subprocess.run([*make, "SUBMISSIONS=my class", "ARGS=--seed 7"], cwd=ROOT, capture_output=True, text=True)
+    run = subprocess.run(
+        [*make, "SUBMISSIONS=my class", "ARGS=--seed 7"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert '-m grading "my class" --seed 7' in run.stdout

@@ -13,8 +13,15 @@ EXERCISES = every_exercise()
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 
 # The models of these know the visible cases alone; as kernels they are caught, see the last test.
-HUNTED = {"no-dynamic-smem", "missing-barrier", "barrier-in-branch", "shared-alias", "empty-context-unwritten",
-          "fixed-score-buffer", "max-starts-at-zero"}
+HUNTED = {
+    "no-dynamic-smem",
+    "missing-barrier",
+    "barrier-in-branch",
+    "shared-alias",
+    "empty-context-unwritten",
+    "fixed-score-buffer",
+    "max-starts-at-zero",
+}
 
 
 def attempts(exercise, subject, cases):
@@ -39,15 +46,21 @@ def test_each_case_has_a_description(exercise):
         assert isinstance(text, str) and text
 
 
-@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])])
+@pytest.mark.parametrize(
+    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])]
+)
 @by_exercise
 def test_right_answers_pass(exercise, seed):
     drawn = list(exercise.hidden(seed))
     expected = attempts(exercise, exercise.reference, drawn)
     for answer in (our_answer(exercise), *RIGHT_ANSWERS[exercise.id]):
         subject = exercise.prepare(answer)
-        for case, ours, theirs in zip(drawn, expected, attempts(exercise, subject, drawn), strict=True):
-            assert exercise.same(ours, theirs), f"{exercise.describe(case)}\n{exercise.show(ours, theirs)}"
+        for case, ours, theirs in zip(
+            drawn, expected, attempts(exercise, subject, drawn), strict=True
+        ):
+            assert exercise.same(ours, theirs), (
+                f"{exercise.describe(case)}\n{exercise.show(ours, theirs)}"
+            )
 
 
 @pytest.mark.slow
@@ -69,12 +82,22 @@ def test_they_catch_the_known_mistakes_alone(exercise):
     ten. Some need a case made for them, such as scores so large that right answers agree on chosen numbers only; the visible
     cases, which a grade uses as well, have all of these.
     """
-    mistakes = {mistake.slug: mistake.wrong for mistake in exercise.mistakes if mistake.wrong is not None}
+    mistakes = {
+        mistake.slug: mistake.wrong
+        for mistake in exercise.mistakes
+        if mistake.wrong is not None
+    }
     uncaught = []
     for seed in SEEDS:
         cases = list(exercise.hidden(seed))
         expected = attempts(exercise, exercise.reference, cases)
-        uncaught.append({slug for slug, wrong in mistakes.items() if not caught(exercise, wrong, cases, expected)})
+        uncaught.append(
+            {
+                slug
+                for slug, wrong in mistakes.items()
+                if not caught(exercise, wrong, cases, expected)
+            }
+        )
         uncaught[-1] -= HUNTED if exercise.id == "6.8" else set()
         assert 2 * len(uncaught[-1]) < len(mistakes)
     assert 10 * len(set.intersection(*uncaught)) <= len(mistakes), set.intersection(*uncaught)
@@ -86,7 +109,9 @@ def caught(exercise, wrong, cases, expected):
         theirs = checks._attempt(exercise, wrong, case)
         if not exercise.same(ours, theirs):
             texts = exercise.show(ours, theirs)
-            assert texts[0] != texts[1] and all(isinstance(text, str) and text for text in texts)
+            assert texts[0] != texts[1] and all(
+                isinstance(text, str) and text for text in texts
+            )
             return True
     return False
 

@@ -42,23 +42,41 @@ def test_every_change_of_text_or_flags_is_another_build(empty_build_folder):
     build_library(ANSWER)
     build_library(ANSWER, flags=("-O0",))
     # A comment can change a program: this one swallows the line below it.
-    assert build_library(f'extern "C" int other() {{ return 1; }}\n// \\\n{ANSWER}').other() == 1
+    assert (
+        build_library(f'extern "C" int other() {{ return 1; }}\n// \\\n{ANSWER}').other() == 1
+    )
     assert len(finished_builds(empty_build_folder)) == 3
 
 
 @pytest.mark.alone
-def test_an_unchanged_rebuild_in_a_new_process_takes_under_a_third_of_a_second(empty_build_folder):
-    program = ("import sys, time, torch; from lessons_lib import build_library; started = time.monotonic(); "
-               "build_library(sys.argv[1]); print(time.monotonic() - started)")
-    times = [float(subprocess.run([sys.executable, "-c", program, ANSWER], cwd=ROOT, check=True, capture_output=True,
-                                  text=True).stdout) for _ in range(3)]
+def test_an_unchanged_rebuild_in_a_new_process_takes_under_a_third_of_a_second(
+    empty_build_folder,
+):
+    program = (
+        "import sys, time, torch; from lessons_lib import build_library; started ="
+        " time.monotonic(); build_library(sys.argv[1]); print(time.monotonic() - started)"
+    )
+    times = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", program, ANSWER],
+                cwd=ROOT,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+        for _ in range(3)
+    ]
     assert min(times[1:]) < 0.3
 
 
 def test_a_failed_build_leaves_nothing_and_can_be_mended(empty_build_folder):
     broken = ANSWER.replace("42", "fourty_two")
     for _ in range(2):
-        with pytest.raises(CompileError, match="your code, line 1: .*'fourty_two' was not declared"):
+        with pytest.raises(
+            CompileError, match="your code, line 1: .*'fourty_two' was not declared"
+        ):
             build_library(broken)
     assert finished_builds(empty_build_folder) == []
     assert build_library(ANSWER).answer() == 42
@@ -79,29 +97,48 @@ def test_a_spoilt_library_is_reported_and_built_again(empty_build_folder):
     build_library(ANSWER)
     (build,) = finished_builds(empty_build_folder)
     library = build / f"{build.name}.so"
-    library.unlink()  # the loaded copy stays valid in this process; a new one would load this file
+    # the loaded copy stays valid in this process; a new one would load this file
+    library.unlink()
     library.write_bytes(b"rubbish")
-    program = "import sys; from lessons_lib import build_library; print(build_library(sys.argv[1]).answer())"
-    first = subprocess.run([sys.executable, "-c", program, ANSWER], cwd=ROOT, capture_output=True, text=True)
+    program = (
+        "import sys; from lessons_lib import build_library;"
+        " print(build_library(sys.argv[1]).answer())"
+    )
+    first = subprocess.run(
+        [sys.executable, "-c", program, ANSWER], cwd=ROOT, capture_output=True, text=True
+    )
     assert first.returncode != 0 and "cannot be loaded" in first.stderr
-    second = subprocess.run([sys.executable, "-c", program, ANSWER], cwd=ROOT, capture_output=True, text=True)
+    second = subprocess.run(
+        [sys.executable, "-c", program, ANSWER], cwd=ROOT, capture_output=True, text=True
+    )
     assert second.stdout == "42\n"
 
 
-def test_two_processes_that_build_the_same_at_once_build_it_once(empty_build_folder, monkeypatch):
+def test_two_processes_that_build_the_same_at_once_build_it_once(
+    empty_build_folder, monkeypatch
+):
     """The second one asks while the first one is in the middle of its build, and waits for it."""
     build, others = inline._run_load_inline, []
-    program = ("import fcntl, sys; from lessons_lib import build_library, inline; inline._run_load_inline = None; "
-               "flock = fcntl.flock; fcntl.flock = lambda *lock: (print('at the lock', flush=True), flock(*lock)); "
-               "print(build_library(sys.argv[1]).answer())")
+    program = (
+        "import fcntl, sys; from lessons_lib import build_library, inline;"
+        " inline._run_load_inline = None; flock = fcntl.flock; fcntl.flock = lambda *lock:"
+        " (print('at the lock', flush=True), flock(*lock));"
+        " print(build_library(sys.argv[1]).answer())"
+    )
 
     def build_while_another_asks(*arguments):
-        other = subprocess.Popen([sys.executable, "-c", program, ANSWER], cwd=ROOT, stdout=subprocess.PIPE, text=True,
-                                 start_new_session=True)
+        other = subprocess.Popen(
+            [sys.executable, "-c", program, ANSWER],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         others.append(other)
         assert other.stdout.readline() == "at the lock\n"
         looks = 0
-        while other.poll() is None and looks < 20:  # until it ends, which it must not, or sleeps
+        # until it ends, which it must not, or sleeps
+        while other.poll() is None and looks < 20:
             _, is_awake = observe_session(other.pid) or (0.0, False)
             looks = 0 if is_awake else looks + 1
             time.sleep(0.01)
@@ -116,7 +153,9 @@ def test_two_processes_that_build_the_same_at_once_build_it_once(empty_build_fol
 
 def test_an_error_names_the_source_and_shows_the_line():
     with pytest.raises(CompileError) as caught:
-        build_library("int fine();", "\n\nint broken( { return 1; }\n", names=("one.h", "two.h"))
+        build_library(
+            "int fine();", "\n\nint broken( { return 1; }\n", names=("one.h", "two.h")
+        )
     assert (caught.value.source, caught.value.line) == ("two.h", 3)
     assert "two.h, line 3: " in str(caught.value)
     assert "\n    int broken( { return 1; }\n" in str(caught.value)
@@ -124,7 +163,10 @@ def test_an_error_names_the_source_and_shows_the_line():
 
 
 def test_an_error_inside_a_system_header_is_placed_at_the_learners_call():
-    source = "#include <algorithm>\n#include <vector>\nstruct A {};\nvoid f(std::vector<A>& v) {\n  std::sort(v.begin(), v.end());\n}"
+    source = (
+        "#include <algorithm>\n#include <vector>\nstruct A {};\nvoid f(std::vector<A>& v) {\n "
+        " std::sort(v.begin(), v.end());\n}"
+    )
     with pytest.raises(CompileError) as caught:
         build_library(source)
     assert caught.value.line == 5 and "no match for 'operator<'" in caught.value.reason
@@ -140,15 +182,22 @@ def test_other_compilers_errors_are_understood():
     clang = "your code:2:1: error: unknown type name 'b'\nb\n^\n1 error generated."
     nvcc = 'your code(3): error: identifier "c" is undefined\n'
     assert explain(clang, sources).line == 2
-    assert str(explain(nvcc, sources)) == 'your code, line 3: identifier "c" is undefined\n    c'
-    assert "collect2: error" in str(explain("collect2: error: ld returned 1 exit status", sources))
+    assert (
+        str(explain(nvcc, sources)) == 'your code, line 3: identifier "c" is undefined\n    c'
+    )
+    assert "collect2: error" in str(
+        explain("collect2: error: ld returned 1 exit status", sources)
+    )
 
 
-@pytest.mark.parametrize("call, words", [
-    (lambda: build_cpp(), "pass at least one C++ source text"),
-    (lambda: build_cpp(3), "source 1 is int: 3"),
-    (lambda: build_cpp("int x;", None), "source 2 is NoneType: None"),
-])
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: build_cpp(), "pass at least one C++ source text"),
+        (lambda: build_cpp(3), "source 1 is int: 3"),
+        (lambda: build_cpp("int x;", None), "source 2 is NoneType: None"),
+    ],
+)
 def test_something_else_than_text_is_refused(call, words):
     with pytest.raises(TypeError) as caught:
         call()
@@ -199,18 +248,24 @@ def test_a_module_without_a_binding_says_what_is_missing():
 
 def test_a_missing_compiler_says_what_to_install(empty_build_folder, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(CompileError, match="`no-such-compiler` is not installed.*apt-get install g"):
+    with pytest.raises(
+        CompileError, match="`no-such-compiler` is not installed.*apt-get install g"
+    ):
         build_library(ANSWER)
 
 
 def test_a_class_can_be_built_again_after_a_change():
     binding = (KERNELS / "free_list_binding.cpp").read_text()
     first = build_cpp(inline.read_kernel("free_list.h"), binding).FreeList
-    second = build_cpp(inline.read_kernel("free_list.h").replace("pop() {", "pop() { ;"), binding).FreeList
+    second = build_cpp(
+        inline.read_kernel("free_list.h").replace("pop() {", "pop() { ;"), binding
+    ).FreeList
     assert first is not second and (first(3).pop(), second(3).pop()) == (0, 0)
 
 
 def test_cpp_may_print_numbers():
-    source = '#include <iostream>\nextern "C" int say() { std::cout << 5 << std::endl; return 7; }'
+    source = (
+        '#include <iostream>\nextern "C" int say() { std::cout << 5 << std::endl; return 7; }'
+    )
     outcome = run_isolated(lambda: build_library(source).say(), time_limit=60)
     assert (outcome.ending, outcome.value) == ("returned", 7) and "5\n" in outcome.printed

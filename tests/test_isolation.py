@@ -14,7 +14,8 @@ import pytest
 from lessons_lib import isolation, run_isolated
 from lessons_lib.paths import ROOT
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook travel
+# as functions of a notebook travel
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def test_a_result_comes_back_with_what_was_printed():
@@ -43,7 +44,11 @@ def test_an_exception_comes_back_as_itself(error):
         raise error
 
     outcome = run_isolated(answer)
-    assert outcome.ending == "raised" and type(outcome.error) is type(error) and outcome.error.args == error.args
+    assert (
+        outcome.ending == "raised"
+        and type(outcome.error) is type(error)
+        and outcome.error.args == error.args
+    )
 
 
 def test_an_exception_that_cannot_travel_comes_back_in_words():
@@ -95,18 +100,30 @@ def daemon(mark):
 
 
 def of_another_program(mark):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1e6)"], start_new_session=True, env={},
-                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(1e6)"],
+        start_new_session=True,
+        env={},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     mark.write_text(str(child.pid))
 
 
 ENDINGS = {
-    "returned": lambda: None, "timed out": lambda: time.sleep(1e6), "exited": lambda: os._exit(3),
-    "crashed": lambda: os.kill(os.getpid(), signal.SIGSEGV), "raised": lambda: 1 / 0,
-    "flooded": lambda: [print("x" * 1_000) for _ in range(1_000_000)]}
+    "returned": lambda: None,
+    "timed out": lambda: time.sleep(1e6),
+    "exited": lambda: os._exit(3),
+    "crashed": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "raised": lambda: 1 / 0,
+    "flooded": lambda: [print("x" * 1_000) for _ in range(1_000_000)],
+}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them"
+)
 @pytest.mark.parametrize("leave", [daemon, of_another_program])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_what_a_run_leaves_in_a_session_of_its_own_ends_with_it(tmp_path, leave, ending):
@@ -121,7 +138,9 @@ def test_what_a_run_leaves_in_a_session_of_its_own_ends_with_it(tmp_path, leave,
     wait_until_ended(int(mark.read_text()))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux hands orphans to a process that asks for them"
+)
 def test_what_it_left_ends_even_when_the_notebook_was_killed(tmp_path):
     mark = tmp_path / "pid"
 
@@ -134,7 +153,9 @@ def test_what_it_left_ends_even_when_the_notebook_was_killed(tmp_path):
     wait_until_ended(int(mark.read_text()))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGUSR1]
+)
 def test_a_signal_to_its_group_is_a_crash_like_any_other(number):
     def answer():
         signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
@@ -172,15 +193,22 @@ class Own(BaseException):
     pass
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), Own("mine"), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), Own("mine"), GeneratorExit()]
+)
 def test_whatever_pickling_raises_is_a_result(error):
     """In an argument, in a result, and when a result is read."""
     with pytest.raises(TypeError, match="cannot be sent to another process"):
         run_isolated(lambda hostile: None, Hostile(error))
     outcome = run_isolated(lambda: Hostile(error))
-    assert outcome.ending == "raised" and "cannot be sent back: it is of type Hostile" in str(outcome.error)
+    assert outcome.ending == "raised" and "cannot be sent back: it is of type Hostile" in str(
+        outcome.error
+    )
     outcome = run_isolated(lambda: Hostile(error, os.getpid()))
-    assert (outcome.ending, outcome.detail) == ("exited", f"unreadable result, {type(error).__name__}")
+    assert (outcome.ending, outcome.detail) == (
+        "exited",
+        f"unreadable result, {type(error).__name__}",
+    )
     outcome = run_isolated(lambda hostile: None, Hostile(error, os.getpid()))
     assert outcome.ending in ("exited", "raised")
 
@@ -204,12 +232,17 @@ def leaves_the_work_to_a_child():
     subprocess.run([sys.executable, "-c", "while True: pass"])
 
 
-@pytest.mark.parametrize("answer", [works_for_ever, sleeps_for_ever, waits_for_itself, leaves_the_work_to_a_child])
+@pytest.mark.parametrize(
+    "answer", [works_for_ever, sleeps_for_ever, waits_for_itself, leaves_the_work_to_a_child]
+)
 def test_nothing_goes_on_for_ever(answer):
     assert run_isolated(answer, time_limit=0.5).ending == "timed out"
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux says which processor a process runs on")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"),
+    reason="only Linux says which processor a process runs on",
+)
 def test_a_busy_processor_takes_no_time_from_a_run():
     """It shares one processor with five endless loops, and so it takes far more seconds by the clock than its limit has."""
     processor = min(os.sched_getaffinity(0))
@@ -255,7 +288,11 @@ def test_a_run_ends_by_itself_when_the_notebook_was_killed(tmp_path):
 
 def end_notebook_in_the_middle(answer, mark):
     """Kills a notebook that runs `answer`, once this has written into the file `mark`."""
-    program = f"import cloudpickle, lessons_lib\nlessons_lib.run_isolated(cloudpickle.loads({cloudpickle.dumps(answer)!r}), time_limit=0.5)"
+    program = (
+        "import cloudpickle,"
+        f" lessons_lib\nlessons_lib.run_isolated(cloudpickle.loads({cloudpickle.dumps(answer)!r}),"
+        " time_limit=0.5)"
+    )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
     while not (mark.exists() and mark.read_text()):
         assert process.poll() is None
@@ -269,7 +306,12 @@ def test_a_run_that_got_more_time_ends_by_itself_later():
         report("a moment, please")
         return signal.getitimer(signal.ITIMER_REAL)[0]  # seconds until then
 
-    assert run_isolated(answer, time_limit=100.0, report=True, on_report=lambda value: 5_000.0).value > 5_000
+    assert (
+        run_isolated(
+            answer, time_limit=100.0, report=True, on_report=lambda value: 5_000.0
+        ).value
+        > 5_000
+    )
 
 
 def wait_until_ended(pid: int):
@@ -279,13 +321,20 @@ def wait_until_ended(pid: int):
 
 
 def test_a_flood_is_cut_and_does_not_block():
-    outcome = run_isolated(lambda: [print("x" * 10_000) for _ in range(1_000)] and None, time_limit=20)
+    outcome = run_isolated(
+        lambda: [print("x" * 10_000) for _ in range(1_000)] and None, time_limit=20
+    )
     assert outcome.ending == "returned" and len(outcome.printed) < 2_100
 
 
 def test_what_stands_in_the_main_module_is_not_run_again():
     # pytest's own script is __main__ here; running it again in the child would start the tests anew.
-    assert run_isolated(lambda: __import__("sys").modules["__main__"].__dict__.get("__file__")).value is None
+    assert (
+        run_isolated(
+            lambda: __import__("sys").modules["__main__"].__dict__.get("__file__")
+        ).value
+        is None
+    )
 
 
 @pytest.mark.alone
@@ -301,13 +350,17 @@ def test_a_warm_run_takes_milliseconds():
 
 def test_many_at_once():
     results, main = [], sys.modules["__main__"]
-    threads = [threading.Thread(target=lambda n=n: results.append(run_isolated(lambda: n * n).value)) for n in range(8)]
+    threads = [
+        threading.Thread(target=lambda n=n: results.append(run_isolated(lambda: n * n).value))
+        for n in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(results) == [n * n for n in range(8)]
-    assert sys.modules["__main__"] is main  # hidden while a process starts, and back afterwards
+    # hidden while a process starts, and back afterwards
+    assert sys.modules["__main__"] is main
 
 
 def test_descriptors_and_processes_do_not_pile_up():
@@ -367,8 +420,17 @@ def test_a_limit_that_a_report_shortens_or_leaves_alone():
         work(1e6)
 
     for seconds, detail in ((0.1, "0.1 s"), (None, "0.7 s")):
-        outcome = run_isolated(answer, time_limit=0.7, report=True, on_report=lambda value, seconds=seconds: seconds)
-        assert (outcome.ending, outcome.detail, outcome.last_report) == ("timed out", detail, "a moment, please")
+        outcome = run_isolated(
+            answer,
+            time_limit=0.7,
+            report=True,
+            on_report=lambda value, seconds=seconds: seconds,
+        )
+        assert (outcome.ending, outcome.detail, outcome.last_report) == (
+            "timed out",
+            detail,
+            "a moment, please",
+        )
 
 
 def test_a_limit_that_a_report_does_not_change_is_for_the_whole_run():
@@ -377,7 +439,10 @@ def test_a_limit_that_a_report_does_not_change_is_for_the_whole_run():
             report("still here")
             work(0.1)
 
-    assert run_isolated(answer, time_limit=1.0, report=True, on_report=lambda value: None).ending == "timed out"
+    assert (
+        run_isolated(answer, time_limit=1.0, report=True, on_report=lambda value: None).ending
+        == "timed out"
+    )
 
 
 @pytest.mark.parametrize("seen", [True, False])
@@ -388,9 +453,18 @@ def test_what_the_receiver_of_a_report_takes_does_not_count(monkeypatch, seen):
     def answer(report):
         report("a moment, please")
 
-    assert run_isolated(answer, time_limit=1.0, report=True, on_report=lambda value: time.sleep(2.0)).ending == "returned"
+    assert (
+        run_isolated(
+            answer, time_limit=1.0, report=True, on_report=lambda value: time.sleep(2.0)
+        ).ending
+        == "returned"
+    )
 
 
 def test_a_run_that_writes_too_much_is_ended():
-    outcome = run_isolated(lambda: [print("x" * 1_000) for _ in range(10_000)], time_limit=20, output_limit=100_000)
+    outcome = run_isolated(
+        lambda: [print("x" * 1_000) for _ in range(10_000)],
+        time_limit=20,
+        output_limit=100_000,
+    )
     assert outcome.ending == "flooded"

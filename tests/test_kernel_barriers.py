@@ -16,13 +16,22 @@ from test_paged_kernel import Batch
 BARRIER = re.compile(r"__sync(threads|warp)\([^)]*\);")
 FILES = sorted(str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu*"))
 TEXTS = {name: read_kernel(name) for name in FILES}
-BARRIERS = [(name, number) for name, text in TEXTS.items() for number in range(len(BARRIER.findall(text)))]
+BARRIERS = [
+    (name, number)
+    for name, text in TEXTS.items()
+    for number in range(len(BARRIER.findall(text)))
+]
 BATCH = HuntCase("more tokens than threads, and fewer", (300, 5), num_q_heads=2, block_size=16)
 SEEDS = range(4)
 
 
 def run_paged_attention(texts):
-    library = build_cuda(*(texts[name] for name in KERNEL_FILES), names=KERNEL_FILES, target="checked", name="barriers")
+    library = build_cuda(
+        *(texts[name] for name in KERNEL_FILES),
+        names=KERNEL_FILES,
+        target="checked",
+        name="barriers",
+    )
     return library, lambda: attn_paged_cuda(**BATCH.tensors(), library=library)
 
 
@@ -31,7 +40,9 @@ def run_reductions(texts):
     wrapper = (SOLUTIONS / "checks/lesson_06/reduce_check.cu").read_text()
     library = build_cuda(texts["block_reduce.cuh"], wrapper, target="checked", name="barriers")
     values = torch.arange(2 * 3 * 128.0).view(2, 3, 128)
-    return library, lambda: library.reduce(values, torch.empty_like(values), torch.empty_like(values), *values.shape)
+    return library, lambda: library.reduce(
+        values, torch.empty_like(values), torch.empty_like(values), *values.shape
+    )
 
 
 def run_hunted(texts):
@@ -49,12 +60,27 @@ def run_rung(number):
     how = {6: {"num_splits": 2}, 7: {"num_blocks": 3, "heads_at_once": 2}}.get(number, {})
 
     def run(texts):
-        texts = texts | {"ladder/shape.cuh": shape_text(Shape(torch.float16, 64, 2, 16, shared_bytes=100_000))}
+        texts = texts | {
+            "ladder/shape.cuh": shape_text(
+                Shape(torch.float16, 64, 2, 16, shared_bytes=100_000)
+            )
+        }
         files = RUNGS[number].files
-        library = build_cuda(*(texts[name] for name in files), names=files, target="checked", name="barriers")
+        library = build_cuda(
+            *(texts[name] for name in files), names=files, target="checked", name="barriers"
+        )
         tensors = batch.tensors()
-        decode = PagedDecode(number, tensors.pop("context_lens"), num_q_heads=4, num_kv_heads=2, head_size=64, block_size=16,
-                             dtype=torch.float16, library=library, **how)
+        decode = PagedDecode(
+            number,
+            tensors.pop("context_lens"),
+            num_q_heads=4,
+            num_kv_heads=2,
+            head_size=64,
+            block_size=16,
+            dtype=torch.float16,
+            library=library,
+            **how,
+        )
         return library, lambda: decode(**tensors)
 
     return run
@@ -74,19 +100,30 @@ extern "C" int sum(float* out, const float* tiles, int num_tiles, cudaStream_t s
 
 def run_staged_sum(texts):
     files = ("ladder/async_copy.cuh", "ladder/staged_tile.cuh", "ladder/staged_sum.cuh")
-    library = build_cuda(*(texts[name] for name in files), STAGED_SUM, target="checked", name="barriers")
+    library = build_cuda(
+        *(texts[name] for name in files), STAGED_SUM, target="checked", name="barriers"
+    )
     return library, lambda: library.sum(torch.empty(32), torch.ones(9, 8, 32), 9)
 
 
 # A file of the ladder is run by the last rung that has it. (Rung 8 is rung 7 on other caches.)
-RUNS = {file: run_rung(rung.number) for rung in RUNGS[:8] for file in rung.files if file.startswith("ladder/")}
+RUNS = {
+    file: run_rung(rung.number)
+    for rung in RUNGS[:8]
+    for file in rung.files
+    if file.startswith("ladder/")
+}
 RUNS |= dict.fromkeys(KERNEL_FILES, run_paged_attention)
-RUNS |= {"block_reduce.cuh": run_reductions, "bug_hunt.cu": run_hunted, "ladder/staged_sum.cuh": run_staged_sum}
+RUNS |= {
+    "block_reduce.cuh": run_reductions,
+    "bug_hunt.cu": run_hunted,
+    "ladder/staged_sum.cuh": run_staged_sum,
+}
 
 
 def without_barrier(name, number):
     match = list(BARRIER.finditer(TEXTS[name]))[number]
-    return TEXTS | {name: TEXTS[name][: match.start()] + TEXTS[name][match.end():]}
+    return TEXTS | {name: TEXTS[name][: match.start()] + TEXTS[name][match.end() :]}
 
 
 @pytest.mark.parametrize("name, number", BARRIERS)
@@ -97,7 +134,12 @@ def test_a_barrier_that_is_missing_is_found_on_every_schedule(name, number):
         library.options(seed=seed)
         with pytest.raises(KernelError) as caught:
             run()
-        assert caught.value.kind in ("race", "missing-syncwarp", "race-between-blocks", "shared-uninitialised"), caught.value
+        assert caught.value.kind in (
+            "race",
+            "missing-syncwarp",
+            "race-between-blocks",
+            "shared-uninitialised",
+        ), caught.value
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in BARRIERS}))

@@ -24,7 +24,13 @@ from paged_attention.kv_cache import (
 )
 from paged_attention.slots import slot_mapping, write_kv
 
-ERRORS = (DuplicateSequenceError, OutOfBlocksError, OutOfRowsError, SequenceTooLongError, UnknownSequenceError)
+ERRORS = (
+    DuplicateSequenceError,
+    OutOfBlocksError,
+    OutOfRowsError,
+    SequenceTooLongError,
+    UnknownSequenceError,
+)
 PICK = st.integers(0, 10)  # which of the ids that are possible
 
 
@@ -34,11 +40,22 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
     From it follow the blocks that are needed and each error. What the pool holds must always read back as the model's.
     """
 
-    @initialize(num_blocks=st.sampled_from([12, 7, 4, 1]), block_size=st.integers(1, 4), rows=st.sampled_from([5, 3, 2]),
-                entries=st.sampled_from([5, 3, 1]))
+    @initialize(
+        num_blocks=st.sampled_from([12, 7, 4, 1]),
+        block_size=st.integers(1, 4),
+        rows=st.sampled_from([5, 3, 2]),
+        entries=st.sampled_from([5, 3, 1]),
+    )
     def start(self, num_blocks, block_size, rows, entries):
-        self.manager = PagedAttentionManager(num_blocks, block_size, 1, 2, rows, entries, num_layers=2)
-        self.block_size, self.num_blocks, self.rows, self.entries = block_size, num_blocks, rows, entries
+        self.manager = PagedAttentionManager(
+            num_blocks, block_size, 1, 2, rows, entries, num_layers=2
+        )
+        self.block_size, self.num_blocks, self.rows, self.entries = (
+            block_size,
+            num_blocks,
+            rows,
+            entries,
+        )
         self.tokens, self.shared_blocks, self.written = {}, {}, 0
 
     def blocks_for(self, num_tokens):
@@ -60,7 +77,11 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
         """New numbers for tokens start … start + count - 1, in the manager's pool and in the model."""
         numbers = [float(self.written + index + 1) for index in range(count)]
         self.written += count
-        slots = slot_mapping(self.manager.get_block_table_for_seq(seq_id), torch.arange(start, start + count), self.block_size)
+        slots = slot_mapping(
+            self.manager.get_block_table_for_seq(seq_id),
+            torch.arange(start, start + count),
+            self.block_size,
+        )
         for layer, (k_cache, v_cache) in enumerate(self.manager.kv_cache):
             rows = torch.tensor(numbers).view(-1, 1, 1).expand(-1, 1, 2) * (layer + 1)
             write_kv(k_cache, v_cache, slots, rows, -rows)
@@ -79,9 +100,17 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
     def add(self, pick, num_tokens):
         seq_id = self.unknown(pick)
         needed = self.blocks_for(num_tokens)
-        expected = (OutOfRowsError if len(self.tokens) == self.rows
-                    else SequenceTooLongError if needed > self.entries
-                    else OutOfBlocksError if needed > self.free_blocks() else None)
+        expected = (
+            OutOfRowsError
+            if len(self.tokens) == self.rows
+            else (
+                SequenceTooLongError
+                if needed > self.entries
+                else OutOfBlocksError
+                if needed > self.free_blocks()
+                else None
+            )
+        )
         if self.attempt(expected, lambda: self.manager.add_sequence(seq_id, num_tokens)):
             self.tokens[seq_id] = []
             self.write(seq_id, 0, num_tokens)
@@ -92,17 +121,23 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
             return SequenceTooLongError
         if length % self.block_size == 0:
             return None if self.free_blocks() else OutOfBlocksError
-        shared = self.manager.block_manager.get_ref_count(self.manager.blocks_of(seq_id)[-1]) > 1
+        shared = (
+            self.manager.block_manager.get_ref_count(self.manager.blocks_of(seq_id)[-1]) > 1
+        )
         return OutOfBlocksError if shared and not self.free_blocks() else None
 
     @precondition(lambda self: self.tokens)
     @rule(pick=PICK)
     def append(self, pick):
         seq_id = self.known(pick)
-        done = self.attempt(self.append_error(seq_id), lambda: self.manager.append_token(seq_id))
+        done = self.attempt(
+            self.append_error(seq_id), lambda: self.manager.append_token(seq_id)
+        )
         if done:
             position = len(self.tokens[seq_id])
-            expected = self.manager.blocks_of(seq_id)[position // self.block_size] * self.block_size
+            expected = (
+                self.manager.blocks_of(seq_id)[position // self.block_size] * self.block_size
+            )
             assert done[0] == expected + position % self.block_size
             self.write(seq_id, position, 1)
 
@@ -154,7 +189,9 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
         if self.tokens:
             known = self.known(other)
             self.attempt(DuplicateSequenceError, lambda: self.manager.add_sequence(known, 1))
-            self.attempt(DuplicateSequenceError, lambda: self.manager.fork_sequence(known, known))
+            self.attempt(
+                DuplicateSequenceError, lambda: self.manager.fork_sequence(known, known)
+            )
 
     @invariant()
     def every_token_reads_back(self):
@@ -164,62 +201,145 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
             for layer, (k_cache, v_cache) in enumerate(self.manager.kv_cache):
                 expected = [number * (layer + 1) for number in numbers]
                 assert k_cache[blocks].flatten(0, 1)[: len(numbers), 0, 0].tolist() == expected
-                assert v_cache[blocks].flatten(0, 1)[: len(numbers), 0, 1].tolist() == [-number for number in expected]
+                assert v_cache[blocks].flatten(0, 1)[: len(numbers), 0, 1].tolist() == [
+                    -number for number in expected
+                ]
 
     @invariant()
     def tables_and_counts_agree(self):
         manager = self.manager
         assert torch.equal(manager.table.cpu, manager.table.on_device)
-        rows = [sequence.row for sequence in manager.sequences.values()] + manager.table.free_rows
+        rows = [
+            sequence.row for sequence in manager.sequences.values()
+        ] + manager.table.free_rows
         assert sorted(rows) == list(range(self.rows))
         users = [0] * self.num_blocks
         for seq_id, numbers in self.tokens.items():
             row = manager.get_block_table_for_seq(seq_id).tolist()
             held = self.blocks_for(len(numbers))
-            assert min(row[:held], default=0) >= 0 and row[held:] == [-1] * (self.entries - held)
+            assert min(row[:held], default=0) >= 0 and row[held:] == [-1] * (
+                self.entries - held
+            )
             for block_id in row[:held]:
                 users[block_id] += 1
-        assert users == [manager.block_manager.get_ref_count(block_id) for block_id in range(self.num_blocks)]
+        assert users == [
+            manager.block_manager.get_ref_count(block_id)
+            for block_id in range(self.num_blocks)
+        ]
         for row in manager.table.free_rows:
             assert manager.table.cpu[row].tolist() == [-1] * self.entries
 
 
 def snapshot(manager):
     """All of a manager's state that a failed call could have changed."""
-    counts = [manager.block_manager.get_ref_count(block_id) for block_id in range(manager.kv_cache.shape[2])]
-    return (manager.kv_cache.tolist(), manager.table.cpu.tolist(), manager.table.on_device.tolist(),
-            list(manager.table.free_rows), counts, list(manager.block_manager.free_blocks),
-            {seq_id: (sequence.row, sequence.length) for seq_id, sequence in manager.sequences.items()})
+    counts = [
+        manager.block_manager.get_ref_count(block_id)
+        for block_id in range(manager.kv_cache.shape[2])
+    ]
+    return (
+        manager.kv_cache.tolist(),
+        manager.table.cpu.tolist(),
+        manager.table.on_device.tolist(),
+        list(manager.table.free_rows),
+        counts,
+        list(manager.block_manager.free_blocks),
+        {
+            seq_id: (sequence.row, sequence.length)
+            for seq_id, sequence in manager.sequences.items()
+        },
+    )
 
 
 TestManager = ManagerAgainstDictionaries.TestCase
-TestManager.settings = settings(max_examples=200, stateful_step_count=30, deadline=None, derandomize=True)
+TestManager.settings = settings(
+    max_examples=200, stateful_step_count=30, deadline=None, derandomize=True
+)
 
 
-@pytest.mark.parametrize("name", ["num_blocks", "block_size", "num_kv_heads", "head_size", "max_num_seqs",
-                                  "max_blocks_per_seq", "num_layers"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "num_blocks",
+        "block_size",
+        "num_kv_heads",
+        "head_size",
+        "max_num_seqs",
+        "max_blocks_per_seq",
+        "num_layers",
+    ],
+)
 def test_a_size_below_one_is_named(name):
-    sizes = {"num_blocks": 2, "block_size": 2, "num_kv_heads": 1, "head_size": 1, "max_num_seqs": 1, "max_blocks_per_seq": 2}
+    sizes = {
+        "num_blocks": 2,
+        "block_size": 2,
+        "num_kv_heads": 1,
+        "head_size": 1,
+        "max_num_seqs": 1,
+        "max_blocks_per_seq": 2,
+    }
     with pytest.raises(ValueError, match=f"{name} must be positive, not 0"):
         PagedAttentionManager(**(sizes | {name: 0}))
 
 
-@pytest.mark.parametrize("call, error, words", [
-    (lambda manager: manager.add_sequence(0, 1), DuplicateSequenceError, "sequence 0 exists already"),
-    (lambda manager: manager.add_sequence(1, -3), ValueError, "num_tokens must be 0 or more, not -3"),
-    (lambda manager: manager.add_sequence(1, 2.5), TypeError, "float"),
-    (lambda manager: manager.add_sequence(1, 9), SequenceTooLongError, "9 tokens need 5 blocks of 2, and .* has 4 entries"),
-    (lambda manager: manager.add_sequence(1, 7), OutOfBlocksError, "sequence 1 needs 4 blocks, and 3 are free"),
-    (lambda manager: manager.append_token(7), UnknownSequenceError, r"no sequence 7; the sequences are \[0\]"),
-    (lambda manager: manager.fork_sequence(7, 8), UnknownSequenceError, "no sequence 7"),
-    (lambda manager: manager.fork_sequence(0, 0), DuplicateSequenceError, "sequence 0 exists"),
-    (lambda manager: manager.free_sequence(7), UnknownSequenceError, "no sequence 7"),
-    (lambda manager: manager.get_block_table_for_seq(7), UnknownSequenceError, "no sequence 7"),
-    (lambda manager: manager.append_tokens([]), ValueError, "the batch is empty"),
-    (lambda manager: manager.append_tokens([(0, 1), (0, 2)]), ValueError, "sequence 0 is named more than once"),
-    (lambda manager: manager.append_tokens([(0, 0)]), ValueError, "scheduled with 0 tokens; it must be 1 or more"),
-    (lambda manager: manager.append_tokens([(0, 1), (7, 1)]), UnknownSequenceError, "no sequence 7"),
-])
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (
+            lambda manager: manager.add_sequence(0, 1),
+            DuplicateSequenceError,
+            "sequence 0 exists already",
+        ),
+        (
+            lambda manager: manager.add_sequence(1, -3),
+            ValueError,
+            "num_tokens must be 0 or more, not -3",
+        ),
+        (lambda manager: manager.add_sequence(1, 2.5), TypeError, "float"),
+        (
+            lambda manager: manager.add_sequence(1, 9),
+            SequenceTooLongError,
+            "9 tokens need 5 blocks of 2, and .* has 4 entries",
+        ),
+        (
+            lambda manager: manager.add_sequence(1, 7),
+            OutOfBlocksError,
+            "sequence 1 needs 4 blocks, and 3 are free",
+        ),
+        (
+            lambda manager: manager.append_token(7),
+            UnknownSequenceError,
+            r"no sequence 7; the sequences are \[0\]",
+        ),
+        (lambda manager: manager.fork_sequence(7, 8), UnknownSequenceError, "no sequence 7"),
+        (
+            lambda manager: manager.fork_sequence(0, 0),
+            DuplicateSequenceError,
+            "sequence 0 exists",
+        ),
+        (lambda manager: manager.free_sequence(7), UnknownSequenceError, "no sequence 7"),
+        (
+            lambda manager: manager.get_block_table_for_seq(7),
+            UnknownSequenceError,
+            "no sequence 7",
+        ),
+        (lambda manager: manager.append_tokens([]), ValueError, "the batch is empty"),
+        (
+            lambda manager: manager.append_tokens([(0, 1), (0, 2)]),
+            ValueError,
+            "sequence 0 is named more than once",
+        ),
+        (
+            lambda manager: manager.append_tokens([(0, 0)]),
+            ValueError,
+            "scheduled with 0 tokens; it must be 1 or more",
+        ),
+        (
+            lambda manager: manager.append_tokens([(0, 1), (7, 1)]),
+            UnknownSequenceError,
+            "no sequence 7",
+        ),
+    ],
+)
 def test_bad_input_is_named_and_changes_nothing(call, error, words):
     manager = PagedAttentionManager(5, 2, 1, 1, max_num_seqs=2, max_blocks_per_seq=4)
     manager.add_sequence(0, 3)
@@ -254,25 +374,32 @@ def test_of_two_who_write_into_one_shared_block_only_one_copies():
     assert manager.blocks_of(0) == [1] and manager.blocks_of(1) == [0]
 
 
-@pytest.mark.parametrize("length, num_forks, writers, needed", [
-    (3, 2, [0, 1], 2),     # of three that share the last block, two write: each takes a copy
-    (3, 2, [0, 1, 2], 2),  # all write: the last one keeps it
-    (3, 2, [1], 1),
-    (3, 1, [1], 1),
-    (3, 1, [0, 1], 1),
-    (2, 1, [1], 1),        # a full block is not written into
-    (2, 1, [0, 1], 2),
-    (1, 2, [1, 2], 2),
-])
+@pytest.mark.parametrize(
+    "length, num_forks, writers, needed",
+    [
+        (3, 2, [0, 1], 2),  # of three that share the last block, two write: each takes a copy
+        (3, 2, [0, 1, 2], 2),  # all write: the last one keeps it
+        (3, 2, [1], 1),
+        (3, 1, [1], 1),
+        (3, 1, [0, 1], 1),
+        (2, 1, [1], 1),  # a full block is not written into
+        (2, 1, [0, 1], 2),
+        (1, 2, [1, 2], 2),
+    ],
+)
 def test_a_batch_needs_the_blocks_that_it_takes(length, num_forks, writers, needed):
     for free in (needed - 1, needed):
-        manager = PagedAttentionManager((length + 1) // 2 + free, 2, 1, 1, max_num_seqs=3, max_blocks_per_seq=3)
+        manager = PagedAttentionManager(
+            (length + 1) // 2 + free, 2, 1, 1, max_num_seqs=3, max_blocks_per_seq=3
+        )
         manager.add_sequence(0, length)
         for child in range(1, num_forks + 1):
             manager.fork_sequence(0, child)
         batch = [(seq_id, 1) for seq_id in writers]
         if free < needed:
-            with pytest.raises(OutOfBlocksError, match=f"the batch needs {needed} blocks, and {free} are free"):
+            with pytest.raises(
+                OutOfBlocksError, match=f"the batch needs {needed} blocks, and {free} are free"
+            ):
                 manager.append_tokens(batch)
         else:
             manager.append_tokens(batch)
@@ -297,15 +424,25 @@ def test_of_several_shared_blocks_the_last_is_copied_and_only_once():
     slot = manager.append_token(1)
     copied = slot // 3
     assert manager.blocks_of(1) == [first, copied] and copied not in (first, last)
-    assert (manager.kv_cache[:, :, copied] == 7.0).all() and not manager.kv_cache[:, :, first].any()
-    assert [manager.block_manager.get_ref_count(block_id) for block_id in (first, last, copied)] == [2, 1, 1]
+    assert (manager.kv_cache[:, :, copied] == 7.0).all() and not manager.kv_cache[
+        :, :, first
+    ].any()
+    assert [
+        manager.block_manager.get_ref_count(block_id) for block_id in (first, last, copied)
+    ] == [2, 1, 1]
     assert manager.append_token(1) == slot + 1 and manager.blocks_of(1) == [first, copied]
 
 
 def test_the_pool_has_one_layer_of_float32_on_the_cpu_unless_it_is_told_otherwise():
     pool = PagedAttentionManager(2, 3, 4, 5, 1, 2).kv_cache
-    assert (pool.shape, pool.dtype, pool.device.type) == ((1, 2, 2, 3, 4, 5), torch.float32, "cpu") and not pool.any()
-    manager = PagedAttentionManager(2, 3, 4, 5, 1, 2, num_layers=3, dtype=torch.bfloat16, device="meta")
+    assert (pool.shape, pool.dtype, pool.device.type) == (
+        (1, 2, 2, 3, 4, 5),
+        torch.float32,
+        "cpu",
+    ) and not pool.any()
+    manager = PagedAttentionManager(
+        2, 3, 4, 5, 1, 2, num_layers=3, dtype=torch.bfloat16, device="meta"
+    )
     assert (len(manager.kv_cache), manager.kv_cache.dtype) == (3, torch.bfloat16)
     assert manager.kv_cache.is_meta and manager.block_table.is_meta
 
@@ -321,7 +458,9 @@ def test_the_two_tables_are_apart_and_rows_are_taken_from_the_first_on():
 def test_the_cpp_block_manager_fits_in():
     from paged_attention.block_manager import build_block_manager
 
-    manager = PagedAttentionManager(3, 2, 1, 1, 2, 3, block_manager=build_block_manager().BlockManager)
+    manager = PagedAttentionManager(
+        3, 2, 1, 1, 2, 3, block_manager=build_block_manager().BlockManager
+    )
     manager.add_sequence(0, 3)
     manager.fork_sequence(0, 1)
     assert manager.append_token(1) == 5
@@ -336,7 +475,9 @@ def test_on_a_gpu_both_tables_stay_equal():
     manager.fork_sequence(0, 1)
     manager.append_tokens([(0, 2), (1, 1)])
     manager.free_sequence(0)
-    assert manager.block_table.is_cuda and torch.equal(manager.block_table.cpu(), manager.table.cpu)
+    assert manager.block_table.is_cuda and torch.equal(
+        manager.block_table.cpu(), manager.table.cpu
+    )
 
 
 def test_the_slot_that_is_there_twice_is_named():

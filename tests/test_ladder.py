@@ -43,16 +43,26 @@ BATCHES = (
     Batch((200, 199), 64, 8, 64, 16, HALF, garbage=FAR),
     Batch((90,), 12, 1, 256, 64, BFLOAT),
 )
-FLOATS = (Batch((16, 0, 200), 6, 2, 64, 16, FLOAT), Batch((1, 77), 2, 2, 128, 5, FLOAT, gap=4),
-          Batch((40,), 2, 1, 256, 8, FLOAT))
+FLOATS = (
+    Batch((16, 0, 200), 6, 2, 64, 16, FLOAT),
+    Batch((1, 77), 2, 2, 128, 5, FLOAT, gap=4),
+    Batch((40,), 2, 1, 256, 8, FLOAT),
+)
 
 
 def batches_of(number, every, of_rung_7=BATCHES):
     """Each rung takes some of the shapes: float is for the first rungs, fp8 has no small heads."""
     if number == 7:
         return of_rung_7
-    chosen = (*BATCHES[number % every :: every], *(FLOATS[number % 3 :: 2] if number <= 3 else ()))
-    return chosen if number < 8 else tuple(replace(batch, dtype=HALF) for batch in chosen if batch.head_size > 64)
+    chosen = (
+        *BATCHES[number % every :: every],
+        *(FLOATS[number % 3 :: 2] if number <= 3 else ()),
+    )
+    return (
+        chosen
+        if number < 8
+        else tuple(replace(batch, dtype=HALF) for batch in chosen if batch.head_size > 64)
+    )
 
 
 def name_of(batch):
@@ -61,8 +71,12 @@ def name_of(batch):
 
 
 def on_rungs(*which):
-    cases = [(rung.number, batch) for rung in RUNGS for batch in batches_of(rung.number, *which)]
-    return pytest.mark.parametrize("number, batch", cases, ids=[f"{number}-{name_of(batch)}" for number, batch in cases])
+    cases = [
+        (rung.number, batch) for rung in RUNGS for batch in batches_of(rung.number, *which)
+    ]
+    return pytest.mark.parametrize(
+        "number, batch", cases, ids=[f"{number}-{name_of(batch)}" for number, batch in cases]
+    )
 
 
 def fp8(tensors):
@@ -70,7 +84,10 @@ def fp8(tensors):
     caches, exact = {}, {}
     for name in ("k", "v"):
         cache = tensors[f"{name}_cache"].float()
-        scales = cache.where(cache.abs() < POISONED, 0.0).abs().amax((0, 1, 3)).clamp(min=1e-3) / torch.finfo(FP8).max
+        scales = (
+            cache.where(cache.abs() < POISONED, 0.0).abs().amax((0, 1, 3)).clamp(min=1e-3)
+            / torch.finfo(FP8).max
+        )
         caches[f"{name}_cache"] = (cache / scales[:, None]).to(FP8)
         exact[f"{name}_cache"] = caches[f"{name}_cache"].double() * scales[:, None]
         caches[f"{name}_scales"] = scales
@@ -82,10 +99,24 @@ def prepared(number, batch, target, library=None, tensors=None, **how):
     exact = tensors = tensors or batch.tensors(target)
     if number == 8:
         tensors, exact = fp8(tensors)
-    decode = PagedDecode(number, tensors["context_lens"], num_q_heads=batch.num_q_heads, num_kv_heads=batch.num_kv_heads,
-                         head_size=batch.head_size, block_size=batch.block_size, dtype=batch.dtype,
-                         kv_dtype=FP8 if number == 8 else None, target=target, library=library, **how)
-    return decode, {name: tensor for name, tensor in tensors.items() if name != "context_lens"}, exact
+    decode = PagedDecode(
+        number,
+        tensors["context_lens"],
+        num_q_heads=batch.num_q_heads,
+        num_kv_heads=batch.num_kv_heads,
+        head_size=batch.head_size,
+        block_size=batch.block_size,
+        dtype=batch.dtype,
+        kv_dtype=FP8 if number == 8 else None,
+        target=target,
+        library=library,
+        **how,
+    )
+    return (
+        decode,
+        {name: tensor for name, tensor in tensors.items() if name != "context_lens"},
+        exact,
+    )
 
 
 def assert_right(out, exact, expected=None):
@@ -93,14 +124,16 @@ def assert_right(out, exact, expected=None):
     assert (out.dtype, out.shape, out.device) == (q.dtype, q.shape, q.device)
     size = expected.square().mean(-1, keepdim=True).sqrt()
     worst = ((out.cpu().double() - expected).abs() / (size + 1e-30)).max()
-    assert worst <= 8 * ROUNDING[q.dtype], f"off by {worst:.3g} of the row's size"  # NaN is not, either
+    # NaN is not, either
+    assert worst <= 8 * ROUNDING[q.dtype], f"off by {worst:.3g} of the row's size"
 
 
 def check(number, batch, target, **how):
     decode, arguments, exact = prepared(number, batch, target, **how)
     out = decode(**arguments)
     assert_right(out, exact)
-    assert torch.equal(decode(**arguments), out)  # every bit the same, whichever block comes last
+    # every bit the same, whichever block comes last
+    assert torch.equal(decode(**arguments), out)
     if "arrived" in decode.workspace:
         assert not decode.workspace["arrived"].any()
 
@@ -122,21 +155,45 @@ def test_every_rung_is_clean_in_checked_mode(number, batch):
 
 
 # Batches of one shape, so that it is built once.
-LENGTHS = st.lists(st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 47, 64, 100, 150]), min_size=1, max_size=6)
+LENGTHS = st.lists(
+    st.sampled_from([0, 1, 15, 16, 17, 31, 32, 33, 47, 64, 100, 150]), min_size=1, max_size=6
+)
 
 
 @pytest.mark.parametrize("number", range(9))
 @pytest.mark.parametrize("target", ["fast", pytest.param("gpu", marks=needs_gpu)])
 @few
-@given(lengths=LENGTHS, num_kv_heads=st.sampled_from([1, 2, 3, 8]), seed=st.integers(0, 10**6),
-       garbage=st.sampled_from([-1, 0, FAR]), gap=st.sampled_from([0, 8]), poison=poisons, data=st.data())
-def test_any_batch_is_dense_attention(number, target, lengths, num_kv_heads, seed, garbage, gap, poison, data):
-    batch = Batch(tuple(lengths), 4 * num_kv_heads, num_kv_heads, 128, 16, HALF, gap, garbage, seed, poison)
+@given(
+    lengths=LENGTHS,
+    num_kv_heads=st.sampled_from([1, 2, 3, 8]),
+    seed=st.integers(0, 10**6),
+    garbage=st.sampled_from([-1, 0, FAR]),
+    gap=st.sampled_from([0, 8]),
+    poison=poisons,
+    data=st.data(),
+)
+def test_any_batch_is_dense_attention(
+    number, target, lengths, num_kv_heads, seed, garbage, gap, poison, data
+):
+    batch = Batch(
+        tuple(lengths),
+        4 * num_kv_heads,
+        num_kv_heads,
+        128,
+        16,
+        HALF,
+        gap,
+        garbage,
+        seed,
+        poison,
+    )
     how = {}
     if number == 6:
         how["num_splits"] = data.draw(st.integers(1, 5))
     if number >= 7:
-        how["heads_at_once"] = data.draw(st.sampled_from([h for h in (1, 2, 4, 8) if num_kv_heads % h == 0]))
+        how["heads_at_once"] = data.draw(
+            st.sampled_from([h for h in (1, 2, 4, 8) if num_kv_heads % h == 0])
+        )
         how["num_blocks"] = data.draw(st.sampled_from([None, 1, 2, 3, 7, 40]))
     if target == "fast":
         rung_library(number, shape_of(number, batch), target).options(seed=seed % 3)
@@ -144,8 +201,13 @@ def test_any_batch_is_dense_attention(number, target, lengths, num_kv_heads, see
 
 
 def shape_of(number, batch):
-    return Shape(batch.dtype, batch.head_size, batch.num_q_heads // batch.num_kv_heads, batch.block_size,
-                 FP8 if number == 8 else None)
+    return Shape(
+        batch.dtype,
+        batch.head_size,
+        batch.num_q_heads // batch.num_kv_heads,
+        batch.block_size,
+        FP8 if number == 8 else None,
+    )
 
 
 ONE_SHAPE = Batch((100, 0, 33, 16, 1), 8, 2, 128, 16, HALF)
@@ -158,7 +220,9 @@ def test_what_no_sequence_owns_changes_no_bit(number, target, poison):
     batch = replace(ONE_SHAPE, gap=8, poison=0.0)
     clean = outcome(number, batch, target)
     for garbage in (-1, 0, 1, 2, FAR):  # 0, 1 and 2 are blocks of the pool, in use or not
-        assert torch.equal(outcome(number, replace(batch, poison=poison, garbage=garbage), target), clean)
+        assert torch.equal(
+            outcome(number, replace(batch, poison=poison, garbage=garbage), target), clean
+        )
 
 
 def outcome(number, batch, target):
@@ -176,7 +240,13 @@ def test_the_context_in_splits(target, num_splits):
 @pytest.mark.parametrize("heads_at_once", [1, 2, 4, 8])
 @pytest.mark.parametrize("num_blocks", [None, 1, 5, 1000])
 def test_work_for_any_number_of_blocks(target, heads_at_once, num_blocks):
-    check(7, replace(ONE_SHAPE, num_q_heads=32, num_kv_heads=8), target, heads_at_once=heads_at_once, num_blocks=num_blocks)
+    check(
+        7,
+        replace(ONE_SHAPE, num_q_heads=32, num_kv_heads=8),
+        target,
+        heads_at_once=heads_at_once,
+        num_blocks=num_blocks,
+    )
 
 
 @on_each_target
@@ -229,7 +299,8 @@ def test_after_an_error_the_next_call_is_right(number):
     wrong[0, 2] = len(arguments["k_cache"])
     with pytest.raises(KernelError) as caught:
         decode(**arguments | {"block_table": wrong})
-    assert caught.value.kind in ("block-table", "out-of-bounds"), caught.value  # rung 7 reads the table far ahead
+    # rung 7 reads the table far ahead
+    assert caught.value.kind in ("block-table", "out-of-bounds"), caught.value
     assert_right(decode(**arguments), exact)
 
 
@@ -260,7 +331,11 @@ def test_a_cuda_graph_holds_the_call(number):
 
 @needs_gpu
 @pytest.mark.slow
-@pytest.mark.parametrize("lengths", [(100_000, 5), (1_000_000,), (2_047,) * 64], ids=["100,000", "1,000,000", "64 of 2,047"])
+@pytest.mark.parametrize(
+    "lengths",
+    [(100_000, 5), (1_000_000,), (2_047,) * 64],
+    ids=["100,000", "1,000,000", "64 of 2,047"],
+)
 def test_long_contexts(lengths):
     """The values of the first and the last token are large, so that a missing one shows."""
     batch = Batch(lengths, 4, 1, 128, 16, HALF)
@@ -281,20 +356,40 @@ LENS = torch.tensor([5, 4], dtype=torch.int32)
 BAD_PLANS = {
     "no such rung": (dict(number=9), ValueError, ["number", "0 to 8", "9"]),
     "head size": (dict(head_size=96), ValueError, ["head_size", "64 or 128 or 256", "96"]),
-    "fp8 head size": (dict(number=8, head_size=64, kv_dtype=FP8), ValueError, ["head_size", "128 or 256", "64"]),
+    "fp8 head size": (
+        dict(number=8, head_size=64, kv_dtype=FP8),
+        ValueError,
+        ["head_size", "128 or 256", "64"],
+    ),
     "many queries": (dict(num_q_heads=34), ValueError, ["1 to 16", "17"]),
     "no queries": (dict(num_q_heads=0), ValueError, ["num_q_heads", "2 KV heads", "0"]),
-    "heads that do not divide": (dict(num_q_heads=7), ValueError, ["num_q_heads", "multiple", "7"]),
+    "heads that do not divide": (
+        dict(num_q_heads=7),
+        ValueError,
+        ["num_q_heads", "multiple", "7"],
+    ),
     "float": (dict(dtype=FLOAT), TypeError, ["dtype", "float16 or torch.bfloat16", "float32"]),
     "an fp8 cache": (dict(kv_dtype=FP8), TypeError, ["kv_dtype", "float16", "float8"]),
     "no fp8 cache": (dict(number=8), TypeError, ["kv_dtype", "float8", "float16"]),
     "blocks of no token": (dict(block_size=0), ValueError, ["block_size", "0"]),
     "int64 lengths": (dict(context_lens=LENS.long()), TypeError, ["context_lens", "int32"]),
     "no sequence": (dict(context_lens=LENS[:0]), ValueError, ["context_lens", "at least one"]),
-    "a negative length": (dict(context_lens=LENS - 5), ValueError, ["context_lens", "-1", "sequence 1"]),
+    "a negative length": (
+        dict(context_lens=LENS - 5),
+        ValueError,
+        ["context_lens", "-1", "sequence 1"],
+    ),
     "splits": (dict(number=6, num_splits=0), ValueError, ["num_splits", "0"]),
-    "three heads at once": (dict(num_q_heads=6, num_kv_heads=3, heads_at_once=3), ValueError, ["heads_at_once", "8 warps"]),
-    "heads that are not there": (dict(heads_at_once=4), ValueError, ["heads_at_once", "2 KV heads", "4"]),
+    "three heads at once": (
+        dict(num_q_heads=6, num_kv_heads=3, heads_at_once=3),
+        ValueError,
+        ["heads_at_once", "8 warps"],
+    ),
+    "heads that are not there": (
+        dict(heads_at_once=4),
+        ValueError,
+        ["heads_at_once", "2 KV heads", "4"],
+    ),
     "no blocks": (dict(num_blocks=0), ValueError, ["num_blocks", "0"]),
 }
 
@@ -306,13 +401,21 @@ def test_what_a_rung_is_not_made_for_is_refused(changes, error, words):
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-Q, CACHE, TABLE = torch.zeros(2, 8, 128).half(), torch.zeros(3, 16, 2, 128).half(), torch.zeros(2, 1, dtype=torch.int32)
+Q, CACHE, TABLE = (
+    torch.zeros(2, 8, 128).half(),
+    torch.zeros(3, 16, 2, 128).half(),
+    torch.zeros(2, 1, dtype=torch.int32),
+)
 SCALES = torch.ones(2)
 
 
 def at_an_odd_place(tensor):
     """The same numbers, 8 bytes past a multiple of 16."""
-    place = torch.empty(tensor.numel() + 4, dtype=tensor.dtype)[4:].view(tensor.shape).copy_(tensor)
+    place = (
+        torch.empty(tensor.numel() + 4, dtype=tensor.dtype)[4:]
+        .view(tensor.shape)
+        .copy_(tensor)
+    )
     assert place.data_ptr() % 16 == 8 and place.is_contiguous()
     return place
 
@@ -325,26 +428,89 @@ def of_blocks(num_blocks):
 BAD_CALLS = {
     "other sequences": (7, dict(q=Q[:1]), ValueError, ["q", "(2, 8, 128)", "(1, 8, 128)"]),
     "q's dtype": (7, dict(q=Q.float()), TypeError, ["q", "float16", "float32"]),
-    "heads": (7, dict(k_cache=CACHE[:, :, :1]), ValueError, ["k_cache", "(num_blocks, 16, 2, 128)"]),
+    "heads": (
+        7,
+        dict(k_cache=CACHE[:, :, :1]),
+        ValueError,
+        ["k_cache", "(num_blocks, 16, 2, 128)"],
+    ),
     "block size": (7, dict(v_cache=CACHE[:, :8]), ValueError, ["v_cache", "(3, 16, 2, 128)"]),
-    "cache's dtype": (7, dict(k_cache=CACHE.to(FP8)), TypeError, ["k_cache", "float16", "float8"]),
-    "a short table": (7, dict(block_table=TABLE[:, :0]), ValueError, ["block_table", "0 entries", "5 tokens", "1"]),
+    "cache's dtype": (
+        7,
+        dict(k_cache=CACHE.to(FP8)),
+        TypeError,
+        ["k_cache", "float16", "float8"],
+    ),
+    "a short table": (
+        7,
+        dict(block_table=TABLE[:, :0]),
+        ValueError,
+        ["block_table", "0 entries", "5 tokens", "1"],
+    ),
     "int64 table": (7, dict(block_table=TABLE.long()), TypeError, ["block_table", "int32"]),
     "scales that nobody wants": (7, dict(k_scales=SCALES), ValueError, ["k_scales", "rung 8"]),
     "missing scales": (8, dict(), TypeError, ["k_scales", "tensor", "NoneType"]),
-    "scales of others": (8, dict(k_scales=SCALES, v_scales=SCALES[:1]), ValueError, ["v_scales", "(2,)", "(1,)"]),
+    "scales of others": (
+        8,
+        dict(k_scales=SCALES, v_scales=SCALES[:1]),
+        ValueError,
+        ["v_scales", "(2,)", "(1,)"],
+    ),
     "elsewhere": (7, dict(q=Q.to("meta")), ValueError, ["q", "meta", "cpu"]),
-    "q with strides": (7, dict(q=Q.transpose(1, 2).contiguous().transpose(1, 2)), ValueError, ["q", "q.contiguous()"]),
-    "caches with strides": (7, dict(v_cache=CACHE.repeat(1, 1, 1, 2)[..., :128]), ValueError, ["v_cache", "contiguous"]),
-    "q at an odd place": (7, dict(q=at_an_odd_place(Q)), ValueError, ["q must begin", "16 bytes"]),
-    "q with an odd distance": (7, dict(q=torch.zeros(2, 1028).half()[:, :1024].view(2, 8, 128)), ValueError,
-                               ["q must begin", "16 bytes"]),
-    "k_cache at an odd place": (7, dict(k_cache=at_an_odd_place(CACHE)), ValueError, ["k_cache must begin", "16 bytes"]),
-    "v_cache at an odd place": (7, dict(v_cache=at_an_odd_place(CACHE)), ValueError, ["v_cache must begin", "16 bytes"]),
-    "out at an odd place": (2, dict(out=at_an_odd_place(Q)), ValueError, ["out must begin", "16 bytes"]),
-    "a cache of 2³¹ rows": (7, dict(k_cache=of_blocks(2**26), v_cache=of_blocks(2**26)), ValueError, ["2147483648 rows"]),
-    "a cache of almost 2³¹ rows": (7, dict(k_cache=of_blocks(2**26 - 1), v_cache=of_blocks(2**26 - 1)), ValueError,
-                                   ["k_cache must be contiguous"]),
+    "q with strides": (
+        7,
+        dict(q=Q.transpose(1, 2).contiguous().transpose(1, 2)),
+        ValueError,
+        ["q", "q.contiguous()"],
+    ),
+    "caches with strides": (
+        7,
+        dict(v_cache=CACHE.repeat(1, 1, 1, 2)[..., :128]),
+        ValueError,
+        ["v_cache", "contiguous"],
+    ),
+    "q at an odd place": (
+        7,
+        dict(q=at_an_odd_place(Q)),
+        ValueError,
+        ["q must begin", "16 bytes"],
+    ),
+    "q with an odd distance": (
+        7,
+        dict(q=torch.zeros(2, 1028).half()[:, :1024].view(2, 8, 128)),
+        ValueError,
+        ["q must begin", "16 bytes"],
+    ),
+    "k_cache at an odd place": (
+        7,
+        dict(k_cache=at_an_odd_place(CACHE)),
+        ValueError,
+        ["k_cache must begin", "16 bytes"],
+    ),
+    "v_cache at an odd place": (
+        7,
+        dict(v_cache=at_an_odd_place(CACHE)),
+        ValueError,
+        ["v_cache must begin", "16 bytes"],
+    ),
+    "out at an odd place": (
+        2,
+        dict(out=at_an_odd_place(Q)),
+        ValueError,
+        ["out must begin", "16 bytes"],
+    ),
+    "a cache of 2³¹ rows": (
+        7,
+        dict(k_cache=of_blocks(2**26), v_cache=of_blocks(2**26)),
+        ValueError,
+        ["2147483648 rows"],
+    ),
+    "a cache of almost 2³¹ rows": (
+        7,
+        dict(k_cache=of_blocks(2**26 - 1), v_cache=of_blocks(2**26 - 1)),
+        ValueError,
+        ["k_cache must be contiguous"],
+    ),
     "an output of another dtype": (7, dict(out=Q.float()), TypeError, ["out", "float16"]),
 }
 
@@ -370,18 +536,30 @@ def test_the_function_refuses_a_block_that_is_not_there():
 
 def test_a_shape_is_written_into_its_file(monkeypatch):
     text = shape_text(Shape(BFLOAT, 256, 5, 32, shared_bytes=1234))
-    for line in ("using Number = __nv_bfloat16;", "using KvNumber = __nv_bfloat16;", "constexpr int head_size = 256;",
-                 "constexpr int queries_per_kv_head = 5;", "constexpr int block_size = 32;",
-                 "constexpr int shared_bytes = 1234;"):
+    for line in (
+        "using Number = __nv_bfloat16;",
+        "using KvNumber = __nv_bfloat16;",
+        "constexpr int head_size = 256;",
+        "constexpr int queries_per_kv_head = 5;",
+        "constexpr int block_size = 32;",
+        "constexpr int shared_bytes = 1234;",
+    ):
         assert line in text
-    monkeypatch.setattr("paged_attention.ladder.read_kernel", lambda _: text.replace("int head_size", "int size"))
+    monkeypatch.setattr(
+        "paged_attention.ladder.read_kernel",
+        lambda _: text.replace("int head_size", "int size"),
+    )
     with pytest.raises(ValueError, match="head_size"):
         shape_text(Shape(HALF, 64, 1, 16))
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.title)
 def test_a_rung_knows_its_files(rung):
-    assert RUNGS[rung.number] is rung and rung.files[-1] == rung.file and "ladder/shape.cuh" in rung.files
+    assert (
+        RUNGS[rung.number] is rung
+        and rung.files[-1] == rung.file
+        and "ladder/shape.cuh" in rung.files
+    )
     assert rung.file.startswith(f"ladder/{rung.number}_")
     texts = rung_texts(rung.number, Shape(HALF, 128, 4, 16))
     assert list(texts) == list(rung.files)

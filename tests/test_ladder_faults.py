@@ -8,40 +8,126 @@ from test_ladder import FP8, HALF, Batch, assert_right, prepared
 
 # Likely faults: (rung, file, old text, new text).
 FAULTS = {
-    "nobody waits for other lanes' copies": (7, "7_balanced.cu", "__syncwarp();  // every lane's", "// every lane's"),
-    "a stage is filled while lanes read it": (5, "attend_staged.cuh", "__syncwarp();  // every lane has",
-                                              "// every lane has"),
-    "a wait that is one group short": (5, "attend_staged.cuh", "wait<num_stages - 1>", "wait<num_stages>"),
+    "nobody waits for other lanes' copies": (
+        7,
+        "7_balanced.cu",
+        "__syncwarp();  // every lane's",
+        "// every lane's",
+    ),
+    "a stage is filled while lanes read it": (
+        5,
+        "attend_staged.cuh",
+        "__syncwarp();  // every lane has",
+        "// every lane has",
+    ),
+    "a wait that is one group short": (
+        5,
+        "attend_staged.cuh",
+        "wait<num_stages - 1>",
+        "wait<num_stages>",
+    ),
     "the same in rung 7": (7, "7_balanced.cu", "wait<num_stages - 1>", "wait<num_stages>"),
-    "an empty group that is not closed": (5, "attend_staged.cuh", "    copies.close_group();",
-                                          "    if (tile < end) copies.close_group();"),
-    "the count before the parts": (7, "7_balanced.cu", "__threadfence();  // the parts", "// the parts"),
-    "a count that is not set back": (7, "7_balanced.cu", "if (shared.is_last) work.arrived", "if (false) work.arrived"),
-    "a count that is not atomic": (7, "7_balanced.cu", "atomicAdd(&work.arrived[item.first_part], 1)",
-                                   "work.arrived[item.first_part]++"),
-    "a tile too many": (7, "7_balanced.cu", "for (; tile < num_tiles(item)", "for (; tile <= num_tiles(item)"),
-    "tiles that start anew in each item": (7, "7_balanced.cu", "    tile -= num_tiles(item);\n    WorkItem",
-                                           "    tile = phase;\n    WorkItem"),
-    "parts of one row only": (7, "7_balanced.cu", "part(item.first_part + number)", "part(item.first_part)"),
-    "queries that stay": (7, "7_balanced.cu", "queries = load_queries(query_row(params, next",
-                          "load_queries(query_row(params, next"),
+    "an empty group that is not closed": (
+        5,
+        "attend_staged.cuh",
+        "    copies.close_group();",
+        "    if (tile < end) copies.close_group();",
+    ),
+    "the count before the parts": (
+        7,
+        "7_balanced.cu",
+        "__threadfence();  // the parts",
+        "// the parts",
+    ),
+    "a count that is not set back": (
+        7,
+        "7_balanced.cu",
+        "if (shared.is_last) work.arrived",
+        "if (false) work.arrived",
+    ),
+    "a count that is not atomic": (
+        7,
+        "7_balanced.cu",
+        "atomicAdd(&work.arrived[item.first_part], 1)",
+        "work.arrived[item.first_part]++",
+    ),
+    "a tile too many": (
+        7,
+        "7_balanced.cu",
+        "for (; tile < num_tiles(item)",
+        "for (; tile <= num_tiles(item)",
+    ),
+    "tiles that start anew in each item": (
+        7,
+        "7_balanced.cu",
+        "    tile -= num_tiles(item);\n    WorkItem",
+        "    tile = phase;\n    WorkItem",
+    ),
+    "parts of one row only": (
+        7,
+        "7_balanced.cu",
+        "part(item.first_part + number)",
+        "part(item.first_part)",
+    ),
+    "queries that stay": (
+        7,
+        "7_balanced.cu",
+        "queries = load_queries(query_row(params, next",
+        "load_queries(query_row(params, next",
+    ),
     "tokens behind the end": (4, "tile.cuh", "r < num_tokens ?", "true ?"),
-    "a maximum of some lanes": (4, "tile.cuh", "distance = 4; distance < 32", "distance = 4; distance < 16"),
-    "sums that are not rescaled": (4, "tile.cuh", "state.acc[t][d][i] *= rescale[i % 2]", "(void)0"),
+    "a maximum of some lanes": (
+        4,
+        "tile.cuh",
+        "distance = 4; distance < 32",
+        "distance = 4; distance < 16",
+    ),
+    "sums that are not rescaled": (
+        4,
+        "tile.cuh",
+        "state.acc[t][d][i] *= rescale[i % 2]",
+        "(void)0",
+    ),
     "values turned about": (4, "tile.cuh", "0x7632", "0x5410"),
-    "states merged without their weight": (4, "tile_state.cuh", "theirs[i] * its_l[i]", "its_l[i]"),
+    "states merged without their weight": (
+        4,
+        "tile_state.cuh",
+        "theirs[i] * its_l[i]",
+        "its_l[i]",
+    ),
     "parts without their weight": (6, "combine_parts.cuh", "* part_l[part];", ";"),
-    "the largest of the first part": (6, "combine_parts.cuh", "split < num_splits; ++split) m_all",
-                                      "split < 1; ++split) m_all"),
-    "splits that overlap": (6, "6_split_kv.cu", "num_tiles * (split + 1) / num_splits",
-                            "num_tiles * (split + 1) / num_splits + 1"),
-    "a scale of another head": (8, "7_balanced.cu", "scales[item.kv_head + head]", "scales[0]"),
+    "the largest of the first part": (
+        6,
+        "combine_parts.cuh",
+        "split < num_splits; ++split) m_all",
+        "split < 1; ++split) m_all",
+    ),
+    "splits that overlap": (
+        6,
+        "6_split_kv.cu",
+        "num_tiles * (split + 1) / num_splits",
+        "num_tiles * (split + 1) / num_splits + 1",
+    ),
+    "a scale of another head": (
+        8,
+        "7_balanced.cu",
+        "scales[item.kv_head + head]",
+        "scales[0]",
+    ),
     "8 bits with another exponent": (8, "fp8.cuh", "256.0f", "128.0f"),
-    "tokens that are not there": (2, "next_rows.cuh", "there[i] = token[i] < num_tokens",
-                                  "there[i] = token[i] <= num_tokens"),
+    "tokens that are not there": (
+        2,
+        "next_rows.cuh",
+        "there[i] = token[i] < num_tokens",
+        "there[i] = token[i] <= num_tokens",
+    ),
     "a state that is not rescaled": (3, "softmax_state.cuh", "sum *= rescale", "sum *= 1.0f"),
-    "one thread's softmax before the others' scores": (0, "0_serial_softmax.cu", "__syncthreads();  // all scores",
-                                                       "// all scores"),
+    "one thread's softmax before the others' scores": (
+        0,
+        "0_serial_softmax.cu",
+        "__syncthreads();  // all scores",
+        "// all scores",
+    ),
 }
 FAULTY = Batch((100, 0, 33, 300, 1), 8, 2, 128, 16, HALF)
 
@@ -49,9 +135,13 @@ FAULTY = Batch((100, 0, 33, 300, 1), 8, 2, 128, 16, HALF)
 @pytest.mark.parametrize("number, file, there, instead", FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_found(number, file, there, instead):
     texts = rung_texts(number, Shape(HALF, 128, 4, 16, FP8 if number == 8 else None))
-    assert there in texts[f"ladder/{file}"], "the kernel has changed; this fault has to change with it"
+    assert there in texts[f"ladder/{file}"], (
+        "the kernel has changed; this fault has to change with it"
+    )
     texts[f"ladder/{file}"] = texts[f"ladder/{file}"].replace(there, instead)
-    library = build_cuda(*texts.values(), names=tuple(texts), target="checked", name="ladder_fault")
+    library = build_cuda(
+        *texts.values(), names=tuple(texts), target="checked", name="ladder_fault"
+    )
     how = {6: {"num_splits": 3}, 7: {"num_blocks": 5}, 8: {"num_blocks": 5}}.get(number, {})
     decode, arguments, exact = prepared(number, FAULTY, "checked", library, **how)
     if number == 8:

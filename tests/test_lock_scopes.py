@@ -30,7 +30,11 @@ def manager_with(**methods):
     """The class above, with these bodies in place of those of the methods of these names."""
     lines = CLASS.splitlines()
     for name, body in methods.items():
-        (number,) = (number for number, line in enumerate(lines) if f" {name}(" in line and "GUARD" in line)
+        (number,) = (
+            number
+            for number, line in enumerate(lines)
+            if f" {name}(" in line and "GUARD" in line
+        )
         lines[number] = f"{lines[number].partition(' { ')[0]} {{ {body} }}"
     return watched_block_manager_class("\n".join(lines).replace("GUARD", GUARD))
 
@@ -41,31 +45,107 @@ def uses(**methods):
     return "" if said == ALL_COVERED else str(said)
 
 
-@pytest.mark.parametrize("method, body, use", [
-    ("increase_ref_count", "{ GUARD check(b); if (!counts[b]) throw BlockNotAllocatedError(b); } ++counts[b];", AFTER),
-    ("get_num_free_blocks", "{ GUARD } return list.size();", AFTER),
-    ("get_ref_count", "check(b); mutex_.lock(); mutex_.unlock(); return counts[b];", AFTER),
-    ("get_ref_count", "std::unique_lock<std::mutex> hold(mutex_); check(b); hold.unlock(); return counts.at(b);", AFTER),
-    ("get_ref_count", "std::lock_guard<std::mutex>{mutex_}; check(b); return counts[b];", AFTER),
-    ("free", "check(b); if (!counts[b]) throw DoubleFreeError(b); GUARD if (--counts[b] == 0) list.push(b);", LOOKS_BEFORE),
-    ("free", "check(b); if (!counts[b]) throw DoubleFreeError(b); if (--counts[b]) return; GUARD list.push(b);", CHANGES_BEFORE),
-    ("get_num_free_blocks", "return list.size();", WITHOUT),
-    ("get_num_free_blocks", "std::mutex own; std::lock_guard<std::mutex> hold(own); return list.size();", ANOTHER),
-    ("get_num_free_blocks", "static std::mutex own; std::lock_guard<std::mutex> hold(own); return list.size();", ANOTHER),
-])
+@pytest.mark.parametrize(
+    "method, body, use",
+    [
+        (
+            "increase_ref_count",
+            (
+                "{ GUARD check(b); if (!counts[b]) throw BlockNotAllocatedError(b); }"
+                " ++counts[b];"
+            ),
+            AFTER,
+        ),
+        ("get_num_free_blocks", "{ GUARD } return list.size();", AFTER),
+        (
+            "get_ref_count",
+            "check(b); mutex_.lock(); mutex_.unlock(); return counts[b];",
+            AFTER,
+        ),
+        (
+            "get_ref_count",
+            (
+                "std::unique_lock<std::mutex> hold(mutex_); check(b); hold.unlock(); return"
+                " counts.at(b);"
+            ),
+            AFTER,
+        ),
+        (
+            "get_ref_count",
+            "std::lock_guard<std::mutex>{mutex_}; check(b); return counts[b];",
+            AFTER,
+        ),
+        (
+            "free",
+            (
+                "check(b); if (!counts[b]) throw DoubleFreeError(b); GUARD if (--counts[b] =="
+                " 0) list.push(b);"
+            ),
+            LOOKS_BEFORE,
+        ),
+        (
+            "free",
+            (
+                "check(b); if (!counts[b]) throw DoubleFreeError(b); if (--counts[b]) return;"
+                " GUARD list.push(b);"
+            ),
+            CHANGES_BEFORE,
+        ),
+        ("get_num_free_blocks", "return list.size();", WITHOUT),
+        (
+            "get_num_free_blocks",
+            "std::mutex own; std::lock_guard<std::mutex> hold(own); return list.size();",
+            ANOTHER,
+        ),
+        (
+            "get_num_free_blocks",
+            (
+                "static std::mutex own; std::lock_guard<std::mutex> hold(own); return"
+                " list.size();"
+            ),
+            ANOTHER,
+        ),
+    ],
+)
 def test_data_that_is_touched_without_the_lock_is_seen(method, body, use):
     assert uses(**{method: body}) == f"{method}() {use}"
 
 
-@pytest.mark.parametrize("methods", [
-    {"free": "{ GUARD check(b); } { GUARD if (!counts[b]) throw DoubleFreeError(b); if (--counts[b] == 0) list.push(b); }"},
-    {"get_ref_count": "check(b); std::vector<int> copy; { GUARD copy = counts; } return copy[b];"},
-    {"get_ref_count": "check(b); int n; { GUARD n = counts[b]; } return n;"},
-    {"get_ref_count": "mutex_.lock(); if (b < 0 || b >= int(counts.size())) { mutex_.unlock(); throw BlockIndexError(b); } "
-                      "int n = counts[b]; mutex_.unlock(); return n;"},
-    {"get_ref_count": "mutex_.lock(); mutex_.unlock(); mutex_.lock(); int n = counts.at(b); mutex_.unlock(); return n;"},
-    {"get_ref_count": "std::unique_lock<std::mutex> hold(mutex_, std::defer_lock); hold.lock(); check(b); return counts[b];"},
-])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {
+            "free": (
+                "{ GUARD check(b); } { GUARD if (!counts[b]) throw DoubleFreeError(b); if"
+                " (--counts[b] == 0) list.push(b); }"
+            )
+        },
+        {
+            "get_ref_count": (
+                "check(b); std::vector<int> copy; { GUARD copy = counts; } return copy[b];"
+            )
+        },
+        {"get_ref_count": "check(b); int n; { GUARD n = counts[b]; } return n;"},
+        {
+            "get_ref_count": (
+                "mutex_.lock(); if (b < 0 || b >= int(counts.size())) { mutex_.unlock(); throw"
+                " BlockIndexError(b); } int n = counts[b]; mutex_.unlock(); return n;"
+            )
+        },
+        {
+            "get_ref_count": (
+                "mutex_.lock(); mutex_.unlock(); mutex_.lock(); int n = counts.at(b);"
+                " mutex_.unlock(); return n;"
+            )
+        },
+        {
+            "get_ref_count": (
+                "std::unique_lock<std::mutex> hold(mutex_, std::defer_lock); hold.lock();"
+                " check(b); return counts[b];"
+            )
+        },
+    ],
+)
 def test_an_unusual_right_lock_is_left_alone(methods):
     manager_type = manager_with(**methods)
     assert observe(manager_type, ("data", 3)) == ALL_COVERED
@@ -73,16 +153,26 @@ def test_an_unusual_right_lock_is_left_alone(methods):
 
 
 def test_two_locks_where_one_is_needed_are_seen_though_all_data_is_covered():
-    manager_type = manager_with(free="{ GUARD check(b); if (!counts[b]) throw DoubleFreeError(b); } "
-                                     "{ GUARD if (--counts[b] == 0) list.push(b); }")
+    manager_type = manager_with(
+        free=(
+            "{ GUARD check(b); if (!counts[b]) throw DoubleFreeError(b); } "
+            "{ GUARD if (--counts[b] == 0) list.push(b); }"
+        )
+    )
     assert observe(manager_type, ("data", 3)) == ALL_COVERED
-    assert observe(manager_type, ("meet", (2, 1))) == (
-        "free(): no error; free() in between: no error; then reference counts [-1, 0], 2 free")
+    assert (
+        observe(manager_type, ("meet", (2, 1)))
+        == "free(): no error; free() in between: no error; then reference counts [-1, 0], 2"
+        " free"
+    )
     assert observe(manager_type, ("meet", (2, 2))) == "as if one had come after the other"
 
 
 def test_a_lock_that_is_taken_twice_or_kept_is_no_endless_wait():
-    manager = manager_with(free="GUARD if (get_ref_count(b) == 0) return;", allocate="mutex_.lock(); return list.pop();")(2)
+    manager = manager_with(
+        free="GUARD if (get_ref_count(b) == 0) return;",
+        allocate="mutex_.lock(); return list.pop();",
+    )(2)
     with pytest.raises(NeverComesBack):
         manager.free(0)
     assert not manager.is_locked()
@@ -90,4 +180,3 @@ def test_a_lock_that_is_taken_twice_or_kept_is_no_endless_wait():
     assert manager.is_locked()
     with pytest.raises(NeverComesBack):
         manager.get_num_free_blocks()
-

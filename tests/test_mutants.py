@@ -14,8 +14,10 @@ from mutants.concerns import Concerns
 from mutants.cpp_text import cpp_mutants
 from mutants.kept import Explained
 
-RUN = "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from mutants.__main__ import main; " \
-      "sys.exit(main(sys.argv[3:], Path(sys.argv[2])))"
+RUN = (
+    "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from"
+    " mutants.__main__ import main; sys.exit(main(sys.argv[3:], Path(sys.argv[2])))"
+)
 
 SHOP = '''\
 """What things cost."""
@@ -32,7 +34,7 @@ def is_much(price: int) -> bool:
 def same(price: int) -> int:
     return price + 0
 '''
-TESTS = '''\
+TESTS = """\
 from shop.prices import is_much, same, total
 
 def test_total():
@@ -43,21 +45,27 @@ def test_is_much():
 
 def test_same():
     assert same(3) == 3
-'''
-TABLE = '''\
+"""
+TABLE = """\
 patience = 1
 [wanted]
 shop = 0.9
 [tests]
 shop = ["tests/test_prices.py"]
-'''
+"""
 
 
 @pytest.fixture
 def course(tmp_path):
     """A repository with one module and its tests."""
-    for name, text in {"shop/__init__.py": "", "shop/prices.py": SHOP, "tests/test_prices.py": TESTS, ".gitignore": ".build\n",
-                       "tests/mutants/concerns.toml": TABLE, "pyproject.toml": "[tool.pytest.ini_options]\n"}.items():
+    for name, text in {
+        "shop/__init__.py": "",
+        "shop/prices.py": SHOP,
+        "tests/test_prices.py": TESTS,
+        ".gitignore": ".build\n",
+        "tests/mutants/concerns.toml": TABLE,
+        "pyproject.toml": "[tool.pytest.ini_options]\n",
+    }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
@@ -66,7 +74,16 @@ def course(tmp_path):
 
 def mutants(course, *words, **options):
     pytest.importorskip("mutmut", reason="make mutants installs it")
-    command = [sys.executable, "-c", RUN, str(ROOT / "tests"), str(course), "--jobs", "1", *words]
+    command = [
+        sys.executable,
+        "-c",
+        RUN,
+        str(ROOT / "tests"),
+        str(course),
+        "--jobs",
+        "1",
+        *words,
+    ]
     return subprocess.run(command, capture_output=True, text=True, cwd=course, **options)
 
 
@@ -74,25 +91,31 @@ def python_mutants(text):
     pytest.importorskip("mutmut", reason="make mutants installs it")
     from mutants.python_text import python_mutants
 
-    return [(mutant.function, mutant.was, mutant.becomes) for mutant in python_mutants("a.py", text)]
+    return [
+        (mutant.function, mutant.was, mutant.becomes)
+        for mutant in python_mutants("a.py", text)
+    ]
 
 
 def changes(text: str) -> set[str]:
     return {becomes for _, _, becomes in python_mutants(text)}
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("x = a <= b", {"x = a < b", "x = None"}),
-    ("return a + b", {"return a - b"}),
-    ("return 7", {"return 8", "return 6"}),
-    ("return not a", {"return a"}),
-    ("return a and b", {"return a or b"}),
-    ("f(a, key=b)", {"f(a, )", "pass"}),
-    ("return True", {"return False"}),
-    ("raise ValueError('x' + 1)", {"pass"}),
-    ("return f'{a + 1}'", set()),
-    ("'''A docstring: 1 + 1.'''", set()),
-])
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("x = a <= b", {"x = a < b", "x = None"}),
+        ("return a + b", {"return a - b"}),
+        ("return 7", {"return 8", "return 6"}),
+        ("return not a", {"return a"}),
+        ("return a and b", {"return a or b"}),
+        ("f(a, key=b)", {"f(a, )", "pass"}),
+        ("return True", {"return False"}),
+        ("raise ValueError('x' + 1)", {"pass"}),
+        ("return f'{a + 1}'", set()),
+        ("'''A docstring: 1 + 1.'''", set()),
+    ],
+)
 def test_small_changes_to_python(text, expected):
     lines = changes(f"def f(a, b):\n    {text}\n")
     assert lines == expected
@@ -105,7 +128,10 @@ def test_conditions_are_negated_and_defaults_changed():
 
 
 def test_annotations_and_decorators_stay():
-    assert changes("@cache(size=3)\ndef f(a: Array[3], b) -> Literal[1]:\n    return a\n") == set()
+    assert (
+        changes("@cache(size=3)\ndef f(a: Array[3], b) -> Literal[1]:\n    return a\n")
+        == set()
+    )
 
 
 def test_a_change_within_a_long_statement_shows_its_own_line_alone():
@@ -117,26 +143,35 @@ def cpp_changes(body: str) -> set[str]:
     return {mutant.becomes for mutant in cpp_mutants("a.h", f"void f(int a) {{\n{body}\n}}\n")}
 
 
-@pytest.mark.parametrize("body, expected", [
-    ("if (a < b) return;", {"if (a <= b) return;", "if (a < b) ;"}),
-    ("if (ready()) x();", {"if (!(ready())) x();", "if (ready()) ;"}),
-    ("if (!ready) return 1;", {"if (ready) return 1;", "if (!ready) return 2;", "if (!ready) return 0;"}),
-    ("a->count += b && c;", {"a->count -= b && c;", "a->count += b || c;", ";"}),
-    ("std::vector<int> x = y<int>(b);  // a < 1", set()),
-    ('const char* text = "a + 1";', set()),
-    ("#define LIMIT 3 + 4", set()),
-    ("return x + 0x10u;", {"return x - 0x10u;", "return x + 17u;", "return x + 15u;"}),
-    ("for (Thread& t : threads) t.state = ready;", {"for (Thread& t : threads) ;"}),
-    ("failed = true;", {"failed = false;", ";"}),
-    ("++n;", {"--n;", ";"}),
-    ("Thread& gone = *found;", set()),
-])
+@pytest.mark.parametrize(
+    "body, expected",
+    [
+        ("if (a < b) return;", {"if (a <= b) return;", "if (a < b) ;"}),
+        ("if (ready()) x();", {"if (!(ready())) x();", "if (ready()) ;"}),
+        (
+            "if (!ready) return 1;",
+            {"if (ready) return 1;", "if (!ready) return 2;", "if (!ready) return 0;"},
+        ),
+        ("a->count += b && c;", {"a->count -= b && c;", "a->count += b || c;", ";"}),
+        ("std::vector<int> x = y<int>(b);  // a < 1", set()),
+        ('const char* text = "a + 1";', set()),
+        ("#define LIMIT 3 + 4", set()),
+        ("return x + 0x10u;", {"return x - 0x10u;", "return x + 17u;", "return x + 15u;"}),
+        ("for (Thread& t : threads) t.state = ready;", {"for (Thread& t : threads) ;"}),
+        ("failed = true;", {"failed = false;", ";"}),
+        ("++n;", {"--n;", ";"}),
+        ("Thread& gone = *found;", set()),
+    ],
+)
 def test_small_changes_to_cpp(body, expected):
     assert cpp_changes(body) == expected
 
 
 def test_a_change_to_cpp_knows_its_function():
-    text = "namespace n {\ninline bool Block::take_turns() {\n    while (a == b) {\n        x = 1;\n    }\n}\n}\n"
+    text = (
+        "namespace n {\ninline bool Block::take_turns() {\n    while (a == b) {\n        x ="
+        " 1;\n    }\n}\n}\n"
+    )
     assert {mutant.function for mutant in cpp_mutants("a.h", text)} == {"Block::take_turns"}
 
 
@@ -145,14 +180,23 @@ def test_a_survivor_is_listed_and_the_killed_are_counted(course):
     assert run.returncode == 1, run.stdout + run.stderr
     assert "shop/prices.py:5 killed" in run.stdout and "wanted: 90%" in run.stdout
     listed = mutants(course, "--list").stdout
-    assert "shop/prices.py:9 in is_much\n  - return price >= 10\n  + return price > 10\n" in listed
-    assert "return price - 0" in listed and "one - other" not in listed and "33.3%" in listed  # 2 of 6 are killed
+    assert (
+        "shop/prices.py:9 in is_much\n  - return price >= 10\n  + return price > 10\n"
+        in listed
+    )
+    # 2 of 6 are killed
+    assert "return price - 0" in listed and "one - other" not in listed and "33.3%" in listed
     assert (course / "shop/prices.py").read_text() == SHOP
 
 
 def test_a_loop_without_end_is_killed_by_its_processor_time(course):
-    (course / "shop/prices.py").write_text("def count(n):\n    k = 0\n    while k < n:\n        k += 1\n    return k\n")
-    test = "from shop.prices import count\n\ndef test_count():\n    assert count(3) == 3 and count(0) == 0\n"
+    (course / "shop/prices.py").write_text(
+        "def count(n):\n    k = 0\n    while k < n:\n        k += 1\n    return k\n"
+    )
+    test = (
+        "from shop.prices import count\n\ndef test_count():\n    assert count(3) == 3 and"
+        " count(0) == 0\n"
+    )
     (course / "tests/test_prices.py").write_text(test)
     run = mutants(course)
     assert run.returncode == 0 and "SIGXCPU" in run.stdout, run.stdout + run.stderr
@@ -164,14 +208,18 @@ def test_what_is_known_is_not_run_again_unless_its_test_changed(course):
     known = len(results.read_text().splitlines())
     mutants(course)
     assert len(results.read_text().splitlines()) == known
-    survived = sum(json.loads(line)["outcome"] == "survived" for line in results.read_text().splitlines())
+    survived = sum(
+        json.loads(line)["outcome"] == "survived" for line in results.read_text().splitlines()
+    )
     tests = course / "tests/test_prices.py"
     tests.write_text(TESTS + "\ndef test_just_as_much():\n    assert is_much(10)\n")
     run = mutants(course)
     assert "prices.py:9 killed" in run.stdout
-    assert len(results.read_text().splitlines()) == known + survived  # those that were killed still are
+    # those that were killed still are
+    assert len(results.read_text().splitlines()) == known + survived
     tests.write_text(tests.read_text().replace("assert same(3) == 3", "assert same(3)"))
-    assert "prices.py:13 survived" in mutants(course).stdout  # what killed it is not what it was
+    # what killed it is not what it was
+    assert "prices.py:13 survived" in mutants(course).stdout
 
 
 def test_it_goes_on_where_it_was_killed(course):
@@ -194,14 +242,14 @@ def test_it_goes_on_where_it_was_killed(course):
     assert first_line.startswith(f"{all_of_them - done} ")
 
 
-EXPLAINED = '''\
+EXPLAINED = """\
 [[mutant]]
 file = "shop/prices.py"
 function = "same"
 was = "return price + 0"
 becomes = "return price - 0"
 reason = "nothing is nothing"
-'''
+"""
 
 
 def test_an_explained_mutant_counts_and_one_that_is_no_more_is_an_error(course):
@@ -226,14 +274,20 @@ def test_a_sample_is_the_same_for_the_same_seed(course):
 def test_tests_that_fail_without_a_fault_are_an_error(course):
     (course / "tests/test_prices.py").write_text("def test_wrong():\n    assert False\n")
     run = mutants(course)
-    assert run.returncode == 2 and "must pass first" in run.stdout and "test_wrong" in run.stdout
+    assert (
+        run.returncode == 2 and "must pass first" in run.stdout and "test_wrong" in run.stdout
+    )
 
 
 def test_the_table_names_every_file_and_only_what_is_there():
     concerns = Concerns(ROOT)
     assert [name for name in concerns.names() if not (ROOT / name).exists()] == []
-    files = [str(path.relative_to(ROOT)) for folder in ("paged_attention", "lessons_lib", "grading")
-             for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".h", ".cpp") and path.name != "__init__.py"]
+    files = [
+        str(path.relative_to(ROOT))
+        for folder in ("paged_attention", "lessons_lib", "grading")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".h", ".cpp") and path.name != "__init__.py"
+    ]
     assert [file for file in files if not _has_tests(concerns, file)] == []
 
 
@@ -241,14 +295,23 @@ def test_kernels_see_what_their_headers_include():
     from mutants.trees import keeps_kernels
 
     folder = "lessons_lib/cuda_on_cpu"
-    seen = {path.name for path in (ROOT / folder).rglob("*.h") if not keeps_kernels(ROOT, str(path.relative_to(ROOT)))}
+    seen = {
+        path.name
+        for path in (ROOT / folder).rglob("*.h")
+        if not keeps_kernels(ROOT, str(path.relative_to(ROOT)))
+    }
     assert {"cuda_runtime.h", "intrinsics.h", "launch.h", "language.h", "numbers.h"} <= seen
-    assert not {"warp.h", "watch.h", "scheduler.h"} & seen and not keeps_kernels(ROOT, f"{folder}/rewrite.py")
+    assert not {"warp.h", "watch.h", "scheduler.h"} & seen and not keeps_kernels(
+        ROOT, f"{folder}/rewrite.py"
+    )
 
 
 def _has_tests(concerns, file) -> bool:
     try:
-        return all(os.path.exists(ROOT / test) for test in concerns.tests(file)) and concerns.wanted(file) >= 0.9
+        return (
+            all(os.path.exists(ROOT / test) for test in concerns.tests(file))
+            and concerns.wanted(file) >= 0.9
+        )
     except KeyError:
         return False
 
@@ -260,13 +323,18 @@ def test_each_explanation_fits_a_mutant_and_gives_a_reason():
     files = {place[0] for place in explained.reasons}
     if any(file.endswith(".py") for file in files):
         pytest.importorskip("mutmut", reason="make mutants installs it")
-    assert explained.unused([mutant for file in files for mutant in mutants_of(ROOT, file)]) == []
+    assert (
+        explained.unused([mutant for file in files for mutant in mutants_of(ROOT, file)]) == []
+    )
     assert all(len(reason.split()) > 3 for reason in explained.reasons.values())
 
 
 def test_each_explanation_is_about_lines_that_are_there():
     def occurs(entry) -> bool:
-        lines, was = ([line.strip() for line in text.splitlines()] for text in ((ROOT / entry["file"]).read_text(), entry["was"]))
+        lines, was = (
+            [line.strip() for line in text.splitlines()]
+            for text in ((ROOT / entry["file"]).read_text(), entry["was"])
+        )
         return any(lines[start : start + len(was)] == was for start in range(len(lines)))
 
     entries = tomllib.loads((ROOT / "tests/mutants/explained.toml").read_text())["mutant"]

@@ -17,20 +17,39 @@ from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 
 pytestmark = [
     pytest.mark.nbgrader,
-    pytest.mark.skipif(not importlib.util.find_spec("nbgrader"), reason="nbgrader is not installed: make test-nbgrader"),
+    pytest.mark.skipif(
+        not importlib.util.find_spec("nbgrader"),
+        reason="nbgrader is not installed: make test-nbgrader",
+    ),
 ]
-LESSONS = sorted(path for path in SOLUTIONS.glob("[0-9][0-9]_*.ipynb") if checks.exercises_of(path.name[:2]))
+LESSONS = sorted(
+    path for path in SOLUTIONS.glob("[0-9][0-9]_*.ipynb") if checks.exercises_of(path.name[:2])
+)
 QUICK = ["00", "02", "06"]
-EXECUTED = [pytest.param(path.name[:2], marks=[] if path.name[:2] in QUICK else pytest.mark.slow) for path in LESSONS]
+EXECUTED = [
+    pytest.param(path.name[:2], marks=[] if path.name[:2] in QUICK else pytest.mark.slow)
+    for path in LESSONS
+]
 
 
 def nbgrader(folder: Path, *words: str) -> str:
     """What the command prints. Its exit code says whether there was an error."""
-    site = Path(importlib.util.find_spec("nbgrader").origin).parent.parent  # alembic, which it calls, may be there too
-    environment = os.environ | {"PATH": os.pathsep.join([str(site / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
-                                "PYTHONPATH": str(site),
-                                "LESSONS_PROGRESS_DIR": str(folder / "progress")}
-    done = subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=folder, env=environment, capture_output=True, text=True)
+    # alembic, which it calls, may be there too
+    site = Path(importlib.util.find_spec("nbgrader").origin).parent.parent
+    environment = os.environ | {
+        "PATH": os.pathsep.join(
+            [str(site / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        ),
+        "PYTHONPATH": str(site),
+        "LESSONS_PROGRESS_DIR": str(folder / "progress"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -55,12 +74,15 @@ def hand_in(course: Path, student: str, notebook: Path):
 def score(course: Path, student: str, lesson: str) -> float:
     """Points in nbgrader's own book."""
     with sqlite3.connect(course / "gradebook.db") as book:
-        (points,) = book.execute("""
+        (points,) = book.execute(
+            """
             SELECT COALESCE(SUM(COALESCE(grade.manual_score, grade.auto_score)), 0) FROM grade
             JOIN submitted_notebook ON grade.notebook_id = submitted_notebook.id
             JOIN submitted_assignment ON submitted_notebook.assignment_id = submitted_assignment.id
             JOIN assignment ON submitted_assignment.assignment_id = assignment.id
-            WHERE submitted_assignment.student_id = ? AND assignment.name = ?""", (student, lesson)).fetchone()
+            WHERE submitted_assignment.student_id = ? AND assignment.name = ?""",
+            (student, lesson),
+        ).fetchone()
     return points
 
 
@@ -88,15 +110,21 @@ def test_the_hunt_is_released_with_its_faults(course):
 
 @pytest.mark.parametrize("lesson", EXECUTED)
 def test_validate_says_whether_a_notebook_passes(course, lesson):
-    (solved,), (released,) = (list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release"))
-    assert "Success! Your notebook passes all the tests." in nbgrader(course, "validate", str(solved))
+    (solved,), (released,) = (
+        list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release")
+    )
+    assert "Success! Your notebook passes all the tests." in nbgrader(
+        course, "validate", str(solved)
+    )
     assert "VALIDATION FAILED" in nbgrader(course, "validate", str(released)).upper()
 
 
 @pytest.mark.parametrize("lesson", EXECUTED)
 def test_autograde_gives_the_points_that_were_earned(course, lesson):
     """For three learners: one has solved all, one only the first exercise, one nothing."""
-    (solved,), (released,) = (list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release"))
+    (solved,), (released,) = (
+        list((course / folder / lesson).glob("*.ipynb")) for folder in ("source", "release")
+    )
     exercises = checks.exercises_of(lesson)
     hand_in(course, "all", solved)
     hand_in(course, "nothing", released)
@@ -110,4 +138,8 @@ def test_autograde_gives_the_points_that_were_earned(course, lesson):
     hand_in(course, "first", first)
     nbgrader(course, "autograde", lesson, "--create")
     total = sum(exercise.points for exercise in exercises)
-    assert [score(course, student, lesson) for student in ("all", "first", "nothing")] == [total, exercises[0].points, 0]
+    assert [score(course, student, lesson) for student in ("all", "first", "nothing")] == [
+        total,
+        exercises[0].points,
+        0,
+    ]

@@ -26,8 +26,13 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.tiny_qwen3.tasks import decode, encode
 
 TOO_MUCH = 9  # the token that breaks the model below
-ROWS = {"a NaN": [0.0, math.nan], "inf": [math.inf, 0.0], "-inf and a NaN": [-math.inf, math.nan],
-        "nothing but -inf": [-math.inf, -math.inf], "inf and -inf": [math.inf, -math.inf]}
+ROWS = {
+    "a NaN": [0.0, math.nan],
+    "inf": [math.inf, 0.0],
+    "-inf and a NaN": [-math.inf, math.nan],
+    "nothing but -inf": [-math.inf, -math.inf],
+    "inf and -inf": [math.inf, -math.inf],
+}
 
 
 class OverflowingModel(EchoModel):
@@ -57,35 +62,66 @@ def fate(model, prompt, params):
     tokens = list(prompt)
     while True:
         if model.overflows(tokens):
-            return tokens[len(prompt):], "not finite"
+            return tokens[len(prompt) :], "not finite"
         tokens.append(next_token(tokens))
         if tokens[-1] == END and not params.ignore_end:
-            return tokens[len(prompt):], "end"
+            return tokens[len(prompt) :], "end"
         if len(tokens) == len(prompt) + params.max_new_tokens:
-            return tokens[len(prompt):], "length"
+            return tokens[len(prompt) :], "length"
 
 
-requests_of_a_trace = st.lists(st.tuples(
-    st.one_of(st.lists(st.integers(0, 10), min_size=1, max_size=16), st.just([1, 2, 3, 4, 5, 6, 7, 8, 3]),
-              st.just([1, 2, 3, 4, 5, 6, TOO_MUCH, 8])),
-    st.builds(SamplingParams, max_new_tokens=st.integers(1, 8), temperature=st.sampled_from([0, 1]), ignore_end=st.booleans()),
-    st.integers(0, 3)), min_size=1, max_size=8)  # (prompt, params, steps until the next one comes)
+requests_of_a_trace = st.lists(
+    st.tuples(
+        st.one_of(
+            st.lists(st.integers(0, 10), min_size=1, max_size=16),
+            st.just([1, 2, 3, 4, 5, 6, 7, 8, 3]),
+            st.just([1, 2, 3, 4, 5, 6, TOO_MUCH, 8]),
+        ),
+        st.builds(
+            SamplingParams,
+            max_new_tokens=st.integers(1, 8),
+            temperature=st.sampled_from([0, 1]),
+            ignore_end=st.booleans(),
+        ),
+        # (prompt, params, steps until the next one comes)
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=8,
+)
 
 
 @settings(max_examples=80, deadline=None)
-@given(trace=requests_of_a_trace, kind=st.sampled_from(list(ROWS)), model=st.sampled_from([OverflowingModel, OverflowsAtTheEnd]),
-       block_size=st.integers(1, 5), token_budget=st.integers(1, 24), num_blocks=st.integers(24, 40), sharing=st.booleans())
-def test_each_request_meets_its_own_fate(trace, kind, model, block_size, token_budget, num_blocks, sharing):
+@given(
+    trace=requests_of_a_trace,
+    kind=st.sampled_from(list(ROWS)),
+    model=st.sampled_from([OverflowingModel, OverflowsAtTheEnd]),
+    block_size=st.integers(1, 5),
+    token_budget=st.integers(1, 24),
+    num_blocks=st.integers(24, 40),
+    sharing=st.booleans(),
+)
+def test_each_request_meets_its_own_fate(
+    trace, kind, model, block_size, token_budget, num_blocks, sharing
+):
     """However its prompt is cut into chunks, and whichever request shares its prefix."""
     model, requests = model(ROWS[kind]), []
-    engine = engine_with(model, block_size=block_size, num_blocks=num_blocks, token_budget=token_budget,
-                         prefix_sharing=sharing, history=History())
+    engine = engine_with(
+        model,
+        block_size=block_size,
+        num_blocks=num_blocks,
+        token_budget=token_budget,
+        prefix_sharing=sharing,
+        history=History(),
+    )
     for number, (prompt, params, steps) in enumerate(trace):
         requests.append(engine.add(number, prompt, params))
         for _ in range(steps):
             assert all(token == request.tokens[-1] for request, token in engine.step())
     engine.run()
-    assert [(each.output, each.reason) for each in requests] == [fate(model, each.prompt, each.params) for each in requests]
+    assert [(each.output, each.reason) for each in requests] == [
+        fate(model, each.prompt, each.params) for each in requests
+    ]
     assert_nothing_is_lost(engine)
 
 
@@ -106,11 +142,15 @@ def test_generate_stream_and_history_agree():
     engine = engine_with(model, history=history)
     bad, good = engine.add("bad", [1, TOO_MUCH], params), engine.add("good", [1, 2], params)
     assert list(engine.stream(bad)) == [] and bad.reason == "not finite"
-    assert list(history[0].scheduled) == ["bad", "good"]  # it was in the step; its end comes after
+    # it was in the step; its end comes after
+    assert list(history[0].scheduled) == ["bad", "good"]
     assert list(engine.stream(good)) == continuation([1, 2], params)
     assert list(history[1].scheduled) == ["good"]
     by_generate = engine_with(model).generate([[1, TOO_MUCH], [1, 2]], params)
-    assert [(each.output, each.reason) for each in by_generate] == [([], "not finite"), (good.output, "length")]
+    assert [(each.output, each.reason) for each in by_generate] == [
+        ([], "not finite"),
+        (good.output, "length"),
+    ]
     engine.add("bad", [1, 2], params)  # its id is free again
 
 
@@ -121,7 +161,8 @@ def test_the_prefix_cache_offers_nothing_of_it():
     engine.step()
     assert list(engine.prefix_cache.blocks) == request.hashes[:1]  # so far all is well
     engine.step()
-    assert list(engine.prefix_cache.blocks) == request.hashes[:1]  # this block has the key of TOO_MUCH
+    # this block has the key of TOO_MUCH
+    assert list(engine.prefix_cache.blocks) == request.hashes[:1]
     engine.step()
     assert request.reason == "not finite" and not engine.prefix_cache.blocks
     assert_nothing_is_lost(engine)
@@ -134,12 +175,17 @@ def model():
 
 @pytest.mark.parametrize("path", ["gather", "paged_torch"])
 @pytest.mark.parametrize("number", [math.nan, math.inf, 3e38])
-def test_spoiled_keys_and_values_end_those_who_share_them_and_nobody_after(model, path, number):
+def test_spoiled_keys_and_values_end_those_who_share_them_and_nobody_after(
+    model, path, number
+):
     """A prefix's block goes bad in the pool. The requests that use it end.
 
     Other requests are not affected, and the next request computes it again.
     """
-    document, params = "Ka17..q42......z93c21......k45..m60....t88..?", SamplingParams(max_new_tokens=8)
+    document, params = (
+        "Ka17..q42......z93c21......k45..m60....t88..?",
+        SamplingParams(max_new_tokens=8),
+    )
     engine = Engine(model, path=path, num_blocks=40)
     first = engine.add("first", encode(document + "az>"), params)
     engine.step()
@@ -147,12 +193,19 @@ def test_spoiled_keys_and_values_end_those_who_share_them_and_nobody_after(model
     stranger = engine.add("stranger", encode("Cq7b4mxy>"), SamplingParams(max_new_tokens=20))
     engine.step()
     shared = engine.manager.blocks_of("first")[0]
-    assert engine.manager.blocks_of("second")[0] == shared and engine.prefix_cache.blocks[first.hashes[0]] == shared
+    assert (
+        engine.manager.blocks_of("second")[0] == shared
+        and engine.prefix_cache.blocks[first.hashes[0]] == shared
+    )
     engine.manager.kv_cache[:, :, shared] = number
     late = engine.add("late", encode(document + "qk>"), params)  # it waits when the others end
     engine.scheduler.max_num_seqs = 3
     engine.step()
-    assert first.reason == second.reason == "not finite" and len(first.output) == 2 and len(second.output) == 1
+    assert (
+        first.reason == second.reason == "not finite"
+        and len(first.output) == 2
+        and len(second.output) == 1
+    )
     engine.run()
     assert decode(stranger.output) == "q7b4mxy$" and stranger.reason == "end"
     assert decode(late.output) == "q42k45$" and late.reason == "end"

@@ -17,9 +17,15 @@ NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_to_the_first_stub(name, tmp_path):
     notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
-    first_check = next((index for index, cell in enumerate(notebook.cells) if "check" in cell.metadata), None)
-    client = nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3",
-                                     resources={"metadata": {"path": str(tmp_path)}})
+    first_check = next(
+        (index for index, cell in enumerate(notebook.cells) if "check" in cell.metadata), None
+    )
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=900,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+    )
     if first_check is None:
         assert name == "09_summary.ipynb"
         client.execute()
@@ -27,7 +33,10 @@ def test_it_runs_to_the_first_stub(name, tmp_path):
     with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:
         client.execute()
     exercise = notebook.cells[first_check].metadata["check"]
-    assert (caught.value.ename, caught.value.evalue) == ("NotAttempted", f"exercise {exercise}: not-attempted")
+    assert (caught.value.ename, caught.value.evalue) == (
+        "NotAttempted",
+        f"exercise {exercise}: not-attempted",
+    )
     ran = [index for index, cell in enumerate(notebook.cells) if cell.get("execution_count")]
     assert max(ran) == first_check
     shown = notebook.cells[first_check].outputs[0]["data"]["text/plain"]

@@ -16,7 +16,9 @@ from lessons_lib.own_time import Stopwatch, observe_session, observe_thread
 from lessons_lib.paths import ROOT
 
 EVERY = 0.1
-linux = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="elsewhere the clock counts")
+linux = pytest.mark.skipif(
+    not os.path.exists("/proc/self/stat"), reason="elsewhere the clock counts"
+)
 
 
 class Machine:
@@ -24,26 +26,38 @@ class Machine:
 
     def __init__(self):
         self.now, self.worked, self.is_awake = 100.0, 7.0, True
-        self.stopwatch = Stopwatch(lambda: (self.worked, self.is_awake), EVERY, lambda: self.now)
+        self.stopwatch = Stopwatch(
+            lambda: (self.worked, self.is_awake), EVERY, lambda: self.now
+        )
 
     def look_after(self, seconds: float, worked: float = 0.0, is_awake: bool = True) -> float:
-        self.now, self.worked, self.is_awake = self.now + seconds, self.worked + worked, is_awake
+        self.now, self.worked, self.is_awake = (
+            self.now + seconds,
+            self.worked + worked,
+            is_awake,
+        )
         return self.stopwatch.look()
 
 
 def test_work_counts():
     machine = Machine()
-    assert [machine.look_after(0.1, worked=0.1) for _ in range(3)] == pytest.approx([0.1, 0.2, 0.3])
+    assert [machine.look_after(0.1, worked=0.1) for _ in range(3)] == pytest.approx(
+        [0.1, 0.2, 0.3]
+    )
 
 
 def test_sleep_counts():
     machine = Machine()
-    assert [machine.look_after(0.1, is_awake=False) for _ in range(3)] == pytest.approx([0.1, 0.2, 0.3])
+    assert [machine.look_after(0.1, is_awake=False) for _ in range(3)] == pytest.approx(
+        [0.1, 0.2, 0.3]
+    )
 
 
 def test_waiting_for_a_processor_counts_for_nothing():
     machine = Machine()
-    assert [machine.look_after(0.1, worked=0.01) for _ in range(3)] == pytest.approx([0.01, 0.02, 0.03])
+    assert [machine.look_after(0.1, worked=0.01) for _ in range(3)] == pytest.approx(
+        [0.01, 0.02, 0.03]
+    )
     assert machine.look_after(60.0) == pytest.approx(0.03)
 
 
@@ -96,9 +110,21 @@ def test_own_time_never_runs_back_nor_ahead_of_the_clock(looks):
 
 
 @linux
-@pytest.mark.parametrize("program, does_work", [
-    ("while True: pass", True), ("import threading; threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()", True),
-    ("import time; time.sleep(1e6)", False), ("import threading; threading.Lock().acquire(); threading.Event().wait()", False)])
+@pytest.mark.parametrize(
+    "program, does_work",
+    [
+        ("while True: pass", True),
+        (
+            (
+                "import threading; threading.Thread(target=lambda: [0 for _ in iter(int,"
+                " 1)]).start()"
+            ),
+            True,
+        ),
+        ("import time; time.sleep(1e6)", False),
+        ("import threading; threading.Lock().acquire(); threading.Event().wait()", False),
+    ],
+)
 def test_a_session_is_seen(program, does_work):
     process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
     try:
@@ -115,8 +141,13 @@ def test_a_session_is_seen(program, does_work):
 @linux
 def test_work_of_children_counts_also_when_they_have_ended():
     child = "import time\nwhile time.process_time() < 0.5: pass"
-    program = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {child!r}]); print(flush=True); time.sleep(1e6)"
-    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stdout=subprocess.PIPE)
+    program = (
+        f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {child!r}]);"
+        " print(flush=True); time.sleep(1e6)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], start_new_session=True, stdout=subprocess.PIPE
+    )
     process.stdout.read(1)
     worked, _ = observe_session(process.pid)
     os.killpg(process.pid, signal.SIGKILL)
@@ -135,7 +166,9 @@ print(time.monotonic() - clock, own_clock() - own)
 """
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="elsewhere the clock counts")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/schedstat"), reason="elsewhere the clock counts"
+)
 def test_a_process_sees_its_own_time_pass():
     """Half a second of work and half a second of sleep, on a processor that it shares with five endless loops."""
     processor = min(os.sched_getaffinity(0))
@@ -143,7 +176,13 @@ def test_a_process_sees_its_own_time_pass():
     try:
         for loop in loops:
             os.sched_setaffinity(loop.pid, {processor})
-        run = subprocess.run([sys.executable, "-c", OWN_CLOCK % processor], cwd=ROOT, check=True, capture_output=True, text=True)
+        run = subprocess.run(
+            [sys.executable, "-c", OWN_CLOCK % processor],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     finally:
         for loop in loops:
             loop.kill()

@@ -31,8 +31,11 @@ TARGETS = ["fast", "checked", pytest.param("gpu", marks=needs_gpu)]
 on_each_target = pytest.mark.parametrize("target", TARGETS)
 few = settings(max_examples=50, deadline=None, derandomize=True)
 # The kernel computes in float32. What it gives is rounded once more, to 11 bits in float16 and to 8 in bfloat16.
-CLOSE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float16: {"rtol": 1e-3, "atol": 1e-4},
-         torch.bfloat16: {"rtol": 8e-3, "atol": 1e-4}}
+CLOSE = {
+    torch.float32: {"rtol": 1e-4, "atol": 1e-5},
+    torch.float16: {"rtol": 1e-3, "atol": 1e-4},
+    torch.bfloat16: {"rtol": 8e-3, "atol": 1e-4},
+}
 NAN = float("nan")
 
 
@@ -71,23 +74,43 @@ class Batch:
         num_needed = [-(-context_len // self.block_size) for context_len in self.context_lens]
         num_blocks = sum(num_needed) + 2
         poison = poison_of(self.poison, self.dtype)
-        caches = torch.full((2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), poison)
-        table = torch.full((len(num_needed), max(num_needed) + 1), self.garbage, dtype=torch.int32)
+        caches = torch.full(
+            (2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), poison
+        )
+        table = torch.full(
+            (len(num_needed), max(num_needed) + 1), self.garbage, dtype=torch.int32
+        )
         ids = torch.randperm(num_blocks, generator=generator, dtype=torch.int32)
         ends = list(accumulate(num_needed))
-        for row, (count, end, length) in enumerate(zip(num_needed, ends, self.context_lens, strict=True)):
+        for row, (count, end, length) in enumerate(
+            zip(num_needed, ends, self.context_lens, strict=True)
+        ):
             table[row, :count] = ids[end - count : end]
             if length:
                 slots = slot_mapping(table[row], torch.arange(length), self.block_size)
-                write_kv(*caches, slots, *torch.randn(2, length, *caches.shape[3:], generator=generator))
+                write_kv(
+                    *caches,
+                    slots,
+                    *torch.randn(2, length, *caches.shape[3:], generator=generator),
+                )
         row_length = self.num_q_heads * self.head_size
-        q = torch.randn(len(num_needed), row_length + self.gap, generator=generator).to(self.dtype)
+        q = torch.randn(len(num_needed), row_length + self.gap, generator=generator).to(
+            self.dtype
+        )
         q[:, row_length:] = poison
-        q = q.to(device_of(target))[:, :row_length].unflatten(1, (self.num_q_heads, self.head_size))
+        q = q.to(device_of(target))[:, :row_length].unflatten(
+            1, (self.num_q_heads, self.head_size)
+        )
         k_cache, v_cache = caches.to(self.dtype)
-        others = {"k_cache": k_cache, "v_cache": v_cache, "block_table": table,
-                  "context_lens": torch.tensor(self.context_lens, dtype=torch.int32)}
-        return {"q": q} | {name: tensor.to(device_of(target)) for name, tensor in others.items()}
+        others = {
+            "k_cache": k_cache,
+            "v_cache": v_cache,
+            "block_table": table,
+            "context_lens": torch.tensor(self.context_lens, dtype=torch.int32),
+        }
+        return {"q": q} | {
+            name: tensor.to(device_of(target)) for name, tensor in others.items()
+        }
 
 
 def device_of(target):
@@ -100,29 +123,76 @@ def dense_attention(q, k_cache, v_cache, block_table, context_lens):
     for seq, context_len in enumerate(context_lens.tolist()):
         if context_len:
             blocks = block_table[seq, : -(-context_len // k_cache.shape[1])].long()
-            heads_first = [x.cpu().double().transpose(0, 1) for x in (
-                q[seq, None], *(cache[blocks].flatten(0, 1)[:context_len] for cache in (k_cache, v_cache)))]
+            heads_first = [
+                x.cpu().double().transpose(0, 1)
+                for x in (
+                    q[seq, None],
+                    *(
+                        cache[blocks].flatten(0, 1)[:context_len]
+                        for cache in (k_cache, v_cache)
+                    ),
+                )
+            ]
             out[seq] = scaled_dot_product_attention(*heads_first, enable_gqa=True)[:, 0]
     return out
 
 
 def assert_right(out, tensors):
-    assert (out.dtype, out.shape, out.device) == (tensors["q"].dtype, tensors["q"].shape, tensors["q"].device)
-    torch.testing.assert_close(out.cpu().double(), dense_attention(**tensors), **CLOSE[out.dtype])
+    assert (out.dtype, out.shape, out.device) == (
+        tensors["q"].dtype,
+        tensors["q"].shape,
+        tensors["q"].device,
+    )
+    torch.testing.assert_close(
+        out.cpu().double(), dense_attention(**tensors), **CLOSE[out.dtype]
+    )
 
 
-LENGTHS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1, 0, 1])), min_size=1, max_size=4)
+LENGTHS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from([-1, 0, 1])), min_size=1, max_size=4
+)
 
 
 @on_each_target
 @few
-@given(lengths=LENGTHS, block_size=st.sampled_from([1, 8, 16, 17]), ratio=st.sampled_from([1, 2, 3, 7]),
-       num_kv_heads=st.integers(1, 2), head_size=st.sampled_from([1, 64, 80, 128, 256]), dtype=st.sampled_from(list(CLOSE)),
-       gap=st.sampled_from([0, 5]), garbage=st.sampled_from([-1, 0, 12_345]), seed=st.integers(0, 10**6), poison=poisons)
-def test_any_batch_is_dense_attention(target, lengths, block_size, ratio, num_kv_heads, head_size, dtype, gap, garbage,
-                                      seed, poison):
+@given(
+    lengths=LENGTHS,
+    block_size=st.sampled_from([1, 8, 16, 17]),
+    ratio=st.sampled_from([1, 2, 3, 7]),
+    num_kv_heads=st.integers(1, 2),
+    head_size=st.sampled_from([1, 64, 80, 128, 256]),
+    dtype=st.sampled_from(list(CLOSE)),
+    gap=st.sampled_from([0, 5]),
+    garbage=st.sampled_from([-1, 0, 12_345]),
+    seed=st.integers(0, 10**6),
+    poison=poisons,
+)
+def test_any_batch_is_dense_attention(
+    target,
+    lengths,
+    block_size,
+    ratio,
+    num_kv_heads,
+    head_size,
+    dtype,
+    gap,
+    garbage,
+    seed,
+    poison,
+):
     contexts = tuple(max(0, blocks * block_size + past) for blocks, past in lengths)
-    batch = Batch(contexts, ratio * num_kv_heads, num_kv_heads, head_size, block_size, dtype, gap, garbage, seed, poison)
+    batch = Batch(
+        contexts,
+        ratio * num_kv_heads,
+        num_kv_heads,
+        head_size,
+        block_size,
+        dtype,
+        gap,
+        garbage,
+        seed,
+        poison,
+    )
     tensors, library = batch.tensors(target), paged_attention_library(target)
     if target != "gpu":
         library.options(seed=seed % 4)
@@ -137,13 +207,17 @@ def test_what_no_sequence_owns_changes_no_bit(target, dtype, poison):
     clean = attn_paged_cuda(**batch.tensors(target), library=paged_attention_library(target))
     for garbage in (-1, 0, 1, 2, 12_345):  # 0, 1 and 2 are blocks of the pool, in use or not
         tensors = replace(batch, poison=poison, garbage=garbage).tensors(target)
-        assert torch.equal(attn_paged_cuda(**tensors, library=paged_attention_library(target)), clean)
+        assert torch.equal(
+            attn_paged_cuda(**tensors, library=paged_attention_library(target)), clean
+        )
 
 
 @on_each_target
 @pytest.mark.parametrize("context_len", [127, 128, 129, 700])
 def test_contexts_around_the_number_of_threads(target, context_len):
-    tensors = Batch((context_len, context_len - 1), 6, 2, 80, dtype=torch.float16).tensors(target)
+    tensors = Batch((context_len, context_len - 1), 6, 2, 80, dtype=torch.float16).tensors(
+        target
+    )
     assert_right(attn_paged_cuda(**tensors, library=paged_attention_library(target)), tensors)
 
 
@@ -160,8 +234,14 @@ class Recorder:
 
 
 @on_each_target
-@pytest.mark.parametrize("context_len, in_workspace", [
-    (SHARED_BYTES_FOR_SCORES // 4, False), (SHARED_BYTES_FOR_SCORES // 4 + 1, True), (20_000, True)])
+@pytest.mark.parametrize(
+    "context_len, in_workspace",
+    [
+        (SHARED_BYTES_FOR_SCORES // 4, False),
+        (SHARED_BYTES_FOR_SCORES // 4 + 1, True),
+        (20_000, True),
+    ],
+)
 def test_a_context_may_be_of_any_length(target, context_len, in_workspace):
     tensors = Batch((3, context_len), 1, 1, 64).tensors(target)
     recorder = Recorder(paged_attention_library(target))
@@ -179,7 +259,9 @@ def test_scores_that_expf_cannot_take(target):
 @on_each_target
 def test_it_is_the_reference_of_lesson_05(target):
     tensors = Batch((1, 16, 17, 70), 6, 2).tensors(target)
-    metadata = BatchMetadata(cumulative_lengths([1] * 4), tensors["context_lens"], tensors["block_table"], None)
+    metadata = BatchMetadata(
+        cumulative_lengths([1] * 4), tensors["context_lens"], tensors["block_table"], None
+    )
     expected = attn_paged_torch(tensors["q"], tensors["k_cache"], tensors["v_cache"], metadata)
     out = attn_paged_cuda(**tensors, library=paged_attention_library(target))
     torch.testing.assert_close(out, expected, **CLOSE[torch.float32])
@@ -229,31 +311,66 @@ def test_from_the_manager_to_the_output(target, dtype):
     for seq_id, _ in scheduled:
         length = manager.get(seq_id).length
         positions = torch.arange(length, device=manager.kv_cache.device)
-        slots = slot_mapping(manager.get_block_table_for_seq(seq_id), positions, manager.block_size)
-        write_kv(*manager.kv_cache[0], slots, *torch.randn(2, length, 2, 64, generator=generator).to(manager.kv_cache))
+        slots = slot_mapping(
+            manager.get_block_table_for_seq(seq_id), positions, manager.block_size
+        )
+        write_kv(
+            *manager.kv_cache[0],
+            slots,
+            *torch.randn(2, length, 2, 64, generator=generator).to(manager.kv_cache),
+        )
     manager.append_tokens(scheduled)
     metadata = build_metadata(manager, scheduled)
     new = torch.randn(2, len(scheduled), 2, 64, generator=generator).to(manager.kv_cache)
     write_kv(*manager.kv_cache[0], metadata.slot_mapping, *new)
     q = torch.randn(len(scheduled), 6, 64, generator=generator).to(manager.kv_cache)
     k_cache, v_cache = manager.kv_cache[0]
-    out = attn_paged_cuda(q, k_cache, v_cache, metadata.block_table, metadata.seq_lens_kv, paged_attention_library(target))
-    assert_right(out, {"q": q, "k_cache": k_cache, "v_cache": v_cache, "block_table": metadata.block_table,
-                       "context_lens": metadata.seq_lens_kv})
+    out = attn_paged_cuda(
+        q,
+        k_cache,
+        v_cache,
+        metadata.block_table,
+        metadata.seq_lens_kv,
+        paged_attention_library(target),
+    )
+    assert_right(
+        out,
+        {
+            "q": q,
+            "k_cache": k_cache,
+            "v_cache": v_cache,
+            "block_table": metadata.block_table,
+            "context_lens": metadata.seq_lens_kv,
+        },
+    )
     for row, (seq_id, _) in enumerate(scheduled):
         blocks, length = manager.blocks_of(seq_id), manager.get(seq_id).length
-        num_valid = torch.tensor([min(16, length - 16 * index) for index in range(len(blocks))], device=q.device)
-        parts = decode.block_attention(q[row].expand(len(blocks), -1, -1).double(), k_cache[blocks].double(),
-                                       v_cache[blocks].double(), num_valid)
-        torch.testing.assert_close(out[row].double(), decode.combine_result(*parts)[0], **CLOSE[dtype])
+        num_valid = torch.tensor(
+            [min(16, length - 16 * index) for index in range(len(blocks))], device=q.device
+        )
+        parts = decode.block_attention(
+            q[row].expand(len(blocks), -1, -1).double(),
+            k_cache[blocks].double(),
+            v_cache[blocks].double(),
+            num_valid,
+        )
+        torch.testing.assert_close(
+            out[row].double(), decode.combine_result(*parts)[0], **CLOSE[dtype]
+        )
 
 
 def test_the_library_is_of_the_target_and_its_files_have_their_names(monkeypatch):
     built = {}
-    monkeypatch.setattr("paged_attention.paged_kernel.build_cuda", lambda *texts, **how: built.update(how, texts=texts))
+    monkeypatch.setattr(
+        "paged_attention.paged_kernel.build_cuda",
+        lambda *texts, **how: built.update(how, texts=texts),
+    )
     paged_attention_library.__wrapped__("checked")
     assert built["target"] == "checked" and built["name"] == "paged_attention"
-    assert len(built["texts"]) == len(built["names"]) and built["names"][-1] == "paged_attention.cu"
+    assert (
+        len(built["texts"]) == len(built["names"])
+        and built["names"][-1] == "paged_attention.cu"
+    )
 
 
 def int32(*numbers):
@@ -262,60 +379,195 @@ def int32(*numbers):
 
 def good_batch():
     """q, caches, table and lengths that are right: contexts of 5 and 4 tokens in blocks of 4."""
-    return {"q": torch.ones(2, 6, 8), "k_cache": torch.ones(6, 4, 2, 8), "v_cache": torch.ones(6, 4, 2, 8),
-            "block_table": int32([3, 0, -1], [5, -1, 77]), "context_lens": int32(5, 4)}
+    return {
+        "q": torch.ones(2, 6, 8),
+        "k_cache": torch.ones(6, 4, 2, 8),
+        "v_cache": torch.ones(6, 4, 2, 8),
+        "block_table": int32([3, 0, -1], [5, -1, 77]),
+        "context_lens": int32(5, 4),
+    }
 
 
 HEADS_LAST = torch.ones(2, 8, 6).transpose(1, 2)
 POOL = torch.ones(6, 4, 2, 8)
 BAD_BATCHES = {
     "q as a list": ({"q": [[1.0]]}, TypeError, ["q", "tensor", "list"]),
-    "float64": ({name: good_batch()[name].double() for name in ("q", "k_cache", "v_cache")}, TypeError,
-                ["q", "bfloat16", "float64"]),
-    "integers": ({"q": torch.ones(2, 6, 8, dtype=torch.int32)}, TypeError, ["q", "float32", "int32"]),
-    "q of another dtype": ({"q": torch.ones(2, 6, 8).half()}, TypeError, ["k_cache", "float16", "float32"]),
-    "caches of two dtypes": ({"v_cache": POOL.half()}, TypeError, ["v_cache", "float32", "float16"]),
-    "int64 table": ({"block_table": torch.tensor([[3, 0], [5, -1]])}, TypeError, ["block_table", "int32", "int64"]),
-    "int64 lengths": ({"context_lens": torch.tensor([5, 4])}, TypeError, ["context_lens", "int32", "int64"]),
-    "q elsewhere": ({"q": torch.ones(2, 6, 8, device="meta")}, ValueError, ["k_cache", "q's device", "meta", "cpu"]),
-    "table elsewhere": ({"block_table": good_batch()["block_table"].to("meta")}, ValueError, ["block_table", "cpu", "meta"]),
-    "lengths elsewhere": ({"context_lens": int32(5, 4).to("meta")}, ValueError, ["context_lens", "cpu", "meta"]),
-    "q without heads": ({"q": torch.ones(2, 48)}, ValueError, ["q", "(num_seqs, num_q_heads, head_size)", "(2, 48)"]),
+    "float64": (
+        {name: good_batch()[name].double() for name in ("q", "k_cache", "v_cache")},
+        TypeError,
+        ["q", "bfloat16", "float64"],
+    ),
+    "integers": (
+        {"q": torch.ones(2, 6, 8, dtype=torch.int32)},
+        TypeError,
+        ["q", "float32", "int32"],
+    ),
+    "q of another dtype": (
+        {"q": torch.ones(2, 6, 8).half()},
+        TypeError,
+        ["k_cache", "float16", "float32"],
+    ),
+    "caches of two dtypes": (
+        {"v_cache": POOL.half()},
+        TypeError,
+        ["v_cache", "float32", "float16"],
+    ),
+    "int64 table": (
+        {"block_table": torch.tensor([[3, 0], [5, -1]])},
+        TypeError,
+        ["block_table", "int32", "int64"],
+    ),
+    "int64 lengths": (
+        {"context_lens": torch.tensor([5, 4])},
+        TypeError,
+        ["context_lens", "int32", "int64"],
+    ),
+    "q elsewhere": (
+        {"q": torch.ones(2, 6, 8, device="meta")},
+        ValueError,
+        ["k_cache", "q's device", "meta", "cpu"],
+    ),
+    "table elsewhere": (
+        {"block_table": good_batch()["block_table"].to("meta")},
+        ValueError,
+        ["block_table", "cpu", "meta"],
+    ),
+    "lengths elsewhere": (
+        {"context_lens": int32(5, 4).to("meta")},
+        ValueError,
+        ["context_lens", "cpu", "meta"],
+    ),
+    "q without heads": (
+        {"q": torch.ones(2, 48)},
+        ValueError,
+        ["q", "(num_seqs, num_q_heads, head_size)", "(2, 48)"],
+    ),
     "several queries": ({"q": torch.ones(2, 1, 6, 8)}, ValueError, ["q", "(2, 1, 6, 8)"]),
-    "q of another head size": ({"q": torch.ones(2, 6, 4)}, ValueError, ["k_cache", "num_kv_heads, 4)", "(6, 4, 2, 8)"]),
-    "no sequence": ({"q": torch.ones(0, 6, 8), "block_table": int32().reshape(0, 3), "context_lens": int32()},
-                    ValueError, ["q is empty", "at least one sequence"]),
+    "q of another head size": (
+        {"q": torch.ones(2, 6, 4)},
+        ValueError,
+        ["k_cache", "num_kv_heads, 4)", "(6, 4, 2, 8)"],
+    ),
+    "no sequence": (
+        {
+            "q": torch.ones(0, 6, 8),
+            "block_table": int32().reshape(0, 3),
+            "context_lens": int32(),
+        },
+        ValueError,
+        ["q is empty", "at least one sequence"],
+    ),
     "no heads": ({"q": torch.ones(2, 0, 8)}, ValueError, ["q", "2 KV heads", "0 heads"]),
-    "heads that do not divide": ({"q": torch.ones(2, 5, 8)}, ValueError, ["q", "multiple", "2 KV heads", "5 heads"]),
-    "no KV heads": ({"k_cache": POOL[:, :, :0], "v_cache": POOL[:, :, :0]}, ValueError, ["k_cache", "(6, 4, 0, 8)"]),
-    "blocks of no token": ({"k_cache": POOL[:, :0], "v_cache": POOL[:, :0]}, ValueError, ["k_cache", "(6, 0, 2, 8)"]),
-    "large heads": ({"q": torch.ones(2, 6, 257), "k_cache": torch.ones(6, 4, 2, 257), "v_cache": torch.ones(6, 4, 2, 257)},
-                    ValueError, ["head_size", "1 to 256", "257"]),
-    "heads of no size": ({"q": torch.ones(2, 6, 0), "k_cache": POOL[..., :0], "v_cache": POOL[..., :0]},
-                         ValueError, ["head_size", "1 to 256", "not 0"]),
-    "flat cache": ({"k_cache": torch.ones(24, 2, 8)}, ValueError, ["k_cache", "num_blocks", "(24, 2, 8)"]),
-    "caches that disagree": ({"v_cache": torch.ones(6, 4, 1, 8)}, ValueError, ["v_cache", "(6, 4, 2, 8)", "(6, 4, 1, 8)"]),
-    "q with strides": ({"q": HEADS_LAST}, ValueError, ["q", "strides", "(48, 1, 6)", "q.contiguous()"]),
-    "k_cache with strides": ({"k_cache": POOL.transpose(1, 2).contiguous().transpose(1, 2)}, ValueError,
-                             ["k_cache", "contiguous", "(64, 8, 32, 1)", "k_cache.contiguous()"]),
-    "v_cache with strides": ({"v_cache": torch.ones(6, 4, 2, 16)[..., :8]}, ValueError, ["v_cache", "v_cache.contiguous()"]),
-    "table with strides": ({"block_table": torch.zeros(3, 2, dtype=torch.int32).T}, ValueError, ["block_table", "(1, 2)"]),
-    "lengths with strides": ({"context_lens": int32(5, 1, 4)[::2]}, ValueError, ["context_lens", "(2,)", "contiguous"]),
-    "table of other rows": ({"block_table": int32([3, 0])}, ValueError, ["block_table", "(2, max_blocks", "(1, 2)"]),
-    "lengths of others": ({"context_lens": int32(5)}, ValueError, ["context_lens", "(2,)", "(1,)"]),
-    "negative length": ({"context_lens": int32(5, -1)}, ValueError, ["context_lens", "-1", "sequence 1"]),
-    "context beyond the row": ({"context_lens": int32(5, 13)}, ValueError,
-                               ["context_lens", "13 tokens", "4 blocks", "3 entries"]),
-    "negative id": ({"block_table": int32([3, -1], [5, -1])}, ValueError, ["block_table, row 0", "-1", "0 to 5"]),
-    "id out of range": ({"block_table": int32([3, 0], [6, -1])}, ValueError, ["block_table, row 1", "6", "0 to 5"]),
-    "padding within": ({"context_lens": int32(5, 5)}, ValueError, ["block_table, row 1", "-1", "0 to 5"]),
+    "heads that do not divide": (
+        {"q": torch.ones(2, 5, 8)},
+        ValueError,
+        ["q", "multiple", "2 KV heads", "5 heads"],
+    ),
+    "no KV heads": (
+        {"k_cache": POOL[:, :, :0], "v_cache": POOL[:, :, :0]},
+        ValueError,
+        ["k_cache", "(6, 4, 0, 8)"],
+    ),
+    "blocks of no token": (
+        {"k_cache": POOL[:, :0], "v_cache": POOL[:, :0]},
+        ValueError,
+        ["k_cache", "(6, 0, 2, 8)"],
+    ),
+    "large heads": (
+        {
+            "q": torch.ones(2, 6, 257),
+            "k_cache": torch.ones(6, 4, 2, 257),
+            "v_cache": torch.ones(6, 4, 2, 257),
+        },
+        ValueError,
+        ["head_size", "1 to 256", "257"],
+    ),
+    "heads of no size": (
+        {"q": torch.ones(2, 6, 0), "k_cache": POOL[..., :0], "v_cache": POOL[..., :0]},
+        ValueError,
+        ["head_size", "1 to 256", "not 0"],
+    ),
+    "flat cache": (
+        {"k_cache": torch.ones(24, 2, 8)},
+        ValueError,
+        ["k_cache", "num_blocks", "(24, 2, 8)"],
+    ),
+    "caches that disagree": (
+        {"v_cache": torch.ones(6, 4, 1, 8)},
+        ValueError,
+        ["v_cache", "(6, 4, 2, 8)", "(6, 4, 1, 8)"],
+    ),
+    "q with strides": (
+        {"q": HEADS_LAST},
+        ValueError,
+        ["q", "strides", "(48, 1, 6)", "q.contiguous()"],
+    ),
+    "k_cache with strides": (
+        {"k_cache": POOL.transpose(1, 2).contiguous().transpose(1, 2)},
+        ValueError,
+        ["k_cache", "contiguous", "(64, 8, 32, 1)", "k_cache.contiguous()"],
+    ),
+    "v_cache with strides": (
+        {"v_cache": torch.ones(6, 4, 2, 16)[..., :8]},
+        ValueError,
+        ["v_cache", "v_cache.contiguous()"],
+    ),
+    "table with strides": (
+        {"block_table": torch.zeros(3, 2, dtype=torch.int32).T},
+        ValueError,
+        ["block_table", "(1, 2)"],
+    ),
+    "lengths with strides": (
+        {"context_lens": int32(5, 1, 4)[::2]},
+        ValueError,
+        ["context_lens", "(2,)", "contiguous"],
+    ),
+    "table of other rows": (
+        {"block_table": int32([3, 0])},
+        ValueError,
+        ["block_table", "(2, max_blocks", "(1, 2)"],
+    ),
+    "lengths of others": (
+        {"context_lens": int32(5)},
+        ValueError,
+        ["context_lens", "(2,)", "(1,)"],
+    ),
+    "negative length": (
+        {"context_lens": int32(5, -1)},
+        ValueError,
+        ["context_lens", "-1", "sequence 1"],
+    ),
+    "context beyond the row": (
+        {"context_lens": int32(5, 13)},
+        ValueError,
+        ["context_lens", "13 tokens", "4 blocks", "3 entries"],
+    ),
+    "negative id": (
+        {"block_table": int32([3, -1], [5, -1])},
+        ValueError,
+        ["block_table, row 0", "-1", "0 to 5"],
+    ),
+    "id out of range": (
+        {"block_table": int32([3, 0], [6, -1])},
+        ValueError,
+        ["block_table, row 1", "6", "0 to 5"],
+    ),
+    "padding within": (
+        {"context_lens": int32(5, 5)},
+        ValueError,
+        ["block_table, row 1", "-1", "0 to 5"],
+    ),
 }
 
 
 @pytest.mark.parametrize("changes, error, words", BAD_BATCHES.values(), ids=BAD_BATCHES)
 def test_bad_input_is_refused_by_name_before_the_launch(changes, error, words):
     batch, recorder = good_batch() | changes, Recorder()
-    before = {name: value.clone() for name, value in batch.items() if isinstance(value, Tensor) and not value.is_meta}
+    before = {
+        name: value.clone()
+        for name, value in batch.items()
+        if isinstance(value, Tensor) and not value.is_meta
+    }
     with pytest.raises(error) as caught:
         attn_paged_cuda(**batch, library=recorder)
     assert all(word in str(caught.value) for word in words), caught.value

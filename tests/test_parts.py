@@ -24,19 +24,36 @@ from paged_attention.kv_cache import PagedAttentionManager
 from paged_attention.metadata import attn_paged_torch
 from paged_attention.tiny_qwen3.tasks import encode
 
-PROMPTS = [encode(prompt) for prompt in (
-    "Ka17..q42...z93?zq>", "Ka17..q42...z93...b55.....c08?ac>", "Ka17..q42...z93...b55.....c08.d11.....e90?edcb>",
-    "Chello>", "Sqwertyuiopasdfghjkl>")]
+PROMPTS = [
+    encode(prompt)
+    for prompt in (
+        "Ka17..q42...z93?zq>",
+        "Ka17..q42...z93...b55.....c08?ac>",
+        "Ka17..q42...z93...b55.....c08.d11.....e90?edcb>",
+        "Chello>",
+        "Sqwertyuiopasdfghjkl>",
+    )
+]
 NUM_TOKENS = 20
 FILES = {**parts.BLOCK_MANAGER, parts.WITHOUT_MUTEX: "block_manager.h", **parts.KERNEL}
-OWNERS = {"manager": PagedAttentionManager, "runner": ModelRunner, "scheduler": Scheduler, "prefix_cache": PrefixCache,
-          None: Engine}
+OWNERS = {
+    "manager": PagedAttentionManager,
+    "runner": ModelRunner,
+    "scheduler": Scheduler,
+    "prefix_cache": PrefixCache,
+    None: Engine,
+}
 
 
 def of_notebook(function):
     """The function as a notebook's: it is saved with its code, and not as a name to import."""
-    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__,
-                              function.__closure__)
+    copy = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
     copy.__kwdefaults__, copy.__module__ = function.__kwdefaults__, "__main__"
     return copy
 
@@ -48,8 +65,15 @@ def right_answer(exercise):
     if exercise in parts.PLACES:
         owner, name, _ = parts.PLACES[exercise]
         return of_notebook(getattr(OWNERS[owner], name))
-    return of_notebook({"5.5": attn_paged_torch, "4.1": decode.dispatch, "4.2": decode.block_attention,
-                        "4.5": decode.combine_segments, "8.1": paged_attention_forward}[exercise])
+    return of_notebook(
+        {
+            "5.5": attn_paged_torch,
+            "4.1": decode.dispatch,
+            "4.2": decode.block_attention,
+            "4.5": decode.combine_segments,
+            "8.1": paged_attention_forward,
+        }[exercise]
+    )
 
 
 def whose(assembled):
@@ -88,8 +112,16 @@ def expected():
     model = load_model()
     model.generation_config.eos_token_id = None
     prompts = [torch.tensor([prompt]) for prompt in PROMPTS]
-    return [model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NUM_TOKENS, do_sample=False,
-                           pad_token_id=0)[0, prompt.shape[1]:].tolist() for prompt in prompts]
+    return [
+        model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=NUM_TOKENS,
+            do_sample=False,
+            pad_token_id=0,
+        )[0, prompt.shape[1] :].tolist()
+        for prompt in prompts
+    ]
 
 
 def serve(engine, num_prompts=2):
@@ -126,7 +158,8 @@ def test_an_answer_is_saved_as_it_passes_and_a_failure_leaves_it(folder):
         verbs.check("0.1", notebook["one_too_many"])
     assert (folder / "0.1").read_bytes() == before
     notebook["rounded_up"] = None
-    assert saved_answers.load("0.1").answer(9, 4) == 3  # it has kept the earlier function that it calls
+    # it has kept the earlier function that it calls
+    assert saved_answers.load("0.1").answer(9, 4) == 3
 
 
 def test_texts_and_classes_come_back_and_the_latest_pass_counts(folder):
@@ -135,7 +168,9 @@ def test_texts_and_classes_come_back_and_the_latest_pass_counts(folder):
     saved_answers.save("1.1", text)
     assert saved_answers.load("1.1").answer == text
     assert text.encode() in (folder / "1.1").read_bytes()  # to be read by people
-    saved_answers.save("3.2", type("SoftmaxState", (), {"__module__": "__main__", "three": lambda self: 3}))
+    saved_answers.save(
+        "3.2", type("SoftmaxState", (), {"__module__": "__main__", "three": lambda self: 3})
+    )
     assert saved_answers.load("3.2").answer().three() == 3
     assert sorted(path.name for path in folder.iterdir()) == ["1.1", "3.2"]
 
@@ -159,26 +194,36 @@ def spoil(path, how):
         "no text": lambda: path.write_bytes(b"\xff\xfe" + data),
         "no header": lambda: path.write_bytes(b"[1, 2]\n" + payload),
         "edited": lambda: path.write_bytes(header + b"\n" + payload[::-1]),
-        "another Python": lambda: path.write_bytes(header.replace(b'"%s"' % python, b'"%s"' % other) + b"\n" + payload),
+        "another Python": lambda: path.write_bytes(
+            header.replace(b'"%s"' % python, b'"%s"' % other) + b"\n" + payload
+        ),
         "a folder": lambda: (path.unlink(), path.mkdir()),
-        "of another exercise": lambda: path.write_bytes(header.replace(b"8.3", b"8.4") + b"\n" + payload),
+        "of another exercise": lambda: path.write_bytes(
+            header.replace(b"8.3", b"8.4") + b"\n" + payload
+        ),
         "explodes": lambda: saved_answers.save("8.3", Bomb()),
     }[how]()
 
 
-@pytest.mark.parametrize("how, words", [
-    ("gone", "not passed yet"),
-    ("empty", "its file cannot be read"),
-    ("truncated", "its file has changed since it was saved"),
-    ("header only", "its file cannot be read"),
-    ("no text", "its file cannot be read"),
-    ("no header", "its file cannot be read"),
-    ("edited", "its file has changed since it was saved"),
-    ("another Python", f"saved with Python 2.7, and this is Python {saved_answers.PYTHON}"),
-    ("a folder", "its file cannot be read"),
-    ("of another exercise", "its file holds an answer to exercise 8.4"),
-    ("explodes", "it cannot be loaded (ValueError: invalid literal"),
-])
+@pytest.mark.parametrize(
+    "how, words",
+    [
+        ("gone", "not passed yet"),
+        ("empty", "its file cannot be read"),
+        ("truncated", "its file has changed since it was saved"),
+        ("header only", "its file cannot be read"),
+        ("no text", "its file cannot be read"),
+        ("no header", "its file cannot be read"),
+        ("edited", "its file has changed since it was saved"),
+        (
+            "another Python",
+            f"saved with Python 2.7, and this is Python {saved_answers.PYTHON}",
+        ),
+        ("a folder", "its file cannot be read"),
+        ("of another exercise", "its file holds an answer to exercise 8.4"),
+        ("explodes", "it cannot be loaded (ValueError: invalid literal"),
+    ],
+)
 def test_a_spoiled_file_is_no_answer(folder, how, words):
     saved_answers.save("8.3", len)
     spoil(folder / "8.3", how)
@@ -222,11 +267,14 @@ def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, 
     exercises = [*parts.BLOCK_MANAGER, *parts.PLACES, parts.FORWARD, *of_path]
     for exercise in exercises:
         parts.save(exercise, right_answer(exercise))
-    engine, assembled = parts.assemble(model, path=path, num_blocks=12, block_size=8, token_budget=32)
+    engine, assembled = parts.assemble(
+        model, path=path, num_blocks=12, block_size=8, token_budget=32
+    )
     assert reasons(assembled) == dict.fromkeys(exercises, "")
     assert set(whose(assembled).values()) == {"yours"}
     assert engine.runner.forward is not paged_attention_forward
-    assert type(engine.manager.block_manager).__module__.startswith("block_manager_")  # the C++ one
+    # the C++ one
+    assert type(engine.manager.block_manager).__module__.startswith("block_manager_")
     requests = serve(engine, len(PROMPTS))
     assert [request.output for request in requests] == expected
     assert sum(request.num_preempted for request in requests) > 0
@@ -237,8 +285,24 @@ def test_an_engine_of_the_learners_parts_gives_the_same_tokens(model, expected, 
 def test_without_answers_every_part_is_the_courses(model, expected):
     engine, assembled = parts.assemble(model)
     assert set(whose(assembled).values()) == {"the course's"}
-    assert list(whose(assembled)) == ["1.1", "1.3", "1.4", "2.5", "2.7", "5.2", "5.3", "5.5",
-                                      "8.1", "8.2", "8.3", "8.4", "8.5", "8.6", "8.7", "8.8"]
+    assert list(whose(assembled)) == [
+        "1.1",
+        "1.3",
+        "1.4",
+        "2.5",
+        "2.7",
+        "5.2",
+        "5.3",
+        "5.5",
+        "8.1",
+        "8.2",
+        "8.3",
+        "8.4",
+        "8.5",
+        "8.6",
+        "8.7",
+        "8.8",
+    ]
     assert set(reasons(assembled).values()) == {"not passed yet"}
     assert serves(engine, expected)
 
@@ -253,9 +317,19 @@ def test_a_wrong_part_does_not_get_in(model, expected):
     parts.save("1.1", read_kernel("free_list.h").replace("pop_back()", "front()"))
     parts.save("8.5", right_answer("8.5"))
     engine, assembled = parts.assemble(model)
-    assert whose(assembled) == {part.exercise: "yours" if part.exercise == "8.5" else "the course's" for part in assembled}
-    for exercise, mistake in (("8.7", ""), ("8.3", "not-an-answer"), ("8.2", "not-an-answer"), ("1.1", "")):
-        assert reasons(assembled)[exercise].startswith(f"it does not pass its check now: {mistake}")
+    assert whose(assembled) == {
+        part.exercise: "yours" if part.exercise == "8.5" else "the course's"
+        for part in assembled
+    }
+    for exercise, mistake in (
+        ("8.7", ""),
+        ("8.3", "not-an-answer"),
+        ("8.2", "not-an-answer"),
+        ("1.1", ""),
+    ):
+        assert reasons(assembled)[exercise].startswith(
+            f"it does not pass its check now: {mistake}"
+        )
     assert serves(engine, expected)
 
 
@@ -266,7 +340,10 @@ def test_a_check_that_cannot_run_is_a_reason(model, monkeypatch):
     monkeypatch.setattr(checks, "run", run)
     parts.save("8.7", len)
     _, assembled = parts.assemble(model)
-    assert reasons(assembled)["8.7"] == "its check could not be run: RuntimeError: No process could be started"
+    assert (
+        reasons(assembled)["8.7"]
+        == "its check could not be run: RuntimeError: No process could be started"
+    )
 
 
 def test_answers_are_checked_again_once_in_a_process(model, monkeypatch):
@@ -289,7 +366,10 @@ def test_without_a_mutex_does_as_well(model, expected):
     parts.save("1.2", read_kernel("block_manager.h"))
     engine, assembled = parts.assemble(model)
     assert [(part.exercise, part.whose) for part in assembled[:3]] == [
-        ("1.1", "the course's"), ("1.2", "yours"), ("1.4", "the course's")]
+        ("1.1", "the course's"),
+        ("1.2", "yours"),
+        ("1.4", "the course's"),
+    ]
     assert type(engine.manager.block_manager).__module__.startswith("block_manager_")
     assert serves(engine, expected)
 
@@ -298,7 +378,9 @@ def test_texts_that_do_not_go_together_are_left_out(model, expected, monkeypatch
     def build(*sources, **options):
         raise CompileError("free_list.h, line 2: no such thing\nand more")
 
-    monkeypatch.setattr(checks, "run", lambda exercise, answer: checks.CheckResult(exercise, True, None, ""))
+    monkeypatch.setattr(
+        checks, "run", lambda exercise, answer: checks.CheckResult(exercise, True, None, "")
+    )
     monkeypatch.setattr(parts, "build_cpp", build)
     monkeypatch.setattr(parts, "build_cuda", build)
     for exercise in ("1.1", "1.3", "6.2", "6.6"):
@@ -306,7 +388,9 @@ def test_texts_that_do_not_go_together_are_left_out(model, expected, monkeypatch
     engine, assembled = parts.assemble(model, path="kernel")
     for exercise in ("1.1", "1.3", "6.2", "6.6"):
         assert whose(assembled)[exercise] == "the course's"
-        assert reasons(assembled)[exercise].startswith("your texts cannot be built together: CompileError: free_list.h, li")
+        assert reasons(assembled)[exercise].startswith(
+            "your texts cannot be built together: CompileError: free_list.h, li"
+        )
         assert "and more" not in reasons(assembled)[exercise]
     assert reasons(assembled)["1.4"] == reasons(assembled)["6.3"] == "not passed yet"
     assert serves(engine, expected)
@@ -316,12 +400,16 @@ def test_a_part_that_raises_in_the_engine_names_itself(model, monkeypatch):
     def flatten_batch(scheduled):
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(checks, "run", lambda exercise, answer: checks.CheckResult(exercise, True, None, ""))
+    monkeypatch.setattr(
+        checks, "run", lambda exercise, answer: checks.CheckResult(exercise, True, None, "")
+    )
     parts.save("8.2", of_notebook(flatten_batch))
     engine, _ = parts.assemble(model)
     with pytest.raises(ZeroDivisionError) as error:
         engine.generate(PROMPTS[:1])
-    assert error.value.__notes__ == ["It came out of your answer to exercise 8.2, `flatten_batch`."]
+    assert error.value.__notes__ == [
+        "It came out of your answer to exercise 8.2, `flatten_batch`."
+    ]
 
 
 def test_options_are_the_engines(model, capsys):
@@ -330,18 +418,30 @@ def test_options_are_the_engines(model, capsys):
 
     with pytest.raises(ValueError, match="path must be one of"):
         parts.assemble(model, path="pages")
-    engine, assembled = parts.assemble(model, path=own_path, block_manager=lambda num_blocks: num_blocks, num_blocks=3,
-                                       forward=paged_attention_forward)
+    engine, assembled = parts.assemble(
+        model,
+        path=own_path,
+        block_manager=lambda num_blocks: num_blocks,
+        num_blocks=3,
+        forward=paged_attention_forward,
+    )
     assert engine.manager.block_manager == 3 and engine.runner.plan is own_path
     assert list(whose(assembled))[0] == "2.5" and "8.1" not in whose(assembled)
     _, assembled = parts.assemble(model, path="batched")
-    assert assembled[-1] == parts.Part("", "path batched", "the course's", "no exercise is a part of it")
+    assert assembled[-1] == parts.Part(
+        "", "path batched", "the course's", "no exercise is a part of it"
+    )
 
 
 def test_the_table(capsys):
-    parts.show_parts([parts.Part("1.1", "free_list", "yours"),
-                      parts.Part("8.3", "schedule", "the course's", "not passed yet")])
-    assert capsys.readouterr().out == (
-        "exercise  part       whose         why\n"
+    parts.show_parts(
+        [
+            parts.Part("1.1", "free_list", "yours"),
+            parts.Part("8.3", "schedule", "the course's", "not passed yet"),
+        ]
+    )
+    assert (
+        capsys.readouterr().out == "exercise  part       whose         why\n"
         "1.1       free_list  yours\n"
-        "8.3       schedule   the course's  not passed yet\n")
+        "8.3       schedule   the course's  not passed yet\n"
+    )

@@ -21,8 +21,20 @@ from paged_attention.paged_kernel import KERNEL_FILES
 
 pytestmark = pytest.mark.platforms
 HERE = ROOT / "tests/platforms"
-COMMON = ("-std=c++17", "-fno-strict-aliasing", "-fno-exceptions", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare", "-Werror")
-KERNEL = {"fast": ("-O3",), "checked": ("-O1", "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc")}
+COMMON = (
+    "-std=c++17",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+    "-Wno-unused-function",
+    "-Wno-sign-compare",
+    "-Werror",
+)
+KERNEL = {
+    "fast": ("-O3",),
+    "checked": ("-O1", "-g", "-fsanitize=thread", "-fsanitize-coverage=trace-pc"),
+}
 
 
 def kernel_sources(folder):
@@ -40,15 +52,26 @@ def compile_all(compiler, folder, mode):
     objects = []
     for source in (CUDA_ON_CPU / "runtime.cpp", HERE / "driver.cpp", *kernel_sources(folder)):
         kernel = source.parent == folder
-        flags = [*COMMON, *KERNEL[mode], "-include", "cuda_runtime.h", f"-I{CUDA_ON_CPU / 'include'}"] if kernel else \
-            [*runtime_flags, "-O2", checked, "-DCUDA_ON_CPU_SLOT_BITS=28"]
+        flags = (
+            [
+                *COMMON,
+                *KERNEL[mode],
+                "-include",
+                "cuda_runtime.h",
+                f"-I{CUDA_ON_CPU / 'include'}",
+            ]
+            if kernel
+            else [*runtime_flags, "-O2", checked, "-DCUDA_ON_CPU_SLOT_BITS=28"]
+        )
         objects.append(folder / f"{source.stem}.{mode}.o")
         run(*compiler, *flags, "-fPIC", "-c", source, "-o", objects[-1])
     return objects
 
 
 def run(*command, **options) -> str:
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    result = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, **options
+    )
     assert result.returncode == 0, f"{result.args}\n{result.stdout}{result.stderr}"
     return result.stdout
 
@@ -76,27 +99,85 @@ def test_the_same_driver_runs_here(tmp_path, mode):
 def test_macos_on_arm64_compiles(tmp_path, mode):
     if importlib.util.find_spec("ziglang") is None:
         pytest.skip("needs PyPI's ziglang")
-    objects = compile_all([sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos"], tmp_path, mode)
-    assert {path.read_bytes()[:4] for path in objects} == {b"\xcf\xfa\xed\xfe"}  # 64-bit Mach-O files
+    objects = compile_all(
+        [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-macos"], tmp_path, mode
+    )
+    # 64-bit Mach-O files
+    assert {path.read_bytes()[:4] for path in objects} == {b"\xcf\xfa\xed\xfe"}
 
 
-@pytest.mark.parametrize("tests, chosen", [
-    ("tests/test_cuda_bank.py", ""),
-    # whole-row-in-a-lane writes past a lane's own array. The compiler decides what happens.
-    ("tests/test_banks.py", "(our_answer or known_mistake_is) and ([6. or [7.2 or [7.3 or [7.4 or [7.5) and not whole-row-in-a-lane"),
-], ids=["kernels", "answers"])
+@pytest.mark.parametrize(
+    "tests, chosen",
+    [
+        ("tests/test_cuda_bank.py", ""),
+        # whole-row-in-a-lane writes past a lane's own array. The compiler decides what happens.
+        (
+            "tests/test_banks.py",
+            (
+                "(our_answer or known_mistake_is) and ([6. or [7.2 or [7.3 or [7.4 or [7.5)"
+                " and not whole-row-in-a-lane"
+            ),
+        ),
+    ],
+    ids=["kernels", "answers"],
+)
 def test_clang_finds_what_gcc_finds(tmp_path, tests, chosen):
     if not shutil.which("clang++"):
         pytest.skip("needs clang")
-    settings = {**os.environ, "CXX": "clang++", "LESSONS_BUILD_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    run(sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow and not alone", "-k", chosen, tests, env=settings, cwd=ROOT)
+    settings = {
+        **os.environ,
+        "CXX": "clang++",
+        "LESSONS_BUILD_DIR": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
+    run(
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "-m",
+        "not slow and not alone",
+        "-k",
+        chosen,
+        tests,
+        env=settings,
+        cwd=ROOT,
+    )
 
 
-@pytest.mark.parametrize("tests", ["tests/test_cuda_tensors.py tests/test_cuda_blocks.py tests/test_cuda_grid.py", "tests/test_cuda_bank.py"])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "tests/test_cuda_tensors.py tests/test_cuda_blocks.py tests/test_cuda_grid.py",
+        "tests/test_cuda_bank.py",
+    ],
+)
 def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
     """What Ubuntu's GCC does unless it is told otherwise."""
     compiler = tmp_path / "c++"
-    compiler.write_text('#!/bin/sh\nexec g++ -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection -fcf-protection "$@"\n')
+    compiler.write_text(
+        "#!/bin/sh\nexec g++ -D_FORTIFY_SOURCE=2 -fstack-protector-strong"
+        ' -fstack-clash-protection -fcf-protection "$@"\n'
+    )
     compiler.chmod(0o755)
-    settings = {**os.environ, "CXX": str(compiler), "LESSONS_BUILD_DIR": str(tmp_path / "builds"), "OMP_NUM_THREADS": "1"}
-    run(sys.executable, "-m", "pytest", "-q", "-n", "auto", "-m", "not slow and not alone", *tests.split(), env=settings, cwd=ROOT)
+    settings = {
+        **os.environ,
+        "CXX": str(compiler),
+        "LESSONS_BUILD_DIR": str(tmp_path / "builds"),
+        "OMP_NUM_THREADS": "1",
+    }
+    run(
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "-m",
+        "not slow and not alone",
+        *tests.split(),
+        env=settings,
+        cwd=ROOT,
+    )

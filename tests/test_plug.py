@@ -22,18 +22,36 @@ from paged_attention.engine.request import SamplingParams
 from paged_attention.engine.served import UnsupportedModelError, check_config
 from paged_attention.ladder import Shape
 
-SIZES = dict(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-             intermediate_size=64, max_position_embeddings=128, eos_token_id=None, bos_token_id=None)
-MOE = dict(moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2, decoder_sparse_step=2)
+SIZES = dict(
+    vocab_size=50,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=128,
+    eos_token_id=None,
+    bos_token_id=None,
+)
+MOE = dict(
+    moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2, decoder_sparse_step=2
+)
 PROMPTS = [[1, 2, 3, 4, 5], [7], list(range(40)), [1, 2, 3, 4, 5, 6, 7, 8, 9]]
 PARAMS = SamplingParams(max_new_tokens=8)
 
 
 def random_model(kind, seed=0, **changes):
     """A model with random weights. Its sharper attention makes it notice a wrong key."""
-    config_class, model_class = {"qwen3": (Qwen3Config, Qwen3ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM),
-                                 "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM)}[kind]
-    sizes = SIZES | ({"head_dim": 16} if kind == "qwen3" else {}) | (MOE if kind == "qwen3_moe" else {})
+    config_class, model_class = {
+        "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+        "llama": (LlamaConfig, LlamaForCausalLM),
+        "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM),
+    }[kind]
+    sizes = (
+        SIZES
+        | ({"head_dim": 16} if kind == "qwen3" else {})
+        | (MOE if kind == "qwen3_moe" else {})
+    )
     torch.manual_seed(seed)
     model = model_class(config_class(**sizes | {"initializer_range": 0.2} | changes)).eval()
     return model
@@ -42,12 +60,19 @@ def random_model(kind, seed=0, **changes):
 def dense(model, prompt, params=PARAMS):
     """transformers' own continuation."""
     row = torch.tensor([prompt])
-    return model.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=params.max_new_tokens, do_sample=False,
-                          pad_token_id=0)[0, len(prompt):].tolist()
+    return model.generate(
+        row,
+        attention_mask=torch.ones_like(row),
+        max_new_tokens=params.max_new_tokens,
+        do_sample=False,
+        pad_token_id=0,
+    )[0, len(prompt) :].tolist()
 
 
 def served(model, prompts=PROMPTS, **options):
-    requests = Engine(model, num_blocks=40, **{"block_size": 4, "token_budget": 16} | options).generate(prompts, PARAMS)
+    requests = Engine(
+        model, num_blocks=40, **{"block_size": 4, "token_budget": 16} | options
+    ).generate(prompts, PARAMS)
     return [request.output for request in requests]
 
 
@@ -60,20 +85,44 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("path", sorted(PATHS.keys() - {"fast", "fused"}))  # these two take a GPU and other heads
+# these two take a GPU and other heads
+@pytest.mark.parametrize("path", sorted(PATHS.keys() - {"fast", "fused"}))
 @pytest.mark.parametrize("kind", ["qwen3", "qwen3_moe", "llama"])
 def test_what_is_served_gives_the_tokens_of_transformers(kind, path):
     model, prompts = random_model(kind), PROMPTS[:2] if path == "kernel" else PROMPTS
     assert served(model, prompts, path=path) == [dense(model, prompt) for prompt in prompts]
 
 
-@pytest.mark.parametrize("changes", [
-    {"head_dim": 24}, {"num_key_value_heads": 4}, {"num_key_value_heads": 1}, {"attention_bias": True},
-    {"tie_word_embeddings": True}, {"attention_dropout": 0.5}, {"rope_theta": 500.0},
-    {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
-    {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}},
-    {"rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                      "original_max_position_embeddings": 32}}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head_dim": 24},
+        {"num_key_value_heads": 4},
+        {"num_key_value_heads": 1},
+        {"attention_bias": True},
+        {"tie_word_embeddings": True},
+        {"attention_dropout": 0.5},
+        {"rope_theta": 500.0},
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+        {
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+    ],
+    ids=str,
+)
 def test_what_a_llama_may_bring(changes):
     model = random_model("llama", **changes)
     assert served(model) == [dense(model, prompt) for prompt in PROMPTS]
@@ -94,13 +143,41 @@ def test_the_cache_has_the_numbers_of_the_model(dtype):
     assert engine.manager.kv_cache.dtype == dtype and request.reason == "length"
 
 
-@pytest.mark.parametrize(("config", "words"), [
-    (MistralConfig(sliding_window=None), "of the type mistral; the engine runs qwen3, qwen3_moe, llama"),
-    (Qwen3Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1), "sliding window"),
-    (Qwen3MoeConfig(**SIZES, **MOE, use_sliding_window=True, sliding_window=8), "sliding window"),
-    (LlamaConfig(**SIZES, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), "rotary embeddings of the type dynamic"),
-    (LlamaConfig(**SIZES, rope_scaling={"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4,
-                                        "original_max_position_embeddings": 32}), "of the type longrope")])
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            MistralConfig(sliding_window=None),
+            "of the type mistral; the engine runs qwen3, qwen3_moe, llama",
+        ),
+        (
+            Qwen3Config(
+                **SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1
+            ),
+            "sliding window",
+        ),
+        (
+            Qwen3MoeConfig(**SIZES, **MOE, use_sliding_window=True, sliding_window=8),
+            "sliding window",
+        ),
+        (
+            LlamaConfig(**SIZES, rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
+            "rotary embeddings of the type dynamic",
+        ),
+        (
+            LlamaConfig(
+                **SIZES,
+                rope_scaling={
+                    "rope_type": "longrope",
+                    "short_factor": [1.0] * 4,
+                    "long_factor": [2.0] * 4,
+                    "original_max_position_embeddings": 32,
+                },
+            ),
+            "of the type longrope",
+        ),
+    ],
+)
 def test_what_would_run_and_be_wrong_is_refused(config, words):
     with pytest.raises(UnsupportedModelError, match=words):
         check_config(config)
@@ -111,7 +188,9 @@ def test_what_would_run_and_be_wrong_is_refused(config, words):
 
 
 def test_windows_that_no_layer_uses_are_no_reason():
-    check_config(Qwen3Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=2))
+    check_config(
+        Qwen3Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=2)
+    )
     check_config(Qwen3MoeConfig(**SIZES, **MOE, sliding_window=8))
 
 
@@ -119,16 +198,25 @@ def test_models_that_share_a_config_are_served_in_turns():
     first = random_model("qwen3")
     second = Qwen3ForCausalLM(first.config).eval()
     assert first.config is second.config
-    expected = {model: [dense(model, prompt) for prompt in PROMPTS] for model in (first, second)}
+    expected = {
+        model: [dense(model, prompt) for prompt in PROMPTS] for model in (first, second)
+    }
     assert expected[first] != expected[second]
-    engines = {model: Engine(model, num_blocks=40, block_size=4) for model in (first, second, first)}
-    requests = {model: [engine.add(number, prompt, PARAMS) for number, prompt in enumerate(PROMPTS)]
-                for model, engine in engines.items()}
+    engines = {
+        model: Engine(model, num_blocks=40, block_size=4) for model in (first, second, first)
+    }
+    requests = {
+        model: [engine.add(number, prompt, PARAMS) for number, prompt in enumerate(PROMPTS)]
+        for model, engine in engines.items()
+    }
     for _ in range(12):
         for engine in engines.values():
             engine.step()
-            assert dense(second, PROMPTS[0]) == expected[second][0]  # between two steps no engine holds it
-    assert {model: [request.output for request in each] for model, each in requests.items()} == expected
+            # between two steps no engine holds it
+            assert dense(second, PROMPTS[0]) == expected[second][0]
+    assert {
+        model: [request.output for request in each] for model, each in requests.items()
+    } == expected
 
 
 def test_in_the_middle_of_a_step_other_models_are_what_they_were():
@@ -142,9 +230,13 @@ def test_in_the_middle_of_a_step_other_models_are_what_they_were():
                 seen.append(dense(second, PROMPTS[0]))
                 seen.extend(served(second, PROMPTS[:1]))
             return PATHS["gather"](metadata)(q, k_cache, v_cache)
+
         return attend
 
-    assert served(first, PROMPTS[1:2], path=path) == [dense(first, PROMPTS[1])] and seen == [expected, expected]
+    assert served(first, PROMPTS[1:2], path=path) == [dense(first, PROMPTS[1])] and seen == [
+        expected,
+        expected,
+    ]
 
 
 def test_engines_in_several_threads():
@@ -197,12 +289,22 @@ def test_what_raises_inside_takes_the_plug_out():
     assert dense(model, PROMPTS[0]) == expected
 
 
-@pytest.mark.parametrize(("dtype", "head_size", "group", "device", "capability", "path"), [
-    (torch.bfloat16, 128, 2, "cuda", (9, 0), "fast"), (torch.float16, 64, 16, "cuda", (8, 0), "fast"),
-    (torch.bfloat16, 128, 2, "cpu", (9, 0), "batched"), (torch.float32, 128, 2, "cuda", (9, 0), "batched"),
-    (torch.bfloat16, 96, 2, "cuda", (9, 0), "batched"), (torch.bfloat16, 128, 17, "cuda", (9, 0), "batched"),
-    (torch.bfloat16, 128, 2, "cuda", (7, 5), "batched"), (torch.bfloat16, 128, 2, "cuda", None, "batched")])
-def test_the_engine_chooses_its_path_by_device_and_shapes(monkeypatch, dtype, head_size, group, device, capability, path):
+@pytest.mark.parametrize(
+    ("dtype", "head_size", "group", "device", "capability", "path"),
+    [
+        (torch.bfloat16, 128, 2, "cuda", (9, 0), "fast"),
+        (torch.float16, 64, 16, "cuda", (8, 0), "fast"),
+        (torch.bfloat16, 128, 2, "cpu", (9, 0), "batched"),
+        (torch.float32, 128, 2, "cuda", (9, 0), "batched"),
+        (torch.bfloat16, 96, 2, "cuda", (9, 0), "batched"),
+        (torch.bfloat16, 128, 17, "cuda", (9, 0), "batched"),
+        (torch.bfloat16, 128, 2, "cuda", (7, 5), "batched"),
+        (torch.bfloat16, 128, 2, "cuda", None, "batched"),
+    ],
+)
+def test_the_engine_chooses_its_path_by_device_and_shapes(
+    monkeypatch, dtype, head_size, group, device, capability, path
+):
     def choose_target(target):
         if capability is None:
             raise RuntimeError("nvcc is not installed")
@@ -216,7 +318,10 @@ def test_the_engine_chooses_its_path_by_device_and_shapes(monkeypatch, dtype, he
 
 def test_the_engine_chooses_by_the_shapes_of_the_model_and_of_its_pool(monkeypatch):
     seen = []
-    monkeypatch.setattr("paged_attention.engine.engine.choose_path", lambda *asked: seen.append(asked) or "gather")
+    monkeypatch.setattr(
+        "paged_attention.engine.engine.choose_path",
+        lambda *asked: seen.append(asked) or "gather",
+    )
     model = random_model("qwen3", head_dim=24, num_attention_heads=6).to(torch.bfloat16)
     assert Engine(model, num_blocks=4, block_size=8).runner.plan is PATHS["gather"]
     assert seen == [(Shape(torch.bfloat16, 24, 3, 8), torch.device("cpu"))]
@@ -230,6 +335,11 @@ def test_on_the_cpu_the_engine_chooses_batched():
 def test_on_a_gpu_the_engine_chooses_fast():
     model = random_model("qwen3", head_dim=64).to("cuda", torch.bfloat16)
     assert Engine(model, num_blocks=4).runner.plan is PATHS["fast"]
-    assert Engine(random_model("qwen3").to("cuda"), num_blocks=4).runner.plan is PATHS["batched"]
-    fast, batched = (served(model, path=path, block_size=16, token_budget=256) for path in (None, "batched"))
-    assert sum(a == b for a, b in zip(fast, batched, strict=True)) >= len(PROMPTS) - 1  # rounding may decide once
+    assert (
+        Engine(random_model("qwen3").to("cuda"), num_blocks=4).runner.plan is PATHS["batched"]
+    )
+    fast, batched = (
+        served(model, path=path, block_size=16, token_budget=256) for path in (None, "batched")
+    )
+    # rounding may decide once
+    assert sum(a == b for a, b in zip(fast, batched, strict=True)) >= len(PROMPTS) - 1

@@ -51,8 +51,17 @@ def skip_where_missing(path, device):
 # Paths
 
 
-SEQUENCES = {"prompt": (0, 5), "single": (20, 1), "full block": (15, 1), "first of a block": (16, 1), "chunk": (13, 7),
-             "one token": (0, 1), "longest": (30, 1), "bystander": (11, 3)}  # tokens before, and new ones
+SEQUENCES = {
+    "prompt": (0, 5),
+    "single": (20, 1),
+    "full block": (15, 1),
+    "first of a block": (16, 1),
+    "chunk": (13, 7),
+    # tokens before, and new ones
+    "one token": (0, 1),
+    "longest": (30, 1),
+    "bystander": (11, 3),
+}
 BATCH = [(name, new) for name, (_, new) in SEQUENCES.items() if name != "bystander"]
 BLOCK_SIZE = 8
 
@@ -62,7 +71,8 @@ def scene(device, dtype):
     generator = torch.Generator().manual_seed(5)
     manager = PagedAttentionManager(23, BLOCK_SIZE, 2, 64, 8, 5, dtype=dtype, device=device)
     free = [manager.block_manager.allocate() for _ in range(23)]
-    for block_id in [0, *(1 + torch.randperm(22, generator=generator)).tolist()]:  # what is freed first is taken last
+    # what is freed first is taken last
+    for block_id in [0, *(1 + torch.randperm(22, generator=generator)).tolist()]:
         manager.block_manager.free(free[block_id])
     for name, (past, new) in SEQUENCES.items():
         manager.add_sequence(name, past + new)
@@ -90,9 +100,13 @@ def blocks_of_the_bystander(manager):
     return where
 
 
-PLACES = {"past the last token": past_the_last_token, "free blocks": lambda manager: ~owned_slots(manager).any(1, keepdim=True),
-          "block 0": block_0, "a bystander's blocks": blocks_of_the_bystander,
-          "all of it": lambda manager: ~owned_slots(manager) | blocks_of_the_bystander(manager)}
+PLACES = {
+    "past the last token": past_the_last_token,
+    "free blocks": lambda manager: ~owned_slots(manager).any(1, keepdim=True),
+    "block 0": block_0,
+    "a bystander's blocks": blocks_of_the_bystander,
+    "all of it": lambda manager: ~owned_slots(manager) | blocks_of_the_bystander(manager),
+}
 
 
 @on_each_device
@@ -119,7 +133,9 @@ def test_a_path_reads_what_its_sequences_own_and_nothing_else(path, device, dtyp
 @on_each_device
 @on_each_path
 @by_poison
-def test_the_others_do_not_notice_what_one_of_the_batch_has_in_its_own_blocks(path, device, poison):
+def test_the_others_do_not_notice_what_one_of_the_batch_has_in_its_own_blocks(
+    path, device, poison
+):
     skip_where_missing(path, device)
     manager, q, metadata = scene(device, BFLOAT if path in FOR_16_BITS else FLOAT)
     caches = manager.kv_cache[0]
@@ -155,9 +171,20 @@ VOCAB_SIZE = 29
 
 def random_model(dtype, device):
     """Two layers of random numbers, in shapes that every path takes."""
-    config = Qwen3Config(vocab_size=VOCAB_SIZE, hidden_size=32, intermediate_size=32, num_hidden_layers=2, head_dim=64,
-                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.3,
-                         eos_token_id=None, bos_token_id=None, pad_token_id=None)
+    config = Qwen3Config(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        head_dim=64,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        eos_token_id=None,
+        bos_token_id=None,
+        pad_token_id=None,
+    )
     torch.manual_seed(0)
     return Qwen3ForCausalLM(config).to(device, dtype).eval()
 
@@ -172,12 +199,17 @@ def models():
         if key not in made:
             made[key] = random_model(*key), random_model(*key)
         return made[key]
+
     return get
 
 
 def poison_the_rest(engine, poison):
     """All slots that hold no token of a running request and none that the prefix cache keeps."""
-    fill_where(engine.manager.kv_cache, ~owned_slots(engine.manager, engine.prefix_cache.blocks.values()), poison)
+    fill_where(
+        engine.manager.kv_cache,
+        ~owned_slots(engine.manager, engine.prefix_cache.blocks.values()),
+        poison,
+    )
 
 
 def serve(model, path, trace, sizes, poison=None):
@@ -201,7 +233,9 @@ def serve(model, path, trace, sizes, poison=None):
     for number, (action, *details) in enumerate(trace):
         if action == "add":
             try:
-                requests.append(engine.add(number, details[0], SamplingParams(max_new_tokens=details[1])))
+                requests.append(
+                    engine.add(number, details[0], SamplingParams(max_new_tokens=details[1]))
+                )
             except RequestError:
                 pass  # too long for this pool
         elif action == "step":
@@ -217,17 +251,41 @@ def serve(model, path, trace, sizes, poison=None):
 
 
 text = list(range(1, 25))
-prompts = st.one_of(st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=9),
-                    st.integers(1, 20).map(lambda length: text[:length]),
-                    st.tuples(st.integers(4, 16), st.integers(0, 9)).map(lambda pair: [*text[: pair[0]], pair[1]]))
+prompts = st.one_of(
+    st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=9),
+    st.integers(1, 20).map(lambda length: text[:length]),
+    st.tuples(st.integers(4, 16), st.integers(0, 9)).map(
+        lambda pair: [*text[: pair[0]], pair[1]]
+    ),
+)
 add = st.tuples(st.just("add"), prompts, st.integers(3, 9))
-actions = st.one_of(add, add, st.tuples(st.just("step"), st.integers(1, 4)), st.tuples(st.just("cancel"), st.integers(0, 4)))
-all_sizes = st.fixed_dictionaries({"num_blocks": st.integers(5, 9), "token_budget": st.integers(6, 24),
-                                   "max_num_seqs": st.integers(2, 5), "prefix_sharing": st.sampled_from([True, True, False])})
+actions = st.one_of(
+    add,
+    add,
+    st.tuples(st.just("step"), st.integers(1, 4)),
+    st.tuples(st.just("cancel"), st.integers(0, 4)),
+)
+all_sizes = st.fixed_dictionaries(
+    {
+        "num_blocks": st.integers(5, 9),
+        "token_budget": st.integers(6, 24),
+        "max_num_seqs": st.integers(2, 5),
+        "prefix_sharing": st.sampled_from([True, True, False]),
+    }
+)
 # Two share a prefix, one is cancelled, and the pool is too small for the rest.
-EXAMPLE = {"trace": [("add", text[:9], 8), ("step", 2), ("add", [*text[:8], 3, 4], 8), ("add", [7, 8, 9], 9), ("step", 3),
-                     ("add", [2] * 9, 8), ("cancel", 2)],
-           "sizes": {"num_blocks": 6, "token_budget": 12, "max_num_seqs": 4, "prefix_sharing": True}}
+EXAMPLE = {
+    "trace": [
+        ("add", text[:9], 8),
+        ("step", 2),
+        ("add", [*text[:8], 3, 4], 8),
+        ("add", [7, 8, 9], 9),
+        ("step", 3),
+        ("add", [2] * 9, 8),
+        ("cancel", 2),
+    ],
+    "sizes": {"num_blocks": 6, "token_budget": 12, "max_num_seqs": 4, "prefix_sharing": True},
+}
 
 
 @on_each_device
@@ -236,7 +294,9 @@ EXAMPLE = {"trace": [("add", text[:9], 8), ("step", 2), ("add", [*text[:8], 3, 4
 @given(trace=st.lists(actions, min_size=3, max_size=12), sizes=all_sizes, poison=poisons)
 @example(**EXAMPLE, poison=POISONS["inf"])
 @example(**EXAMPLE, poison=POISONS["3e38"])
-def test_any_trace_gives_the_same_in_a_poisoned_pool(models, path, device, trace, sizes, poison):
+def test_any_trace_gives_the_same_in_a_poisoned_pool(
+    models, path, device, trace, sizes, poison
+):
     skip_where_missing(path, device)
     model, dense = models(path, device)
     requests, logits = serve(model, path, trace, sizes, poison)
@@ -245,35 +305,54 @@ def test_any_trace_gives_the_same_in_a_poisoned_pool(models, path, device, trace
     if trace is EXAMPLE["trace"]:
         assert {request.reason for request in requests} == {"length", "cancelled"}
         assert any(request.num_preempted for request in requests)
-    for request, clean, rows, clean_rows in zip(requests, expected, logits, expected_logits, strict=True):
+    for request, clean, rows, clean_rows in zip(
+        requests, expected, logits, expected_logits, strict=True
+    ):
         assert (request.tokens, request.reason) == (clean.tokens, clean.reason)
         if rows:
-            torch.testing.assert_close(torch.stack(rows), torch.stack(clean_rows), rtol=1e-4, atol=1e-4)
-            alone = dense(input_ids=torch.tensor([request.tokens[:-1]], device=device)).logits[0, -len(rows):]
+            torch.testing.assert_close(
+                torch.stack(rows), torch.stack(clean_rows), rtol=1e-4, atol=1e-4
+            )
+            alone = dense(input_ids=torch.tensor([request.tokens[:-1]], device=device)).logits[
+                0, -len(rows) :
+            ]
             torch.testing.assert_close(torch.stack(rows), alone, **CLOSE[model.dtype])
 
 
 @pytest.fixture(scope="module")
 def small_models():
-    return {device: load_model(device=device) for device in ("cpu", "cuda") if device == "cpu" or torch.cuda.is_available()}
+    return {
+        device: load_model(device=device)
+        for device in ("cpu", "cuda")
+        if device == "cpu" or torch.cuda.is_available()
+    }
 
 
 @on_each_device
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in FOR_16_BITS])
 @by_poison
-def test_the_next_request_in_the_same_blocks_answers_as_if_alone(small_models, path, device, poison):
+def test_the_next_request_in_the_same_blocks_answers_as_if_alone(
+    small_models, path, device, poison
+):
     engine = Engine(small_models[device], path=path, num_blocks=6)
-    first = engine.add("first", encode("Ka17..q42...z93?zq>"), SamplingParams(max_new_tokens=20))
+    first = engine.add(
+        "first", encode("Ka17..q42...z93?zq>"), SamplingParams(max_new_tokens=20)
+    )
     for _ in range(3):
         engine.step()
     blocks = engine.manager.blocks_of("first")
     engine.manager.kv_cache[:, 1, blocks] = poison
     engine.cancel("first")
     engine.prefix_cache.clear()
-    others = [engine.add(prompt, encode(prompt), SamplingParams(max_new_tokens=8)) for prompt in ("Cq7b>", "Vabc1>", "Sxqb>")]
+    others = [
+        engine.add(prompt, encode(prompt), SamplingParams(max_new_tokens=8))
+        for prompt in ("Cq7b>", "Vabc1>", "Sxqb>")
+    ]
     engine.step()
     assert first.reason == "cancelled"
-    assert set(blocks) & {block_id for other in others for block_id in engine.manager.blocks_of(other.id)}
+    assert set(blocks) & {
+        block_id for other in others for block_id in engine.manager.blocks_of(other.id)
+    }
     engine.run()
     assert [decode(other.output) for other in others] == ["q7b$", "1cba$", "bqx$"]
 
@@ -281,9 +360,12 @@ def test_the_next_request_in_the_same_blocks_answers_as_if_alone(small_models, p
 @on_each_device
 @on_each_path
 @by_poison
-def test_a_request_with_infinite_numbers_leaves_none_in_a_prefix_that_others_share(models, path, device, poison):
+def test_a_request_with_infinite_numbers_leaves_none_in_a_prefix_that_others_share(
+    models, path, device, poison
+):
     """The last token of the first prompt has a poisoned embedding. Its layers multiply it by 0 for the tokens before it, which
-    are computed in the same step; their blocks are full, and the second prompt begins with them."""
+    are computed in the same step; their blocks are full, and the second prompt begins with them.
+    """
     skip_where_missing(path, device)
     model, dense = models(path, device)
     bad, prompt = VOCAB_SIZE - 1, text[:16]
@@ -303,12 +385,16 @@ def test_a_request_with_infinite_numbers_leaves_none_in_a_prefix_that_others_sha
         with torch.no_grad():
             embedding[bad] = good
     alone = dense(input_ids=torch.tensor([second.tokens[:-1]], device=device)).logits[0, -3:]
-    torch.testing.assert_close(torch.stack(rows)[:, :bad], alone[:, :bad], **CLOSE[model.dtype])
+    torch.testing.assert_close(
+        torch.stack(rows)[:, :bad], alone[:, :bad], **CLOSE[model.dtype]
+    )
 
 
 @by_poison
 @pytest.mark.parametrize("path", ["gather", "paged_torch", "blockwise", "batched"])
 def test_poison_is_no_divergence(small_models, path, poison):
-    engines = [Engine(small_models["cpu"], path=name, num_blocks=8) for name in ("gather", path)]
+    engines = [
+        Engine(small_models["cpu"], path=name, num_blocks=8) for name in ("gather", path)
+    ]
     poison_the_rest(engines[1], poison)
     assert locate_divergence(*engines, encode("Ka17..q42...z93?zq>"), num_tokens=3) is None

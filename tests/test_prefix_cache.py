@@ -32,12 +32,16 @@ class CacheAsALedger(RuleBasedStateMachine):
 
     @initialize(num_blocks=st.integers(4, 12))
     def begin(self, num_blocks):
-        self.manager = PagedAttentionManager(num_blocks, BLOCK_SIZE, 1, 1, max_num_seqs=30, max_blocks_per_seq=num_blocks)
+        self.manager = PagedAttentionManager(
+            num_blocks, BLOCK_SIZE, 1, 1, max_num_seqs=30, max_blocks_per_seq=num_blocks
+        )
         self.cache = PrefixCache(self.manager)
         self.scheduler = Scheduler(self.manager, self.cache, token_budget=99, max_num_seqs=30)
-        self.known = OrderedDict()  # the tokens up to the end of a block: the block. The least recently used first
+        # the tokens up to the end of a block: the block. The least recently used first
+        self.known = OrderedDict()
         self.users = {}  # a request: how many of its tokens have been computed
-        self.inserted = {}  # a request: how many of its blocks have been made known; what is forgotten then stays forgotten
+        # a request: how many of its blocks have been made known; what is forgotten then stays forgotten
+        self.inserted = {}
 
     def use(self, tokens, num_full):
         for end in reversed(range(1, num_full + 1)):
@@ -45,7 +49,11 @@ class CacheAsALedger(RuleBasedStateMachine):
                 self.known.move_to_end(key)
 
     def in_use(self):
-        return {block_id for request in self.users for block_id in self.manager.blocks_of(request.id)}
+        return {
+            block_id
+            for request in self.users
+            for block_id in self.manager.blocks_of(request.id)
+        }
 
     @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=8))
     def start(self, tokens):
@@ -61,9 +69,13 @@ class CacheAsALedger(RuleBasedStateMachine):
 
     def begin_with(self, tokens):
         request, found = Request(object(), tokens), 0
-        while tuple(tokens[: (found + 1) * BLOCK_SIZE]) in self.known and (found + 1) * BLOCK_SIZE <= len(tokens):
+        while tuple(tokens[: (found + 1) * BLOCK_SIZE]) in self.known and (
+            found + 1
+        ) * BLOCK_SIZE <= len(tokens):
             found += 1
-        expected = [self.known[tuple(tokens[: end * BLOCK_SIZE])] for end in range(1, found + 1)]
+        expected = [
+            self.known[tuple(tokens[: end * BLOCK_SIZE])] for end in range(1, found + 1)
+        ]
         self.scheduler.start(request)
         self.use(tokens, found)
         num_computed = min(found * BLOCK_SIZE, len(tokens) - 1)
@@ -80,14 +92,18 @@ class CacheAsALedger(RuleBasedStateMachine):
             self.compute_some(request, data.draw(st.integers(1, most)))
 
     def compute_some(self, request, count):
-        evictable = [block_id for block_id in self.known.values() if block_id not in self.in_use()]
+        evictable = [
+            block_id for block_id in self.known.values() if block_id not in self.in_use()
+        ]
         free = self.manager.block_manager.get_num_free_blocks()
         assert self.cache.num_evictable() == len(evictable)
         before = list(self.known.items())
         if self.scheduler.make_room(request, count):
             num_evicted = len(before) - len(self.cache.blocks)
             gone = evictable[:num_evicted]  # the least recently used of those not in use
-            self.known = OrderedDict((key, block_id) for key, block_id in before if block_id not in gone)
+            self.known = OrderedDict(
+                (key, block_id) for key, block_id in before if block_id not in gone
+            )
             self.users[request] = request.num_computed = self.users[request] + count
             self.cache.insert(request, request.num_computed)
             num_full = request.num_computed // BLOCK_SIZE
@@ -98,7 +114,9 @@ class CacheAsALedger(RuleBasedStateMachine):
                 self.use(request.tokens, num_full)
                 self.inserted[request] = num_full
         else:
-            assert free + len(evictable) <= self.manager.blocks_for(self.users[request] + count)
+            assert free + len(evictable) <= self.manager.blocks_for(
+                self.users[request] + count
+            )
 
     @precondition(lambda self: self.users)
     @rule(data=st.data())
@@ -119,7 +137,10 @@ class CacheAsALedger(RuleBasedStateMachine):
 
     @rule()
     def evict(self):
-        key = next((key for key, block_id in self.known.items() if block_id not in self.in_use()), None)
+        key = next(
+            (key for key, block_id in self.known.items() if block_id not in self.in_use()),
+            None,
+        )
         assert self.cache.evict() == (key is not None)
         self.known.pop(key, None)
 
@@ -133,14 +154,22 @@ class CacheAsALedger(RuleBasedStateMachine):
         if not hasattr(self, "cache"):
             return
         assert list(self.cache.blocks.items()) == [
-            (block_hashes(list(key), BLOCK_SIZE)[-1], block_id) for key, block_id in self.known.items()]
-        users = [block_id for request in self.users for block_id in self.manager.blocks_of(request.id)]
+            (block_hashes(list(key), BLOCK_SIZE)[-1], block_id)
+            for key, block_id in self.known.items()
+        ]
+        users = [
+            block_id
+            for request in self.users
+            for block_id in self.manager.blocks_of(request.id)
+        ]
         for block_id in range(self.manager.kv_cache.shape[2]):
             count = users.count(block_id) + (block_id in self.known.values())
             assert self.manager.block_manager.get_ref_count(block_id) == count
 
 
-CacheAsALedger.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+CacheAsALedger.TestCase.settings = settings(
+    max_examples=100, stateful_step_count=20, deadline=None
+)
 TestCacheAsALedger = CacheAsALedger.TestCase
 
 
@@ -154,28 +183,44 @@ def test_a_hash_for_each_full_block(block_size):
 def test_a_block_that_is_hashed_later_has_the_same_hash(token_budget):
     """Chunk by chunk, and of tokens that were generated: a hash says which tokens there are up to the block's end."""
     engine = engine_with(num_blocks=40, block_size=2, token_budget=token_budget)
-    request = engine.add("a", [1, 2, 3, 4, 5], SamplingParams(max_new_tokens=6, ignore_end=True))
+    request = engine.add(
+        "a", [1, 2, 3, 4, 5], SamplingParams(max_new_tokens=6, ignore_end=True)
+    )
     engine.run()
-    assert request.hashes == block_hashes(request.tokens[:-1], 2) and len(set(request.hashes)) == 5
+    assert (
+        request.hashes == block_hashes(request.tokens[:-1], 2)
+        and len(set(request.hashes)) == 5
+    )
 
 
 def test_who_finds_no_block_for_its_copy_waits():
     """Its prompt is all in the cache. It needs no further block, and yet one to write its last token to."""
-    engine, prompt, params = engine_with(num_blocks=3), [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=2)
+    engine, prompt, params = (
+        engine_with(num_blocks=3),
+        [1, 2, 3, 4, 5, 6, 7, 8],
+        SamplingParams(max_new_tokens=2),
+    )
     engine.generate([prompt], SamplingParams(max_new_tokens=1))
     first, second = engine.add("first", [9], params), engine.add("second", prompt, params)
     engine.step()
     assert engine.scheduler.running == [first] and list(engine.scheduler.waiting) == [second]
     engine.run()
-    assert [each.output for each in (first, second)] == [continuation(each.prompt, params) for each in (first, second)]
+    assert [each.output for each in (first, second)] == [
+        continuation(each.prompt, params) for each in (first, second)
+    ]
     assert_nothing_is_lost(engine)
 
 
 def test_requests_share_the_blocks_of_a_common_prefix():
     history = History()
     engine = engine_with(num_blocks=30, token_budget=12, history=history)
-    engine.generate([[1, 2, 3, 4, 5, 6, 7, 8, last] for last in (1, 2, 3)], SamplingParams(max_new_tokens=3, ignore_end=True))
-    assert [[num_tokens for num_tokens, _ in record.scheduled.values()] for record in history][:2] == [[9, 3], [1, 6, 1]]
+    engine.generate(
+        [[1, 2, 3, 4, 5, 6, 7, 8, last] for last in (1, 2, 3)],
+        SamplingParams(max_new_tokens=3, ignore_end=True),
+    )
+    assert [[num_tokens for num_tokens, _ in record.scheduled.values()] for record in history][
+        :2
+    ] == [[9, 3], [1, 6, 1]]
     assert history[1].shared == 2
 
 
@@ -184,7 +229,8 @@ def test_who_writes_into_a_shared_block_copies_it():
     prompt, params = [1, 2, 3, 4, 5, 6, 7, 8], SamplingParams(max_new_tokens=1)
     engine.generate([prompt], params)
     second = engine.add("second", prompt, params)
-    engine.scheduler.start(second)  # all of it is in the cache; the last token is computed all the same
+    # all of it is in the cache; the last token is computed all the same
+    engine.scheduler.start(second)
     kept = [engine.prefix_cache.blocks[digest] for digest in second.hashes]
     assert second.num_computed == 7 and engine.manager.blocks_of("second") == kept
     engine.manager.append_tokens([("second", 1)])
@@ -202,7 +248,8 @@ def test_the_prefix_cache_gives_its_blocks_back_when_they_are_needed():
 
 def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():
     engine = engine_with(num_blocks=5, block_size=2, token_budget=20)
-    engine.generate([[1, 2, 3, 4]], SamplingParams(max_new_tokens=1))  # the cache keeps two blocks
+    # the cache keeps two blocks
+    engine.generate([[1, 2, 3, 4]], SamplingParams(max_new_tokens=1))
     first = engine.add("first", [5, 6, 7], SamplingParams(max_new_tokens=2, ignore_end=True))
     engine.add("second", [8] * 8, SamplingParams(max_new_tokens=2, ignore_end=True))
     engine.step()
@@ -213,14 +260,18 @@ def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():
 
 def test_a_preempted_request_finds_its_own_blocks_again():
     history = History()
-    engine, params = engine_with(history=history), SamplingParams(max_new_tokens=8, ignore_end=True)
+    engine, params = (
+        engine_with(history=history),
+        SamplingParams(max_new_tokens=8, ignore_end=True),
+    )
     request = engine.add("a", [1, 2, 3, 4, 5, 6], params)
     for _ in range(4):
         engine.step()
     before = engine.manager.blocks_of("a")
     engine.scheduler.preempt(request)
     engine.step()
-    assert history[-1].scheduled["a"][0] == len(request.tokens) - 1 - 8  # two full blocks of 4 were in the cache
+    # two full blocks of 4 were in the cache
+    assert history[-1].scheduled["a"][0] == len(request.tokens) - 1 - 8
     assert engine.manager.blocks_of("a")[:2] == before[:2]
     engine.run()
     assert request.output == continuation(request.prompt, params)
@@ -239,11 +290,16 @@ def test_what_a_preempted_request_computes_again_is_shared_again():
     engine.step()
     assert engine.manager.blocks_of("second")[:2] == engine.manager.blocks_of("first")[:2]
     engine.run()
-    assert [each.output for each in (first, second)] == [continuation(each.prompt, params) for each in (first, second)]
+    assert [each.output for each in (first, second)] == [
+        continuation(each.prompt, params) for each in (first, second)
+    ]
     assert_nothing_is_lost(engine)
 
 
 def test_without_sharing_nothing_is_kept():
     engine = engine_with(prefix_sharing=False)
     engine.generate([[1, 2, 3, 4, 5, 6, 7, 8]], SamplingParams(max_new_tokens=2))
-    assert not engine.prefix_cache.blocks and engine.manager.block_manager.get_num_free_blocks() == 12
+    assert (
+        not engine.prefix_cache.blocks
+        and engine.manager.block_manager.get_num_free_blocks() == 12
+    )

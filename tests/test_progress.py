@@ -25,15 +25,24 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_two_kernels_that_record_at_once_lose_nothing(folder):
-    program = ("import sys; from lessons_lib import progress\n"
-               "sys.stdin.read(1)\n"
-               "for number in range(100): progress.remember(f'{sys.argv[1]}.{number}', True, f'm{number}')")
-    kernels = [subprocess.Popen([sys.executable, "-c", program, kernel], cwd=ROOT, stdin=subprocess.PIPE) for kernel in "123"]
+    program = (
+        "import sys; from lessons_lib import progress\nsys.stdin.read(1)\nfor number in"
+        " range(100): progress.remember(f'{sys.argv[1]}.{number}', True, f'm{number}')"
+    )
+    kernels = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, kernel], cwd=ROOT, stdin=subprocess.PIPE
+        )
+        for kernel in "123"
+    ]
     for kernel in kernels:
         kernel.stdin.close()
     assert [kernel.wait() for kernel in kernels] == [0, 0, 0]
-    assert progress.load() == {f"{kernel}.{number}": {"passed": True, "mistakes": [f"m{number}"]}
-                               for kernel in (1, 2, 3) for number in range(100)}
+    assert progress.load() == {
+        f"{kernel}.{number}": {"passed": True, "mistakes": [f"m{number}"]}
+        for kernel in (1, 2, 3)
+        for number in range(100)
+    }
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "progress.json"]
 
 
@@ -53,22 +62,50 @@ def test_a_disk_that_takes_nothing_breaks_nothing(folder, monkeypatch):
     assert progress.load() == {}
 
 
-@pytest.mark.parametrize("cells, name, ours", [
-    (["", "def f(x):\n    # BEGIN SOLUTION\n    return x"], "f", True),
-    (["f = r'''\n// BEGIN SOLUTION\n'''"], "f", True),
-    (["class F:\n    # BEGIN SOLUTION\n    pass"], "F", True),
-    (["def f(x):\n    # BEGIN SOLUTION\n    return x", "def f(x):\n    return x"], "f", False),  # the learner's own, later
-    (["def f(x):\n    return x", "def f(x):\n    # BEGIN SOLUTION\n    return x"], "f", True),
-    (["def g(x):\n    # BEGIN SOLUTION\n    return f(x)", "def f(x):\n    return x"], "f", False),
-    (["def f(x):\n    return x", "def ff(x):\n    # BEGIN SOLUTION\n    return f(x)\nx.f = f\n    f = 3"], "f", False),
-    ([], "f", False)])
-def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(monkeypatch, cells, name, ours):
+@pytest.mark.parametrize(
+    "cells, name, ours",
+    [
+        (["", "def f(x):\n    # BEGIN SOLUTION\n    return x"], "f", True),
+        (["f = r'''\n// BEGIN SOLUTION\n'''"], "f", True),
+        (["class F:\n    # BEGIN SOLUTION\n    pass"], "F", True),
+        # the learner's own, later
+        (
+            ["def f(x):\n    # BEGIN SOLUTION\n    return x", "def f(x):\n    return x"],
+            "f",
+            False,
+        ),
+        (
+            ["def f(x):\n    return x", "def f(x):\n    # BEGIN SOLUTION\n    return x"],
+            "f",
+            True,
+        ),
+        (
+            ["def g(x):\n    # BEGIN SOLUTION\n    return f(x)", "def f(x):\n    return x"],
+            "f",
+            False,
+        ),
+        (
+            [
+                "def f(x):\n    return x",
+                "def ff(x):\n    # BEGIN SOLUTION\n    return f(x)\nx.f = f\n    f = 3",
+            ],
+            "f",
+            False,
+        ),
+        ([], "f", False),
+    ],
+)
+def test_an_answer_is_ours_if_the_cell_that_defined_it_last_has_our_marks(
+    monkeypatch, cells, name, ours
+):
     monkeypatch.setattr(sys.modules["__main__"], "In", cells, raising=False)
     assert solution_cells.define(name) == ours
 
 
 @pytest.mark.parametrize("lesson", ["00", pytest.param("02", marks=pytest.mark.slow)])
-def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(tmp_path, folder, lesson):
+def test_a_solution_notebook_run_from_elsewhere_writes_nothing_of_the_learners(
+    tmp_path, folder, lesson
+):
     """A copy of it, as a learner may make for comparison."""
     (source,) = SOLUTIONS.glob(f"{lesson}_*.ipynb")
     execute(shutil.copy(source, tmp_path))
@@ -88,16 +125,28 @@ def test_a_learners_notebook_writes_what_it_passed(tmp_path, folder):
 
 def execute(path):
     path = Path(path)
-    nbclient.NotebookClient(nbformat.read(path, as_version=4), timeout=None, kernel_name="python3",
-                            resources={"metadata": {"path": str(path.parent)}}).execute()
+    nbclient.NotebookClient(
+        nbformat.read(path, as_version=4),
+        timeout=None,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+    ).execute()
 
 
 @pytest.mark.parametrize("marks, passed", [("    # BEGIN SOLUTION\n", False), ("", True)])
 def test_a_script_of_our_solution_writes_nothing_either(tmp_path, marks, passed):
-    script = RIGHT.replace("\n", f"\n{marks}", 1) + "\nfrom lessons_lib import check\ncheck('0.1', blocks_needed)\n"
+    script = (
+        RIGHT.replace("\n", f"\n{marks}", 1)
+        + "\nfrom lessons_lib import check\ncheck('0.1', blocks_needed)\n"
+    )
     (tmp_path / "script.py").write_text(script)
-    subprocess.run([sys.executable, str(tmp_path / "script.py")], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL,
-                   env=os.environ | {"PYTHONPATH": str(ROOT)})
+    subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        check=True,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     assert ("0.1" in progress.load()) == passed
 
 
@@ -105,7 +154,10 @@ def test_in_the_folder_of_solutions_a_notebook_has_a_record_of_its_own(folder, m
     monkeypatch.chdir(SOLUTIONS)
     progress.remember("0.1", True, None)
     progress.remember("0.1", False, "floor-division")
-    assert progress.load() == {"0.1": {"passed": True, "mistakes": ["floor-division"]}} and not folder.exists()
+    assert (
+        progress.load() == {"0.1": {"passed": True, "mistakes": ["floor-division"]}}
+        and not folder.exists()
+    )
     monkeypatch.chdir(folder.parent)
     assert progress.load() == {}
 
@@ -127,5 +179,7 @@ def test_an_answer_that_exits_while_it_is_saved_or_loaded_breaks_nothing():
     with pytest.raises(saved_answers.NoSavedAnswer, match="not passed yet"):
         saved_answers.load("8.3")
     saved_answers.save("8.3", Leaves(at_once=False))
-    with pytest.raises(saved_answers.NoSavedAnswer, match=r"it cannot be loaded \(SystemExit: out of here\)"):
+    with pytest.raises(
+        saved_answers.NoSavedAnswer, match=r"it cannot be loaded \(SystemExit: out of here\)"
+    ):
         saved_answers.load("8.3")

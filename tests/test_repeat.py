@@ -32,8 +32,13 @@ def shown(outputs) -> list[tuple]:
         elif output.output_type == "error":
             rest.append((output.ename, output.evalue))
         else:
-            rest.append(tuple((kind, re.sub("base64,[A-Za-z0-9+/=]+", "", str(data))) for kind, data in sorted(output.data.items())
-                              if kind != "image/png"))
+            rest.append(
+                tuple(
+                    (kind, re.sub("base64,[A-Za-z0-9+/=]+", "", str(data)))
+                    for kind, data in sorted(output.data.items())
+                    if kind != "image/png"
+                )
+            )
     return [*streams.items(), *rest]
 
 
@@ -42,14 +47,23 @@ def shown(outputs) -> list[tuple]:
 def test_each_cell_twice_and_all_of_it_again(path, shared_folders):
     notebook = nbformat.read(path, as_version=4)
     recorded = [shown(cell.get("outputs", [])) for cell in notebook.cells]
-    client = nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3",
-                                     resources={"metadata": {"path": str(SOLUTIONS)}})
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=900,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(SOLUTIONS)}},
+    )
     different = []
 
     def run(index: int, when: str):
         cell = client.execute_cell(notebook.cells[index], index)
-        if not cell.source.startswith("# NBVAL_IGNORE_OUTPUT") and shown(cell.outputs) != recorded[index]:
-            different.append((index, when, cell.source[:80], shown(cell.outputs), recorded[index]))
+        if (
+            not cell.source.startswith("# NBVAL_IGNORE_OUTPUT")
+            and shown(cell.outputs) != recorded[index]
+        ):
+            different.append(
+                (index, when, cell.source[:80], shown(cell.outputs), recorded[index])
+            )
 
     code = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     with client.setup_kernel():

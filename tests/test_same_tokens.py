@@ -17,7 +17,8 @@ from paged_attention.tiny_qwen3.tasks import TASKS, encode, recall
 
 NUM_TOKENS = 20
 PARAMS = SamplingParams(max_new_tokens=NUM_TOKENS, ignore_end=True)
-PATHS_ON_THE_CPU = [path for path in PATHS if path not in ("fast", "fused")]  # they take 16-bit numbers only: test_fused.py
+# they take 16-bit numbers only: test_fused.py
+PATHS_ON_THE_CPU = [path for path in PATHS if path not in ("fast", "fused")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,14 +37,28 @@ def prompts_of_many_lengths(count: int) -> list[list[int]]:
     prompts = [encode("C")]
     for number in range(1, count):
         if number % 4 == 0:
-            prompts.append(encode(f"{pairs}?{pairs[pairs.index(next(filter(str.isalpha, pairs[1 + number:])))]}>"))
+            prompts.append(
+                encode(
+                    f"{pairs}?{pairs[pairs.index(next(filter(str.isalpha, pairs[1 + number :])))]}>"
+                )
+            )
         else:
             prompts.append(encode(TASKS[list(TASKS)[number % 4]](random, random.random())[0]))
     return prompts
 
 
-@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="there is no GPU here"))])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=pytest.mark.skipif(
+                not torch.cuda.is_available(), reason="there is no GPU here"
+            ),
+        ),
+    ],
+)
 def model(request):
     return load_model(device=request.param)
 
@@ -58,7 +73,10 @@ def dense():
     @functools.cache
     def continued(prompt: tuple[int, ...]) -> list[int]:
         row = torch.tensor([prompt])
-        return model.generate(row, attention_mask=torch.ones_like(row), generation_config=endless)[0, len(prompt):].tolist()
+        return model.generate(
+            row, attention_mask=torch.ones_like(row), generation_config=endless
+        )[0, len(prompt) :].tolist()
+
     return lambda prompt: continued(tuple(prompt))
 
 
@@ -67,9 +85,15 @@ def test_dense_does_not_stop_at_the_end_token(dense):
 
 
 @pytest.mark.parametrize("path", PATHS_ON_THE_CPU)
-@pytest.mark.parametrize("sizes", [
-    {"max_num_seqs": 1}, {"num_blocks": 600, "max_num_seqs": 32},
-    {"num_blocks": 52, "block_size": 8, "token_budget": 48}], ids=["alone", "together", "a tight pool"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"max_num_seqs": 1},
+        {"num_blocks": 600, "max_num_seqs": 32},
+        {"num_blocks": 52, "block_size": 8, "token_budget": 48},
+    ],
+    ids=["alone", "together", "a tight pool"],
+)
 def test_the_same_tokens_on_every_path(model, dense, path, sizes):
     prompts = prompts_of_many_lengths(6 if path == "kernel" else 32)
     assert min(map(len, prompts)) == 1 and max(map(len, prompts)) > 200
@@ -98,32 +122,47 @@ def test_paths_that_agree_never_part(model, path):
     assert locate_divergence(*engines, prompt, num_tokens=4) is None
 
 
-@pytest.mark.parametrize(("fault", "token", "layer", "head", "block", "what"), [
-    ("table one step late", 104, 0, 0, 13, "output"),  # the first token of a block that the last step did not have
-    ("a block of another sequence", 8, 0, 0, 1, "output"),
-    ("tail not masked", 101, 0, 0, 12, "output"),
-    ("KV head = h % num_kv_heads", 0, 0, 1, 0, "output"),
-    ("accumulator not rescaled", 8, 0, 2, 0, "output"),
-    ("position + 1 at decode", 102, 0, 0, 12, "key"),
-])
+@pytest.mark.parametrize(
+    ("fault", "token", "layer", "head", "block", "what"),
+    [
+        # the first token of a block that the last step did not have
+        ("table one step late", 104, 0, 0, 13, "output"),
+        ("a block of another sequence", 8, 0, 0, 1, "output"),
+        ("tail not masked", 101, 0, 0, 12, "output"),
+        ("KV head = h % num_kv_heads", 0, 0, 1, 0, "output"),
+        ("accumulator not rescaled", 8, 0, 2, 0, "output"),
+        ("position + 1 at decode", 102, 0, 0, 12, "key"),
+    ],
+)
 def test_a_fault_is_found_where_it_was_planted(model, fault, token, layer, head, block, what):
     text, _ = recall(np.random.default_rng(5), 0.4)
     assert len(text) == 102
     leftovers = [encode(recall(np.random.default_rng(seed), 1.0)[0]) for seed in range(4)]
-    engines = [Engine(model, path="paged_torch", block_size=8, num_blocks=300) for _ in range(2)]
+    engines = [
+        Engine(model, path="paged_torch", block_size=8, num_blocks=300) for _ in range(2)
+    ]
     for engine in engines:
         fill_with_leftovers(engine, leftovers)
     plant(engines[1], fault)
     found = locate_divergence(*engines, encode(text))
-    assert (found.token, found.layer, found.head, found.block, found.what) == (token, layer, head, block, what)
+    assert (found.token, found.layer, found.head, found.block, found.what) == (
+        token,
+        layer,
+        head,
+        block,
+        what,
+    )
     assert f"token {token}, layer {layer}" in str(found)
-    assert not engines[0].requests and not engines[1].requests  # both are free for other work again
+    # both are free for other work again
+    assert not engines[0].requests and not engines[1].requests
 
 
 def test_a_permutation_of_full_blocks_is_no_fault(model):
     engines = [Engine(model, path="paged_torch", block_size=8) for _ in range(2)]
     plant(engines[1], "full blocks permuted")
-    assert locate_divergence(*engines, encode(recall(np.random.default_rng(5), 0.4)[0])) is None
+    assert (
+        locate_divergence(*engines, encode(recall(np.random.default_rng(5), 0.4)[0])) is None
+    )
 
 
 def test_an_engine_at_work_is_refused(model):
@@ -141,6 +180,8 @@ def test_different_chunks_are_refused(model):
 
 
 def test_an_unknown_fault_is_refused(model):
-    with pytest.raises(KeyError, match="there is no fault 'x'; there are table one step late, "):
+    with pytest.raises(
+        KeyError, match="there is no fault 'x'; there are table one step late, "
+    ):
         plant(Engine(model, num_blocks=4), "x")
     assert len(FAULTS) == 7

@@ -14,25 +14,44 @@ from paged_attention.kv_cache import PagedAttentionManager
 
 
 def scheduler_for(prompt_lens, num_blocks=64, block_size=4, token_budget=16, max_num_seqs=8):
-    manager = PagedAttentionManager(num_blocks, block_size, 1, 1, max_num_seqs=max_num_seqs, max_blocks_per_seq=num_blocks)
-    scheduler = Scheduler(manager, PrefixCache(manager, enabled=False), token_budget, max_num_seqs)
-    requests = [Request(number, [number] * length) for number, length in enumerate(prompt_lens)]
+    manager = PagedAttentionManager(
+        num_blocks, block_size, 1, 1, max_num_seqs=max_num_seqs, max_blocks_per_seq=num_blocks
+    )
+    scheduler = Scheduler(
+        manager, PrefixCache(manager, enabled=False), token_budget, max_num_seqs
+    )
+    requests = [
+        Request(number, [number] * length) for number, length in enumerate(prompt_lens)
+    ]
     scheduler.waiting.extend(requests)
     return scheduler, requests
 
 
 @settings(max_examples=100, deadline=None)
-@given(prompt_lens=st.lists(st.integers(1, 20), min_size=1, max_size=8), block_size=st.integers(1, 4), room=st.integers(0, 20),
-       token_budget=st.integers(1, 20), max_num_seqs=st.integers(1, 5), num_new=st.integers(1, 6))
-def test_every_step_keeps_the_rules(prompt_lens, block_size, room, token_budget, max_num_seqs, num_new):
+@given(
+    prompt_lens=st.lists(st.integers(1, 20), min_size=1, max_size=8),
+    block_size=st.integers(1, 4),
+    room=st.integers(0, 20),
+    token_budget=st.integers(1, 20),
+    max_num_seqs=st.integers(1, 5),
+    num_new=st.integers(1, 6),
+)
+def test_every_step_keeps_the_rules(
+    prompt_lens, block_size, room, token_budget, max_num_seqs, num_new
+):
     num_blocks = -(-(max(prompt_lens) + num_new) // block_size) + room
-    scheduler, requests = scheduler_for(prompt_lens, num_blocks, block_size, token_budget, max_num_seqs)
+    scheduler, requests = scheduler_for(
+        prompt_lens, num_blocks, block_size, token_budget, max_num_seqs
+    )
     while scheduler.has_work():
         running, waiting = list(scheduler.running), list(scheduler.waiting)
         scheduled = scheduler.schedule()
         order = [*scheduler.running, *scheduler.waiting]
-        assert order == sorted(order, key=lambda request: request.id)  # first come, first served
-        assert [request for request, _ in scheduled] == scheduler.running[: len(scheduled)] and scheduled
+        # first come, first served
+        assert order == sorted(order, key=lambda request: request.id)
+        assert [request for request, _ in scheduled] == scheduler.running[
+            : len(scheduled)
+        ] and scheduled
         assert all(1 <= count <= request.num_uncomputed for request, count in scheduled)
         total = sum(count for _, count in scheduled)
         assert total <= token_budget and len(scheduler.running) <= max_num_seqs
@@ -41,14 +60,21 @@ def test_every_step_keeps_the_rules(prompt_lens, block_size, room, token_budget,
         gave_way = [request for request in running if request in scheduler.waiting]
         started = [request for request in waiting if request in scheduler.running]
         assert not (gave_way and started)
-        if total < token_budget:  # no request got less than it could use, and each that waits has a reason
+        # no request got less than it could use, and each that waits has a reason
+        if total < token_budget:
             assert len(scheduled) == len(scheduler.running)
             assert all(count == request.num_uncomputed for request, count in scheduled)
             if scheduler.waiting and not gave_way and len(scheduler.running) < max_num_seqs:
-                needed = -(-min(scheduler.waiting[0].num_uncomputed, token_budget - total) // block_size)
+                needed = -(
+                    -min(scheduler.waiting[0].num_uncomputed, token_budget - total)
+                    // block_size
+                )
                 assert needed > scheduler.manager.block_manager.get_num_free_blocks()
         for request in scheduler.waiting:
-            assert request.num_computed == request.num_inserted == 0 and request.id not in scheduler.manager.sequences
+            assert (
+                request.num_computed == request.num_inserted == 0
+                and request.id not in scheduler.manager.sequences
+            )
         for request, count in scheduled:
             request.num_computed += count
             if not request.num_uncomputed:
@@ -84,17 +110,26 @@ def test_remove_takes_a_request_out_wherever_it_is():
     scheduler.remove(second)  # it waits
     scheduler.remove(first)
     scheduler.remove(first)  # nothing is left of it, and that is no error
-    assert not scheduler.has_work() and scheduler.manager.block_manager.get_num_free_blocks() == 64
+    assert (
+        not scheduler.has_work()
+        and scheduler.manager.block_manager.get_num_free_blocks() == 64
+    )
 
 
 def test_a_dry_run_is_what_an_engine_does():
     prompt_lens, history = [5, 14, 3, 9], History()
     scheduler, _ = scheduler_for(prompt_lens, num_blocks=9, token_budget=8)
-    engine = engine_with(num_blocks=9, token_budget=8, max_num_seqs=8, prefix_sharing=False, history=history)
+    engine = engine_with(
+        num_blocks=9, token_budget=8, max_num_seqs=8, prefix_sharing=False, history=history
+    )
     for number, length in enumerate(prompt_lens):
-        engine.add(number, [number] * length, SamplingParams(max_new_tokens=6, ignore_end=True))
+        engine.add(
+            number, [number] * length, SamplingParams(max_new_tokens=6, ignore_end=True)
+        )
     engine.run()
-    assert dry_run(scheduler, num_new=6) == history and any(record.preempted for record in history)
+    assert dry_run(scheduler, num_new=6) == history and any(
+        record.preempted for record in history
+    )
 
 
 def test_a_dry_run_that_gets_nowhere_is_an_error():

@@ -22,8 +22,14 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-PINS = {normal(name): version for name, version in
-        (line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)}
+PINS = {
+    normal(name): version
+    for name, version in (
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    )
+}
 
 
 def wanted() -> list[str]:
@@ -31,8 +37,13 @@ def wanted() -> list[str]:
 
 
 def test_every_dependency_is_pinned():
-    everything = [*PROJECT["dependencies"], *sum(PROJECT["optional-dependencies"].values(), [])]
-    assert {normal(re.split(r"[<>=]", requirement)[0]) for requirement in everything} <= set(PINS)
+    everything = [
+        *PROJECT["dependencies"],
+        *sum(PROJECT["optional-dependencies"].values(), []),
+    ]
+    assert {normal(re.split(r"[<>=]", requirement)[0]) for requirement in everything} <= set(
+        PINS
+    )
     assert PINS["torch"] == "2.13.0"
 
 
@@ -46,7 +57,9 @@ def test_pins_are_within_the_ranges_of_the_project():
 def test_conda_installs_the_same_through_the_same_pins():
     (pip,) = [item["pip"] for item in CONDA["dependencies"] if isinstance(item, dict)]
     assert pip == ["--constraint constraints.txt", "--editable .[test]"]
-    names = [re.split(r"[ =<>]", item)[0] for item in CONDA["dependencies"] if isinstance(item, str)]
+    names = [
+        re.split(r"[ =<>]", item)[0] for item in CONDA["dependencies"] if isinstance(item, str)
+    ]
     assert {"python", "pip", "cxx-compiler", "cuda-nvcc", "make", "bubblewrap"} <= set(names)
     # What pip installs, conda must not install as well in another version.
     assert not {normal(re.split(r"[<>=]", item)[0]) for item in wanted()} & set(names)
@@ -55,7 +68,11 @@ def test_conda_installs_the_same_through_the_same_pins():
 def test_conda_has_a_python_that_the_project_takes():
     from packaging.specifiers import SpecifierSet
 
-    (python,) = [item for item in CONDA["dependencies"] if isinstance(item, str) and item.startswith("python=")]
+    (python,) = [
+        item
+        for item in CONDA["dependencies"]
+        if isinstance(item, str) and item.startswith("python=")
+    ]
     assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
 
 
@@ -69,8 +86,12 @@ def test_what_is_installed_here_is_what_is_pinned():
 
 def preflight(tmp_path, **environment):
     python = environment.pop("python", sys.executable)
-    return subprocess.run(["/bin/sh", str(ROOT / "lessons_lib/preflight.sh"), python], capture_output=True, text=True,
-                          env=os.environ | environment)
+    return subprocess.run(
+        ["/bin/sh", str(ROOT / "lessons_lib/preflight.sh"), python],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
 
 
 def fake_python(tmp_path, body: str) -> str:
@@ -85,11 +106,14 @@ def test_preflight_is_silent_where_all_is_there(tmp_path):
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("body, words", [
-    ("exit 1", "Python 3.11 or newer is needed"),
-    ('case "$2" in *ensurepip*) exit 1;; esac', "apt-get install python3-venv"),
-    ('case "$2" in *Python.h*) exit 1;; esac', "apt-get install python3-dev"),
-])
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ("exit 1", "Python 3.11 or newer is needed"),
+        ('case "$2" in *ensurepip*) exit 1;; esac', "apt-get install python3-venv"),
+        ('case "$2" in *Python.h*) exit 1;; esac', "apt-get install python3-dev"),
+    ],
+)
 def test_preflight_says_what_to_install(tmp_path, body, words):
     run = preflight(tmp_path, python=fake_python(tmp_path, body))
     assert run.returncode == 1 and words in run.stdout
@@ -103,7 +127,9 @@ def test_preflight_says_when_there_is_no_python_or_no_compiler(tmp_path):
 
 
 def test_make_help_lists_every_command():
-    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(targets) >= {"lab", "test", "lessons", "help"}
     assert all(f"make {target} " in listed for target in targets)
@@ -113,8 +139,17 @@ def test_doctor_finds_this_machine_ready():
     report = doctor.doctor()
     assert report.ready and report.summary.startswith("Ready")
     assert {finding.name for finding in report.findings} == {
-        "Python", "PyTorch", "transformers", "C++ compiler", "Python headers", "ninja", "CUDA on the CPU", "addr2line",
-        "nvcc", "GPU"}
+        "Python",
+        "PyTorch",
+        "transformers",
+        "C++ compiler",
+        "Python headers",
+        "ninja",
+        "CUDA on the CPU",
+        "addr2line",
+        "nvcc",
+        "GPU",
+    }
     assert "<table>" in report._repr_html_()
 
 
@@ -123,7 +158,9 @@ def test_doctor_says_what_a_missing_part_costs_and_how_to_get_it(monkeypatch, ca
     report = doctor.doctor()
     assert not report.ready
     assert "✗ C++ compiler    not found" in repr(report)
-    assert "without it: lessons 01, 02, 06, 07 and 08 cannot compile" in repr(report) and "apt-get install g++" in repr(report)
+    assert "without it: lessons 01, 02, 06, 07 and 08 cannot compile" in repr(
+        report
+    ) and "apt-get install g++" in repr(report)
     assert doctor.main() == 1 and "Not ready" in capsys.readouterr().out
 
 
@@ -134,13 +171,18 @@ def test_doctor_does_without_a_gpu_and_nvcc(monkeypatch):
     assert report.ready and "– GPU" in repr(report)
 
 
-@pytest.mark.parametrize("system, machine, words", [
-    ("Linux", "x86_64", "tested in full"),
-    ("Linux", "aarch64", "tested in an emulator"),
-    ("Darwin", "arm64", "compiled but never run"),
-    ("Windows", "AMD64", "not found"),
-])
-def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(monkeypatch, system, machine, words):
+@pytest.mark.parametrize(
+    "system, machine, words",
+    [
+        ("Linux", "x86_64", "tested in full"),
+        ("Linux", "aarch64", "tested in an emulator"),
+        ("Darwin", "arm64", "compiled but never run"),
+        ("Windows", "AMD64", "not found"),
+    ],
+)
+def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(
+    monkeypatch, system, machine, words
+):
     monkeypatch.setattr(doctor.platform, "system", lambda: system)
     monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
     (line,) = [line for line in repr(doctor.doctor()).split("\n") if "CUDA on the CPU" in line]
@@ -149,17 +191,35 @@ def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(monkeypatch, sys
 
 def test_the_library_that_helps_the_lessons_stays_small():
     """What lessons build is in paged_attention/, pictures in draw/, measurements in bench/, grades in grading/."""
-    files = [path for path in (ROOT / "lessons_lib").rglob("*.py") if "cuda_on_cpu" not in path.parts]
+    files = [
+        path
+        for path in (ROOT / "lessons_lib").rglob("*.py")
+        if "cuda_on_cpu" not in path.parts
+    ]
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 3_000
 
 
 def test_every_package_is_installed():
-    (packages,) = [line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("include = ")]
+    (packages,) = [
+        line
+        for line in (ROOT / "pyproject.toml").read_text().splitlines()
+        if line.startswith("include = ")
+    ]
     folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert {f'"{name}*"' in packages for name in folders} == {True} and {"draw", "grading", "lessons_lib"} <= folders
+    assert {f'"{name}*"' in packages for name in folders} == {True} and {
+        "draw",
+        "grading",
+        "lessons_lib",
+    } <= folders
 
 
 def test_the_gpu_run_has_every_file_with_a_test_for_a_gpu():
-    with_a_gpu = {f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py")
-                  if "skipif(not torch.cuda.is_available()" in path.read_text() and path != Path(__file__)}
-    assert with_a_gpu <= set(re.findall(r"tests/test_\w+\.py", (ROOT / "tests/gpu.sh").read_text()))
+    with_a_gpu = {
+        f"tests/{path.name}"
+        for path in (ROOT / "tests").glob("test_*.py")
+        if "skipif(not torch.cuda.is_available()" in path.read_text()
+        and path != Path(__file__)
+    }
+    assert with_a_gpu <= set(
+        re.findall(r"tests/test_\w+\.py", (ROOT / "tests/gpu.sh").read_text())
+    )

@@ -22,10 +22,28 @@ def compiler():
 
 def run_with_thread_sanitizer(compiler, folder, manager: str) -> subprocess.CompletedProcess:
     source, program = folder / "stress.cpp", folder / "stress"
-    parts = [read_kernel("block_errors.h"), read_kernel("slow_free_list.h"), manager, read_kernel("block_manager_stress.cpp")]
+    parts = [
+        read_kernel("block_errors.h"),
+        read_kernel("slow_free_list.h"),
+        manager,
+        read_kernel("block_manager_stress.cpp"),
+    ]
     source.write_text("\n".join([*parts, MAIN]))
-    built = subprocess.run([compiler, "-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread", source, "-o", program],
-                           capture_output=True, text=True)
+    built = subprocess.run(
+        [
+            compiler,
+            "-std=c++17",
+            "-O1",
+            "-g",
+            "-fsanitize=thread",
+            "-pthread",
+            source,
+            "-o",
+            program,
+        ],
+        capture_output=True,
+        text=True,
+    )
     if "cannot find" in built.stderr and "CI" not in os.environ:
         pytest.skip("the compiler comes without ThreadSanitizer's library (Fedora: libtsan)")
     assert built.returncode == 0, built.stderr

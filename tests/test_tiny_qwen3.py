@@ -27,7 +27,9 @@ from paged_attention.tiny_qwen3.wider import with_head_size
 
 
 def test_a_text_and_its_tokens():
-    assert decode(encode("Cq7b>")) == "Cq7b>" and max(encode(CHARACTERS)) == len(CHARACTERS) - 1
+    assert (
+        decode(encode("Cq7b>")) == "Cq7b>" and max(encode(CHARACTERS)) == len(CHARACTERS) - 1
+    )
     with pytest.raises(ValueError, match="not 'Zä'"):
         encode("Zqä")
 
@@ -43,19 +45,34 @@ def test_each_answer_is_what_the_prompt_asks_for(size):
     assert answer == "".join(sorted(prompt[1:-1]))
     prompt, answer = TASKS["recall"](random, size)
     pairs, wanted = prompt[1:-1].split("?")
-    value_of = {triple[0]: triple[1:] for triple in (pairs.replace(".", "")[i : i + 3] for i in range(0, len(pairs), 3)) if triple}
+    value_of = {
+        triple[0]: triple[1:]
+        for triple in (pairs.replace(".", "")[i : i + 3] for i in range(0, len(pairs), 3))
+        if triple
+    }
     assert answer == "".join(key + value_of[key] for key in wanted)
 
 
-@pytest.mark.parametrize(("size", "num_pairs", "num_wanted", "num_letters", "num_symbols"), [
-    (0, 2, 1, 2, 2), (0.5, 13, 5, 13, 19), (1, 24, 8, 24, 36)])
-def test_a_size_says_how_much_is_in_a_prompt(size, num_pairs, num_wanted, num_letters, num_symbols):
+@pytest.mark.parametrize(
+    ("size", "num_pairs", "num_wanted", "num_letters", "num_symbols"),
+    [(0, 2, 1, 2, 2), (0.5, 13, 5, 13, 19), (1, 24, 8, 24, 36)],
+)
+def test_a_size_says_how_much_is_in_a_prompt(
+    size, num_pairs, num_wanted, num_letters, num_symbols
+):
     random = np.random.default_rng(1)
     pairs, wanted = recall(random, size)[0][1:-1].split("?")
     keys = [symbol for symbol in pairs if symbol in LETTERS]
-    assert len(keys) == num_pairs == len(set(keys)) and sum(symbol in DIGITS for symbol in pairs) == 2 * num_pairs
+    assert (
+        len(keys) == num_pairs == len(set(keys))
+        and sum(symbol in DIGITS for symbol in pairs) == 2 * num_pairs
+    )
     assert len(wanted) == num_wanted == len(set(wanted)) and set(wanted) <= set(keys)
-    for task, length in (("sort", num_letters), ("copy", num_symbols), ("reverse", num_symbols)):
+    for task, length in (
+        ("sort", num_letters),
+        ("copy", num_symbols),
+        ("reverse", num_symbols),
+    ):
         answer = TASKS[task](random, size)[1]
         assert len(answer) == length == len(set(answer))  # no symbol twice
         assert set(answer) <= set(LETTERS if task == "sort" else LETTERS + DIGITS)
@@ -96,8 +113,16 @@ def test_examples_are_drawn_by_their_seed(task):
 
 def test_a_match_is_every_token_of_an_answer_and_its_end():
     """A model that answers from a table: 150 prompts, and it fails in 3 ways."""
-    examples = [(f"C{first}{second}>", f"{first}{second}") for first in "abcdefghijklmno" for second in "0123456789"]
-    wrong = {encode("Ca0>a0$")[0:3].__repr__(): 3, encode("Cf5>f5$")[0:3].__repr__(): 4, encode("Co9>o9$")[0:3].__repr__(): 5}
+    examples = [
+        (f"C{first}{second}>", f"{first}{second}")
+        for first in "abcdefghijklmno"
+        for second in "0123456789"
+    ]
+    wrong = {
+        encode("Ca0>a0$")[0:3].__repr__(): 3,
+        encode("Cf5>f5$")[0:3].__repr__(): 4,
+        encode("Co9>o9$")[0:3].__repr__(): 5,
+    }
 
     class Table:
         device = "cpu"
@@ -108,13 +133,23 @@ def test_a_match_is_every_token_of_an_answer_and_its_end():
             for row, prompt in zip(follows, tokens[:, :3].tolist(), strict=True):
                 if (place := wrong.get(repr(prompt))) is not None:
                     row[place] = 2
-            return type("Output", (), {"logits": torch.nn.functional.one_hot(follows, len(CHARACTERS)).float()})
+            return type(
+                "Output",
+                (),
+                {"logits": torch.nn.functional.one_hot(follows, len(CHARACTERS)).float()},
+            )
 
     assert exact_match(Table(), examples) == 147 / 150
 
 
 def test_the_learning_rate_goes_up_and_stays_and_comes_down():
-    assert [warm_up_and_decay(step, 0.0) for step in (0, 49, 99, 100, 500)] == [0.01, 0.5, 1, 1, 1]
+    assert [warm_up_and_decay(step, 0.0) for step in (0, 49, 99, 100, 500)] == [
+        0.01,
+        0.5,
+        1,
+        1,
+        1,
+    ]
     level = [warm_up_and_decay(10_000, done / 100) for done in range(40, 101)]
     assert level[0] == pytest.approx(1, abs=2e-3) and level[30] == pytest.approx(0.5, abs=2e-3)
     assert level == sorted(level, reverse=True) and 0 < level[-1] < 2e-3
@@ -133,47 +168,106 @@ def test_training_is_written_down(monkeypatch, tmp_path, capsys):
         return model, [{"step": 3}]
 
     def measure(model, examples):
-        measured.append((model.dtype, model.get_input_embeddings().weight.clone(), len(examples)))
+        measured.append(
+            (model.dtype, model.get_input_embeddings().weight.clone(), len(examples))
+        )
         return 0.75
 
     monkeypatch.setattr(train, "train", pretend)
     monkeypatch.setattr(train, "exact_match", measure)
-    monkeypatch.setattr(train, "examples_for", lambda task, seed, count, size=None: [task] * count)
-    monkeypatch.setattr("sys.argv", ["train", str(tmp_path / "out"), "--steps", "3", "--batch-size", "8", "--learning-rate", "0.5",
-                                     "--seed", "4", "--device", "cpu"])
+    monkeypatch.setattr(
+        train, "examples_for", lambda task, seed, count, size=None: [task] * count
+    )
+    monkeypatch.setattr(
+        "sys.argv",
+        [
+            "train",
+            str(tmp_path / "out"),
+            "--steps",
+            "3",
+            "--batch-size",
+            "8",
+            "--learning-rate",
+            "0.5",
+            "--seed",
+            "4",
+            "--device",
+            "cpu",
+        ],
+    )
     train.main()
     assert asked == [(3, 8, 0.5, 4, "cpu")]
-    saved, summary = load_model(tmp_path / "out"), json.loads((tmp_path / "out/training.json").read_text(encoding="utf-8"))
+    saved, summary = (
+        load_model(tmp_path / "out"),
+        json.loads((tmp_path / "out/training.json").read_text(encoding="utf-8")),
+    )
     for dtype, weight, count in measured:
-        assert dtype == torch.float32 and torch.equal(weight, saved.get_input_embeddings().weight) and count == 1_024
+        assert (
+            dtype == torch.float32
+            and torch.equal(weight, saved.get_input_embeddings().weight)
+            and count == 1_024
+        )
     assert summary["run"] == {"steps": 3, "batch_size": 8, "learning_rate": 0.5, "seed": 4}
-    assert summary["exact_match_longest"] == summary["exact_match_any_length"] == dict.fromkeys(TASKS, 0.75)
-    assert summary["parameters"] == saved.num_parameters() and summary["log"] == [{"step": 3}] and summary["minutes"] == 0
+    assert (
+        summary["exact_match_longest"]
+        == summary["exact_match_any_length"]
+        == dict.fromkeys(TASKS, 0.75)
+    )
+    assert (
+        summary["parameters"] == saved.num_parameters()
+        and summary["log"] == [{"step": 3}]
+        and summary["minutes"] == 0
+    )
     shown = json.loads(capsys.readouterr().out)
-    assert shown == {name: value for name, value in summary.items() if name != "log"} and "CPU" in shown["machine"]
+    assert (
+        shown == {name: value for name, value in summary.items() if name != "log"}
+        and "CPU" in shown["machine"]
+    )
 
 
 def test_a_step_of_training_moves_every_weight(monkeypatch, capsys):
     monkeypatch.setattr(train, "exact_match", lambda model, examples: len(examples) / 1_000)
     monkeypatch.setattr(train, "TASKS", {"copy": TASKS["copy"], "sort": TASKS["sort"]})
-    (model, log), (again, _), (other, _) = (train.train(2, 4, 1e-2, seed, "cpu") for seed in (1, 1, 2))
+    (model, log), (again, _), (other, _) = (
+        train.train(2, 4, 1e-2, seed, "cpu") for seed in (1, 1, 2)
+    )
     torch.manual_seed(1)
-    for (name, new), same, old in zip(model.named_parameters(), again.parameters(),
-                                      train.Qwen3ForCausalLM(train.CONFIG).parameters(), strict=True):
+    for (name, new), same, old in zip(
+        model.named_parameters(),
+        again.parameters(),
+        train.Qwen3ForCausalLM(train.CONFIG).parameters(),
+        strict=True,
+    ):
         assert torch.equal(new, same) and not torch.equal(new, old), name
-    assert not torch.equal(model.get_input_embeddings().weight, other.get_input_embeddings().weight)
-    assert [(entry["step"], entry["copy"], entry["sort"]) for entry in log] == [(2, 0.128, 0.128)]
-    assert 0 < log[0]["loss"] < 20 and json.loads(capsys.readouterr().out.splitlines()[0]) == log[0]
+    assert not torch.equal(
+        model.get_input_embeddings().weight, other.get_input_embeddings().weight
+    )
+    assert [(entry["step"], entry["copy"], entry["sort"]) for entry in log] == [
+        (2, 0.128, 0.128)
+    ]
+    assert (
+        0 < log[0]["loss"] < 20
+        and json.loads(capsys.readouterr().out.splitlines()[0]) == log[0]
+    )
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_wider_heads_say_the_same(times):
     model = load_model()
-    wide, tokens = with_head_size(model, 32 * times), torch.tensor([encode("Ka17..q42...z93?zq>z93")])
-    assert wide.config.head_dim == 32 * times and model.config.head_dim == 32 and not wide.training
+    wide, tokens = (
+        with_head_size(model, 32 * times),
+        torch.tensor([encode("Ka17..q42...z93?zq>z93")]),
+    )
+    assert (
+        wide.config.head_dim == 32 * times
+        and model.config.head_dim == 32
+        and not wide.training
+    )
     assert wide.model.layers[0].self_attn.q_proj.weight.shape == (4 * 32 * times, 128)
     with torch.no_grad():
-        torch.testing.assert_close(wide(tokens).logits, model(tokens).logits, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            wide(tokens).logits, model(tokens).logits, rtol=1e-3, atol=1e-3
+        )
 
 
 @pytest.mark.parametrize("head_size", [0, 16, 33, 48, -32])

@@ -38,7 +38,9 @@ def by_hand(model, tokens):
 
 
 def test_the_model_computes_what_it_says():
-    model = TinyTransformer(num_layers=3, num_q_heads=4, num_kv_heads=2, head_size=6, dim=10, vocab_size=17, seed=5)
+    model = TinyTransformer(
+        num_layers=3, num_q_heads=4, num_kv_heads=2, head_size=6, dim=10, vocab_size=17, seed=5
+    )
     tokens = torch.tensor([3, 16, 0, 7, 7])
     logits, trace = model(tokens, dense, merge_of_reference)
     expected, expected_trace = by_hand(model, tokens)
@@ -51,13 +53,22 @@ def test_the_model_computes_what_it_says():
 def test_its_weights_depend_on_the_seed_and_differ_from_layer_to_layer():
     def weights(seed):
         model = TinyTransformer(num_layers=2, seed=seed)
-        return [model.embedding, *(weight for mlp in model.mlps for weight in mlp),
-                *(attention.wq for attention in model.attentions), *(attention.wo for attention in model.attentions)]
+        return [
+            model.embedding,
+            *(weight for mlp in model.mlps for weight in mlp),
+            *(attention.wq for attention in model.attentions),
+            *(attention.wo for attention in model.attentions),
+        ]
 
     assert all(torch.equal(a, b) for a, b in zip(weights(1), weights(1), strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(weights(1), weights(2), strict=True))
     _, *of_layers = weights(1)
-    assert all(not torch.equal(a, b) for a in of_layers for b in of_layers if a is not b and a.shape == b.shape)
+    assert all(
+        not torch.equal(a, b)
+        for a in of_layers
+        for b in of_layers
+        if a is not b and a.shape == b.shape
+    )
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 16])
@@ -67,5 +78,7 @@ def test_the_pool_changes_no_token_and_is_empty_afterwards(block_size):
     for num_tokens in (1, 8):
         expected = generate_dense(model, prompt, num_tokens)
         assert len(expected) == num_tokens
-        assert generate_paged(model, prompt, num_tokens, manager, merge_of_reference) == expected
+        assert (
+            generate_paged(model, prompt, num_tokens, manager, merge_of_reference) == expected
+        )
         assert manager.block_manager.get_num_free_blocks() == 20 and not manager.sequences

@@ -25,8 +25,14 @@ def verdicts(exercise_id: str, answers: list) -> list[checks.CheckResult]:
         return ANSWER_LIMIT if in_python else FIRST_LIMIT  # a model always comes to an end
 
     while len(found) < len(answers):
-        outcome = isolation.run_isolated(_compare_all, exercise_id, answers[len(found):],
-                                         time_limit=FIRST_LIMIT, report=True, on_report=keep)
+        outcome = isolation.run_isolated(
+            _compare_all,
+            exercise_id,
+            answers[len(found) :],
+            time_limit=FIRST_LIMIT,
+            report=True,
+            on_report=keep,
+        )
         if outcome.ending == "raised":
             raise outcome.error
         if outcome.ending != "returned":
@@ -52,5 +58,11 @@ def _compare_all(exercise_id: str, answers: list, report):
     with mock.patch.object(checks, "_attempt", attempt_once):
         for answer in answers:
             subject = exercise.prepare(answer) if exercise.language == "python" else answer
-            report(checks.compare(exercise, lambda _, case: attempt_once(exercise, exercise.reference, case),
-                                  lambda _, case, subject=subject: attempt(exercise, subject, case), lambda _: None))
+            report(
+                checks.compare(
+                    exercise,
+                    lambda _, case: attempt_once(exercise, exercise.reference, case),
+                    lambda _, case, subject=subject: attempt(exercise, subject, case),
+                    lambda _: None,
+                )
+            )

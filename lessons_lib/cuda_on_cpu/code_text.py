@@ -14,13 +14,15 @@ _NO_CODE = re.compile(
       | (?P<string>"(?:\\.|[^"\\\n])*"?)
       | (?P<character>(?:(?<!\w)|(?<=\bL)|(?<=\bu)|(?<=\bU)|(?<=\bu8))'(?:\\.|[^'\\\n])*'?)
       | (?P<directive>^[ \t]*\#[ \t]*(?:include|pragma|error|warning)\b(?:\\\n|[^\n])*)""",
-    re.VERBOSE | re.DOTALL | re.MULTILINE)
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 @lru_cache(maxsize=128)  # one build asks for the same texts several times
 def mask(text: str, keep_strings: bool = False) -> str:
     """`text` with spaces in place of comments, strings and characters. The length stays."""
+
     def blank(match):
         if keep_strings and not match["comment"] and not match["directive"]:
             return match[0]
@@ -30,7 +32,10 @@ def mask(text: str, keep_strings: bool = False) -> str:
 
 
 class CodeText:
-    """A text with two masks of the same length: `plain` has no comments, `bare` no strings either."""
+    """A text with two masks of the same length.
+
+    `plain` has no comments, and `bare` has no strings either.
+    """
 
     def __init__(self, text: str, source: str):
         self.text, self.source = text, source
@@ -40,7 +45,9 @@ class CodeText:
         """The error to raise for what is at `position`."""
         line = self.text.count("\n", 0, position) + 1
         excerpt = self.text.split("\n")[line - 1].replace("\t", " ")
-        return CompileError(f"{self.source}, line {line}: {reason}\n    {excerpt}", self.source, line, reason)
+        return CompileError(
+            f"{self.source}, line {line}: {reason}\n    {excerpt}", self.source, line, reason
+        )
 
     def find_outside_brackets(self, start: int, found, stop: str = ";") -> int | None:
         """The first position, outside brackets, where `found(position)` is true.
@@ -86,7 +93,12 @@ def bracket_depths(text: str):
     open_brackets = []
     for position, character in enumerate(text):
         angles = not open_brackets or open_brackets[-1] == "<"
-        closes_angle = character == ">" and open_brackets and angles and text[position - 1:position] != "-"
+        closes_angle = (
+            character == ">"
+            and open_brackets
+            and angles
+            and text[position - 1 : position] != "-"
+        )
         if open_brackets and (character in ")]}" or closes_angle):
             open_brackets.pop()
         yield character, len(open_brackets)

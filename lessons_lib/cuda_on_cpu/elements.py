@@ -9,7 +9,9 @@ def tensor_index(shape, strides, element: int) -> tuple[int, ...] | None:
     Outside the tensor, dimension 0 is out of range and the other dimensions stay in range.
     Returns None for a place between elements, in a tensor with gaps.
     """
-    dimensions = sorted((d for d in range(len(shape)) if strides[d] > 0), key=lambda d: -strides[d])
+    dimensions = sorted(
+        (d for d in range(len(shape)) if strides[d] > 0), key=lambda d: -strides[d]
+    )
     index, rest = _decompose(element, shape, strides, dimensions)
     if rest and dimensions:
         outer = min(dimensions)
@@ -42,7 +44,9 @@ def tensor_element(name: str, tensor, byte: int) -> str:
     return f"{name}[{', '.join(map(str, index))}]"
 
 
-def shared_element(name: str, byte: int, element: int, length: int, inner: tuple[int, ...] = ()) -> str:
+def shared_element(
+    name: str, byte: int, element: int, length: int, inner: tuple[int, ...] = ()
+) -> str:
     """`scores[3]` for a byte of a shared array.
 
     element, length: the bytes of one element and of the array.
@@ -65,17 +69,27 @@ def inner_sizes(name: str, texts: dict[str, str], source: str, line: int) -> tup
     source, line: where the array is used. Its declaration is the last one before that line.
     """
     before = "\n".join(texts[source].split("\n")[:line])
-    declared = list(re.finditer(rf"__shared__[^;]*?\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)+)[,;]", before))
+    declared = list(
+        re.finditer(
+            rf"__shared__[^;]*?\b{re.escape(name)}\s*((?:\[[^\];]*\]\s*)+)[,;]", before
+        )
+    )
     if not declared:
         return ()
     everything = "\n".join(texts.values())
     words = re.findall(r"\[([^\]]*)\]", declared[-1][1])[1:]
-    sizes = [[_constant(summand.strip(), everything) for summand in word.split("+")] for word in words]
+    sizes = [
+        [_constant(summand.strip(), everything) for summand in word.split("+")]
+        for word in words
+    ]
     return () if any(None in summands for summands in sizes) else tuple(map(sum, sizes))
 
 
 def _constant(word: str, code: str) -> int | None:
     if word.isdigit():
         return int(word)
-    values = re.findall(rf"(?:\bconstexpr\b[^;=]*\b{re.escape(word)}\s*=|#define\s+{re.escape(word)}\b)\s*(\d+)\b", code)
+    values = re.findall(
+        rf"(?:\bconstexpr\b[^;=]*\b{re.escape(word)}\s*=|#define\s+{re.escape(word)}\b)\s*(\d+)\b",
+        code,
+    )
     return int(values[0]) if word.isidentifier() and len(set(values)) == 1 else None

@@ -6,8 +6,27 @@ from dataclasses import dataclass, replace
 from lessons_lib.cuda_on_cpu.elements import tensor_element, tensor_index
 from lessons_lib.cuda_on_cpu.source_lines import SourceLine
 
-_NUMBERS = ("linear", "byte", "size", "bytes", "element", "other_linear", "line", "other_line", "waiting", "returned",
-            "lane", "source", "missing", "launches", "steps", "shared_bytes", "shared_limit", "lanes_missing", "both_update")
+_NUMBERS = (
+    "linear",
+    "byte",
+    "size",
+    "bytes",
+    "element",
+    "other_linear",
+    "line",
+    "other_line",
+    "waiting",
+    "returned",
+    "lane",
+    "source",
+    "missing",
+    "launches",
+    "steps",
+    "shared_bytes",
+    "shared_limit",
+    "lanes_missing",
+    "both_update",
+)
 _TRIPLES = ("block", "thread", "other_thread", "other_block", "grid", "threads")
 
 
@@ -22,13 +41,32 @@ class KernelError(Exception):
     Everything that is not known is None.
     """
 
-    def __init__(self, message, kind="", kernel=None, source=None, line=None, block=None, thread=None, name=None):
+    def __init__(
+        self,
+        message,
+        kind="",
+        kernel=None,
+        source=None,
+        line=None,
+        block=None,
+        thread=None,
+        name=None,
+    ):
         super().__init__(message)
         self.kind, self.kernel, self.source, self.line = kind, kernel, source, line
         self.block, self.thread, self.name = block, thread, name
 
     def __reduce__(self):
-        return type(self), (str(self), self.kind, self.kernel, self.source, self.line, self.block, self.thread, self.name)
+        return type(self), (
+            str(self),
+            self.kind,
+            self.kernel,
+            self.source,
+            self.line,
+            self.block,
+            self.thread,
+            self.name,
+        )
 
     def _render_traceback_(self):
         return [f"KernelError: {self}"]
@@ -96,7 +134,11 @@ def _kind_of_race(report: Report) -> str:
         return "non-atomic-update"
     if report.other_block is not None and report.other_block != report.block:
         return "race-between-blocks"
-    if report.linear is not None and report.other_linear is not None and report.linear // 32 == report.other_linear // 32:
+    if (
+        report.linear is not None
+        and report.other_linear is not None
+        and report.linear // 32 == report.other_linear // 32
+    ):
         return "missing-syncwarp"
     return "race"
 
@@ -112,7 +154,10 @@ def _one_update(report: Report) -> bool:
 
 def updates_in_two_lines(first: str, second: str) -> bool:
     """`old = x;` and then `x = old + 1;`, or `if (v > x)` and then `x = v;`."""
-    written = re.search(r"(?P<place>[*\w.\[\]>-]+)=(?!=)(?P<value>[^;]*)", re.sub(r"\s+", "", second.partition("//")[0]))
+    written = re.search(
+        r"(?P<place>[*\w.\[\]>-]+)=(?!=)(?P<value>[^;]*)",
+        re.sub(r"\s+", "", second.partition("//")[0]),
+    )
     first = first.partition("//")[0]
     if not written or written["place"] not in re.sub(r"\s+", "", first):
         return False
@@ -133,7 +178,7 @@ def updates_itself(line: str) -> bool:
     changed = re.search(place + r"(?:\+\+|--|(?P<sign>[-+*/%&|^]|<<|>>)?=(?!=))", plain)
     if not changed:
         return re.search(r"(?:\+\+|--)[*(]*" + place, plain) is not None
-    place, rest = changed["place"], plain[:changed.start()] + " " + plain[changed.end():]
+    place, rest = changed["place"], plain[: changed.start()] + " " + plain[changed.end() :]
     base = re.match(r"\w+", place)[0]
     own, others = rest.count(place), len(re.findall(rf"\b{base}\b", rest.replace(place, " ")))
     plain_assignment = changed["sign"] is None and changed[0].endswith("=")
@@ -157,7 +202,8 @@ def block_entry(report: Report, tensors: dict) -> BlockEntry | None:
     tensor = tensors.get(report.name)
     if tensor is None or report.byte is None:
         return None
-    wrapped = report.byte - tensor.element_size() * 2**32  # a negative index in an unsigned variable
+    # a negative index in an unsigned variable
+    wrapped = report.byte - tensor.element_size() * 2**32
     for reached in (report.byte, wrapped):
         index = tensor_index(tensor.shape, tensor.stride(), reached // tensor.element_size())
         for byte, value, name in report.tables:

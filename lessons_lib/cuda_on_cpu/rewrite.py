@@ -13,8 +13,10 @@ from lessons_lib.cuda_on_cpu.shared_declarations import shared_declarations
 from lessons_lib.cuda_on_cpu.unwatched import refuse_own_names
 
 _KERNEL_NAME = re.compile(r"(?:::\s*)?\b[A-Za-z_]\w*(?:\s*(?:::|\.|->)\s*[A-Za-z_]\w*)*\s*\Z")
-_CAST = re.compile(r"\A\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
-                   r"|(?:reinterpret|static)_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>)\s*&?\s*")
+_CAST = re.compile(
+    r"\A\s*(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
+    r"|(?:reinterpret|static)_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>)\s*&?\s*"
+)
 
 
 def rewrite(text: str, source: str = "your code") -> str:
@@ -34,7 +36,9 @@ def kernels_launched(text: str) -> list[str]:
     """The kernels that `text` launches, in order and as written: `copy<float, 4>`."""
     code = CodeText(text, "")
     launches = [(launch.start, launch.kernel) for launch in _find_launches(code)]
-    launches += [(start, one_line(kernel)) for start, _, _, kernel in _find_launches_by_function(code)]
+    launches += [
+        (start, one_line(kernel)) for start, _, _, kernel in _find_launches_by_function(code)
+    ]
     return [kernel for _, kernel in sorted(launches)]
 
 
@@ -52,32 +56,47 @@ def _launches(code: CodeText):
     """Each launch as (start, end, replacement)."""
     for launch in _find_launches(code):
         name = launch.kernel.replace("\\", r"\\").replace('"', r"\"")
-        ends = line_ends(code.text[launch.start:launch.opening])
-        configuration = code.plain[launch.opening + 3:launch.closing]
-        yield launch.start, launch.closing + 3, (
-            f'cuda_on_cpu::launch(cuda_on_cpu::configure({ends}"{name}", {configuration}), '
-            f"CUDA_KERNEL_ADDRESS({launch.kernel}), [=](auto... arguments) {{ {launch.kernel}(arguments...); }})")
+        ends = line_ends(code.text[launch.start : launch.opening])
+        configuration = code.plain[launch.opening + 3 : launch.closing]
+        yield (
+            launch.start,
+            launch.closing + 3,
+            (
+                f'cuda_on_cpu::launch(cuda_on_cpu::configure({ends}"{name}", {configuration}),'
+                f" CUDA_KERNEL_ADDRESS({launch.kernel}), [=](auto... arguments) {{"
+                f" {launch.kernel}(arguments...); }})"
+            ),
+        )
 
 
 def _launches_by_function(code: CodeText):
     """Each `cudaLaunchKernel((void*)kernel, …)` as (start, end, replacement).
 
-    The end is that of the kernel's name. CUDA takes any address there. We need the kernel's own
-    type, which has its parameters.
+    The end is that of the kernel's name. CUDA takes any address there. We need the kernel's
+    own type, which has its parameters.
     """
     for start, arguments, end, kernel in _find_launches_by_function(code):
         name = one_line(kernel).replace("\\", r"\\").replace('"', r"\"")
         ends = line_ends(code.text[start:arguments])
-        yield start, end, f'cuda_on_cpu::launch_kernel({ends}"{name}", {kernel}{line_ends(code.text[arguments:end])}'
+        yield (
+            start,
+            end,
+            (
+                f'cuda_on_cpu::launch_kernel({ends}"{name}",'
+                f" {kernel}{line_ends(code.text[arguments:end])}"
+            ),
+        )
 
 
 def _find_launches_by_function(code: CodeText):
     """For each: its start, its arguments' start, the first one's end, and the kernel."""
     for call in re.finditer(r"\bcudaLaunchKernel\s*\(", code.bare):
-        closing = code.find_outside_brackets(call.end(), lambda position: code.bare[position] == ")")
+        closing = code.find_outside_brackets(
+            call.end(), lambda position: code.bare[position] == ")"
+        )
         if closing is None:
             raise code.error(call.start(), "cudaLaunchKernel has no closing parenthesis")
-        first = split_at_commas(code.plain[call.end():closing])[0]
+        first = split_at_commas(code.plain[call.end() : closing])[0]
         yield call.start(), call.end(), call.end() + len(first), one_line(_CAST.sub("", first))
 
 
@@ -88,9 +107,13 @@ def _find_launches(code: CodeText):
         closing = _launch_end(code, opening)
         if closing is None:
             raise code.error(opening, "this <<< has no >>> that closes it")
-        if not code.bare[opening + 3:closing].strip():
-            raise code.error(opening, "a launch says how many blocks and how many threads: kernel<<<blocks, threads>>>(…)")
-        if not re.match(r"[\s\\]*\(", code.bare[closing + 3:]):
+        if not code.bare[opening + 3 : closing].strip():
+            raise code.error(
+                opening,
+                "a launch says how many blocks and how many threads: kernel<<<blocks,"
+                " threads>>>(…)",
+            )
+        if not re.match(r"[\s\\]*\(", code.bare[closing + 3 :]):
             raise code.error(closing, "after >>> come the kernel's arguments in parentheses")
         yield _Launch(start, opening, closing, one_line(code.plain[start:opening]))
         opening = code.bare.find("<<<", closing)
@@ -99,7 +122,7 @@ def _find_launches(code: CodeText):
 def _kernel_start(code: CodeText, opening: int) -> int:
     """Where the name before `<<<` starts, with namespaces, arguments or index, or its (…)."""
     end = len(code.bare[:opening].rstrip(" \t\n\\"))
-    last = code.bare[end - 1:end]
+    last = code.bare[end - 1 : end]
     if last == ")":
         return code.opening_bracket(end, "(", ")")
     if last == "]":

@@ -11,33 +11,54 @@ from lessons_lib.cuda_on_cpu.code_text import (
 )
 
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*(\((?:[^()]|\([^()]*\))*\))")
-_QUALIFIERS_BEFORE = re.compile(r"(?:\b(?:extern|static|const|volatile)\b\s*|" + _ALIGNMENT.pattern + r"\s*)+\Z")
-_DECLARATOR = re.compile(r"(?P<stars>[\s*&]*)(?P<name>[A-Za-z_]\w*)\s*(?P<dimensions>(?:\[.*\]\s*)?)\Z", re.DOTALL)
+_QUALIFIERS_BEFORE = re.compile(
+    r"(?:\b(?:extern|static|const|volatile)\b\s*|" + _ALIGNMENT.pattern + r"\s*)+\Z"
+)
+_DECLARATOR = re.compile(
+    r"(?P<stars>[\s*&]*)(?P<name>[A-Za-z_]\w*)\s*(?P<dimensions>(?:\[.*\]\s*)?)\Z", re.DOTALL
+)
 
 
 def shared_declarations(code: CodeText):
     """Each `__shared__` declaration as (start, end, replacement)."""
     for keyword in re.finditer(r"\b__shared__\b", code.bare):
-        before = _QUALIFIERS_BEFORE.search(code.bare, max(0, keyword.start() - 300), keyword.start())
+        before = _QUALIFIERS_BEFORE.search(
+            code.bare, max(0, keyword.start() - 300), keyword.start()
+        )
         start = before.start() if before else keyword.start()
-        semicolon = code.find_outside_brackets(keyword.end(), lambda position: code.bare[position] == ";")
+        semicolon = code.find_outside_brackets(
+            keyword.end(), lambda position: code.bare[position] == ";"
+        )
         if semicolon is None:
-            raise code.error(keyword.start(), "this __shared__ declaration does not end with a semicolon")
+            raise code.error(
+                keyword.start(), "this __shared__ declaration does not end with a semicolon"
+            )
         if not _in_macro(code, start) and _at_namespace_scope(code, start):
-            raise code.error(keyword.start(), "declare __shared__ variables inside the kernel or function that uses them")
-        words = code.plain[start:keyword.start()] + " " + code.plain[keyword.end():semicolon]
+            raise code.error(
+                keyword.start(),
+                "declare __shared__ variables inside the kernel or function that uses them",
+            )
+        words = (
+            code.plain[start : keyword.start()] + " " + code.plain[keyword.end() : semicolon]
+        )
         macros = _Declaration(code, keyword.start(), words).macros()
         yield start, semicolon + 1, macros + line_ends(code.text[start:semicolon])
 
 
 def _in_macro(code: CodeText, position: int) -> bool:
     """Whether `position` is in a directive. Its lines, except the last, end in a backslash."""
-    return re.search(r"^[ \t]*#(?:\\\n|[^\n])*\Z", code.bare[:position], re.MULTILINE) is not None
+    return (
+        re.search(r"^[ \t]*#(?:\\\n|[^\n])*\Z", code.bare[:position], re.MULTILINE) is not None
+    )
 
 
 def _at_namespace_scope(code: CodeText, position: int) -> bool:
-    before = [code.plain[max(0, brace - 200):brace] for brace in code.enclosing_braces(position)]
-    return all(re.search(r'(\bnamespace\b[\w\s:]*|\bextern\s*"C"\s*)\Z', text) for text in before)
+    before = [
+        code.plain[max(0, brace - 200) : brace] for brace in code.enclosing_braces(position)
+    ]
+    return all(
+        re.search(r'(\bnamespace\b[\w\s:]*|\bextern\s*"C"\s*)\Z', text) for text in before
+    )
 
 
 class _Declaration:
@@ -59,9 +80,13 @@ class _Declaration:
         if len(self.alignments) > 1:
             raise self._error("this __shared__ declaration has more than one alignment")
         if re.search(r"\b(struct|union|class|enum)\b[^;]*\{", self.words):
-            raise self._error("give the type a name of its own before the __shared__ declaration")
+            raise self._error(
+                "give the type a name of its own before the __shared__ declaration"
+            )
         if "{" in self.words or "=" in outside_brackets(self.words):
-            raise self._error("a __shared__ variable has no initial value; a thread has to write it")
+            raise self._error(
+                "a __shared__ variable has no initial value; a thread has to write it"
+            )
         first, *others = split_at_commas(self.words)
         kind, first = _type_and_declarator(first)
         return " ".join(self._macro(kind, declarator) for declarator in (first, *others))
@@ -69,19 +94,34 @@ class _Declaration:
     def _macro(self, kind: str, declarator: str) -> str:
         parts = _DECLARATOR.match(declarator)
         if not kind or not parts or "&" in parts["stars"]:
-            raise self._error("this __shared__ declaration cannot be read; the usual form is  __shared__ float name[64];")
+            raise self._error(
+                "this __shared__ declaration cannot be read; the usual form is  __shared__"
+                " float name[64];"
+            )
         kind = _macro_safe_type(kind + re.sub(r"\s", "", parts["stars"]))
         dimensions = _macro_safe_dimensions(parts["dimensions"])
         if self.external:
             if re.sub(r"\s", "", dimensions) != "[]":
-                raise self._error("an extern __shared__ array has no length here, only name[]; the launch gives it")
+                raise self._error(
+                    "an extern __shared__ array has no length here, only name[]; the launch"
+                    " gives it"
+                )
             if self.alignments:
-                return f"CUDA_DYNAMIC_SHARED_ALIGNED({self.alignments[0]}, {kind}, {parts['name']});"
+                return (
+                    f"CUDA_DYNAMIC_SHARED_ALIGNED({self.alignments[0]}, {kind},"
+                    f" {parts['name']});"
+                )
             return f"CUDA_DYNAMIC_SHARED({kind}, {parts['name']});"
         if re.search(r"\[\s*\]", dimensions):
-            raise self._error("a __shared__ array needs its length here; only an extern one gets it from the launch")
+            raise self._error(
+                "a __shared__ array needs its length here; only an extern one gets it from the"
+                " launch"
+            )
         if self.alignments:
-            return f"CUDA_SHARED_ALIGNED({self.alignments[0]}, {kind}, {parts['name']}, {dimensions});"
+            return (
+                f"CUDA_SHARED_ALIGNED({self.alignments[0]}, {kind}, {parts['name']},"
+                f" {dimensions});"
+            )
         return f"CUDA_SHARED({kind}, {parts['name']}, {dimensions});"
 
     def _error(self, reason: str):
@@ -96,9 +136,9 @@ def _type_and_declarator(text: str) -> tuple[str, str]:
     names = list(re.finditer(r"[A-Za-z_]\w*", outside_brackets(text)))
     if not names:
         return "", text
-    kind = text[:names[-1].start()]
+    kind = text[: names[-1].start()]
     without_stars = kind.rstrip("*& ")
-    return without_stars, kind[len(without_stars):] + text[names[-1].start():]
+    return without_stars, kind[len(without_stars) :] + text[names[-1].start() :]
 
 
 def _macro_safe_type(kind: str) -> str:

@@ -18,7 +18,9 @@ class SourceLine:
         return f"{self.source}, line {self.number}: {self.text}".rstrip(": ")
 
 
-def source_line(texts: dict[str, str], file: str | None, number: int | None) -> SourceLine | None:
+def source_line(
+    texts: dict[str, str], file: str | None, number: int | None
+) -> SourceLine | None:
     """The line of `texts` that a compiler calls `file`, line `number`; None if not ours."""
     names = [name for name in texts if file and (file == name or file.endswith("/" + name))]
     if not names or not number:
@@ -28,7 +30,9 @@ def source_line(texts: dict[str, str], file: str | None, number: int | None) -> 
     return SourceLine(name, number, lines[number - 1].strip() if number <= len(lines) else "")
 
 
-def look_up(library: str, offsets: list[int], texts: dict[str, str]) -> list[SourceLine | None]:
+def look_up(
+    library: str, offsets: list[int], texts: dict[str, str]
+) -> list[SourceLine | None]:
     """The line in `texts` for each offset in `library`, or None.
 
     offsets: each one is just after an instruction.
@@ -47,8 +51,15 @@ def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
     if shutil.which("addr2line"):
         command = ["addr2line", "-i", "-a", "-e", library, *hexadecimal]
     elif shutil.which("llvm-symbolizer"):
-        command = ["llvm-symbolizer", "--output-style=GNU", "--functions=none", "--inlines", "-a", f"--obj={library}",
-                   *hexadecimal]
+        command = [
+            "llvm-symbolizer",
+            "--output-style=GNU",
+            "--functions=none",
+            "--inlines",
+            "-a",
+            f"--obj={library}",
+            *hexadecimal,
+        ]
     elif shutil.which("atos"):
         return [_read(_run(["atos", "-i", "-o", library, address])) for address in hexadecimal]
     else:
@@ -64,7 +75,9 @@ def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
 
 def _run(command: list[str]) -> list[str]:
     try:
-        return subprocess.run(command, capture_output=True, errors="replace", timeout=300).stdout.splitlines()
+        return subprocess.run(
+            command, capture_output=True, errors="replace", timeout=300
+        ).stdout.splitlines()
     except (OSError, subprocess.TimeoutExpired):
         return []
 
@@ -85,8 +98,12 @@ def _read(lines: list[str]) -> list[tuple[str, int]]:
 
 
 class _Found(ctypes.Structure):
-    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("symbol", ctypes.c_char_p),
-                ("address", ctypes.c_void_p)]
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
 
 
 def offset_in_library(address: int) -> tuple[str, int] | None:

@@ -40,7 +40,11 @@ def source(file: str) -> str:
 
 
 def fault_lines(file: str) -> list[int]:
-    return [number for number, line in enumerate(source(file).splitlines(), 1) if line.endswith("// FAULT")]
+    return [
+        number
+        for number, line in enumerate(source(file).splitlines(), 1)
+        if line.endswith("// FAULT")
+    ]
 
 
 def files() -> list[str]:

@@ -7,13 +7,31 @@ import sys
 import time
 from pathlib import Path
 
-_PLAIN = ("-q", "--tb=short", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-p", "_hypothesis_pytestplugin",
-          "--hypothesis-profile=mutants", "-m", "not (slow or alone or platforms or nbgrader or browser)")
+_PLAIN = (
+    "-q",
+    "--tb=short",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:unraisableexception",
+    "-p",
+    "_hypothesis_pytestplugin",
+    "--hypothesis-profile=mutants",
+    "-m",
+    "not (slow or alone or platforms or nbgrader or browser)",
+)
 _MEMORY = 8 << 30
 
 
-def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] | None = None,
-              limits: dict[str, float] | None = None, first_failure: bool = True, trace: list[str] = ()) -> None:
+def run_tests(
+    tree: Path,
+    tests: list[str],
+    result: Path,
+    order: dict[str, int] | None = None,
+    limits: dict[str, float] | None = None,
+    first_failure: bool = True,
+    trace: list[str] = (),
+) -> None:
     """Runs `tests` of `tree`, then writes `result`, a JSON file.
 
     The file has: `code` of pytest; `failed` tests; processor `seconds` of each test, and of
@@ -33,26 +51,56 @@ def run_tests(tree: Path, tests: list[str], result: Path, order: dict[str, int] 
     import pytest
     from hypothesis import Phase, settings
 
-    settings.register_profile("mutants", database=None, derandomize=True, deadline=None,
-                              phases=[Phase.explicit, Phase.generate])
+    settings.register_profile(
+        "mutants",
+        database=None,
+        derandomize=True,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+    )
     watch = _Watch(order, limits, coverage)
-    words = [*_PLAIN, f"--basetemp={result.with_suffix('.tmp')}", *(["-x"] if first_failure else [])]
+    words = [
+        *_PLAIN,
+        f"--basetemp={result.with_suffix('.tmp')}",
+        *(["-x"] if first_failure else []),
+    ]
     code = pytest.main([*words, *tests], [watch])
     lines = {}
     if coverage:
         coverage.stop()
-        lines = {path: coverage.get_data().contexts_by_lineno(str(tree / path)) for path in trace}
-    result.write_text(json.dumps({"code": int(code), "failed": watch.failed, "seconds": watch.seconds, "lines": lines,
-                                  "cpu": _used() - start}))
+        lines = {
+            path: coverage.get_data().contexts_by_lineno(str(tree / path)) for path in trace
+        }
+    result.write_text(
+        json.dumps(
+            {
+                "code": int(code),
+                "failed": watch.failed,
+                "seconds": watch.seconds,
+                "lines": lines,
+                "cpu": _used() - start,
+            }
+        )
+    )
 
 
 def _enter(tree: Path):
     """Makes the copy what is imported, here and in each process that a test starts."""
     os.chdir(tree)
-    sys.meta_path[:] = [finder for finder in sys.meta_path if "__editable__" not in getattr(finder, "__module__", "")]
-    sys.path[:] = [str(tree), *(path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix)))]
-    os.environ |= {"PYTHONPATH": str(tree), "LESSONS_BUILD_DIR": str(tree.with_name(f"{tree.name}-build")),
-                   "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    sys.meta_path[:] = [
+        finder
+        for finder in sys.meta_path
+        if "__editable__" not in getattr(finder, "__module__", "")
+    ]
+    sys.path[:] = [
+        str(tree),
+        *(path for path in sys.path if path.startswith((sys.prefix, sys.base_prefix))),
+    ]
+    os.environ |= {
+        "PYTHONPATH": str(tree),
+        "LESSONS_BUILD_DIR": str(tree.with_name(f"{tree.name}-build")),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
 
 
 def _used() -> float:
@@ -74,7 +122,9 @@ def _start_coverage(trace: list[str]):
     import coverage
 
     os.environ["COVERAGE_CORE"] = "ctrace"  # this one knows which test is running
-    measure = coverage.Coverage(data_file=None, include=[str(Path.cwd() / path) for path in trace], config_file=False)
+    measure = coverage.Coverage(
+        data_file=None, include=[str(Path.cwd() / path) for path in trace], config_file=False
+    )
     measure.start()
     return measure
 
@@ -88,7 +138,11 @@ class _Watch:
 
     def pytest_collection_modifyitems(self, items):
         if self.order is not None:
-            items[:] = [item for item in items if item.nodeid in self.order or item.nodeid not in self.limits]
+            items[:] = [
+                item
+                for item in items
+                if item.nodeid in self.order or item.nodeid not in self.limits
+            ]
             items.sort(key=lambda item: self.order.get(item.nodeid, 0))
 
     def pytest_runtest_logstart(self, nodeid):

@@ -20,7 +20,11 @@ class Concerns:
         self.root = root
         data = tomllib.loads((root / "tests/mutants/concerns.toml").read_text())
         self.imports, self.patience = data.get("imports", []), data["patience"]
-        self._tests, self._elsewhere, self._wanted = data["tests"], data.get("elsewhere", []), data["wanted"]
+        self._tests, self._elsewhere, self._wanted = (
+            data["tests"],
+            data.get("elsewhere", []),
+            data["wanted"],
+        )
 
     def files(self, chosen: list[str] = ()) -> list[str]:
         """The files under each of `chosen` (a file or a folder), or all files in the table.
@@ -31,7 +35,11 @@ class Concerns:
         for name in chosen or self._tests:
             path = self.root / name
             inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-            found = [str(file.relative_to(self.root)) for file in inside if file.is_file() and file.suffix in KINDS]
+            found = [
+                str(file.relative_to(self.root))
+                for file in inside
+                if file.is_file() and file.suffix in KINDS
+            ]
             found = [file for file in found if self._entry(self._tests, file)]
             if not found:
                 raise ValueError(f"{name}: no file there that concerns.toml gives tests to")
@@ -49,9 +57,18 @@ class Concerns:
 
     def names(self) -> list[str]:
         """Every file, folder and test in the table."""
-        return [*self._tests, *self._elsewhere, *self._wanted, *(test for tests in self._tests.values() for test in tests)]
+        return [
+            *self._tests,
+            *self._elsewhere,
+            *self._wanted,
+            *(test for tests in self._tests.values() for test in tests),
+        ]
 
     @staticmethod
     def _entry(table: dict, file: str) -> str:
         """The longest name in the table that is the file or a folder above it, or ""."""
-        return max((name for name in table if file == name or file.startswith(f"{name}/")), key=len, default="")
+        return max(
+            (name for name in table if file == name or file.startswith(f"{name}/")),
+            key=len,
+            default="",
+        )

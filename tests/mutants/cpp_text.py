@@ -9,41 +9,110 @@ from collections.abc import Iterator
 
 from .mutant import Mutant, replaced
 
-_TOKEN = re.compile(r"""
+_TOKEN = re.compile(
+    r"""
     (?P<skip> //[^\n]* | /\*.*?\*/ | ^[ \t]*\#(?:[^\n]*\\\n)*[^\n]* | R"\(.*?\)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+' )
   | (?P<number> (?:0[xX][0-9a-fA-F']+ | \d[\d']*) (?:\.\d*)? (?:[eE][-+]?\d+)? [a-zA-Z]* )
   | (?P<word> [A-Za-z_]\w* )
   | (?P<sign> <<= | >>= | \.\.\. | [-+*/%&|^=!<>]= | << | >> | && | \|\| | \+\+ | -- | -> | :: | \S )
-""", re.VERBOSE | re.MULTILINE | re.DOTALL)
-_BETWEEN = {"==": "!=", "!=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "+": "-", "-": "+", "*": "/", "/": "*",
-            "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "&", "&&": "||", "||": "&&", "+=": "-=", "-=": "+=",
-            "*=": "/=", "|=": "&=", "&=": "|=", "^=": "&="}
-_ANYWHERE = {"++": "--", "--": "++", "true": "false", "false": "true", "break": "continue", "continue": "break"}
+""",
+    re.VERBOSE | re.MULTILINE | re.DOTALL,
+)
+_BETWEEN = {
+    "==": "!=",
+    "!=": "==",
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "+": "-",
+    "-": "+",
+    "*": "/",
+    "/": "*",
+    "%": "*",
+    "<<": ">>",
+    ">>": "<<",
+    "&": "|",
+    "|": "&",
+    "^": "&",
+    "&&": "||",
+    "||": "&&",
+    "+=": "-=",
+    "-=": "+=",
+    "*=": "/=",
+    "|=": "&=",
+    "&=": "|=",
+    "^=": "&=",
+}
+_ANYWHERE = {
+    "++": "--",
+    "--": "++",
+    "true": "false",
+    "false": "true",
+    "break": "continue",
+    "continue": "break",
+}
 _HEADS = ("if", "while", "for", "switch")
 # Words that begin a declaration, or a statement whose removal shows nothing.
-_KEPT = {"return", "const", "constexpr", "auto", "static", "using", "typedef", "struct", "class", "enum", "template", "extern",
-         "inline", "namespace", "friend", "case", "default", "do", "goto", "thread_local", "break", "continue"}
+_KEPT = {
+    "return",
+    "const",
+    "constexpr",
+    "auto",
+    "static",
+    "using",
+    "typedef",
+    "struct",
+    "class",
+    "enum",
+    "template",
+    "extern",
+    "inline",
+    "namespace",
+    "friend",
+    "case",
+    "default",
+    "do",
+    "goto",
+    "thread_local",
+    "break",
+    "continue",
+}
 
 
 def cpp_mutants(path: str, source: str) -> list[Mutant]:
     """One mutant for each small change, in the order of the text."""
     tokens = [match for match in _TOKEN.finditer(source) if match.lastgroup != "skip"]
     functions = _functions(tokens)
-    changes = [*_changed_tokens(source, tokens), *_negated_conditions(tokens), *_removed_statements(source, tokens, functions)]
-    return [replaced(path, source, functions[place], start, end, words)
-            for place, start, end, words in sorted(changes, key=lambda change: change[1])]
+    changes = [
+        *_changed_tokens(source, tokens),
+        *_negated_conditions(tokens),
+        *_removed_statements(source, tokens, functions),
+    ]
+    return [
+        replaced(path, source, functions[place], start, end, words)
+        for place, start, end, words in sorted(changes, key=lambda change: change[1])
+    ]
 
 
-def _changed_tokens(source: str, tokens: list[re.Match]) -> Iterator[tuple[int, int, int, str]]:
+def _changed_tokens(
+    source: str, tokens: list[re.Match]
+) -> Iterator[tuple[int, int, int, str]]:
     for place, token in enumerate(tokens):
         word, start, end = token[0], token.start(), token.end()
-        if word in _BETWEEN and source[start - 1].isspace() and source[end:end + 1].isspace():
+        if (
+            word in _BETWEEN
+            and source[start - 1].isspace()
+            and source[end : end + 1].isspace()
+        ):
             yield place, start, end, _BETWEEN[word]
         elif word in _ANYWHERE:
             yield place, start, end, _ANYWHERE[word]
         elif word == "!":
             yield place, start, end, ""
-        elif token.lastgroup == "number" and (number := re.fullmatch(r"(0[xX][\da-fA-F']+|[\d']+)([uUlL]*)", word)):
+        elif token.lastgroup == "number" and (
+            number := re.fullmatch(r"(0[xX][\da-fA-F']+|[\d']+)([uUlL]*)", word)
+        ):
             value = int(number[1].replace("'", ""), 0 if number[1][:2] in ("0x", "0X") else 10)
             yield place, start, end, f"{value + 1}{number[2]}"
             if value:
@@ -58,7 +127,9 @@ def _negated_conditions(tokens: list[re.Match]) -> Iterator[tuple[int, int, int,
     for place, token in enumerate(tokens[:-1]):
         if token[0] in ("if", "while") and tokens[place + 1][0] == "(":
             close = _closing(tokens, place + 1)
-            if not {"==", "!=", "<", "<=", ">", ">=", "!", "=", "&&", "||"} & {other[0] for other in tokens[place + 2:close]}:
+            if not {"==", "!=", "<", "<=", ">", ">=", "!", "=", "&&", "||"} & {
+                other[0] for other in tokens[place + 2 : close]
+            }:
                 start, end = tokens[place + 1].start(), tokens[close].end()
                 inside = token.string[start:end]
                 yield place, start, end, f"(!{inside})"
@@ -70,7 +141,11 @@ def _removed_statements(source, tokens, functions) -> Iterator[tuple[int, int, i
         depth += (token[0] in "([") - (token[0] in ")]")
         if token[0] == ";" and depth == 0:
             begin = _past_heads(tokens, first, place)
-            if functions[place] and begin < place and _can_go([other[0] for other in tokens[begin:place]]):
+            if (
+                functions[place]
+                and begin < place
+                and _can_go([other[0] for other in tokens[begin:place]])
+            ):
                 yield place, tokens[begin].start(), token.start(), ""
         if token[0] in ";{}" and depth == 0:
             first = place + 1
@@ -91,7 +166,9 @@ def _past_heads(tokens: list[re.Match], first: int, last: int) -> int:
 def _can_go(words: list[str]) -> bool:
     if words == ["return"]:
         return True
-    return words[0] not in _KEPT and not re.match(r"(?:\w+ (?::: )?)+(?:< .* > )?(?:[*&] )*\w+ (?:[=;,({[]|$)", _spaced(words))
+    return words[0] not in _KEPT and not re.match(
+        r"(?:\w+ (?::: )?)+(?:< .* > )?(?:[*&] )*\w+ (?:[=;,({[]|$)", _spaced(words)
+    )
 
 
 def _spaced(words: list[str]) -> str:
@@ -126,7 +203,13 @@ def _functions(tokens: list[re.Match]) -> list[str]:
 
 
 def _name_of(head: list[str]) -> str:
-    if "(" not in head or head[0] in ("struct", "class", "namespace", "union", "enum") or "=" in head[:head.index("(")]:
+    if (
+        "(" not in head
+        or head[0] in ("struct", "class", "namespace", "union", "enum")
+        or "=" in head[: head.index("(")]
+    ):
         return ""
-    name = re.search(r"(?:\w+ :: )*(?:operator \S+|~? ?\w+) $", _spaced(head[:head.index("(")]))
+    name = re.search(
+        r"(?:\w+ :: )*(?:operator \S+|~? ?\w+) $", _spaced(head[: head.index("(")])
+    )
     return name[0].replace(" ", "") if name and name[0].strip() not in _HEADS else ""

@@ -33,8 +33,15 @@ class Results:
         return Verdict(record["outcome"], record["by"], record["seconds"])
 
     def add(self, mutant: Mutant, tests: list[str], verdict: Verdict):
-        record = {"mutant": mutant.key, "path": mutant.path, "line": mutant.line, "outcome": verdict.outcome, "by": verdict.by,
-                  "seconds": round(verdict.seconds, 2), "tests": self._mark(tests, verdict.by)}
+        record = {
+            "mutant": mutant.key,
+            "path": mutant.path,
+            "line": mutant.line,
+            "outcome": verdict.outcome,
+            "by": verdict.by,
+            "seconds": round(verdict.seconds, 2),
+            "tests": self._mark(tests, verdict.by),
+        }
         self._known[mutant.key] = record
         with open(self.file, "a") as file:
             file.write(json.dumps(record) + "\n")
@@ -42,7 +49,11 @@ class Results:
     def _mark(self, tests: list[str], by: str) -> str:
         """Changes when the tests that the verdict depends on change."""
         file, _, name = by.partition("::")
-        text = _function_text(self.root / file, name.partition("[")[0].split("::")[-1]) if name else ""
+        text = (
+            _function_text(self.root / file, name.partition("[")[0].split("::")[-1])
+            if name
+            else ""
+        )
         return _hashed(text or "".join(_text(self.root / test) for test in tests))
 
 
@@ -71,8 +82,15 @@ class Explained:
     def __init__(self, root: Path):
         file = root / "tests/mutants/explained.toml"
         entries = tomllib.loads(file.read_text())["mutant"] if file.exists() else []
-        self.reasons = {(entry["file"], entry["function"], entry["was"].strip(), entry["becomes"].strip()): entry["reason"]
-                        for entry in entries}
+        self.reasons = {
+            (
+                entry["file"],
+                entry["function"],
+                entry["was"].strip(),
+                entry["becomes"].strip(),
+            ): entry["reason"]
+            for entry in entries
+        }
         if len(self.reasons) < len(entries):
             raise ValueError(f"an entry of {file.name} is there twice")
 
@@ -81,5 +99,8 @@ class Explained:
 
     def unused(self, mutants: list[Mutant]) -> list[tuple[str, str, str, str]]:
         """Entries about the files of `mutants` that fit none of the mutants."""
-        files, places = {mutant.path for mutant in mutants}, {mutant.place for mutant in mutants}
+        files, places = (
+            {mutant.path for mutant in mutants},
+            {mutant.place for mutant in mutants},
+        )
         return [place for place in self.reasons if place[0] in files and place not in places]

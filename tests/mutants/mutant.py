@@ -33,12 +33,18 @@ class Mutant:
         return self.path, self.function, self.was, self.becomes
 
     def __str__(self):
-        lines = [f"{self.path}:{self.line}" + (f" in {self.function}" if self.function else "")]
-        lines += [f"  - {line}" for line in self.was.splitlines()] + [f"  + {line}" for line in self.becomes.splitlines()]
+        lines = [
+            f"{self.path}:{self.line}" + (f" in {self.function}" if self.function else "")
+        ]
+        lines += [f"  - {line}" for line in self.was.splitlines()] + [
+            f"  + {line}" for line in self.becomes.splitlines()
+        ]
         return "\n".join(lines)
 
 
-def replaced(path: str, source: str, function: str, start: int, end: int, words: str) -> Mutant:
+def replaced(
+    path: str, source: str, function: str, start: int, end: int, words: str
+) -> Mutant:
     """The mutant of `source` with `words` in place of its characters from `start` to `end`."""
     text = source[:start] + words + source[end:]
     old, new = source.splitlines(), text.splitlines()
@@ -48,8 +54,16 @@ def replaced(path: str, source: str, function: str, start: int, end: int, words:
     last = 0
     while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
         last += 1
-    was, becomes = old[first:len(old) - last], new[first:len(new) - last]
-    return Mutant(path, function, first + 1, max(first + 1, len(old) - last), _stripped(was), _stripped(becomes), text)
+    was, becomes = old[first : len(old) - last], new[first : len(new) - last]
+    return Mutant(
+        path,
+        function,
+        first + 1,
+        max(first + 1, len(old) - last),
+        _stripped(was),
+        _stripped(becomes),
+        text,
+    )
 
 
 def _stripped(lines: list[str]) -> str:

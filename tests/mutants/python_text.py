@@ -43,7 +43,7 @@ def _one_less(node: cst.Integer) -> Iterator[cst.Integer]:
 def _without_a_keyword(node: cst.Call) -> Iterator[cst.Call]:
     for place, argument in enumerate(node.args):
         if argument.keyword and argument.star == "":
-            yield node.with_changes(args=[*node.args[:place], *node.args[place + 1:]])
+            yield node.with_changes(args=[*node.args[:place], *node.args[place + 1 :]])
 
 
 def _negated(node: cst.If | cst.While | cst.CompIf | cst.IfExp) -> Iterator[cst.CSTNode]:
@@ -51,11 +51,21 @@ def _negated(node: cst.If | cst.While | cst.CompIf | cst.IfExp) -> Iterator[cst.
 
     No other operator reverses such a condition.
     """
-    if not isinstance(node.test, cst.Comparison | cst.UnaryOperation | cst.BooleanOperation | cst.NamedExpr):
-        yield node.test, cst.UnaryOperation(cst.Not(), node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]))
+    if not isinstance(
+        node.test, cst.Comparison | cst.UnaryOperation | cst.BooleanOperation | cst.NamedExpr
+    ):
+        yield (
+            node.test,
+            cst.UnaryOperation(
+                cst.Not(),
+                node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]),
+            ),
+        )
 
 
-def _without_statement(node: cst.Expr | cst.Raise | cst.Assert | cst.Del | cst.Return) -> Iterator[cst.Pass]:
+def _without_statement(
+    node: cst.Expr | cst.Raise | cst.Assert | cst.Del | cst.Return,
+) -> Iterator[cst.Pass]:
     is_text = isinstance(node, cst.Expr) and isinstance(node.value, cst.BaseString)
     if not is_text and not (isinstance(node, cst.Return) and node.value):
         yield cst.Pass()
@@ -112,5 +122,10 @@ class _Visitor(cst.CSTVisitor):
 
     def _add(self, old: cst.CSTNode, new: cst.CSTNode):
         span = self.get_metadata(WhitespaceInclusivePositionProvider, old)
-        start, end = (self._line_starts[point.line - 1] + point.column for point in (span.start, span.end))
-        self.changes.append((".".join(self._within), start, end, self._module.code_for_node(new)))
+        start, end = (
+            self._line_starts[point.line - 1] + point.column
+            for point in (span.start, span.end)
+        )
+        self.changes.append(
+            (".".join(self._within), start, end, self._module.code_for_node(new))
+        )

@@ -62,11 +62,23 @@ class Baseline:
         elsewhere: whether other processes run the file too. Then any test may notice it.
         """
         lines = self.lines.get(mutant.path, {})
-        ran = {test for line in range(mutant.line, mutant.last_line + 1) for test in lines.get(str(line), ()) if test}
+        ran = {
+            test
+            for line in range(mutant.line, mutant.last_line + 1)
+            for test in lines.get(str(line), ())
+            if test
+        }
         ran &= self.seconds.keys()
         wanted = self.seconds.keys() if elsewhere or not ran else ran
-        return {test: rank for rank, test in enumerate(sorted(
-            wanted, key=lambda test: (test not in ran, -self.kills[test], self.seconds[test])))}
+        return {
+            test: rank
+            for rank, test in enumerate(
+                sorted(
+                    wanted,
+                    key=lambda test: (test not in ran, -self.kills[test], self.seconds[test]),
+                )
+            )
+        }
 
 
 class BrokenBaseline(Exception):
@@ -85,7 +97,8 @@ class Runner:
         for number in count():
             if len(self.trees) == workers:
                 break
-            if lock := _locked(folder / f"tree-{number}.lock"):  # another run of the tool may have it
+            # another run of the tool may have it
+            if lock := _locked(folder / f"tree-{number}.lock"):
                 self.locks.append(lock)
                 self.trees.append(Tree(root, folder / f"tree-{number}"))
         self.scratch = Path(tempfile.mkdtemp(prefix="mutants-"))
@@ -102,7 +115,16 @@ class Runner:
         """
         for tree in self.trees:
             tree.keep_kernels(kept)
-        jobs = [_Job(self, tree, None, dict(tests=tests, first_failure=False, trace=trace), limit=7200) for tree in self.trees]
+        jobs = [
+            _Job(
+                self,
+                tree,
+                None,
+                dict(tests=tests, first_failure=False, trace=trace),
+                limit=7200,
+            )
+            for tree in self.trees
+        ]
         try:
             for job in jobs:
                 job.wait()
@@ -111,19 +133,33 @@ class Runner:
                 job.end()
         for job in jobs:
             if job.result.get("code") != 0:
-                raise BrokenBaseline(f"{tests} must pass first: {job.result.get('failed') or job.ending}\n{job.log()[-3000:]}")
+                raise BrokenBaseline(
+                    f"{tests} must pass first:"
+                    f" {job.result.get('failed') or job.ending}\n{job.log()[-3000:]}"
+                )
         result = jobs[0].result
-        return Baseline(tests, result["seconds"], result["lines"], result["cpu"], jobs[0].seconds)
+        return Baseline(
+            tests, result["seconds"], result["lines"], result["cpu"], jobs[0].seconds
+        )
 
-    def run(self, mutants: list[Mutant], baseline: Baseline, elsewhere: Callable[[str], bool],
-            kept: bool = False) -> Iterator[tuple[Mutant, Verdict]]:
+    def run(
+        self,
+        mutants: list[Mutant],
+        baseline: Baseline,
+        elsewhere: Callable[[str], bool],
+        kept: bool = False,
+    ) -> Iterator[tuple[Mutant, Verdict]]:
         """The verdict on each mutant, as soon as there is one."""
         waiting, free, running = deque(mutants), list(self.trees), []
         prepare = partial(_build_runtime, free[0].runtime_texts()) if kept else None
         try:
             while waiting or running:
                 while waiting and free:
-                    running.append(self._start(free.pop(), waiting.popleft(), baseline, elsewhere, prepare))
+                    running.append(
+                        self._start(
+                            free.pop(), waiting.popleft(), baseline, elsewhere, prepare
+                        )
+                    )
                 for job in [job for job in running if job.ended()]:
                     running.remove(job)
                     free.append(job.tree)
@@ -140,18 +176,41 @@ class Runner:
 
     def _start(self, tree, mutant, baseline, elsewhere, prepare):
         order = baseline.chosen(mutant, elsewhere(mutant.path))
-        files = [name for name in baseline.tests if any(test.startswith(f"{name}::") for test in order)]
-        patience = self.patience if mutant.path.endswith(".py") else 6 * self.patience  # compilers have the same limit
+        files = [
+            name
+            for name in baseline.tests
+            if any(test.startswith(f"{name}::") for test in order)
+        ]
+        # compilers have the same limit
+        patience = self.patience if mutant.path.endswith(".py") else 6 * self.patience
         limits = {test: patience + 3 * seconds for test, seconds in baseline.seconds.items()}
-        words = dict(tests=files or baseline.tests, order=order, limits=limits | {"": patience + 3 * baseline.cpu})
+        words = dict(
+            tests=files or baseline.tests,
+            order=order,
+            limits=limits | {"": patience + 3 * baseline.cpu},
+        )
         return _Job(self, tree, mutant, words, limit=300 + 20 * baseline.wall, prepare=prepare)
 
 
 class _Job:
     """A child process with the tests, in a tree with or without a fault."""
 
-    def __init__(self, runner: Runner, tree: Tree, mutant: Mutant | None, words: dict, limit: float, prepare=None):
-        self.tree, self.mutant, self.limit, self.result, self.ending = tree, mutant, limit, {}, ""
+    def __init__(
+        self,
+        runner: Runner,
+        tree: Tree,
+        mutant: Mutant | None,
+        words: dict,
+        limit: float,
+        prepare=None,
+    ):
+        self.tree, self.mutant, self.limit, self.result, self.ending = (
+            tree,
+            mutant,
+            limit,
+            {},
+            "",
+        )
         self._files = runner.scratch / tree.folder.name
         self._builds = tree.builds()
         self._files.with_suffix(".json").unlink(missing_ok=True)
@@ -168,7 +227,9 @@ class _Job:
         try:
             os.setsid()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            log = os.open(self._files.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            log = os.open(
+                self._files.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            )
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0), os.dup2(log, 1), os.dup2(log, 2)
             if prepare and not prepare(self.tree):
                 os._exit(_NOT_BUILT)
@@ -207,7 +268,13 @@ class _Job:
         self.seconds = time.monotonic() - self.started
         code = os.waitstatus_to_exitcode(status)
         if code:
-            how = "not built" if code == _NOT_BUILT else signal.Signals(-code).name if code < 0 else f"exit {code}"
+            how = (
+                "not built"
+                if code == _NOT_BUILT
+                else signal.Signals(-code).name
+                if code < 0
+                else f"exit {code}"
+            )
             self.ending = self.ending or how
         result = self._files.with_suffix(".json")
         if result.exists():
@@ -228,7 +295,10 @@ class _Job:
 
     def _does_not_compile(self) -> bool:
         """Whether the first failure of a changed C++ file is that our own text does not compile."""
-        return not self.mutant.path.endswith(".py") and re.search(r"^E +[\w.]*CompileError: ", self.log(), re.MULTILINE) is not None
+        return (
+            not self.mutant.path.endswith(".py")
+            and re.search(r"^E +[\w.]*CompileError: ", self.log(), re.MULTILINE) is not None
+        )
 
     def log(self) -> str:
         path = self._files.with_suffix(".log")

@@ -13,15 +13,33 @@ def print_table(mutants, concerns, results, explained, show: bool = False) -> in
     counts: dict[str, Counter] = {}
     for mutant in mutants:
         verdict = results.find(mutant, concerns.tests(mutant.path))
-        outcome = "explained" if explained.reason(mutant) else verdict.outcome if verdict else "to do"
+        outcome = (
+            "explained"
+            if explained.reason(mutant)
+            else verdict.outcome
+            if verdict
+            else "to do"
+        )
         counts.setdefault(mutant.path, Counter())[outcome] += 1
         if show and outcome == "survived":
             print(f"{mutant}\n")
-    print(f"{'':44}{'mutants':>10}" + "".join(f"{outcome:>11}" for outcome in OUTCOMES) + f"{'share':>9}")
+    print(
+        f"{'':44}{'mutants':>10}"
+        + "".join(f"{outcome:>11}" for outcome in OUTCOMES)
+        + f"{'share':>9}"
+    )
     too_few = False
     for path, count in counts.items():
         too_few |= share(count) < concerns.wanted(path)
-        _print_line(path, count, "" if share(count) >= concerns.wanted(path) else f"  wanted: {concerns.wanted(path):.0%}")
+        _print_line(
+            path,
+            count,
+            (
+                ""
+                if share(count) >= concerns.wanted(path)
+                else f"  wanted: {concerns.wanted(path):.0%}"
+            ),
+        )
     if len(counts) > 1:
         _print_line("all", sum(counts.values(), Counter()), "")
     return int(too_few)

@@ -13,4 +13,3 @@ def mutants_of(root: Path, file: str) -> list[Mutant]:
     from .python_text import python_mutants  # needs mutmut; C++ does not
 
     return python_mutants(file, text)
-

@@ -17,10 +17,17 @@ class Tree:
         self.folder, self._originals = folder, {}
         self.build = folder.with_name(f"{folder.name}-build")
         self.build.mkdir(parents=True, exist_ok=True)
-        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root,
-                                capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         names = {name for name in listed.split("\0") if name and (root / name).is_file()}
-        for old in [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]:
+        for old in [
+            path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+        ]:
             if str(old.relative_to(folder)) not in names and "__pycache__" not in old.parts:
                 old.unlink()
         for name in names:
@@ -49,9 +56,16 @@ class Tree:
         builds = "lessons_lib/cuda_builds.py"
         self.restore(builds)
         if kept:  # builds then depend on the headers that kernels see
-            headers = "".join(path.read_text(encoding="utf-8") for path in sorted(_seen_by_kernels(self.folder)))
+            headers = "".join(
+                path.read_text(encoding="utf-8")
+                for path in sorted(_seen_by_kernels(self.folder))
+            )
             mark = hashlib.sha256(headers.encode()).hexdigest()
-            self.write(builds, (self.folder / builds).read_text(encoding="utf-8") + f'\n_own_text = lambda: "{mark}"\n')
+            self.write(
+                builds,
+                (self.folder / builds).read_text(encoding="utf-8")
+                + f'\n_own_text = lambda: "{mark}"\n',
+            )
 
     def forget_runtime(self):
         """Deletes a changed runtime.
@@ -65,8 +79,14 @@ class Tree:
         """The preprocessor's output for the stand-in's runtime, for checked mode or not."""
         folder = self.folder / _STAND_IN
         command = ["c++", "-std=c++17", "-E", "-P", f"-I{folder}", folder / "runtime.cpp"]
-        return {checked: subprocess.run([*command, f"-DCHECKED={int(checked)}"], capture_output=True).stdout
-                for checked in (False, True)}
+        return {
+            checked: (
+                subprocess.run(
+                    [*command, f"-DCHECKED={int(checked)}"], capture_output=True
+                ).stdout
+            )
+            for checked in (False, True)
+        }
 
     def builds(self) -> set[Path]:
         return {path for path in self.build.iterdir() if path.is_dir()}
@@ -94,6 +114,8 @@ def _included(files: list[Path], found: set[Path]) -> set[Path]:
     for file in files:
         if file.is_file() and file.resolve() not in found:
             found.add(file.resolve())
-            names = re.findall(r'^#include "(.+)"', file.read_text(encoding="utf-8"), re.MULTILINE)
+            names = re.findall(
+                r'^#include "(.+)"', file.read_text(encoding="utf-8"), re.MULTILINE
+            )
             _included([file.parent / name for name in names], found)
     return found
