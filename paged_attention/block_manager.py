@@ -3,10 +3,10 @@
 Checks and tests take the Python one as the reference. Lesson 01 compares their speed.
 """
 
-import operator
 from types import ModuleType
 
 from lessons_lib.inline import build_cpp, read_kernel
+from paged_attention.validate import as_integer
 
 
 class PoolSizeError(ValueError):
@@ -37,7 +37,7 @@ class PythonBlockManager:
 
     def __init__(self, num_blocks: int):
         # BEGIN SOLUTION 1.2
-        num_blocks = _integer(num_blocks)
+        num_blocks = as_integer("num_blocks", num_blocks)
         if num_blocks <= 0:
             raise PoolSizeError(f"num_blocks must be positive, not {num_blocks}")
         self.free_blocks = list(range(num_blocks))[::-1]
@@ -78,18 +78,11 @@ class PythonBlockManager:
         return len(self.free_blocks)
 
     def check_index(self, block_id: int) -> int:
-        block_id = _integer(block_id)
+        block_id = as_integer("block_id", block_id)
         if not 0 <= block_id < len(self.ref_counts):
             raise BlockIndexError(f"there is no block {block_id}")
         return block_id
         # END SOLUTION
-
-
-def _integer(value) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"expected an integer, not {type(value).__name__}: {value!r}") from None
 
 
 def block_manager_sources() -> tuple[str, ...]:

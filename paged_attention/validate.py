@@ -9,6 +9,14 @@ import torch
 from torch import Tensor
 
 
+def as_integer(name: str, value) -> int:
+    """Returns the value as an int. Raises TypeError for anything else, even for a float."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}: {value!r}") from None
+
+
 def check_positive(**sizes: int) -> None:
     """Raises ValueError naming the first size below 1."""
     for name, size in sizes.items():

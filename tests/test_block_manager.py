@@ -134,8 +134,10 @@ def test_the_smallest_pool_has_one_block():
 
 
 def test_the_python_manager_takes_whole_numbers():
-    with pytest.raises(TypeError, match=r"^expected an integer, not float: 2\.0$"):
+    with pytest.raises(TypeError, match=r"^num_blocks must be an integer, not float: 2\.0$"):
         PythonBlockManager(2.0)
+    with pytest.raises(TypeError, match=r"^block_id must be an integer, not str: 'a'$"):
+        PythonBlockManager(2).free("a")
 
 
 def test_blocks_come_in_order_and_the_last_freed_is_next():

@@ -1,10 +1,11 @@
 """A request: its prompt, what was generated so far, and how much of both the cache holds."""
 
-import operator
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import torch
+
+from paged_attention.validate import as_integer
 
 
 class RequestError(ValueError):
@@ -106,11 +107,3 @@ class Request:
         It is 1 while the request decodes, and more while its prompt is read.
         """
         return len(self.tokens) - self.num_computed
-
-
-def as_integer(name: str, value) -> int:
-    """Returns the value as an int. Raises TypeError for anything else, even for a float."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}: {value!r}") from None
