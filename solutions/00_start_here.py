@@ -19,8 +19,7 @@
 #
 # Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 try:
     import draw
     from lessons_lib import check, hint, progress_bar, solution

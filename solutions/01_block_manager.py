@@ -362,8 +362,7 @@ class SmallestManager:
             self.free_blocks.append(block_id)
 
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 import time
 import timeit
 

@@ -412,8 +412,7 @@ def milliseconds(function):
 # %% [markdown]
 # Here are 256 requests with 1 to 40 blocks each:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 source = torch.Generator().manual_seed(6)
 sizes = torch.randint(1, 41, (256,), generator=source)
 total = int(sizes.sum())
@@ -542,8 +541,7 @@ def in_place():
 # %% [markdown]
 # `new_bytes` adds up the size of every new tensor that PyTorch makes while the function runs:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 from lessons_lib.meter import new_bytes
 
 made = {}

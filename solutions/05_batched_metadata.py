@@ -473,8 +473,7 @@ from paged_attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
 # something, it raises an error that says so. The next cell compares the two, if there is a GPU
 # and FlashInfer:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 def compare_paths(device):
     manager = PagedAttentionManager(64, 16, num_kv_heads=2, head_size=64, max_num_seqs=3, max_blocks_per_seq=38,
                                     dtype=torch.float16, device=device)

@@ -85,8 +85,7 @@ extern "C" int add(const float* a, const float* b, float* out, int n, cudaStream
 }
 """
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 library = build_cuda(one_thread)
 device = "cuda" if library.target == "gpu" else "cpu"
 print("target:", library.target)
@@ -637,8 +636,7 @@ print(declaration)
 # `#include <torch/extension.h>`. Before a compiler compiles, it collects everything that is
 # included into one text. Measure how long that text is:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 import os
 import subprocess
 import sysconfig
@@ -913,8 +911,7 @@ assert difference.abs().max() < 1e-4
 #
 # Count what your kernel reads, for one sequence of 40 tokens and one head of 64 elements:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 from collections import Counter
 
 one = pool_with([40], block_size=16, num_kv_heads=1, head_size=64, on="cpu")

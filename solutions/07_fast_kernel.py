@@ -73,8 +73,7 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
 # - **Counted.** How many bytes a kernel asks for and how often threads wait for each other is
 #   the same on every machine. Checked mode counts it for you, here and now.
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 library_target = choose_target(None)  # "gpu" where this machine has a GPU and nvcc
 
 
@@ -133,8 +132,7 @@ assert must_read == 268_435_456
 # And the rate? A data sheet names one that no program reaches. It is better to measure it: a
 # sum over 4 GiB of numbers reads each byte once and does almost nothing else.
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
 if library_target == "gpu":
     limits[f"{torch.cuda.get_device_name()} (here)"] = bench.ladder.read_limit()
@@ -233,16 +231,14 @@ ladder_texts["ladder/0_serial_softmax.cu"] = r"""
 """
 judge(0)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 measured(0)
 
 # %% [markdown]
 # That is where the ladder begins. How much of this time is the fault of that one thread? Count
 # how often each thread touches a score, for one head and a context of 128 tokens:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 def touches(number):
     """Counts how often each thread reads or writes a score.
 
@@ -293,14 +289,12 @@ ladder_texts["ladder/1_parallel_softmax.cu"] = r"""
 """
 judge(1)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 of_thread = touches(1)
 print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: {of_thread[127]:,}")
 assert max(of_thread.values()) - min(of_thread.values()) < 100
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 measured(1)
 print(f"By the record, {times_faster(1):.2f} times as fast as rung 0.")
 
@@ -433,8 +427,7 @@ ladder_texts["ladder/2_wide_loads.cu"] = r"""
 judge(2)
 count(1, 2)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 measured(2)
 print(f"By the record, {times_faster(2):.2f} times as fast as rung 1.")
 
@@ -516,8 +509,7 @@ ladder_texts["ladder/3_one_pass.cu"] = r"""
 judge(3)
 count(2, 3)
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 measured(3)
 print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
 
@@ -658,8 +650,7 @@ show_lines("ladder/matrix.cuh", "// On the CPU: the same product", "#endif")
 # %%
 show_lines("ladder/4_tensor_cores.cu", "for (int first = warp * tile_size", "merge_warps")
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 measured(4)
 print(f"By the record, {times_faster(4):.2f} times as fast as rung 3.")
 
@@ -811,8 +802,7 @@ draw.show(draw.tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)
           "groups of banks. As it comes, lanes 0 to 3 all want group 0 and lanes 4 to 7 group 1: four rounds. Swizzled, "
           "every lane has a group to itself: one round.")
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 measured(5)
 print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
 
@@ -1190,8 +1180,7 @@ for workload in WORKLOADS:
 # The whole ladder, with a table and a plot, is one command in a terminal:
 # `python -m bench.ladder`.
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 if library_target == "gpu":
     here = bench.ladder.measure(["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True)
     print(bench.ladder.table(here))

@@ -895,8 +895,7 @@ assert alone == among_ten == preempted and times > 0
 # %% [markdown]
 # **A progress bar** for those who wait:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 requests = Engine(model).generate(prompts, progress=True)
 assert all(request.reason == "end" for request in requests)
 
@@ -1338,8 +1337,7 @@ draw.show(draw.timeline.accuracy(table), alt="A table of right answers. Without 
 # your attention, your scheduler. Each of them is checked again before it goes in. If one is
 # missing, or no longer passes, the course's own takes its place.
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 from paged_attention.engine.parts import assemble, show_parts
 
 engine, parts = assemble(model, path="paged_torch")
@@ -1362,8 +1360,7 @@ print(f"\n{yours} of {len(parts)} parts are yours, and all {len(answers)} answer
 # has ended makes room at once. And it pads little. *batched* groups contexts of similar
 # length, and pads each of them to the longest of its group, to less than twice its length:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 import time
 
 
@@ -1410,8 +1407,7 @@ print(bench.serving.recorded_table())
 # operation before it runs. So count the operations of a step in which 1, 8 and 32 sequences
 # decode:
 
-# %%
-# NBVAL_IGNORE_OUTPUT
+# %% tags=["nbval-ignore-output"]
 from torch.utils._python_dispatch import TorchDispatchMode
 
 

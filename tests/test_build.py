@@ -339,6 +339,17 @@ def test_no_cell_is_long(lesson):
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_a_cell_says_nothing_to_nbval_in_what_a_learner_reads(lesson):
+    known = {"nbval-ignore-output", "raises-exception"}
+    for cell in lesson.cells:
+        assert (
+            "NBVAL" not in cell.source
+            and "PYTEST" not in cell.source
+            and {*cell.tags} <= known
+        )
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_every_exercise_has_a_check_after_it(lesson):
     kinds = [(cell.kind, cell.exercise) for cell in lesson.cells if cell.exercise]
     assert kinds == [

@@ -58,7 +58,7 @@ def test_each_cell_twice_and_all_of_it_again(path, shared_folders):
     def run(index: int, when: str):
         cell = client.execute_cell(notebook.cells[index], index)
         if (
-            not cell.source.startswith("# NBVAL_IGNORE_OUTPUT")
+            "nbval-ignore-output" not in cell.metadata.get("tags", ())
             and shown(cell.outputs) != recorded[index]
         ):
             different.append(
