@@ -46,13 +46,13 @@ mutants: $(READY)  ## put small faults into the code, one at a time, and list th
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
-lint: $(READY)  ## look for slips, untidy imports and another form in Python
-	$(PY) -m ruff check $(ARGS) .
-	$(PY) -m ruff format --check $(ARGS) .
+lint: $(READY)  ## look for slips, untidy imports and untidy lines in Python (`make format` mends them)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 
-format: $(READY)  ## give the Python files the one form, and mend the slips that a tool can mend
-	$(PY) -m ruff check --fix $(ARGS) .
-	$(PY) -m ruff format $(ARGS) .
+format: $(READY)  ## tidy the Python files, and mend the slips that a tool can mend
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
 
 exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))

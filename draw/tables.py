@@ -63,8 +63,8 @@ class Film:
         images, buttons = [], []
         for number, frame in enumerate(self.frames):
             rules.append(
-                ".film"
-                f" img:nth-of-type({number + 1}){{animation-delay:{number * SECONDS:.1f}s}}"
+                f".film img:nth-of-type({number + 1})"
+                f"{{animation-delay:{number * SECONDS:.1f}s}}"
             )
             rules.append(
                 f".film:has(input[value='{number}']:checked)"

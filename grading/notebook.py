@@ -14,7 +14,7 @@ from lessons_lib import checks
 from lessons_lib.paths import SOLUTIONS
 
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
-# bytes, without them; a lesson with all its text has less than one million
+# bytes, without outputs; a lesson with all its text has less than one million
 LARGEST_CODE = 10 << 20
 # Large parts that a grade does not need: outputs, pasted pictures, the state of widgets. In
 # JSON a quote inside a string follows a backslash, so this finds only names.
