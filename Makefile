@@ -59,29 +59,29 @@ exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(PY) tests/exercise.py "$(ID)" $(ARGS)
 
 lessons: $(READY)  ## rebuild and execute all lessons (ARGS="--words" where only text has changed)
-	$(PY) solutions/build.py $(ARGS)
+	$(PY) -m lessons_build $(ARGS)
 
 check: $(READY)  ## say whether the notebooks are in step with their sources
-	$(PY) solutions/build.py --check $(ARGS)
+	$(PY) -m lessons_build --check $(ARGS)
 
 grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(if $(SUBMISSIONS),,$(error Say where the notebooks are: make grade SUBMISSIONS=folder))
-	$(PY) -m grading "$(SUBMISSIONS)" $(ARGS)
+	$(PY) -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
 	$(PY) -m lessons_lib.doctor
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
-	$(PY) -m bench.cpp_builds $(ARGS)
+	$(PY) -m lessons_bench.cpp_builds $(ARGS)
 
 bench-cuda: $(READY)  ## time kernels on the CPU: building and running
-	$(PY) -m bench.cuda_builds $(ARGS)
+	$(PY) -m lessons_bench.cuda_builds $(ARGS)
 
 bench: $(READY)  ## time lesson 07's kernels on the GPU, beside its limit and what else is installed
-	$(PY) -m bench.ladder $(ARGS)
+	$(PY) -m lessons_bench.ladder $(ARGS)
 
 bench-serving: $(READY)  ## time lesson 08's engine beside transformers' own, on the GPU where there is one
-	$(PY) -m bench.serving $(ARGS)
+	$(PY) -m lessons_bench.serving $(ARGS)
 
 screenshots: $(READY)  ## take the README's pictures again, in a real browser
 	SCREENSHOTS=tests/screenshots $(PY) -m pytest tests/test_browser.py $(ARGS)

@@ -172,9 +172,9 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
     """The exercises of a lesson. The lesson is a number ("01") or an exercise's id ("1.2")."""
     number = int(str(lesson).split(".")[0])
     try:
-        return importlib.import_module(f"solutions.checks.lesson_{number:02d}").EXERCISES
+        return importlib.import_module(f"lessons_exercises.lesson_{number:02d}").EXERCISES
     except ModuleNotFoundError as error:
-        if error.name != f"solutions.checks.lesson_{number:02d}":
+        if error.name != f"lessons_exercises.lesson_{number:02d}":
             raise
         return ()
 

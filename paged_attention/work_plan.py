@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Found by measuring the workloads of bench/workloads.py on an H200.
+# Found by measuring the workloads of lessons_bench/workloads.py on an H200.
 FEW_TILES = 64     # a row with no more tiles is not worth cutting
 BUSY = 0.8         # blocks per multiprocessor that keep the memory busy; more would only wait
 MANY_ROWS = 1.5    # rows per multiprocessor; with as many, few are cut

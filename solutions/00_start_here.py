@@ -21,7 +21,7 @@
 
 # %% tags=["nbval-ignore-output"]
 try:
-    import draw
+    import lessons_draw
     from lessons_lib import check, hint, progress_bar, solution
     from lessons_lib.doctor import doctor
 except ModuleNotFoundError as error:
@@ -83,7 +83,7 @@ def draw_memory(reserved, title):
 contiguous = {name: limit for name in lengths}
 useful = sum(lengths.values()) / sum(contiguous.values())
 print(f"{100 * useful:.0f} % of the reserved memory holds a token")
-draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars of 512 tokens each, one for each "
+lessons_draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars of 512 tokens each, one for each "
           "request. Only a part of each bar, between 24 and 310 tokens, is in use; the rest is reserved and empty.")
 
 # %% [markdown]
@@ -169,7 +169,7 @@ paged = {name: blocks_needed(length, block_size) * block_size for name, length i
 useful = sum(lengths.values()) / sum(paged.values())
 print(f"{sum(paged.values()) // block_size} blocks; {100 * useful:.0f} % of the reserved memory holds a token")
 assert all(paged[name] - lengths[name] < block_size for name in lengths)
-draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for each request, each hardly longer than its "
+lessons_draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for each request, each hardly longer than its "
           "tokens: less than one block of 16 tokens is empty in each.")
 
 # %% [markdown]

@@ -19,7 +19,7 @@
 
 # %%
 try:
-    import draw
+    import lessons_draw
     from lessons_lib import build_cpp, build_library, check, hint, progress_bar, run_isolated, solution
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
@@ -39,7 +39,7 @@ progress_bar("01")
 # are free.
 
 # %%
-draw.show(draw.pool_steps([
+lessons_draw.show(lessons_draw.pool_steps([
     ("Two sequences have come: one took three blocks, one took two", [1, 1, 1, 1, 1, 0, 0, 0]),
     ("The first was forked: two sequences now share its three blocks", [2, 2, 2, 1, 1, 0, 0, 0]),
     ("The sequence with two blocks left: they are free again", [2, 2, 2, 0, 0, 0, 0, 0]),
@@ -336,7 +336,7 @@ for block in [*first, *first, *third]:
     manager.free(block)
 note("All have left: the pool is as it was")
 assert manager.get_num_free_blocks() == 8
-draw.show(draw.pool_steps(steps), alt="A pool of eight blocks in five rows, one after each step: five blocks in use, "
+lessons_draw.show(lessons_draw.pool_steps(steps), alt="A pool of eight blocks in five rows, one after each step: five blocks in use, "
           "three of them shared, two freed, four taken by a third sequence, and at the end all free.")
 
 # %% [markdown]
@@ -515,7 +515,7 @@ def read_text(blocks, length):
 
 print(f"ours:   {read_text(ours, 11)!r}, theirs: {read_text(theirs, 12)!r}")
 assert (read_text(ours, 11), read_text(theirs, 12)) == ("the cat sat", "the cat sang")
-draw.show(draw.pool_steps(steps), alt="Six blocks in four rows. The text fills three blocks. After the fork each has two "
+lessons_draw.show(lessons_draw.pool_steps(steps), alt="Six blocks in four rows. The text fills three blocks. After the fork each has two "
           "users. After our write a fourth block holds a copy of the last one with the letter t added. After their write "
           "the old last block holds their ending.")
 

@@ -23,9 +23,9 @@ try:
     import torch
     from torch import Tensor
 
-    import draw
-    from draw.memory import draw_history, draw_layouts, draw_use
-    from draw.tables import Film, draw_tables
+    import lessons_draw
+    from lessons_draw.memory import draw_history, draw_layouts, draw_use
+    from lessons_draw.tables import Film, draw_tables
     from lessons_lib import check, hint, progress_bar, solution
     from paged_attention.validate import check_positive, check_write
 except ModuleNotFoundError as error:
@@ -96,7 +96,7 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 # ### Exercise 2.1: pieces of memory
 
 # %% exercise="2.1"
-# INCLUDE solutions/checks/lesson_02/pieces.py count_pieces
+# INCLUDE lessons_exercises/lesson_02/pieces.py count_pieces
 
 
 # %% check="2.1"
@@ -130,7 +130,7 @@ for what, of_layouts in views.items():
 
 # %%
 first, second, third = torch.zeros(4, 4, 2, 2, 2), torch.zeros(4, 2, 2, 4, 2), torch.zeros(2, 4, 4, 2, 2)
-draw.show(draw_layouts({
+lessons_draw.show(draw_layouts({
     "K beside V: (num_blocks, block_size, 2, heads, head_size)": (first, first[1], first[1, :, 0, 0]),
     "head by head: (num_blocks, 2, heads, block_size, head_size)": (second, second[1], second[1, 0, 0]),
     "two halves: (2, num_blocks, block_size, heads, head_size)": (third, third[:, 1], third[0, 1, :, 0]),
@@ -632,7 +632,7 @@ for name, history in histories.items():
           f"{shares[name]['tokens']:5.1f} % of the pool holds tokens")
 
 # %%
-draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds when the maximum is reserved, a power of two, the true "
+lessons_draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds when the maximum is reserved, a power of two, the true "
           "length, and with blocks of 16. The tokens' share rises from a fifth to a half, and to nearly all with blocks. "
           "Diamonds mark the paper's figures: 20.4, 26.8, 38.2 and 96.3 percent.")
 
@@ -662,7 +662,7 @@ assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 # You write a scheduler in lesson 08.
 
 # %%
-draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "
+lessons_draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "
           "as with the three contiguous ways, and all are done earlier. Right: with a power of two and with the true length, "
           "the largest hole is mostly a fifth to a half of the free slots.")
 

@@ -21,7 +21,7 @@
 
 # %%
 try:
-    import draw.attention
+    import lessons_draw.attention
     from lessons_lib import check, hint, progress_bar, solution
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
@@ -53,7 +53,7 @@ from paged_attention.validate import check_prefill
 lengths, block_size = [6, 4, 9], 4
 request_num_blocks = [-(-length // block_size) for length in lengths]
 print("request_num_blocks:", request_num_blocks)
-draw.show(draw.attention.requests_in_blocks(lengths, block_size), alt="A row of six blocks of four slots. Request 0 has six "
+lessons_draw.show(lessons_draw.attention.requests_in_blocks(lengths, block_size), alt="A row of six blocks of four slots. Request 0 has six "
           "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are hatched: they "
           "hold no token.")
 
@@ -108,7 +108,7 @@ print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for wei
 # for the request of 6 tokens:
 
 # %%
-draw.show(draw.attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
+lessons_draw.show(lessons_draw.attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
           "across. Each of six queries sees the keys up to itself. The future is white, the slots past the end are "
           "hatched.")
 
@@ -248,7 +248,7 @@ for part, value in zip(row.split(2), numbers.split(2)):
 # %%
 goal = (row.max().item(), torch.exp(row - row.max()).sum().item(), (row.softmax(0) @ numbers).item())
 assert math.isclose(steps[-1][2], goal[2], rel_tol=1e-6)
-draw.show(draw.attention.recurrence(steps, goal), alt="Three plots of m, l and o after one, two and three parts. Each ends "
+lessons_draw.show(lessons_draw.attention.recurrence(steps, goal), alt="Three plots of m, l and o after one, two and three parts. Each ends "
           "exactly on a dashed line, which is the softmax over the whole row.")
 
 # %% [markdown]
@@ -411,7 +411,7 @@ print("three orders, one result")
 # Here is what has to be computed for a request of four blocks. It is the mask from above, seen from further away:
 
 # %%
-draw.show(draw.attention.tiles(num_blocks=4), alt="Four by four pairs of blocks. Below the diagonal six pairs are fully "
+lessons_draw.show(lessons_draw.attention.tiles(num_blocks=4), alt="Four by four pairs of blocks. Below the diagonal six pairs are fully "
           "visible. The four on the diagonal are masked inside. The six above it are never computed.")
 
 # %% [markdown]
@@ -486,7 +486,7 @@ def new_manager():
 
 
 manager = new_manager()
-draw.show(draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10),
+lessons_draw.show(lessons_draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10),
           alt="Above, the six blocks of x, side by side. An arrow leads from each to a block of the pool below, out of "
           "order, with free blocks between them.")
 
@@ -545,7 +545,7 @@ perturbed[2, 1] += 1.0  # request 1 is block 2 of x
 y_perturbed = forward_prefill(layer, perturbed, request_num_blocks, [10, 11, 12], new_manager())
 assert torch.equal(y_perturbed[:2], y[:2]) and torch.equal(y_perturbed[3:], y[3:])
 assert torch.equal(y_perturbed[2, :1], y[2, :1])
-draw.show(draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)),
+lessons_draw.show(lessons_draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)),
           alt="Two rows of slots, input and output. In the input one slot of request 1 is marked. In the output that slot "
           "and the two after it in the same request differ, and no other.")
 

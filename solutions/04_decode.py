@@ -22,7 +22,7 @@ try:
     import torch
     import torch.nn.functional as F
 
-    import draw.decode
+    import lessons_draw.decode
     from lessons_lib import check, hint, progress_bar, solution
     from paged_attention.attention import forward_prefill, share_heads
     from paged_attention.kv_cache import PagedAttentionManager
@@ -49,7 +49,7 @@ progress_bar("04")
 # This is the whole step. Read from top to bottom, it is also the order of this lesson:
 
 # %%
-draw.show(draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
+lessons_draw.show(lessons_draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
           alt="A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2, the third 6 and 1. "
               "Below each block is its request's query. Each pair gives a part o, m, l. The parts of a request, and the "
               "new token itself, lead to one answer.")
@@ -158,7 +158,7 @@ rows = {"your dispatch": dispatch(numbers, request_num_blocks), "q.repeat(2, 1, 
 rows = {title: copies.flatten().tolist() for title, copies in rows.items()}
 for title, row in rows.items():
     print(f"{title:18}", " ".join(f"q{number + 1}" for number in row))
-draw.show(draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
+lessons_draw.show(lessons_draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
           alt="Two rows of queries above the blocks 5, 0, 7, 2, 6, 1. The dispatch gives q1, q1, q1, q2, q3, q3, and each "
               "fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four of them are above another request's block.")
 
@@ -174,7 +174,7 @@ draw.show(draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
 # %%
 queries, keys, values = layer.project(new_tokens)  # (3, 6, 16), (3, 2, 16), (3, 2, 16)
 scores = k_cache[block_ids[:3], :, 0] @ queries[0, 0] / math.sqrt(16)  # (3 blocks, 4 slots)
-draw.show(draw.decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"),
+lessons_draw.show(lessons_draw.decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"),
           alt="A table of scores with a row for each of the blocks 5, 0 and 7, and a column for each of four slots. "
               "Ten slots hold a score. The last two slots of block 7 are hatched: they hold no token.")
 
@@ -259,7 +259,7 @@ shares = weights / weights.sum()
 past_k, past_v = (cache[block_ids[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache))  # (10, 16)
 at_once = F.scaled_dot_product_attention(queries[0, :1], past_k, past_v)[0]
 assert torch.allclose(shares @ first_o, at_once, atol=1e-5)
-draw.show(draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:3].tolist()], shares.tolist(),
+lessons_draw.show(lessons_draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:3].tolist()], shares.tolist(),
                                 first_o[:, 0].tolist(), float(at_once[0])),
           alt="Left, three bars: the share of the answer that blocks 5, 0 and 7 have. Right, three steps from 0, one for "
               "each block, as large as its share times its own answer. They end on the dashed line of attention over all "
@@ -470,7 +470,7 @@ print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:"
 # ### Exercise 4.6: count the bytes
 
 # %% exercise="4.6"
-# INCLUDE solutions/checks/lesson_04/bytes_moved.py bytes_moved
+# INCLUDE lessons_exercises/lesson_04/bytes_moved.py bytes_moved
 
 # %% check="4.6"
 check("4.6", bytes_moved)
@@ -484,7 +484,7 @@ MIB = 2**20
 gather, paged = (36 * number / MIB for number in bytes_moved([1024], 16, 8, 128, 2))
 print(f"gather-then-attend: {gather:.0f} MiB for each new token, paged: {paged:.0f} MiB")
 copied = (gather - paged) / 2
-draw.show(draw.decode.bytes_per_step({
+lessons_draw.show(lessons_draw.decode.bytes_per_step({
     "gather-then-attend": {"read the blocks": copied, "write a copy": copied, "read the copy": paged},
     "paged": {"read the blocks": paged},
 }, "One new token, 36 layers, 1,024 tokens of context"),

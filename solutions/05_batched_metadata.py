@@ -27,7 +27,7 @@ try:
     from torch import Tensor
     from torch.nn.functional import scaled_dot_product_attention
 
-    import draw.metadata
+    import lessons_draw.metadata
     from lessons_lib import check, hint, progress_bar, solution
     from paged_attention.attention import share_heads
     from paged_attention.kv_cache import OutOfBlocksError, PagedAttentionManager
@@ -52,7 +52,7 @@ progress_bar("05")
 # key. A coloured square with a dot means that the query sees the key.
 
 # %%
-draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
+lessons_draw.show(lessons_draw.metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
           "three queries and five keys; its queries see three, four and five of them. C has four queries and four keys, "
           "seen in the shape of a triangle. No query sees a key of another sequence. Below, the four tensors of the batch.")
 
@@ -72,7 +72,7 @@ draw.show(draw.metadata.opening(), alt="Three sequences in one batch. A has one 
 
 # %%
 query_lens = [5, 1, 1, 3]
-draw.show(draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four sequences with 5, 1, 1 and 3 queries as a "
+lessons_draw.show(lessons_draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four sequences with 5, 1, 1 and 3 queries as a "
           "rectangle of 20 squares, half of them hatched padding. Below, the same 10 queries in one row without gaps, "
           "with the borders 0, 5, 6, 7 and 10.")
 
@@ -248,7 +248,7 @@ def batch_of(*sequences):
     return build_metadata(manager, scheduled)
 
 
-print(draw.metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
+print(lessons_draw.metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
 
 # %% [markdown]
 # The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the index -1 for the pool's last
@@ -301,7 +301,7 @@ check("5.4", visible_keys)
 # The three lines of the table above, drawn by your two functions:
 
 # %%
-draw.show(draw.metadata.batches([
+lessons_draw.show(lessons_draw.metadata.batches([
     ("One prompt of 5", "A", batch_of(("A", 5, 5))),
     ("One new token", "A", batch_of(("A", 1, 6))),
     ("A decodes, B gets a chunk", "AB", batch_of(("A", 1, 6), ("B", 3, 5))),
@@ -319,8 +319,8 @@ assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), "1 to
 assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, "more than 5 sequences or 32 keys do not fit the picture"
 metadata = batch_of(*mine)
 assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == sum(num_new for _, num_new, _ in mine)
-print(draw.metadata.tensors_text(metadata))
-draw.show(draw.metadata.batches([("My batch", [name for name, _, _ in mine], metadata)], visible_keys),
+print(lessons_draw.metadata.tensors_text(metadata))
+lessons_draw.show(lessons_draw.metadata.batches([("My batch", [name for name, _, _ in mine], metadata)], visible_keys),
           alt="My batch: which query sees which key. " + ", ".join(
               f"queries of {name}: {num_new}, keys: {num_all}" for name, num_new, num_all in mine))
 
@@ -412,7 +412,7 @@ print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 # How many bytes of keys and values does one step copy for one sequence? `bytes_per_number` is 2 in 16-bit formats.
 
 # %% exercise="5.6"
-# INCLUDE solutions/checks/lesson_05/bytes_gathered.py bytes_gathered
+# INCLUDE lessons_exercises/lesson_05/bytes_gathered.py bytes_gathered
 
 
 # %% check="5.6"
@@ -435,7 +435,7 @@ assert per_step == 144 * 2**20
 
 # %%
 context_lens = [1024 * 2**power for power in range(6)]
-draw.show(draw.metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt="Gathered bytes in a step against the "
+lessons_draw.show(lessons_draw.metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt="Gathered bytes in a step against the "
           "context, both on logarithmic scales: three rising straight lines for 1, 8 and 64 sequences, from 0.14 GiB for one "
           "sequence with 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights, 15 GiB.")
 
@@ -501,11 +501,11 @@ assert needs is None or "GPU" in needs or "flashinfer" in needs
 # the loop, the one call from float64, and the loop from float64:
 
 # %%
-import bench.path_b_runs
+import lessons_bench.path_b_runs
 
-run = bench.path_b_runs.recorded()[0]
-print(bench.path_b_runs.origin(run))
-print(bench.path_b_runs.batches_table(run))
+run = lessons_bench.path_b_runs.recorded()[0]
+print(lessons_bench.path_b_runs.origin(run))
+print(lessons_bench.path_b_runs.batches_table(run))
 assert not run.problems()
 
 # %% [markdown]
@@ -592,7 +592,7 @@ assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
 # ### Exercise 5.7: the first divergence
 
 # %% exercise="5.7"
-# INCLUDE solutions/checks/lesson_05/first_divergence.py first_divergence
+# INCLUDE lessons_exercises/lesson_05/first_divergence.py first_divergence
 
 
 # %% check="5.7"
@@ -614,7 +614,7 @@ print("first divergence at (layer, position):", where)
 assert where == (0, 0)
 
 # %%
-draw.show(draw.metadata.divergence([("as it is", faulty), ("rounded", trace_of(rounded))], reference),
+lessons_draw.show(lessons_draw.metadata.divergence([("as it is", faulty), ("rounded", trace_of(rounded))], reference),
           alt="Two heat maps, layer against position. As it is, every place differs from the reference by 3 to 12, from "
           "the first layer's first position on. Rounded, they are 0.1 to 0.2 in the first layer and up to 0.6 in the last.")
 
@@ -661,7 +661,7 @@ print("merged:", merge_in_a_hurry(labels).tolist())
 # ### Exercise 5.8: the heads of a token, side by side
 
 # %% exercise="5.8"
-# INCLUDE solutions/checks/lesson_05/merge_heads.py merge_heads
+# INCLUDE lessons_exercises/lesson_05/merge_heads.py merge_heads
 
 
 # %% check="5.8"
@@ -673,7 +673,7 @@ print("without a cache: ", expected_tokens)
 print("through the pool:", repaired)
 assert repaired == expected_tokens
 assert first_divergence(reference, trace_of(merge_heads), tolerance=1e-3) is None
-draw.show(draw.metadata.divergence([("before", faulty), ("after", trace_of(merge_heads))], reference),
+lessons_draw.show(lessons_draw.metadata.divergence([("before", faulty), ("after", trace_of(merge_heads))], reference),
           alt="Two heat maps, layer against position. Before, every place differs from the reference by 3 to 12. After, "
           "none differs by more than rounding.")
 

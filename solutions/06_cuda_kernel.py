@@ -25,7 +25,7 @@ try:
     import torch
     from torch import Tensor
 
-    import draw.cuda
+    import lessons_draw.cuda
     from lessons_lib import KernelError, build_cuda, check, hint, progress_bar, solution
     from paged_attention.decode import block_attention, combine_result
     from paged_attention.kv_cache import PagedAttentionManager
@@ -45,7 +45,7 @@ progress_bar("06")
 # 128 threads.
 
 # %%
-draw.show(draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
+lessons_draw.show(lessons_draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
           "is orange, with a thick edge. Middle, its 128 threads in four warps of 32, and the shared memory with the query and the "
           "scores. Right, sequence 1's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
 
@@ -159,7 +159,7 @@ def writes(source):
     return accesses
 
 
-draw.show(draw.cuda.writers([
+lessons_draw.show(lessons_draw.cuda.writers([
     ("One thread", writes(one_thread)),
     ("One block of 256 threads", writes(one_block)),
     ("A grid: yours", writes(vector_add)),
@@ -365,7 +365,7 @@ print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the sam
 # have to. With eight lanes it would go like this:
 
 # %%
-draw.show(draw.cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
+lessons_draw.show(lessons_draw.cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
           "a shuffle with distance 4 two lanes know the largest, 9; after distance 2 four do; after distance 1 all eight.")
 
 # %% [markdown]
@@ -587,7 +587,7 @@ def reads_of(name):
     return [access for access in accesses if access.name == name and access.block == (1, 4, 0)]
 
 
-draw.show(draw.cuda.readers([
+lessons_draw.show(lessons_draw.cuda.readers([
     ("Pass 1, k_cache, KV head 1: a thread reads a whole key", reads_of("k_cache")),
     ("Pass 2, v_cache, KV head 1: a thread reads one element of every value", reads_of("v_cache")),
 ], small.kv_cache[0, 0].shape, kv_head=1), alt="The pool's blocks as tables of four slots and four elements. Of k_cache, "

@@ -27,12 +27,12 @@ try:
 
     import torch
 
-    import bench.ladder
-    import draw.ladder
-    import draw.loads
-    import draw.tiles
-    from bench.backends import make_batch, reference
-    from bench.workloads import WORKLOADS, Workload
+    import lessons_bench.ladder
+    import lessons_draw.ladder
+    import lessons_draw.loads
+    import lessons_draw.tiles
+    from lessons_bench.backends import make_batch, reference
+    from lessons_bench.workloads import WORKLOADS, Workload
     from lessons_lib import build_cuda, check, hint, progress_bar, solution
     from lessons_lib.cuda_builds import choose_target
     from lessons_lib.inline import read_kernel
@@ -51,8 +51,8 @@ progress_bar("07")
 
 # %%
 WORKLOAD = "gqa_b64_c1024"  # 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
-run = bench.ladder.recorded()[0]
-draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
+run = lessons_bench.ladder.recorded()[0]
+lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
           alt="A single short bar, rung 0, one thread's softmax. A dashed line far to its right is the limit of the card.")
 
 # %% [markdown]
@@ -67,7 +67,7 @@ draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
 # A time says how fast a kernel is on one card. It does not say why. So you look at each rung
 # twice:
 #
-# - **Measured.** The times below were recorded by `python -m bench.ladder` on the card that
+# - **Measured.** The times below were recorded by `python -m lessons_bench.ladder` on the card that
 #   each line names. If this machine has a GPU, its own times are shown below them; if not, you
 #   cannot repeat them here.
 # - **Counted.** How many bytes a kernel asks for and how often threads wait for each other is
@@ -81,7 +81,7 @@ def measured(number):
     """Prints the recorded time of a rung and, if there is a GPU, the time here."""
     runs = [run]
     if library_target == "gpu":
-        runs.append(bench.ladder.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
+        runs.append(lessons_bench.ladder.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
     for one in runs:
         row = one.row(WORKLOAD, f"rung {number}")
         if row.milliseconds is None:
@@ -135,7 +135,7 @@ assert must_read == 268_435_456
 # %% tags=["nbval-ignore-output"]
 limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
 if library_target == "gpu":
-    limits[f"{torch.cuda.get_device_name()} (here)"] = bench.ladder.read_limit()
+    limits[f"{torch.cuda.get_device_name()} (here)"] = lessons_bench.ladder.read_limit()
 for card, limit in limits.items():
     print(f"{card}: {limit:,.0f} GB/s, so the step takes {must_read / limit / 1e3:.0f} microseconds or more")
 assert min(limits.values()) > 0
@@ -339,7 +339,7 @@ def first_load(number):
             for thread, (block, offset, _, element) in first.items() if thread < 32]
 
 
-draw.show(draw.loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
+lessons_draw.show(lessons_draw.loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
                             ("Rung 2: 16 lanes share a token", [(lane // 16, lane % 16 * 16) for lane in range(32)], 16)],
                            num_tokens=32, row_bytes=256),
           alt="Two panels, each with 32 keys of 256 bytes in sectors of 32 bytes. Left, rung 1: the first sector of each "
@@ -440,7 +440,7 @@ print(f"By the record, {times_faster(2):.2f} times as fast as rung 1.")
 # instructions and a quarter of the lookups, and a lane waits once for four rows.
 
 # %%
-draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
+lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
           alt="Bars for rungs 0, 1 and 2 beside the dashed line of the card's limit. Each bar has its time and its share of "
               "the limit written to it; rung 2's is the longest.")
 
@@ -523,7 +523,7 @@ print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
 # context is too long for it, and no workspace is needed.
 
 # %%
-draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
+lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
           alt="Bars for rungs 0 to 3 beside the dashed line of the card's limit, each with its time and its share of the "
               "limit written to it.")
 
@@ -568,7 +568,7 @@ judge(4)
 # register each. There a colour, with its small digit next to the 9, stands for two registers.)
 
 # %%
-draw.show(draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
+lessons_draw.show(lessons_draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
           "tokens by 8 queries. Lane 9 is marked. In a it has rows 2 and 10, columns 2, 3, 10 and 11; in b column 2, rows "
           "2, 3, 10 and 11; in c rows 2 and 10, columns 2 and 3.")
 
@@ -655,7 +655,7 @@ measured(4)
 print(f"By the record, {times_faster(4):.2f} times as fast as rung 3.")
 
 # %%
-draw.show(draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars for rungs 0 to 4 on a batch of 64 "
+lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars for rungs 0 to 4 on a batch of 64 "
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -711,7 +711,7 @@ print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB fo
 # A warp has several **stages**, each with room for a tile. While one is used, the others are on their way:
 
 # %%
-draw.show(draw.tiles.stages(4, 9), alt="Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In "
+lessons_draw.show(lessons_draw.tiles.stages(4, 9), alt="Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In "
           "turn 0 stage 0 is used, then tile 4 is on its way into it for three turns, while stages 1, 2 and 3 are used one "
           "after the other. In each turn one stage is used and three tiles are on their way or have arrived.")
 
@@ -798,7 +798,7 @@ judge(5)
 r, s = [lane // 4 for lane in range(8)], [lane % 4 for lane in range(8)]
 as_it_comes = [8 * token + chunk for chunk, token in zip(r, s)]
 swizzled = [8 * token + (chunk ^ 2 * token) for chunk, token in zip(r, s)]
-draw.show(draw.tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]), alt="Two grids of eight lanes by eight "
+lessons_draw.show(lessons_draw.tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]), alt="Two grids of eight lanes by eight "
           "groups of banks. As it comes, lanes 0 to 3 all want group 0 and lanes 4 to 7 group 1: four rounds. Swizzled, "
           "every lane has a group to itself: one round.")
 
@@ -904,7 +904,7 @@ judge_planned(6, num_splits=3)
 # Here is the same with 8 multiprocessors and 5 rows of 24 tiles:
 
 # %%
-draw.show(draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
+lessons_draw.show(lessons_draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
           "blocks in one wave, three multiprocessors idle. Two splits: ten blocks in two waves, six idle in the second. "
           "Three splits: fifteen blocks in two shorter waves, one idle in the second.")
 
@@ -938,7 +938,7 @@ for workload in WORKLOADS:
 
 # %%
 compare("gqa_b1_c32768", 6)
-draw.show(draw.ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="Bars for rungs 0 to 6 on one sequence "
+lessons_draw.show(lessons_draw.ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="Bars for rungs 0 to 6 on one sequence "
           "of 32,768 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -963,7 +963,7 @@ compare(WORKLOAD, 6)
 
 # %%
 lengths = [12, 60, 9, 21, 14, 28]
-draw.show(draw.ladder.balanced(lengths, 8), alt="Eight blocks, one on each of eight multiprocessors, all of the same "
+lessons_draw.show(lessons_draw.ladder.balanced(lengths, 8), alt="Eight blocks, one on each of eight multiprocessors, all of the same "
           "length. The long row 1 is spread over several of them, and most blocks have pieces of two rows.")
 
 # %% [markdown]
@@ -1040,7 +1040,7 @@ for heads_at_once in (1, 2):
 compare("gqa_b256_ragged", 7)
 before, now = (run.milliseconds("gqa_b256_ragged", f"rung {number}") for number in (5, 7))
 print(f"and {before / now:.2f} times as fast as rung 5")
-draw.show(draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt="Bars for rungs 0 to 7 on 256 "
+lessons_draw.show(lessons_draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt="Bars for rungs 0 to 7 on 256 "
           "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -1108,7 +1108,7 @@ assert by_kernel < 0.002 < by_rounding < 0.2
 
 # %%
 compare(WORKLOAD, 8)
-draw.show(draw.ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0 to 8 on a batch of 64 sequences of "
+lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0 to 8 on a batch of 64 sequences of "
           "1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %% [markdown]
@@ -1135,11 +1135,11 @@ compare("gqa_b256_ragged", 8)
 # run; rung 8 had it in 8 bits.
 
 # %%
-draw.show(draw.ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
+lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
           "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
 
 # %%
-draw.show(draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the fastest of FlashInfer's "
+lessons_draw.show(lessons_draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the fastest of FlashInfer's "
           "ways, beside the card's limit.")
 
 # %%
@@ -1178,12 +1178,12 @@ for workload in WORKLOADS:
 #
 # With a GPU and nvcc, the next cell measures three rungs here. Building them takes a while.
 # The whole ladder, with a table and a plot, is one command in a terminal:
-# `python -m bench.ladder`.
+# `python -m lessons_bench.ladder`.
 
 # %% tags=["nbval-ignore-output"]
 if library_target == "gpu":
-    here = bench.ladder.measure(["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True)
-    print(bench.ladder.table(here))
+    here = lessons_bench.ladder.measure(["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True)
+    print(lessons_bench.ladder.table(here))
     assert all(row.share_of_limit < 1.1 for row in here.rungs("gqa_b256_ragged"))
 else:
     print("There is no GPU here that kernels can be built for. What you have seen was measured on one", run.card)

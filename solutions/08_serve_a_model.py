@@ -32,8 +32,8 @@ try:
     from torch import Tensor
     from torch.nn.functional import scaled_dot_product_attention
 
-    import draw.serving
-    import draw.timeline
+    import lessons_draw.serving
+    import lessons_draw.timeline
     from lessons_lib import check, hint, progress_bar, solution
     from paged_attention.block_manager import PythonBlockManager
     from paged_attention.engine.checkpoint import load_model
@@ -59,7 +59,7 @@ progress_bar("08")
 # The keys and values of all requests are in one pool of blocks.
 
 # %%
-draw.show(draw.serving.loop(), alt="Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the "
+lessons_draw.show(lessons_draw.serving.loop(), alt="Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the "
           "left, tokens go out on the right, and an arrow leads back from postprocess to schedule. Below lies the pool: "
           "schedule takes blocks, run writes and reads keys and values, postprocess gives blocks back. The blocks of four "
           "requests lie scattered in it, with free ones between them.")
@@ -229,7 +229,7 @@ print("next token:", decode([int(logits[-1].argmax())]), "· the logits of all",
 # which have to be those in the token's own sequence.
 
 # %%
-draw.show(draw.serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]),
+lessons_draw.show(lessons_draw.serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]),
           alt="Above, three sequences: A has six tokens in the cache and a new one, B two and three new ones, C four new. "
           "Below, the eight new tokens in one row: A6, B2 to B4, C0 to C3, with the positions 6, 2, 3, 4, 0, 1, 2, 3. The "
           "last indices are 0, 3 and 7.")
@@ -321,7 +321,7 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 # gains, for six requests of different lengths and three places:
 
 # %%
-draw.show(draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
+lessons_draw.show(lessons_draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
           alt="Two timelines of six requests on three places. Above, the places of B and C stay empty until A ends, and "
           "all ends after 17 steps. Below, D and F take the places of B and C at once, and all ends after 13 steps.")
 
@@ -414,7 +414,7 @@ def scheduler_for(num_blocks, token_budget, **prompt_lens):
 
 
 history = dry_run(scheduler_for(num_blocks=32, token_budget=8, A=5, B=14, C=3), num_new=4)
-draw.show(draw.timeline.timeline(history, "A budget of 8 tokens a step, and blocks for all"),
+lessons_draw.show(lessons_draw.timeline.timeline(history, "A budget of 8 tokens a step, and blocks for all"),
           alt="A timeline of three requests. A prefills 5 tokens in step 0, then decodes. B prefills 3, 7 and 4 tokens in "
           "steps 0 to 2. C waits for two steps, and prefills 3 in step 2.")
 
@@ -454,7 +454,7 @@ check("8.4", preempt)
 # %%
 history = dry_run(scheduler_for(num_blocks=9, token_budget=8, A=5, B=14, C=3), num_new=10)
 assert any(record.preempted for record in history)
-draw.show(draw.timeline.timeline(history, "The same with 9 blocks: somebody has to give way"),
+lessons_draw.show(lessons_draw.timeline.timeline(history, "The same with 9 blocks: somebody has to give way"),
           alt="A timeline of the three requests. C is preempted in step 5, B in step 9. A ends in step 9. From step 10 on B "
           "prefills again, 8, 8 and 5 tokens, then C in two chunks of 3, and both go on to decode.")
 
@@ -618,7 +618,7 @@ def shared_prompt():
 
 steps = [(what, [manager.block_manager.get_ref_count(block_id) for block_id in range(8)])
          for what, manager in shared_prompt()]
-draw.show(draw.pool_steps(steps), alt="The pool in four steps. A has run: two blocks have two users, A and the cache. "
+lessons_draw.show(lessons_draw.pool_steps(steps), alt="The pool in four steps. A has run: two blocks have two users, A and the cache. "
           "B starts: both have three users. B has room for its last token: its second block is a copy with one user, and "
           "the block that it had before has two users again.")
 
@@ -668,7 +668,7 @@ for way, (params, should_be) in ways.items():
     drawn = Counter(sample(p.log(), params, generator) for _ in range(1000))
     assert all(abs(drawn[token] / 1000 - should_be[token]) < 0.06 for token in range(5))
     panels[way] = {letter: (float(should_be[token]), drawn[token] / 1000) for token, letter in enumerate("abcde")}
-draw.show(draw.serving.draws(panels), alt="Four bar charts over the tokens a to e, dots for what was drawn. At temperature "
+lessons_draw.show(lessons_draw.serving.draws(panels), alt="Four bar charts over the tokens a to e, dots for what was drawn. At temperature "
           "1 the bars are 0.5, 0.25, 0.15, 0.08 and 0.02; at 0.5 the first is higher; with top_k = 2 there are only a and "
           "b, with top_p = 0.8 only a, b and c. All dots lie close to the tops of their bars.")
 
@@ -971,7 +971,7 @@ print(f"{len(history)} steps, and the same answers as the reference")
 # first token? And which requests will be preempted, early ones or late ones?
 
 # %%
-draw.show(draw.timeline.timeline(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"),
+lessons_draw.show(lessons_draw.timeline.timeline(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"),
           alt="A timeline with twelve rows. The first question about the document prefills in several steps, the later ones "
           "in one step of few tokens. Some of the late requests are preempted and wait, and then prefill again.")
 
@@ -992,7 +992,7 @@ without, outputs_without = serve(prefix_sharing=False)
 assert outputs_without == outputs
 for records in (history, without):
     assert max(sum("document" in name for name in record.lengths) for record in records) == 3
-draw.show(draw.timeline.pool({f"With prefix sharing: {len(history)} steps": history,
+lessons_draw.show(lessons_draw.timeline.pool({f"With prefix sharing: {len(history)} steps": history,
                               f"Without: {len(without)} steps": without}, num_blocks=30),
           alt="Two stacked bar charts of 30 blocks over the steps. With sharing, up to seven blocks have several users, and "
           "the rest of the pool is filled with blocks that only the prefix cache keeps. Without, every block has one user, "
@@ -1020,7 +1020,7 @@ in_blocks = [16 * (record.alone + record.shared) for record in history]
 assert max(sum(record.lengths.values()) for record in history) > 30 * 16
 for name, slots in reserved.items():
     print(f"{name}: {max(slots):,} slots at most, {sum(slots) / sum(in_blocks):.1f} times the blocks in use")
-draw.show(draw.timeline.memory(history, 16, reserved), alt="Slots over the steps. Reserving the model's maximum is far "
+lessons_draw.show(lessons_draw.timeline.memory(history, 16, reserved), alt="Slots over the steps. Reserving the model's maximum is far "
           "above the rest, up to 4,096; reserving prompt and longest answer is about twice the blocks in use. While "
           "requests share blocks, the tokens of the running requests lie above the blocks in use.")
 
@@ -1094,11 +1094,11 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
 # each:
 
 # %%
-import bench.path_b_runs
+import lessons_bench.path_b_runs
 
-run = bench.path_b_runs.recorded()[0]
-print(bench.path_b_runs.origin(run))
-print(bench.path_b_runs.paths_table(run))
+run = lessons_bench.path_b_runs.recorded()[0]
+print(lessons_bench.path_b_runs.origin(run))
+print(lessons_bench.path_b_runs.paths_table(run))
 assert not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for row in run.paths]
 
 # %% [markdown]
@@ -1128,7 +1128,7 @@ print(f"the closest of {run.num_tokens * len(run.expected)} recorded choices: a 
 assert run.lead > 0.5
 
 # %% [markdown]
-# `bench.path_b` looks at each choice. It reports a problem if a lead is not more than twice
+# `lessons_bench.path_b` looks at each choice. It reports a problem if a lead is not more than twice
 # the change by rounding. A model with 150,000 tokens in 16-bit numbers will have ties now and
 # then, and there two correct engines may differ. They differ late and in one token, not in all
 # of them.
@@ -1211,7 +1211,7 @@ print(f"{len(calls[0])} layers; of the first one: query {tuple(call.query.shape)
 
 
 differences = torch.stack([apart(a.output, b.output).amax(1) for a, b in zip(*calls, strict=True)])  # (layers, tokens)
-draw.show(draw.timeline.differences(differences), alt="A heat map of four layers and 49 tokens. In all layers tokens 0 to "
+lessons_draw.show(lessons_draw.timeline.differences(differences), alt="A heat map of four layers and 49 tokens. In all layers tokens 0 to "
           "15 differ by rounding only. From token 16 on most outputs differ by about 10; in layer 0 some are still right.")
 
 # %% [markdown]
@@ -1317,7 +1317,7 @@ for fault in (None, *FAULTS):
     table[fault or "no fault"] = {name: sum(decode(next(requests).output) == answer + END for _, answer in task) / 8
                                   for name, task in pairs.items()}
 assert set(table["no fault"].values()) == set(table["full blocks permuted"].values()) == {1.0}
-draw.show(draw.timeline.accuracy(table), alt="A table of right answers. Without a fault and with permuted full blocks, all "
+lessons_draw.show(lessons_draw.timeline.accuracy(table), alt="A table of right answers. Without a fault and with permuted full blocks, all "
           "tasks are at 100 %. Wrong head mapping is at 0 % everywhere. Without rescaling, sort stays at 100 %, and recall "
           "and reverse are at 0 %. A position too high leaves copy and sort at 100 %, and brings recall to half and reverse "
           "to 0 %. Another's block leaves 12 to 62 %. The late table and the unmasked tail leave most answers right.")
@@ -1387,16 +1387,16 @@ for name, serve_all in {"generate, padded": padded_generate, "engine": engine_ge
 
 # %% [markdown]
 # A single run of a small model says little; the machine has other things to do. So the course
-# has a benchmark with a longer trace and several turns: `python -m bench.serving`. It compares
+# has a benchmark with a longer trace and several turns: `python -m lessons_bench.serving`. It compares
 # the engine with `generate` in batches of several sizes and with `generate_batch`, which is
 # transformers' own continuous batching. These runs come with the course. *Same requests* and
 # *same tokens* compare each server's answers with our engine's. Tokens are counted up to the
 # first that differs:
 
 # %%
-import bench.serving
+import lessons_bench.serving
 
-print(bench.serving.recorded_table())
+print(lessons_bench.serving.recorded_table())
 
 # %% [markdown]
 # On the CPU all servers give the same tokens. On the GPU they do not. The model there has

@@ -15,9 +15,9 @@
 
 # %%
 try:
-    import bench.ladder
-    import bench.serving_runs
-    import draw.whole
+    import lessons_bench.ladder
+    import lessons_bench.serving_runs
+    import lessons_draw.whole
     from lessons_lib import progress_bar
     from lessons_lib.checks import exercises_of
     from paged_attention.engine.checkpoint import load_model
@@ -34,7 +34,7 @@ except ModuleNotFoundError as error:
 # puts the parts together.
 
 # %%
-draw.show(draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=8), alt="From top to bottom. Ten tokens of A in three "
+lessons_draw.show(lessons_draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=8), alt="From top to bottom. Ten tokens of A in three "
           "logical blocks of four slots, the last two slots empty. The block table with 5, 0, 7 and −1. The pool of eight "
           "blocks, to which arrows lead from the table; blocks 1, 2 and 4 are B's, 3 and 6 are free. Under blocks 0, 5 and 7 "
           "a part (o, m, l) each; all three go into combine_result, from there through the rest of the model to the next "
@@ -99,7 +99,7 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # 96.3 % with paging. These are the course's own records, each with its machine and its command:
 
 # %%
-run = bench.ladder.recorded()[0]
+run = lessons_bench.ladder.recorded()[0]
 print(f"Decoding 64 sequences of 1,024 tokens on one {run.card}, {run.date}, by {run.command}:")
 rows = run.rungs("gqa_b64_c1024")
 for row in (rows[0], rows[3], rows[7]):
@@ -107,7 +107,7 @@ for row in (rows[0], rows[3], rows[7]):
 other = run.flashinfer_row("gqa_b64_c1024")
 way = other.backend.removeprefix("FlashInfer ")
 print(f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways: {other.milliseconds * 1000:,.0f} µs")
-for run in bench.serving_runs.recorded():
+for run in lessons_bench.serving_runs.recorded():
     print(f"Serving {run.num_requests} requests on {run.card}, {run.date}, by {run.command}:")
     for name, row in (("our engine", run.ours), ("generate, its best batches", run.best("generate, "))):
         print(f"  {name}: {row.tokens_per_second:,.0f} useful tokens a second")

@@ -3,10 +3,10 @@
 import ast
 import functools
 
+from lessons_build.source import Cell, read_lesson
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
-from solutions.source import Cell, read_lesson
 
 
 def every_exercise() -> list[Exercise]:

@@ -8,9 +8,9 @@ What takes minutes, every spelling of every mistake, is left to `make test-slow`
 import subprocess
 import sys
 
+from lessons_build import build
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
-from solutions import build
 
 FILES = [
     "test_banks.py",

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from grading.judge import grade_notebook
-from grading.sandbox import Limits
+from lessons_build.source import read_lesson
+from lessons_grading.judge import grade_notebook
+from lessons_grading.sandbox import Limits
 from lessons_lib.paths import SOLUTIONS
-from solutions.source import read_lesson
 
 QUICK = Limits(cell_seconds=3.0, notebook_seconds=900.0, memory=3 << 30)
 SEED = 7

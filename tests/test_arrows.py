@@ -13,15 +13,16 @@ from lessons_lib.paths import ROOT
 ARROWS = {
     "lessons_lib": set(),
     "paged_attention": {"lessons_lib"},
-    "solutions": {"lessons_lib", "paged_attention"},  # checks, and what builds the notebooks
-    "bench": {"lessons_lib", "paged_attention", "draw"},
-    "draw": {"paged_attention", "bench"},  # what was measured is drawn
+    "lessons_exercises": {"lessons_lib", "paged_attention"},
+    "lessons_build": {"lessons_lib"},
+    "lessons_bench": {"lessons_lib", "paged_attention", "lessons_draw"},
+    "lessons_draw": {"paged_attention", "lessons_bench"},  # what was measured is drawn
     # what a sandbox gets of an exercise is cut out of its text
-    "grading": {"lessons_lib", "solutions"},
+    "lessons_grading": {"lessons_lib", "lessons_build", "lessons_exercises"},
 }
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
-    ("lessons_lib.checks", "solutions.checks.lesson_"),  # the exercises of a lesson
+    ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
     # imported ahead of the runs, to save time
     ("lessons_lib.isolation", "paged_attention.ladder"),
 }
@@ -144,14 +145,14 @@ def test_an_arrow_that_runs_up_is_found_wherever_it_is(tmp_path, text, found):
 @pytest.mark.parametrize(
     "text",
     [
-        "from draw import b",
-        "def late():\n    import draw.b",
+        "from lessons_draw import b",
+        "def late():\n    import lessons_draw.b",
         "from .b import c",
         "from . import b",
     ],
 )
 def test_a_circle_is_found_wherever_it_is(tmp_path, text):
-    (tmp_path / "draw").mkdir()
-    (tmp_path / "draw" / "a.py").write_text(text)
-    (tmp_path / "draw" / "b.py").write_text("from draw.a import c")
-    assert set(circle(graph(tmp_path))) == {"draw.a", "draw.b"}
+    (tmp_path / "lessons_draw").mkdir()
+    (tmp_path / "lessons_draw" / "a.py").write_text(text)
+    (tmp_path / "lessons_draw" / "b.py").write_text("from lessons_draw.a import c")
+    assert set(circle(graph(tmp_path))) == {"lessons_draw.a", "lessons_draw.b"}

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from answers import every_exercise, our_answer, wrong_answer
+from lessons_exercises import tensors
 from lessons_lib import checks
 from right_answers import RIGHT_ANSWERS, WRONG_ANSWERS
-from solutions.checks import tensors
 from verdicts import verdicts
 
 EXERCISES = every_exercise()

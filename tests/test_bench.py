@@ -14,11 +14,11 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-import draw.ladder
-from bench import backends, compare, ladder, ladder_runs
-from bench.backends import BACKENDS, Backend, make_batch, reference
-from bench.ladder_runs import Row, Run
-from bench.workloads import VARIANTS, WORKLOADS, Workload
+import lessons_draw.ladder
+from lessons_bench import backends, compare, ladder, ladder_runs
+from lessons_bench.backends import BACKENDS, Backend, make_batch, reference
+from lessons_bench.ladder_runs import Row, Run
+from lessons_bench.workloads import VARIANTS, WORKLOADS, Workload
 from paged_attention.ladder import FP8, RUNGS
 from paged_attention.splits import SPLIT_COST, choose_num_splits
 
@@ -461,7 +461,9 @@ def test_a_file_that_is_no_json_is_named(tmp_path):
 def test_what_is_recorded_is_whole_and_right():
     for run in ladder.recorded():
         assert {row.workload for row in run.rows} == {workload.name for workload in WORKLOADS}
-        assert not run.wrong_rungs() and run.command.startswith("python -m bench.ladder")
+        assert not run.wrong_rungs() and run.command.startswith(
+            "python -m lessons_bench.ladder"
+        )
         for workload in run.workloads:
             assert [row.rung for row in run.rungs(workload)] == [rung.number for rung in RUNGS]
         for row in (*run.rows, *run.variants):
@@ -670,7 +672,7 @@ def test_the_command_prints_writes_and_draws(small, capsys):
     shown = capsys.readouterr()
     run = Run.load(small / "run.json")
     assert shown.out == ladder.table(run) + "\n" and "gather + SDPA" in shown.err
-    assert run.command == "python -m bench.ladder --quick --only 'Rung 7' GATHER"
+    assert run.command == "python -m lessons_bench.ladder --quick --only 'Rung 7' GATHER"
     assert (small / "run.png").read_bytes().startswith(b"\x89PNG")
     assert not (small / "measured").exists()
 
@@ -686,7 +688,7 @@ def test_the_command_records_and_shows_what_is_recorded(small, capsys, monkeypat
     measured = capsys.readouterr().out
     (run,) = ladder.recorded()
     assert (
-        run.command == "python -m bench.ladder"
+        run.command == "python -m lessons_bench.ladder"
         and (small / "measured" / "a-card-3000.json").exists()
     )
     assert ladder.main(["--recorded"]) == 0
@@ -727,7 +729,7 @@ def bars(axes):
 
 def test_the_ladder_has_a_bar_for_each_that_has_a_time():
     run = made_up()
-    (axes,) = draw.ladder.ladder(run, "gqa_b64_c1024").axes
+    (axes,) = lessons_draw.ladder.ladder(run, "gqa_b64_c1024").axes
     assert bars(axes) == [
         (200.0, None),
         (3600.0, None),
@@ -755,18 +757,20 @@ def test_the_ladder_has_a_bar_for_each_that_has_a_time():
 
 
 def test_the_ladder_grows_rung_by_rung():
-    (axes,) = draw.ladder.ladder(made_up(), "gqa_b64_c1024", up_to=7, others=False).axes
+    (axes,) = lessons_draw.ladder.ladder(
+        made_up(), "gqa_b64_c1024", up_to=7, others=False
+    ).axes
     assert bars(axes) == [(200.0, None), (3600.0, None)]
     with pytest.raises(ValueError, match="no rung up to 0 with a time for gqa_b64_c1024"):
-        draw.ladder.ladder(made_up(), "gqa_b64_c1024", up_to=0)
+        lessons_draw.ladder.ladder(made_up(), "gqa_b64_c1024", up_to=0)
     with pytest.raises(ValueError, match="its workloads are gqa_b64_c1024, "):
-        draw.ladder.ladder(made_up(), "huge")
+        lessons_draw.ladder.ladder(made_up(), "huge")
 
 
 def test_a_wrong_result_is_marked_in_the_picture():
     run = made_up({"rung 7": 1.3})
     run = dataclasses.replace(run, rows=(dataclasses.replace(run.rows[0], reason="wrong"),))
-    (axes,) = draw.ladder.ladder(run, "gqa_b64_c1024").axes
+    (axes,) = lessons_draw.ladder.ladder(run, "gqa_b64_c1024").axes
     assert (
         axes.texts[0].get_text().endswith("130% (wrong result)")
         and axes.get_xlim()[1] > 1.3 * LIMIT
@@ -774,27 +778,27 @@ def test_a_wrong_result_is_marked_in_the_picture():
 
 
 def test_the_last_rung_stands_beside_flashinfer_on_every_workload():
-    (axes,) = draw.ladder.workloads(made_up()).axes
+    (axes,) = lessons_draw.ladder.workloads(made_up()).axes
     assert bars(axes) == [(3600.0, None), (3000.0, "///")] * 6
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "rung 7",
         "FlashInfer, the fastest of its ways",
     ]
-    (axes,) = draw.ladder.workloads(made_up({"rung 7": 0.9})).axes
+    (axes,) = lessons_draw.ladder.workloads(made_up({"rung 7": 0.9})).axes
     assert bars(axes) == [(3600.0, None)] * 6 and len(axes.get_legend().get_texts()) == 1
     with pytest.raises(ValueError, match="no time of rung 7"):
-        draw.ladder.workloads(made_up({"rung 1": 0.1}))
+        lessons_draw.ladder.workloads(made_up({"rung 1": 0.1}))
 
 
 def test_flashinfer_has_its_version_in_each_picture():
     run = dataclasses.replace(made_up(), flashinfer="0.7.2")
-    (axes,) = draw.ladder.ladder(run, "gqa_b64_c1024").axes
+    (axes,) = lessons_draw.ladder.ladder(run, "gqa_b64_c1024").axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels[3:] == [
         "FlashInfer 0.7.2 tensor cores",
         "FlashInfer 0.7.2 CUDA cores",
     ] and run.date in axes.get_title(loc="left")
-    (axes,) = draw.ladder.workloads(run).axes
+    (axes,) = lessons_draw.ladder.workloads(run).axes
     assert (
         axes.get_legend().get_texts()[1].get_text()
         == "FlashInfer 0.7.2, the fastest of its ways"
@@ -803,13 +807,16 @@ def test_flashinfer_has_its_version_in_each_picture():
 
 
 def test_the_overview_draws_what_there_is():
-    assert [len(axes.patches) for axes in draw.ladder.overview(made_up()).axes] == [5, 12]
+    assert [len(axes.patches) for axes in lessons_draw.ladder.overview(made_up()).axes] == [
+        5,
+        12,
+    ]
     assert [
         len(axes.patches)
-        for axes in draw.ladder.overview(made_up({"gather + SDPA": 0.2})).axes
+        for axes in lessons_draw.ladder.overview(made_up({"gather + SDPA": 0.2})).axes
     ] == [1]
     with pytest.raises(ValueError, match="no times to draw"):
-        draw.ladder.overview(made_up({"rung 7": None}))
+        lessons_draw.ladder.overview(made_up({"rung 7": None}))
 
 
 @pytest.mark.parametrize(
@@ -817,7 +824,7 @@ def test_the_overview_draws_what_there_is():
 )
 def test_waves_end_when_choose_num_splits_thinks_so(num_rows, num_tiles, multiprocessors):
     splits = tuple(range(1, num_tiles + 1))
-    panels = draw.ladder.waves(num_rows, num_tiles, multiprocessors, splits).axes
+    panels = lessons_draw.ladder.waves(num_rows, num_tiles, multiprocessors, splits).axes
     ends = [axes.lines[0].get_xdata()[0] for axes in panels]
     assert splits[ends.index(min(ends))] == choose_num_splits(
         num_rows, num_tiles, multiprocessors
@@ -835,7 +842,7 @@ def test_waves_end_when_choose_num_splits_thinks_so(num_rows, num_tiles, multipr
 
 def test_equal_shares_end_together():
     num_tiles = [16, 5, 3, 30, 9, 1]
-    (axes,) = draw.ladder.balanced(num_tiles, 8).axes
+    (axes,) = lessons_draw.ladder.balanced(num_tiles, 8).axes
     costs = [bar for bar in axes.patches if bar.get_hatch()]
     assert [bar.get_x() for bar in costs] == [8] * 8 and {
         bar.get_width() for bar in costs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.cpp_builds import main
+from lessons_bench.cpp_builds import main
 
 
 @pytest.mark.slow

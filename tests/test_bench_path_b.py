@@ -13,11 +13,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import build_ahead, flashinfer_backends, flashinfer_setup, path_b, path_b_runs
-from bench.backends import make_batch, reference
-from bench.path_b import SCENARIOS, SET_UPS, SHAPES, Batch, compare_batches, random_batches
-from bench.path_b_runs import BatchRow, PathBRun, PathRow
-from bench.workloads import Workload
+from lessons_bench import (
+    build_ahead,
+    flashinfer_backends,
+    flashinfer_setup,
+    path_b,
+    path_b_runs,
+)
+from lessons_bench.backends import make_batch, reference
+from lessons_bench.path_b import (
+    SCENARIOS,
+    SET_UPS,
+    SHAPES,
+    Batch,
+    compare_batches,
+    random_batches,
+)
+from lessons_bench.path_b_runs import BatchRow, PathBRun, PathRow
+from lessons_bench.workloads import Workload
 from paged_attention.engine.paths import PATHS
 from paged_attention.metadata import attn_paged_torch, visible_keys
 
@@ -201,7 +214,7 @@ def test_a_run_comes_back_from_its_file_and_another_file_is_named(tmp_path):
         json.dumps({name: value for name, value in content.items() if name != "date"}),
     ):
         (tmp_path / "run.json").write_text(spoiled)
-        with pytest.raises(ValueError, match="run.json is not a run of bench.path_b"):
+        with pytest.raises(ValueError, match="run.json is not a run of lessons_bench.path_b"):
             path_b_runs.recorded(tmp_path)
 
 

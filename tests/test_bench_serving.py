@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
-from bench import serving, serving_runs
-from bench.attention_share import attention_share
-from bench.servers import (
+from lessons_bench import serving, serving_runs
+from lessons_bench.attention_share import attention_share
+from lessons_bench.servers import (
     EngineServer,
     GenerateBatchServer,
     GenerateServer,
@@ -17,7 +17,7 @@ from bench.servers import (
     random_trace,
     task_trace,
 )
-from bench.serving import ServerRow, ServingRun, ShareRow, measure, table
+from lessons_bench.serving import ServerRow, ServingRun, ShareRow, measure, table
 from paged_attention.engine.checkpoint import load_model
 
 TRACE = Trace("two requests", [[5, 6], [7]], 4, end_token=1)
@@ -245,7 +245,7 @@ def test_a_run_is_kept_and_read_again(tmp_path, monkeypatch):
 def test_what_is_recorded_is_whole():
     for run in serving.recorded():
         assert run.num_requests >= 64 and not run.ours.reason
-        assert run.command.startswith("python -m bench.serving")
+        assert run.command.startswith("python -m lessons_bench.serving")
         assert run.device != "cpu" or (
             min(run.ratios().values()) >= 1 and run.ours.same_requests == run.num_requests
         )
@@ -288,7 +288,7 @@ def test_the_command_prints_records_and_writes(tmp_path, monkeypatch, capsys):
         and run.num_requests == 64
     )
     assert (
-        run.command == "python -m bench.serving --device cpu"
+        run.command == "python -m lessons_bench.serving --device cpu"
         and run.threads == torch.get_num_threads()
     )
 

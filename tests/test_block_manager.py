@@ -10,9 +10,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-import draw
+import lessons_draw
+from lessons_exercises.lesson_01.reference_counts import DoubleFreeUnnoticed, FreeIgnoresCount
 from paged_attention.block_manager import PythonBlockManager, build_block_manager
-from solutions.checks.lesson_01.reference_counts import DoubleFreeUnnoticed, FreeIgnoresCount
 
 module = build_block_manager()
 NUM_BLOCKS = 5
@@ -82,7 +82,10 @@ class AgainstTheModel(RuleBasedStateMachine):
     def drawn(self, what: str) -> str:
         """The calls so far, each with the pool after it; hypothesis ends with the shortest such story."""
         return "\n".join(
-            [what, *(f"  {draw.pool_text(counts)}  {call}" for call, counts in self.log)]
+            [
+                what,
+                *(f"  {lessons_draw.pool_text(counts)}  {call}" for call, counts in self.log),
+            ]
         )
 
 

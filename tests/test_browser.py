@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lessons_build.build import select
 from lessons_lib.paths import ROOT, build_folder
-from solutions.build import select
 
 try:
     from jupyterlab_driver import Notebook, browser_page, find_chromium, jupyterlab

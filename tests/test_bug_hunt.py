@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from lessons_build.source import Cell, SourceError, read_lesson
 from lessons_lib import checks
 from paged_attention.bug_hunt import CASES, hunt
 from right_answers.lesson_06_hunt import FAULTS, GIVEN, OURS, repaired
-from solutions.source import Cell, SourceError, read_lesson
 
 # The case at which hunt() stops when only the faults before this one are repaired, and a word of what it prints.
 STOPS = {

@@ -6,10 +6,10 @@ import shutil
 import nbformat
 import pytest
 
+from lessons_build import build, words
+from lessons_build.source import Cell, Lesson, SourceError, _read_cell, read_lesson
 from lessons_lib.checks import exercises_of
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
-from solutions import build, words
-from solutions.source import Cell, Lesson, SourceError, _read_cell, read_lesson
 
 LESSONS = build.select([])
 LONGEST_CELL = 40
@@ -374,7 +374,7 @@ def test_every_picture_has_a_text(lesson):
     for cell in nbformat.read(SOLUTIONS / f"{lesson.name}.ipynb", as_version=4).cells:
         for output in cell.get("outputs", []):
             assert "image/png" not in output.get("data", {}), (
-                f"show it with draw.show: {cell.source[:60]!r}"
+                f"show it with lessons_draw.show: {cell.source[:60]!r}"
             )
             for text in re.findall(
                 '<img alt="([^"]*)"', output.get("data", {}).get("text/html", "")

@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from draw.tables import Film, draw_tables
+from lessons_draw.tables import Film, draw_tables
 from paged_attention.kv_cache import PagedAttentionManager
 
 

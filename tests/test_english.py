@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from lessons_build.source import read_lesson
 from lessons_lib.paths import ROOT, SOLUTIONS
-from solutions.source import read_lesson
 
 PAGES = [
     *sorted(SOLUTIONS.glob("[0-9]*.py")),
@@ -22,14 +22,15 @@ PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 
-# Not yet: tests, and the exercises in solutions/checks.
+# Not yet: tests, and the exercises in lessons_exercises.
 CODE = [
     path
     for name in (
-        "bench",
-        "draw",
-        "grading",
         "kernels",
+        "lessons_bench",
+        "lessons_build",
+        "lessons_draw",
+        "lessons_grading",
         "lessons_lib",
         "paged_attention",
         "solutions",
@@ -37,7 +38,6 @@ CODE = [
     )
     for path in sorted((ROOT / name).rglob("*"))
     if path.suffix in (".py", ".h", ".cpp", ".cu", ".cuh")
-    and not path.is_relative_to(SOLUTIONS / "checks")
 ]
 
 NOT_PROSE = re.compile(

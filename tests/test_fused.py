@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from bench.path_b import (
+from lessons_bench.path_b import (
     HEAD_SIZE,
     SCENARIOS,
     SET_UPS,
@@ -31,7 +31,7 @@ from bench.path_b import (
     measure_paths,
     random_batches,
 )
-from bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
+from lessons_bench.path_b_runs import LARGEST_DIFFERENCE, LARGEST_ERROR
 from paged_attention import fused
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine

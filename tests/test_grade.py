@@ -11,10 +11,10 @@ import pytest
 
 from answers import our_answer, wrong_answer
 from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
-from grading import confinement, exam, judge, results, sandbox
-from grading.grades import SubmissionGrade
-from grading.notebook import Notebook, read_notebook
-from grading.sandbox import Limits
+from lessons_grading import confinement, exam, judge, results, sandbox
+from lessons_grading.grades import SubmissionGrade
+from lessons_grading.notebook import Notebook, read_notebook
+from lessons_grading.sandbox import Limits
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from right_answers import RIGHT_ANSWERS
@@ -257,7 +257,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     [
         ["course", "os", "system", None, {}],
         ["course", "lessons_lib.checks", "find", None, {}],
-        ["course", "solutions.checks", 3],
+        ["course", "lessons_exercises", 3],
         ["course", "lessons_lib.checks", "Exercise", None, {}],
         [
             "course",

@@ -11,13 +11,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from grading import claim, classroom, command, kept
-from grading.claim import Claim
-from grading.classroom import grade_all
-from grading.grades import SubmissionGrade
-from grading.notebook import digest_of
-from grading.sandbox import Limits
-from grading.submissions import find_submissions
+from lessons_grading import claim, classroom, command, kept
+from lessons_grading.claim import Claim
+from lessons_grading.classroom import grade_all
+from lessons_grading.grades import SubmissionGrade
+from lessons_grading.notebook import digest_of
+from lessons_grading.sandbox import Limits
+from lessons_grading.submissions import find_submissions
 from test_grade_classroom import ALL_RIGHT, called, run
 from test_grade_folders import class_folder  # noqa: F401
 
@@ -137,7 +137,7 @@ def test_two_graders_do_not_mix(class_folder, capsys):
 
 def test_a_claim_ends_with_its_process_and_the_next_one_tidies_up(tmp_path):
     script = (
-        "import os, sys; from pathlib import Path; from grading.claim import Claim\n"
+        "import os, sys; from pathlib import Path; from lessons_grading.claim import Claim\n"
         "scratch = Claim(Path(sys.argv[1]))._scratch\n"
         "Path(scratch, 'left').touch(); print(scratch, flush=True); os.kill(os.getpid(), 9)"
     )

@@ -1,4 +1,4 @@
-"""Routes through the wall between a submission and its judge, tried with all of `grading/` known."""
+"""Routes through the wall between a submission and its judge, tried with all of `lessons_grading/` known."""
 
 import signal
 import struct
@@ -9,8 +9,8 @@ import time
 import pytest
 
 from graded import QUICK, RIGHT, WRONG, grade, hand_in
-from grading import confinement, exam, sandbox
-from grading.sandbox import Limits, Reported, Sandbox
+from lessons_grading import confinement, exam, sandbox
+from lessons_grading.sandbox import Limits, Reported, Sandbox
 from lessons_lib.paths import ROOT
 from test_grade_hostile import FORKING_MEMORY, HARM, SHARED_MEMORY, TOO_MANY, earned, says
 
@@ -75,7 +75,8 @@ assert libc.syscall(425, 8, 0) == -1"""
     ),
     "what the course wrote for itself": (
         f"""
-assert not os.listdir({str(ROOT / "solutions")!r})
+assert not os.listdir({str(ROOT / "lessons_exercises")!r})
+assert not os.path.exists({str(ROOT / "solutions")!r})
 assert not os.path.exists({str(ROOT / "tests")!r}) and not os.path.exists({str(ROOT / ".git")!r})"""
     ),
 }

@@ -17,12 +17,12 @@ import pytest
 
 from graded import RIGHT, WRONG
 from graded import hand_in as hand_in_cells
-from grading import classroom, command, sandbox
-from grading.classroom import grade_all
-from grading.grades import ExerciseGrade, SubmissionGrade
-from grading.kept import Kept, course_digest, write_whole
-from grading.notebook import digest_of
-from grading.submissions import Submission, find_submissions
+from lessons_grading import classroom, command, sandbox
+from lessons_grading.classroom import grade_all
+from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.kept import Kept, course_digest, write_whole
+from lessons_grading.notebook import digest_of
+from lessons_grading.submissions import Submission, find_submissions
 
 ALL_RIGHT = ExerciseGrade("0.1", "blocks needed", 1, 1, True, None, "", 0.1)
 
@@ -330,7 +330,7 @@ def start(folder: Path) -> subprocess.Popen:
         (folder / f"{name}.ipynb").write_text(order)
     # A shell that starts something in the background, as CI may, makes it deaf to Ctrl-C.
     script = (
-        "import signal, sys, test_grade_classroom as test; from grading.command import main;"
+        "import signal, sys, test_grade_classroom as test; from lessons_grading.command import main;"
         " signal.signal(signal.SIGINT, signal.default_int_handler);"
         " sys.exit(main(sys.argv[1:], grader=test.fake_grader))"
     )

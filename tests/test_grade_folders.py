@@ -11,11 +11,11 @@ import pytest
 
 from graded import RIGHT
 from graded import hand_in as hand_in_cells
-from grading import command, kept, notebook, submissions
-from grading.grades import SubmissionGrade
-from grading.judge import grade_notebook
-from grading.notebook import Unreadable, digest_of, read_file, read_notebook
-from grading.submissions import Submission, find_submissions, text_of
+from lessons_grading import command, kept, notebook, submissions
+from lessons_grading.grades import SubmissionGrade
+from lessons_grading.judge import grade_notebook
+from lessons_grading.notebook import Unreadable, digest_of, read_file, read_notebook
+from lessons_grading.submissions import Submission, find_submissions, text_of
 from test_grade_classroom import ALL_RIGHT, run
 
 
@@ -372,8 +372,8 @@ def test_a_number_of_many_digits_is_no_lesson(tmp_path, number):
 
 
 def test_of_eight_answers_the_last_five_are_tried():
-    from grading.judge import _Grading
-    from grading.sandbox import Limits
+    from lessons_grading.judge import _Grading
+    from lessons_grading.sandbox import Limits
     from lessons_lib import checks
     from lessons_lib.isolation import Outcome
 

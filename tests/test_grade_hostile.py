@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graded import QUICK, RIGHT, WRONG, grade, hand_in, mistakes
-from grading import confinement, sandbox
+from lessons_grading import confinement, sandbox
 from lessons_lib.paths import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -35,7 +35,7 @@ def the_course_stays_as_it_is():
 
 def digest_of_the_course() -> str:
     digest = hashlib.sha256()
-    for folder in ("lessons_lib", "solutions", "kernels"):
+    for folder in ("lessons_lib", "lessons_exercises", "kernels"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 digest.update(bytes(path.relative_to(ROOT)) + path.read_bytes())

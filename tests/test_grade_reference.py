@@ -8,7 +8,7 @@ import pytest
 
 from answers import every_exercise
 from graded import grade, hand_in, mistakes
-from grading import confinement, course
+from lessons_grading import confinement, course
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
 
@@ -136,7 +136,7 @@ def test_nothing_that_a_cell_has_kept_is_there_when_an_answer_is_tried(tmp_path,
 FREE_LIST = (
     ROOT / "kernels" / "free_list.h",
     ROOT / "kernels" / "slow_free_list.h",
-    ROOT / "solutions" / "checks" / "lesson_01" / "free_list.h",
+    ROOT / "lessons_exercises" / "lesson_01" / "free_list.h",
 )
 PYTHON = r"""
 #include <stdexcept>

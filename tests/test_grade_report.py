@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from grading.exam import NEW_CASE
-from grading.grades import ExerciseGrade, SubmissionGrade
-from grading.report import COLUMNS, Student, write_report
+from lessons_grading.exam import NEW_CASE
+from lessons_grading.grades import ExerciseGrade, SubmissionGrade
+from lessons_grading.report import COLUMNS, Student, write_report
 from lessons_lib import checks
 from lessons_lib.paths import ROOT
 
@@ -395,7 +395,7 @@ def test_the_pages_templates_are_installed_with_the_package():
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
         "package-data"
     ]
-    assert data["grading"] == ["templates/*.html"]
+    assert data["lessons_grading"] == ["templates/*.html"]
 
 
 def test_make_grade_asks_for_the_folder():
@@ -408,4 +408,4 @@ def test_make_grade_asks_for_the_folder():
         capture_output=True,
         text=True,
     )
-    assert '-m grading "my class" --seed 7' in run.stdout
+    assert '-m lessons_grading "my class" --seed 7' in run.stdout

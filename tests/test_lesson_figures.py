@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-import bench.ladder
-from bench.workloads import WORKLOADS
-from draw.memory import PAPER
+import lessons_bench.ladder
+from lessons_bench.workloads import WORKLOADS
+from lessons_build.source import read_lesson
+from lessons_draw.memory import PAPER
 from lessons_lib.paths import SOLUTIONS
 from paged_attention.block_manager import PythonBlockManager
 from paged_attention.kv_cache import PagedAttentionManager
-from solutions.source import read_lesson
 
 
 def prose(lesson: str) -> str:
@@ -26,7 +26,7 @@ def prose(lesson: str) -> str:
 
 @pytest.fixture(scope="module")
 def run():
-    return bench.ladder.recorded()[0]
+    return lessons_bench.ladder.recorded()[0]
 
 
 def test_rung_7_is_as_near_to_the_fastest_as_lesson_07_says(run):

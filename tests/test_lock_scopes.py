@@ -2,8 +2,12 @@
 
 import pytest
 
-from solutions.checks.lesson_01.native import USES, NeverComesBack, watched_block_manager_class
-from solutions.checks.lesson_01.thread_safety import ALL_COVERED, observe
+from lessons_exercises.lesson_01.native import (
+    USES,
+    NeverComesBack,
+    watched_block_manager_class,
+)
+from lessons_exercises.lesson_01.thread_safety import ALL_COVERED, observe
 
 _, _, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, ANOTHER, WITHOUT = USES
 GUARD = "std::lock_guard<std::mutex> guard(mutex_);"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bench import shards as command
+from lessons_bench import shards as command
 from paged_attention.engine import shards
 from paged_attention.engine.checkpoint import load_model
 from paged_attention.engine.engine import Engine

@@ -4,7 +4,7 @@ import torch
 
 from lessons_lib.inline import read_kernel
 from paged_attention.validate import check_range, check_tensor
-from solutions.source import given_kernel
+from lessons_build.source import given_kernel
 
 # 6.7
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from paged_attention.splits import SPLIT_COST
-from solutions.source import given_kernel
+from lessons_build.source import given_kernel
 
 
 def edited(text, *edits):

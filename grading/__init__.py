@@ -1,1 +1,0 @@
-"""Grades submitted notebooks: `python -m grading SUBMISSIONS`."""

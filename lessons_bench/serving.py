@@ -1,0 +1,342 @@
+"""Times lesson 08's engine and transformers' two ways to serve: `python -m lessons_bench.serving`.
+
+All serve the same trace in the same run, in turns, so that a machine that slows down slows all
+of them. A turn counts only useful tokens: an answer's end token is its last. The first turn of
+each server is a warm-up and does not count.
+"""
+
+import argparse
+import datetime
+import gc
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import transformers
+
+from lessons_bench.attention_share import attention_share
+from lessons_bench.servers import (
+    BLOCK_SIZE,
+    EngineServer,
+    GenerateBatchServer,
+    GenerateServer,
+    Trace,
+    random_model,
+    random_trace,
+    task_trace,
+)
+from lessons_bench.serving_runs import (
+    ServerRow,
+    ServingRun,
+    ShareRow,
+    file_of,
+    recorded,
+    recorded_table,
+    table,
+)
+from paged_attention.engine.checkpoint import load_model
+
+__all__ = [
+    "ServerRow",
+    "ServingRun",
+    "ShareRow",
+    "measure",
+    "measure_large",
+    "measure_small",
+    "recorded",
+    "recorded_table",
+    "table",
+]
+
+MODELS = {
+    "cpu": "the course's small model, float32",
+    "cuda": "shapes of Qwen3-0.6B, random weights, bfloat16",
+}
+
+
+def measure(
+    servers: Sequence,
+    trace: Trace,
+    repeats: int = 5,
+    limit: float = 60.0,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[ServerRow, ...]:
+    """Lets the servers take turns on the trace.
+
+    A server that raises has no time. The others' answers are compared with the first server's.
+
+    repeats: counted turns of each.
+    limit: seconds. After that, a server gets no more turns.
+    """
+    answers, seconds, reasons = {}, {server.name: [] for server in servers}, {}
+    for turn in range(repeats + 1):
+        for server in servers:
+            taken = seconds[server.name]
+            if server.name in reasons or sum(taken) > limit:
+                continue
+            try:
+                server.prepare()
+                start = time.perf_counter()
+                result = server.serve()
+                elapsed = time.perf_counter() - start
+            except Exception as error:  # a baseline that fails gets a line in the table
+                reasons[server.name] = (
+                    f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                )
+                say(f"{server.name}: {reasons[server.name]}")
+                continue
+            if turn:
+                taken.append(elapsed)
+            else:
+                answers[server.name] = [trace.useful(answer) for answer in result]
+            say(f"{server.name}: {elapsed:.2f} s" + " to warm up" * (turn == 0))
+    expected = answers.get(servers[0].name)
+    return tuple(
+        _row(
+            server,
+            answers.get(server.name),
+            expected,
+            seconds[server.name],
+            reasons.get(server.name, ""),
+        )
+        for server in servers
+    )
+
+
+def _row(server, answers, expected, seconds: list[float], reason: str) -> ServerRow:
+    if not seconds:
+        return ServerRow(
+            server.name, server.title, None, (), None, None, reason or "no turn was counted"
+        )
+    tokens = sum(map(len, answers))
+    same = [_same(*pair) for pair in zip(answers, expected or answers, strict=True)]
+    return ServerRow(
+        server.name,
+        server.title,
+        tokens / statistics.median_high(seconds),
+        tuple(seconds),
+        sum(a == b for a, b in zip(answers, expected or answers, strict=True)),
+        sum(same) / tokens,
+        reason,
+    )
+
+
+def _same(answer: list[int], expected: list[int]) -> int:
+    """How many tokens come before the first difference."""
+    return next(
+        (i for i, (a, b) in enumerate(zip(answer, expected)) if a != b),
+        min(len(answer), len(expected)),
+    )
+
+
+def measure_small(
+    num_requests: int = 64, repeats: int = 5, say: Callable[[str], None] = lambda line: None
+):
+    """The small model on the CPU. Returns its trace, the rows, and no shares."""
+    trace, model = task_trace(num_requests), load_model()
+    servers = [
+        EngineServer(model, trace, token_budget=1024),
+        *(GenerateServer(model, trace, size) for size in (16, 32, 64)),
+        GenerateBatchServer(
+            model,
+            trace,
+            page_size=BLOCK_SIZE,
+            num_blocks=trace.num_blocks,
+            max_batch_tokens=256,
+            allow_block_sharing=False,
+        ),
+    ]
+    return trace, _measure(servers, trace, repeats, say), ()
+
+
+def measure_large(
+    num_requests: int = 64,
+    repeats: int = 3,
+    say: Callable[[str], None] = lambda line: None,
+    device: str = "cuda",
+    path: str = "fast",
+    contexts: Sequence[int] = (1024, 8192),
+    **changes,
+):
+    """Qwen3-0.6B's shapes on a GPU. Returns the trace, the rows, and attention's shares.
+
+    changes: of the model.
+    """
+    model = random_model(device=device, **changes)
+    trace = random_trace(model.config.vocab_size, num_requests)
+    sized = dict(page_size=BLOCK_SIZE, num_blocks=trace.num_blocks, max_batch_tokens=2048)
+    servers = [
+        EngineServer(model, trace, path, token_budget=2048, prefix_sharing=False),
+        *(GenerateServer(model, trace, size) for size in (32, 64)),
+        GenerateBatchServer(
+            model, trace, "generate_batch, sized", **sized, allow_block_sharing=False
+        ),
+        # else it leaves no memory for the others
+        GenerateBatchServer(model, trace, max_memory_percent=0.3),
+    ]
+    rows = _measure(servers, trace, repeats, say)
+    shares = []
+    for context in contexts:
+        shares.append(attention_share(model, num_requests, context, path))
+        say(f"attention's share at {context}: {shares[-1]}")
+        _clean()
+    return trace, rows, tuple(shares)
+
+
+def _measure(servers: list, trace: Trace, repeats: int, say) -> tuple[ServerRow, ...]:
+    try:
+        return measure(servers, trace, repeats, say=say)
+    finally:
+        for server in servers:
+            server.close()
+        _clean()
+
+
+def _clean() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _facts(device: str) -> dict:
+    driver = ""
+    if device == "cuda" and shutil.which("nvidia-smi"):
+        driver = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"],
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+    card = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    return dict(
+        card=card,
+        device=device,
+        driver=driver,
+        torch=torch.__version__,
+        transformers=transformers.__version__,
+        threads=torch.get_num_threads(),
+        date=datetime.date.today().isoformat(),
+        model=MODELS[device],
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        "a CPU",
+    )
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m lessons_bench.serving",
+        description=(
+            "Times lesson 08's engine beside model.generate and generate_batch of"
+            " transformers: on the CPU with the small model, on a GPU with the shapes of"
+            " Qwen3-0.6B."
+        ),
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cuda" if torch.cuda.is_available() else "cpu",
+    )
+    parser.add_argument(
+        "--requests",
+        type=int,
+        default=64,
+        metavar="N",
+        help="of the trace; 64 or more for quoting",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        metavar="N",
+        help="counted turns of each server; 5 on the CPU, 3 on a GPU",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="of PyTorch, for all servers; its own choice if not said",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the run, in lessons_bench/measured/serving"
+    )
+    parser.add_argument(
+        "--recorded",
+        action="store_true",
+        help="print the runs that are kept, and measure nothing",
+    )
+    arguments = parser.parse_args(words)
+    for name in ("requests", "repeats", "threads"):
+        if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
+            parser.error(f"--{name} must be 1 or more, not {getattr(arguments, name)}")
+    if arguments.json and not arguments.json.absolute().parent.is_dir():
+        parser.error(
+            f"{arguments.json}: there is no folder {arguments.json.absolute().parent}"
+        )
+    if arguments.record and (arguments.recorded or arguments.requests < 64):
+        parser.error(
+            "--record keeps a run of 64 requests or more: leave --recorded and a smaller"
+            " --requests away"
+        )
+    if arguments.device == "cuda" and not arguments.recorded and not torch.cuda.is_available():
+        parser.error("--device cuda needs an NVIDIA GPU, which PyTorch does not see here")
+    return arguments
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Returns 0; 1 if our engine fails, or if nothing is recorded."""
+    arguments = _arguments(words)
+    if arguments.recorded:
+        print(recorded_table())
+        return 0 if recorded() else 1
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    on_gpu = arguments.device == "cuda"
+    trace, rows, shares = (measure_large if on_gpu else measure_small)(
+        arguments.requests,
+        arguments.repeats or (3 if on_gpu else 5),
+        lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    run = ServingRun(
+        **_facts(arguments.device),
+        command=_command(arguments),
+        trace=trace.title,
+        num_requests=len(trace.prompts),
+        rows=rows,
+        shares=shares,
+    )
+    print(table(run))
+    if arguments.json:
+        run.save(arguments.json)
+    if run.ours.tokens_per_second is None:
+        return 1
+    if arguments.record:
+        run.save(file_of(run))
+        print(f"\nRecorded in {file_of(run)}")
+    return 0
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """The command that was measured, without the place of its results."""
+    words = ["python", "-m", "lessons_bench.serving", "--device", arguments.device]
+    for name, default in (("requests", 64), ("repeats", None), ("threads", None)):
+        if getattr(arguments, name) != default:
+            words += [f"--{name}", str(getattr(arguments, name))]
+    return shlex.join(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

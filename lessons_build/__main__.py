@@ -1,0 +1,5 @@
+import sys
+
+from lessons_build.build import main
+
+sys.exit(main())

@@ -1,0 +1,240 @@
+"""Block tables as arrows into the pool, in SVG: one picture, or a film of steps."""
+
+import base64
+import html
+from dataclasses import dataclass, field
+
+from lessons_draw import EDGE, FREE, LINES, QUIET, WASTED, pool_colour
+
+WIDTH, HEIGHT = 860, 240  # pixels
+ENTRY, BLOCK = 30, 40  # pixels: the side of an entry, the height of a block
+ROW_TOP, POOL_TOP = 60, 172  # pixels from the top
+SECONDS = 2.2  # how long a film shows a frame
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A picture of a manager at one moment. `alt` says in words what it shows."""
+
+    svg: str
+    title: str
+    alt: str
+
+    def image(self, style: str = "max-width:100%") -> str:
+        data = base64.b64encode(self.svg.encode()).decode()
+        return (
+            f'<img alt="{html.escape(self.alt)}" src="data:image/svg+xml;base64,{data}"'
+            f' style="{style}">'
+        )
+
+    def _repr_html_(self):
+        return self.image()
+
+    def __repr__(self):
+        return f"Picture: {self.alt}"
+
+
+@dataclass
+class Film:
+    """Frames that repeat. A click or an arrow key on the numbers below stops at a frame."""
+
+    frames: list[Frame] = field(default_factory=list)
+
+    def add(self, manager, title: str) -> None:
+        """Takes a picture of a PagedAttentionManager as it is now."""
+        self.frames.append(draw_tables(manager, title))
+
+    def _repr_html_(self):
+        count = len(self.frames)
+        shown, after = 100 / count, 100 / count + 0.001  # percent of the film
+        rules = [
+            (
+                f"@keyframes film{{0%,{shown:.3f}%{{visibility:visible}}"
+                f"{after:.3f}%,100%{{visibility:hidden}}}}"
+            ),
+            (
+                ".film img{position:absolute;top:0;left:0;visibility:hidden;max-width:100%;"
+                f"animation:film {count * SECONDS:.1f}s linear infinite}}"
+            ),
+            f".film>div:first-of-type{{position:relative;height:{HEIGHT}px}}",
+            ".film:has(input:checked) img{animation:none}",
+            ".film input{margin:0 .1em 0 .5em}",
+        ]
+        images, buttons = [], []
+        for number, frame in enumerate(self.frames):
+            rules.append(
+                f".film img:nth-of-type({number + 1})"
+                f"{{animation-delay:{number * SECONDS:.1f}s}}"
+            )
+            rules.append(
+                f".film:has(input[value='{number}']:checked)"
+                f" img:nth-of-type({number + 1}){{visibility:visible}}"
+            )
+            images.append(frame.image(style=""))
+            buttons.append(
+                f'<label><input type="radio" name="film" value="{number}">{number + 1}</label>'
+            )
+        # If styles are not allowed (in an untrusted notebook), the frames are one below the
+        # other.
+        return (
+            f'<style>{"".join(rules)}</style><div class="film"><div>{"".join(images)}</div>'
+            f"<div>Hold a step:{''.join(buttons)}</div></div>"
+        )
+
+    def __repr__(self):
+        return "\n".join(
+            f"{number}. {frame.alt}" for number, frame in enumerate(self.frames, 1)
+        )
+
+
+def draw_tables(manager, title: str) -> Frame:
+    """The rows of the block table, the pool below, and an arrow from each entry to its block.
+
+    manager: a PagedAttentionManager with so few sequences and blocks that they fit.
+    """
+    counts = [
+        manager.block_manager.get_ref_count(block_id)
+        for block_id in range(manager.kv_cache.shape[2])
+    ]
+    filled = _tokens_in_blocks(manager, len(counts))
+    pitch = (WIDTH - 10) / len(counts)
+    parts = [_text(5, 20, title, size=15, anchor="start", weight="bold")]
+    for place, (seq_id, sequence) in enumerate(sorted(manager.sequences.items())):
+        left, colour = (
+            5 + place * (WIDTH - 10) / len(manager.block_table),
+            LINES[place % len(LINES)],
+        )
+        parts.append(
+            _text(
+                left,
+                ROW_TOP - 8,
+                f"sequence {seq_id}: {sequence.length} tokens",
+                anchor="start",
+                colour=colour,
+            )
+        )
+        for index, block_id in enumerate(manager.get_block_table_for_seq(seq_id).tolist()):
+            middle = left + (index + 0.5) * ENTRY
+            parts.append(
+                _rectangle(
+                    left + index * ENTRY, ROW_TOP, ENTRY, ENTRY, _colour(counts, block_id)
+                )
+            )
+            parts.append(
+                _text(
+                    middle,
+                    ROW_TOP + 20,
+                    str(block_id).replace("-", "−"),
+                    colour=QUIET if block_id < 0 else "black",
+                )
+            )
+            if block_id >= 0:
+                parts.append(
+                    _arrow(
+                        middle,
+                        ROW_TOP + ENTRY,
+                        5 + (block_id + 0.5) * pitch - 2,
+                        POOL_TOP - 4,
+                        colour,
+                    )
+                )
+    for block_id, count in enumerate(counts):
+        parts += _block(
+            5 + block_id * pitch,
+            pitch - 4,
+            manager.block_size,
+            filled[block_id],
+            _colour(counts, block_id),
+        )
+        users = "free" if count == 0 else f"×{count}"
+        parts.append(
+            _text(
+                5 + (block_id + 0.5) * pitch - 2,
+                POOL_TOP + BLOCK + 16,
+                f"{block_id}: {users}",
+                size=12,
+            )
+        )
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0'
+        f' 0 {WIDTH} {HEIGHT}" font-family="sans-serif"><rect width="{WIDTH}"'
+        f' height="{HEIGHT}" fill="white"/>{"".join(parts)}</svg>'
+    )
+    return Frame(svg, title, f"{title}. {_words(manager, counts)}")
+
+
+def _tokens_in_blocks(manager, num_blocks: int) -> list[int]:
+    """How many slots of each block hold a token of some sequence."""
+    filled = [0] * num_blocks
+    for seq_id, sequence in manager.sequences.items():
+        for index, block_id in enumerate(manager.blocks_of(seq_id)):
+            tokens = min(manager.block_size, sequence.length - index * manager.block_size)
+            filled[block_id] = max(filled[block_id], tokens)
+    return filled
+
+
+def _words(manager, counts: list[int]) -> str:
+    sequences = [
+        f"Sequence {seq_id} has {sequence.length} tokens in blocks"
+        f" {manager.blocks_of(seq_id)}."
+        for seq_id, sequence in sorted(manager.sequences.items())
+    ]
+    return " ".join([*sequences, f"{counts.count(0)} of {len(counts)} blocks are free."])
+
+
+def _block(left: float, width: float, block_size: int, filled: int, colour: str) -> list[str]:
+    """A block with its slots: tokens coloured, empty slots of a used block grey."""
+    slot, parts = width / block_size, []
+    for offset in range(block_size):
+        empty = offset >= filled and colour != FREE
+        parts.append(
+            _rectangle(
+                left + offset * slot,
+                POOL_TOP,
+                slot,
+                BLOCK,
+                WASTED if empty else colour,
+                edge="#999999",
+            )
+        )
+        if empty:
+            corner = f"{left + offset * slot:.1f},{POOL_TOP + BLOCK:.1f}"
+            parts.append(f'<path d="M{corner} l{slot:.1f},{-BLOCK:.1f}" stroke="{EDGE}"/>')
+    return [*parts, _rectangle(left, POOL_TOP, width, BLOCK, "none")]
+
+
+def _colour(counts: list[int], block_id: int) -> str:
+    return pool_colour(counts[block_id] if block_id >= 0 else 0)
+
+
+def _rectangle(
+    left: float, top: float, width: float, height: float, fill: str, edge: str = EDGE
+) -> str:
+    return (
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        f' fill="{fill}" stroke="{edge}"/>'
+    )
+
+
+def _text(
+    x: float,
+    y: float,
+    words: str,
+    size: int = 14,
+    anchor: str = "middle",
+    weight: str = "normal",
+    colour: str = "black",
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
+        f' font-weight="{weight}" fill="{colour}">{html.escape(words)}</text>'
+    )
+
+
+def _arrow(x: float, y: float, to_x: float, to_y: float, colour: str) -> str:
+    """A curve that ends in a small triangle."""
+    return (
+        f'<path d="M{x:.1f},{y:.1f} C{x:.1f},{y + 45:.1f} {to_x:.1f},{to_y - 55:.1f}'
+        f' {to_x:.1f},{to_y - 6:.1f}" fill="none" stroke="{colour}" stroke-width="1.5"/><path'
+        f' d="M{to_x - 4:.1f},{to_y - 7:.1f} h8 l-4,7 z" fill="{colour}"/>'
+    )

@@ -1,0 +1,217 @@
+"""The learner's C++ classes as Python objects, for the checks: built as a plain library and called through ctypes."""
+
+import ctypes
+import sys
+from pathlib import Path
+
+from lessons_lib.inline import QUICK, build_library, read_kernel
+from paged_attention import block_manager as errors
+
+
+class NeverComesBack(Exception):
+    """A call that waits for a lock that its own thread holds, or that nobody will give back."""
+
+
+class StandardOutOfRange(Exception):
+    """C++'s own std::out_of_range, whose text differs between standard libraries."""
+
+
+# Out-of-range indexing and pop_back() of an empty vector end the process instead of using what lies there.
+CHECKED = (
+    *QUICK,
+    "-D_GLIBCXX_ASSERTIONS",
+    "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
+)
+# By the numbers of block_manager_abi.cpp.
+ERRORS = (
+    None,
+    errors.PoolSizeError,
+    errors.OutOfBlocksError,
+    errors.BlockIndexError,
+    errors.DoubleFreeError,
+    errors.BlockNotAllocatedError,
+    StandardOutOfRange,
+    RuntimeError,
+    NeverComesBack,
+)
+METHODS = ("allocate", "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks")
+NAMES = ("block_errors.h", "FreeList", "your code", "the check")
+# For watched.h: its hooks are called, and its operator new.
+WATCHED = (*CHECKED, "-fsanitize=thread", "-fno-access-control", "-Wno-attributes")
+LINK = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic-functions", "-ldl")
+# How a method used the lock, by the numbers of watched.h.
+USES = (
+    "",
+    "changes the data under a shared lock",
+    "looks at the data before it takes the lock",
+    "changes the data before it takes the lock",
+    "touches the data after it has given the lock back",
+    "locks another mutex than the others do",
+    "touches the data without the lock",
+)
+
+
+def free_list_class(source: str) -> type:
+    """A Python class over the C++ class `FreeList` in `source`."""
+    library = build_library(
+        source,
+        _read("free_list_abi.cpp"),
+        names=("your code", "the check"),
+        name="check",
+        flags=CHECKED,
+    )
+    library.free_list_new.restype = ctypes.c_void_p
+    library.free_list_delete.argtypes = [ctypes.c_void_p]
+
+    class NativeFreeList:
+        def __init__(self, num_blocks):
+            message = ctypes.create_string_buffer(256)
+            self.pointer = ctypes.c_void_p(library.free_list_new(num_blocks, message))
+            if not self.pointer:
+                raise RuntimeError(message.value.decode())
+
+        def __del__(self):
+            library.free_list_delete(self.pointer)
+
+        def pop(self):
+            return (
+                self._call(library.free_list_pop, ctypes.byref(result := ctypes.c_int()))
+                or result.value
+            )
+
+        def push(self, block_id):
+            self._call(library.free_list_push, block_id)
+
+        def size(self):
+            return library.free_list_size(self.pointer)
+
+        def _call(self, function, argument):
+            message = ctypes.create_string_buffer(256)
+            if function(self.pointer, argument, message):
+                raise RuntimeError(message.value.decode())
+
+    return NativeFreeList
+
+
+def block_manager_class(source: str) -> type:
+    """A Python class over the C++ class `BlockManager` in `source`; our errors and a FreeList stand before it."""
+    library = build_library(*_manager_texts(source), names=NAMES, name="check", flags=CHECKED)
+    return _class_over(library, library.manager_new, library.manager_call)
+
+
+def watched_block_manager_class(source: str) -> type:
+    """The same, and it can tell what its methods do with locks and data: see watched.h. One thread is enough for that."""
+    library = build_library(
+        _read("watched.h"),
+        *_manager_texts(source),
+        _read("watched_abi.cpp"),
+        name="check",
+        names=("the watch", *NAMES, "the watch's calls"),
+        flags=WATCHED,
+        link=LINK,
+    )
+    outcome = _outcome_type()
+
+    class WatchedBlockManager(
+        _class_over(library, library.watched_new, library.watched_manager_call)
+    ):
+        def __init__(self, num_blocks):
+            super().__init__(num_blocks)
+            self.has_mutex = library.has_mutex(self.pointer) == 1
+
+        @staticmethod
+        def is_locked() -> bool:
+            """Whether a lock is held, between two calls."""
+            return library.is_locked() == 1
+
+        @staticmethod
+        def record():
+            library.record()
+
+        @staticmethod
+        def uses() -> dict[str, str]:
+            """For each method, in the calls since record(): how it used the lock, one of USES; "" where all is well."""
+            numbers = (ctypes.c_int * len(METHODS))()
+            library.uses_of_locks(numbers)
+            return {name: USES[number] for name, number in zip(METHODS, numbers, strict=True)}
+
+        def meet(self, gap, *calls):
+            """Two calls, each (method, block id), the second one in a gap of the first, where that holds no lock. Their
+            results, or None where there is no such gap."""
+            outcomes = (outcome * 2)(outcome(0, NO_RESULT), outcome(0, NO_RESULT))
+            methods = (ctypes.c_int * 2)(*(METHODS.index(name) for name, _ in calls))
+            ids = (ctypes.c_int * 2)(*(block_id for _, block_id in calls))
+            came = library.meet(self.pointer, gap, methods, ids, outcomes)
+            return tuple(outcome.words() for outcome in outcomes) if came else None
+
+    return WatchedBlockManager
+
+
+def _manager_texts(source):
+    return (
+        read_kernel("block_errors.h"),
+        _read("free_list.h"),
+        source,
+        _read("block_manager_abi.cpp"),
+    )
+
+
+def _class_over(library, new, call) -> type:
+    new.restype = ctypes.c_void_p
+    library.manager_delete.argtypes = [ctypes.c_void_p]
+
+    class NativeBlockManager:
+        def __init__(self, num_blocks):
+            code, message = ctypes.c_int(), ctypes.create_string_buffer(256)
+            self.pointer = ctypes.c_void_p(new(num_blocks, ctypes.byref(code), message))
+            _raise(code.value, message)
+
+        def __del__(self):
+            library.manager_delete(self.pointer)
+
+    for number, name in enumerate(METHODS):
+        setattr(NativeBlockManager, name, _method(call, number))
+    return NativeBlockManager
+
+
+def _outcome_type() -> type:
+    """Made at each use: such a class cannot be sent to another process, and the grader sends this module's functions."""
+
+    class Outcome(ctypes.Structure):
+        _fields_ = [
+            ("code", ctypes.c_int),
+            ("result", ctypes.c_int),
+            ("message", ctypes.c_char * 256),
+        ]
+
+        def words(self) -> str:
+            if self.code:
+                return f"{ERRORS[self.code].__name__}: {self.message.decode(errors='replace')}"
+            return "no error" if self.result == NO_RESULT else f"returns {self.result}"
+
+    return Outcome
+
+
+def _method(function, number):
+    def call(self, block_id=0):
+        result, message = ctypes.c_int(NO_RESULT), ctypes.create_string_buffer(256)
+        _raise(
+            function(self.pointer, number, block_id, ctypes.byref(result), message), message
+        )
+        return None if result.value == NO_RESULT else result.value
+
+    return call
+
+
+NO_RESULT = -(2**31)  # what a method without a result leaves
+
+
+def _raise(code: int, message):
+    if code == ERRORS.index(NeverComesBack):
+        raise NeverComesBack("it waits for ever")
+    if code:
+        raise ERRORS[code](message.value.decode(errors="replace"))
+
+
+def _read(file_name: str) -> str:
+    return (Path(__file__).parent / file_name).read_text(encoding="utf-8")

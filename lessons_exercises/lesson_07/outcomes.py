@@ -1,0 +1,50 @@
+"""For the Python exercises of lesson 07: answers that give no result, since they return nothing or raise."""
+
+import re
+
+from lessons_lib.checks import HANG, Mistake, Raised
+
+
+class AnyError(Exception):
+    """Raised by the model of an answer that raises; it stands for every error."""
+
+
+def raises(*arguments, **named):
+    raise AnyError
+
+
+RETURNS_NOTHING = Mistake(
+    "returns-nothing",
+    "Your function returns nothing. A result that is printed, or kept in a variable, has to be returned as well.",
+    lambda *arguments, **named: None,
+)
+# Behind the mistakes that raise an error of a certain kind.
+RAISES_AN_ERROR = Mistake(
+    "raises-an-error",
+    "Your function does not come to a result: it raises an error. Which one, and why, stands below.",
+    raises,
+)
+
+
+def is_error(result) -> bool:
+    """Not the end of a process or of the time: those have no name before a colon."""
+    return isinstance(result, Raised) and re.match(r"\w+(:|$)", result) is not None
+
+
+def same_error(expected, actual) -> bool:
+    """Errors are alike by their kind: their words differ between spellings of one mistake."""
+    if is_error(expected) and is_error(actual):
+        kind = expected.split(":")[0]
+        return kind in (AnyError.__name__, actual.split(":")[0])
+    return isinstance(expected, Raised) and isinstance(actual, Raised) and expected == actual
+
+
+def show_no_result(actual) -> str | None:
+    """The text for a result that is none; None for every other."""
+    if actual is None:
+        return "nothing (None)"
+    if is_error(actual):
+        return f"an error, {actual}"
+    if isinstance(actual, Raised) and actual == HANG:
+        return f"{actual}: it does not end, or it is slow"
+    return None

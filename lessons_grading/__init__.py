@@ -1,0 +1,1 @@
+"""Grades submitted notebooks: `python -m lessons_grading SUBMISSIONS`."""

@@ -1,0 +1,352 @@
+"""The first process of a sandbox. It starts worker.py's functions and ends what they leave.
+
+Each function runs in a separate process. This one runs no code of a submission and reads
+nothing that comes from it. What a run reports goes to the judge unchanged.
+
+It takes one order at a time from the judge. An order is three messages. Other processes read
+the second one (the files of the course) and the third one (the run's arguments). So none of
+that is in the memory of this process, which each run copies. The judge answers each report,
+with new limits or with null.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+
+from lessons_lib.own_time import Stopwatch
+from lessons_lib.paths import ROOT
+
+LARGEST_MESSAGE = 16 << 20  # bytes
+LOOK_EVERY = 0.1  # seconds between two looks at the time of a run
+PRINTED_LIMIT = 2_000  # bytes of a run's output that are kept
+PRELOADED = (
+    "torch",
+    "cloudpickle",
+    "IPython.core.interactiveshell",
+    "IPython.core.history",
+    "lessons_lib.checks",
+    # so that no run imports them
+    "lessons_lib.cuda",
+    "lessons_grading.results",
+    "lessons_grading.worker",
+)
+# of the course; in a sandbox each run brings these files
+WRITTEN = ("kernels", "lessons_exercises", "paged_attention")
+# how messages to the judge begin; after REPORT come the own seconds, as SECONDS
+REPORT, ENDED = b"R", b"E"
+SECONDS = struct.Struct(">d")
+LENGTH = struct.Struct(">I")  # how messages from a run begin
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+
+
+def serve():
+    """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
+    orders, replies = (
+        Connection(os.dup(0), writable=False),
+        Connection(os.dup(1), readable=False),
+    )
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    _protect()
+    for module in PRELOADED:
+        importlib.import_module(module)
+    gc.freeze()  # what exists by now outlives every run
+    replies.send_bytes(b"ready")
+    with suppress(EOFError, OSError):
+        while True:
+            order = json.loads(orders.recv_bytes())
+            for folder in _writable() if order["clean"] else ():
+                _clear(folder)
+            _place(orders)
+            ended = _Run(order, orders, replies).follow()
+            _end_what_is_left()
+            replies.send_bytes(ENDED + json.dumps(ended).encode())
+
+
+def _protect():
+    """Limits this process and its descendants. None may look into this one or interrupt it."""
+    os.nice(10)  # the watcher goes first, even next to a fork bomb
+    # a sandbox's first process gets only signals that it asked for
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for name, limit in json.loads(os.environ.pop("LESSONS_GRADE_LIMITS")).items():
+        with suppress(OSError, ValueError):
+            resource.setrlimit(getattr(resource, name), (limit, limit))
+    _prctl(_PR_SET_DUMPABLE, 0)
+    # what a run leaves behind becomes our child, so that we find it
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int):
+    with suppress(AttributeError, OSError):  # only on Linux
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def _place(orders: Connection):
+    """Empties the folders of WRITTEN and puts the next message's files there.
+
+    Without a sandbox the course stays as it is.
+    """
+    folders = WRITTEN if _is_first() else ()
+    if not (helper := os.fork()):
+        try:
+            files = json.loads(orders.recv_bytes())
+            for folder in folders:
+                _clear(ROOT / folder)
+                for path in filter(lambda path: path.startswith(f"{folder}/"), files):
+                    (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+                    (ROOT / path).write_text(files[path], encoding="utf-8")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if os.waitpid(helper, 0)[1]:
+        os._exit(1)  # a run has left what cannot be deleted, so the sandbox ends
+    importlib.invalidate_caches()
+
+
+def _clear(folder: Path | str):
+    """Deletes the content of a folder, except for what the sandbox itself has put there."""
+    mounts = _mounts()
+    for entry in os.scandir(folder):
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry)
+        elif entry.path in mounts:
+            continue
+        elif any(mount.startswith(f"{entry.path}/") for mount in mounts):
+            _clear(entry.path)
+        else:
+            try:
+                shutil.rmtree(entry)
+            except RecursionError:  # a thousand folders, one inside the other
+                subprocess.run(["rm", "-rf", "--", entry.path], check=True)
+            except OSError:  # not ours to read
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _mounts() -> list[str]:
+    """The places where the sandbox has put something."""
+    with suppress(OSError):
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return [
+            re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4])
+            for line in lines
+        ]
+    return []
+
+
+def _writable() -> list[str]:
+    """The folders in which runs may leave something, except for those of WRITTEN."""
+    return [os.environ["LESSONS_GRADE_FOLDER"], *(["/tmp", "/dev/shm"] if _is_first() else [])]
+
+
+def _is_first() -> bool:
+    """Whether we are a sandbox's first process. All others are runs' and cannot signal us."""
+    return os.getpid() == 1
+
+
+def _of_runs() -> list[psutil.Process]:
+    return (
+        [each for each in psutil.process_iter() if each.pid != 1]
+        if _is_first()
+        else psutil.Process().children(recursive=True)
+    )
+
+
+def _end_what_is_left():
+    """Ends the processes that a run has left behind, in whatever session they are."""
+    for _ in range(100):
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        left = _of_runs()
+        if not left:
+            return
+        if _is_first():
+            os.kill(-1, signal.SIGKILL)  # all at once, so that none can start another
+        for process in left:
+            with suppress(psutil.Error, OSError):
+                process.kill()
+        time.sleep(0.01)
+    os._exit(1)  # they start faster than we can end them, so the sandbox ends
+
+
+class _Run:
+    """A function of worker.py in a separate process, and what becomes of it."""
+
+    def __init__(self, order: dict, orders: Connection, replies: Connection):
+        self.orders, self.replies, self.output_limit = orders, replies, order["output_limit"]
+        self.printed, self.num_printed, self.waiting, self.status = b"", 0, bytearray(), None
+        self.reports, theirs = os.pipe()
+        answers, self.answers = os.pipe()
+        self.output, written = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            _be_the_run(order["function"], orders, theirs, answers, written)
+        for end in (theirs, answers, written):
+            os.close(end)
+        for end in (self.reports, self.answers, self.output):
+            os.set_blocking(end, False)
+        self.sources = [self.reports, self.output]
+        self.watch = Stopwatch(_observe, LOOK_EVERY)
+        self._limit(*order["limits"])
+
+    def _limit(self, seconds: float, clock: float):
+        """From now on it may take this many seconds of its own, and this many by the clock."""
+        self.seconds, self.until = seconds, self.watch.look() + seconds
+        self.clock, self.deadline = clock, time.monotonic() + clock
+
+    def follow(self) -> dict:
+        """How it ended, the start of its output, and its own seconds."""
+        try:
+            ending, detail = self._follow()
+        finally:
+            for end in (self.reports, self.answers, self.output):
+                os.close(end)
+        text = self.printed.decode(errors="replace") + (
+            "\n… (cut: too long)" if self.num_printed > PRINTED_LIMIT else ""
+        )
+        return {
+            "ending": ending,
+            "detail": detail,
+            "printed": text,
+            "seconds": self.watch.look(),
+        }
+
+    def _follow(self) -> tuple[str, str]:
+        while True:
+            has_ended = self._has_ended()
+            came = self._read(0.0 if has_ended else LOOK_EVERY)
+            if self.num_printed > self.output_limit:
+                return "flooded", f"{self.output_limit} bytes"
+            if (message := self._next_message()) is not None:
+                self._pass_on(message)
+            elif has_ended and not came:
+                code = os.waitstatus_to_exitcode(self.status)
+                return (
+                    ("exited", f"exit code {code}")
+                    if code >= 0
+                    else ("crashed", signal.strsignal(-code) or f"signal {-code}")
+                )
+            if self.watch.look() > self.until:
+                return "timed out", f"{self.seconds:g} s"
+            if time.monotonic() > self.deadline:
+                return "starved", f"{self.clock:g} s by the clock"
+            if len(self.waiting) > LARGEST_MESSAGE + LENGTH.size:
+                return "exited", "with a message that is too long"
+
+    def _has_ended(self) -> bool:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self.status = ended[1] if ended[0] == self.pid else self.status
+        return self.status is not None
+
+    def _read(self, seconds: float) -> bool:
+        """Reads what arrives within `seconds`. Returns whether there was anything."""
+        if len(self.waiting) >= LENGTH.size and self._is_complete():
+            seconds = 0.0
+        ready, _, _ = select.select(self.sources, [], [], seconds)
+        if not self.sources and seconds:
+            time.sleep(LOOK_EVERY)
+        came = False
+        for source in ready:
+            try:
+                data = os.read(source, 1 << 20 if source == self.reports else 1 << 16)
+            except BlockingIOError:
+                continue
+            if not data:
+                self.sources.remove(source)
+            elif source == self.reports:
+                self.waiting += data
+            else:
+                self.num_printed += len(data)
+                self.printed += data[: max(0, PRINTED_LIMIT - len(self.printed))]
+            came = came or bool(data)
+        return came
+
+    def _is_complete(self) -> bool:
+        return len(self.waiting) >= LENGTH.size + LENGTH.unpack_from(self.waiting)[0]
+
+    def _next_message(self) -> bytes | None:
+        if len(self.waiting) < LENGTH.size or not self._is_complete():
+            return None
+        end = LENGTH.size + LENGTH.unpack_from(self.waiting)[0]
+        message = bytes(self.waiting[LENGTH.size : end])
+        del self.waiting[:end]
+        return message
+
+    def _pass_on(self, message: bytes):
+        begun = time.monotonic()
+        self.replies.send_bytes(REPORT + SECONDS.pack(self.watch.look()) + message)
+        try:
+            limits = json.loads(self.orders.recv_bytes())
+        except EOFError:
+            sys.exit()  # the judge is gone
+        paused = time.monotonic() - begun
+        self.watch.leave_out(paused)
+        self.deadline += paused
+        if limits:
+            self._limit(*limits)
+        with suppress(OSError):  # it does not wait, or it has ended; we shall see
+            os.write(self.answers, b"\n")
+
+
+def _be_the_run(function: str, orders: Connection, reports: int, answers: int, output: int):
+    """Runs in the new process and never returns."""
+    try:
+        arguments = json.loads(orders.recv_bytes())
+        os.setsid()
+        _prctl(_PR_SET_DUMPABLE, 1)  # else it cannot open its own files in /proc
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for descriptor in range(3, 256):
+            if descriptor not in (reports, answers):
+                with suppress(OSError):
+                    os.close(descriptor)
+        worker = importlib.import_module("lessons_grading.worker")
+        worker.run(
+            function, arguments, os.fdopen(reports, "wb", 0), os.fdopen(answers, "rb", 0)
+        )
+    finally:
+        os._exit(1)
+
+
+def _observe() -> tuple[float, bool]:
+    """Processor seconds of all processes of runs so far, even of those that have ended.
+
+    Also whether one of them works now, or would work if it had a processor.
+    """
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds, is_awake = ended.ru_utime + ended.ru_stime, False
+    for process in _of_runs():
+        with suppress(OSError, ValueError, IndexError):  # it has just ended
+            seconds += sum(map(int, _fields(f"/proc/{process.pid}/stat")[11:15])) * _TICK
+            for thread in os.listdir(f"/proc/{process.pid}/task") if not is_awake else ():
+                is_awake = (
+                    is_awake or _fields(f"/proc/{process.pid}/task/{thread}/stat")[0] == "R"
+                )
+    return seconds, is_awake
+
+
+def _fields(file: str) -> list[str]:
+    """The state, then numbers (proc(5)). The name before them may hold anything."""
+    return Path(file).read_text(errors="replace").rpartition(")")[2].split()

@@ -1,0 +1,183 @@
+"""The course as a sandbox sees it.
+
+The cells of a notebook see the whole course. Where an answer is tried, answers are missing.
+Nothing of `solutions/` is in a sandbox, and no Python of `lessons_exercises/`. An exercise comes in as a package with what is needed
+to try an answer, and nothing more.
+"""
+
+import functools
+import io
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import cloudpickle
+
+import lessons_exercises
+from lessons_build.source import Cell, parse_regions
+from lessons_grading import results
+from lessons_grading.confinement import WEIGHTS
+from lessons_lib.checks import Exercise, Mistake
+from lessons_lib.paths import ROOT
+
+WITH_ANSWERS = ("kernels", "paged_attention")
+CHECKS = "lessons_exercises"
+# Lesson 08 tries a method of the scheduler or the engine together with the methods that it
+# calls.
+CALLED = {"8.3": ("8.4", "8.5", "8.6"), "8.4": ("8.5", "8.6")}
+# Texts without stubs that also answer an exercise, and the first exercise that may see them.
+LATER = {
+    "kernels/slow_free_list.h": "1.2",
+    "lessons_exercises/lesson_01/free_list.h": "1.2",
+    "kernels/bug_hunt.cu": "6.8",
+    "kernels/ladder/": "7.1",
+    "paged_attention/engine/": "8.1",
+}
+_TEXTS = (".py", ".cu", ".cuh", ".h", ".cpp")
+
+
+def whole() -> dict[str, str]:
+    """The text of each file in WITH_ANSWERS, by its path in the course."""
+    return dict(_texts(*WITH_ANSWERS))
+
+
+def without_answers(exercise: Exercise) -> dict[str, str]:
+    """The same files where `exercise` is answered, with stubs for it and all later exercises.
+
+    For an exercise in C++ or CUDA, earlier Python solutions become stubs too, because nothing
+    needs them. The texts that the exercise's check compiles are included.
+    """
+    lesson = f"{CHECKS}/lesson_{int(exercise.id.split('.')[0]):02d}"
+    texts = [
+        *_texts(*WITH_ANSWERS),
+        *((path, text) for path, text in _texts(lesson) if not path.endswith(".py")),
+    ]
+    own = _number(exercise.id)
+    return {
+        path: _with_stubs(path, text, exercise)
+        for path, text in texts
+        if not any(
+            path.startswith(name) and own < _number(first) for name, first in LATER.items()
+        )
+    }
+
+
+def pack(exercise: Exercise, cases: tuple) -> bytes:
+    """(exercise, cases) for `pickle.loads` in a sandbox.
+
+    The exercise comes without our answer and without the models of mistakes. It brings along
+    what it uses of `lessons_exercises`, which is not in the sandbox.
+    """
+    kind = type if isinstance(exercise.reference, type) else None
+    mistakes = tuple(
+        Mistake(mistake.slug, mistake.message, None) for mistake in exercise.mistakes
+    )
+    bare = replace(
+        exercise,
+        reference=kind,
+        mistakes=mistakes,
+        hints=(),
+        cases=tuple,
+        size=len,
+        hidden=len,
+        describe=repr,
+        same=bool,
+        show=repr,
+        chancy=bool,
+        name_from_text=len,
+        arrange=repr,
+    )
+    # `is` and not `==`, because the class of an answer may compare in any way.
+    forms = [
+        exercise.reference,
+        *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also)),
+    ]
+    sent, known, names = (bare, tuple(map(exercise.arrange, cases))), None, frozenset()
+    while known != names:  # each round reaches what the names of the last round led to
+        known, file = names, io.BytesIO()
+        pickler = _Pickler(file, names, forms)
+        pickler.dump(sent)
+        names = frozenset(pickler.found)
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Pickles by value what `lessons_exercises` defines, without `forms`.
+
+    Of its modules it takes only the `names`, and of caches the function.
+    found: the names that the pickled code uses.
+    """
+
+    def __init__(self, file, names: frozenset[str], forms: list):
+        super().__init__(file)
+        self.names, self.found, self.forms = (
+            names,
+            set(),
+            {id(form) for form in forms if form is not None},
+        )
+
+    def dump(self, value):
+        cloudpickle.register_pickle_by_value(lessons_exercises)
+        try:
+            super().dump(value)
+        finally:
+            cloudpickle.unregister_pickle_by_value(lessons_exercises)
+
+    def reducer_override(self, value):
+        if id(value) in self.forms:  # something names it, as `if answer is reference` does
+            return getattr, (results, "gone")
+        if isinstance(value, types.CodeType):
+            self.found.update(value.co_names)
+        if isinstance(value, types.ModuleType) and value.__name__.startswith(
+            "lessons_exercises."
+        ):
+            return (
+                types.ModuleType,
+                (value.__name__,),
+                {name: part for name, part in vars(value).items() if name in self.names},
+            )
+        if isinstance(value, functools._lru_cache_wrapper) and value.__module__.startswith(
+            "lessons_exercises."
+        ):
+            return functools.cache, (value.__wrapped__,)
+        return super().reducer_override(value)
+
+
+def _texts(*folders: str) -> Iterator[tuple[str, str]]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = str(path.relative_to(ROOT))
+            if path.suffix in _TEXTS and not name.startswith(WEIGHTS):
+                yield name, path.read_text(encoding="utf-8")
+
+
+def _with_stubs(path: str, text: str, exercise: Exercise) -> str:
+    own = _number(exercise.id)
+
+    def is_hidden(region) -> bool:
+        if region.exercise in (None, "?", *CALLED.get(exercise.id, ())):
+            return region.exercise == "?"
+        number = _number(region.exercise)
+        return (
+            number >= own
+            or number[0] < own[0]
+            and path.endswith(".py")
+            and exercise.language != "python"
+        )
+
+    if "BEGIN SOLUTION" not in text:
+        return text
+    lines = []
+    for region in parse_regions(text.split("\n"), None, where=path):
+        if is_hidden(region):
+            language = "cuda" if Path(path).suffix in (".cu", ".cuh") else "c++"
+            lines.append(Cell("exercise", "", region.exercise, language)._stub(region))
+        else:
+            lines += region.lines
+    return "\n".join(lines)
+
+
+def _number(exercise: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", exercise)))

@@ -1,0 +1,178 @@
+"""The hidden exam of an exercise. The results are compared here, where no answer ever runs."""
+
+import base64
+import functools
+import time
+from dataclasses import dataclass, replace
+
+from lessons_grading import course, results
+from lessons_grading.sandbox import Run
+from lessons_lib import checks, isolation
+from lessons_lib.checks import CheckResult, Exercise
+
+LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
+TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
+NEW_CASE = (
+    "It passes the check of the notebook, and not all of the further cases that are used for"
+    " grades."
+)
+
+
+@dataclass(frozen=True)
+class Exam:
+    """An exercise with our results. Its hidden cases follow the visible ones.
+
+    Both are ordered by size. So a message shows the smallest visible case that fails, or the
+    smallest hidden one if all visible ones pass.
+    num_visible: how many cases are visible.
+    packed: what an answer is tried on, for the sandbox.
+    """
+
+    exercise: Exercise
+    num_visible: int
+    expected: tuple
+    by_chance: frozenset[int]  # the numbers of chancy cases
+    packed: str
+
+
+@functools.lru_cache(maxsize=100)
+def exam_of(exercise_id: str, seed: int) -> Exam:
+    exercise = checks.find(exercise_id)
+    visible, hidden = (
+        exercise.in_order(exercise.cases()),
+        exercise.in_order(exercise.hidden(seed)),
+    )
+    cases = (*visible, *hidden)
+    expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
+
+    def chancy(case):  # names a mistake as the notebook's check would
+        return exercise.chancy(case) or any(case is each for each in hidden)
+
+    same = functools.partial(_same, exercise.same)
+    # keeps the order
+    exam = replace(
+        exercise, cases=lambda: cases, size=lambda case: 0, same=same, chancy=chancy
+    )
+    by_chance = frozenset(number for number, case in enumerate(cases) if exercise.chancy(case))
+    return Exam(
+        exam,
+        len(visible),
+        expected,
+        by_chance,
+        base64.b64encode(course.pack(exercise, cases)).decode(),
+    )
+
+
+def _same(same, expected, actual) -> bool:
+    """Whether they are the same. Results that cannot even be compared are different."""
+    try:
+        return bool(same(expected, actual))
+    except Exception:
+        return False
+
+
+class _Ended(Exception):
+    """The answer's run ended before it gave a result."""
+
+
+class Effort:
+    """Processor seconds of this thread for reading and comparing one submission's results."""
+
+    def __init__(self):
+        self._before, self._begun = 0.0, None
+
+    def __enter__(self):
+        self._begun = time.thread_time()
+
+    def __exit__(self, *_):
+        self._before, self._begun = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (
+            time.thread_time() - self._begun if self._begun is not None else 0.0
+        )
+
+    def is_too_much(self) -> bool:
+        return self.seconds > LARGEST_EFFORT
+
+
+def compare(
+    exam: Exam, run: Run, ended: dict, effort: Effort
+) -> tuple[CheckResult, isolation.Outcome | None]:
+    """The verdict on the results of a run of `worker.observe`.
+
+    Also returns how the run ended, if it crashed before any case showed a difference.
+    ended: the results of cases, by number, that the run leaves out.
+    """
+    last, refused, crash = (0, None), None, None
+
+    def note(report):
+        nonlocal last
+        last = report
+
+    def attempt(number, case):
+        nonlocal refused
+        if number in ended:
+            return ended[number]
+        # a case that helps little arrives, but is not compared
+        while (report := run.next()) is not None:
+            match report:
+                case ["case", int(n), data] if n == number and not effort.is_too_much():
+                    return decode(data)
+            refused = refused or refusal(exam.exercise, report)
+        raise _Ended
+
+    try:
+        with effort:
+            verdict = checks.compare(
+                exam.exercise, lambda number, case: exam.expected[number], attempt, note
+            )
+    except _Ended:
+        if effort.is_too_much():
+            return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), None
+        if refused:
+            return refused, None
+        verdict = broken(exam.exercise, run.outcome, last)
+        outcome = replace(run.outcome, last_report=last)
+        crash = outcome if checks.crashed_first(outcome) else None
+    number, failure = last
+    shown = failure.case if failure else number
+    if not verdict.passed and shown >= exam.num_visible:
+        message = verdict.message
+        if shown not in exam.by_chance:  # hidden cases are ordered by size too
+            message = message.replace(
+                "First case that shows it: ", "Smallest case that shows it: ", 1
+            )
+        verdict = replace(verdict, message=f"{NEW_CASE}\n{message}")
+    return verdict, crash
+
+
+def broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
+    # it claims to have returned
+    if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:
+        outcome = replace(outcome, ending="exited", detail="without a result")
+    return checks._from_broken_run(exercise, replace(outcome, last_report=last_report))
+
+
+def decode(data):
+    try:
+        return results.decode(data)
+    except Exception:
+        return results.Foreign("something that cannot be read")
+
+
+def refusal(exercise: Exercise, report) -> CheckResult | None:
+    """What the sandbox says of an answer that was not tried. It can only harm the answer."""
+    match report:
+        case ["refused", str(mistake), str(message)]:
+            known = {
+                checks.NOT_ATTEMPTED,
+                "not-an-answer",
+                "missing",
+                *(mistake.slug for mistake in exercise.mistakes),
+            }
+            return CheckResult(
+                exercise.id, False, mistake if mistake in known else "wrong", message
+            )
+    return None

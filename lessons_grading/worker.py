@@ -1,0 +1,259 @@
+"""The functions that run on a submission in the sandbox, each in a process of its own.
+
+controller.py starts them. Only what they report comes out, as JSON. It is not trusted: it can
+be no more than results.
+"""
+
+import base64
+import ctypes
+import json
+import os
+import pickle
+import signal
+import sys
+import types
+from contextlib import suppress
+from pathlib import Path
+
+import cloudpickle
+
+from lessons_grading.controller import LENGTH
+from lessons_lib import checks, isolation
+from lessons_lib.own_time import own_clock
+from lessons_lib.paths import ROOT
+
+LARGEST_ANSWER = 10 << 20  # bytes
+
+
+def run(function: str, arguments: list, reports, answers):
+    """Calls a function and reports how it ended.
+
+    Reports ["returned"], ["raised", type, text] or ["exited", how].
+    """
+    sys.stdout = open(1, "w", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", buffering=1, closefd=False)
+
+    def report(message):
+        data = json.dumps(message).encode()
+        data = LENGTH.pack(len(data)) + data
+        while data:  # a pipe may take only a part
+            data = data[reports.write(data) :]
+        answers.readline()  # the report was read
+
+    os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
+    try:
+        {"run_cells": run_cells, "build": build, "observe": observe}[function](
+            *arguments, report
+        )
+        ended = ["returned"]
+    except SystemExit as stop:
+        ended = ["exited", f"exit({stop.code!r:.80})"]
+    except BaseException as error:
+        ended = ["raised", type(error).__name__, isolation.describe_error(error)[:20_000]]
+    with suppress(Exception):
+        sys.stdout.flush()
+        ctypes.CDLL(None).fflush(None)  # flushes what C++ printed
+    report(ended)
+    os._exit(0)  # at once, even if the answer left threads running
+
+
+def run_cells(
+    cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report
+):
+    """Runs `cells` as a notebook does, and reports what happens.
+
+    Reports ["cell", number] before each cell, ["error", number, text] after one that fails,
+    ["stopped", number] for one that takes too long, and ["answer", exercise, answer] for each
+    value that an answer gets.
+
+    cells: (number, source) each.
+    exercises: all exercises by id: [name of the answer, language, whether it is a class].
+    wanted: the exercises whose answers are reported.
+    seconds: for each cell.
+    """
+    sys.path.insert(0, "")  # for modules that the cells write
+    shell = _shell()
+    known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
+    # lesson 08 looks up names; an exercise has no more here
+    checks.find = lambda exercise: known[str(exercise)]
+    answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
+    _silence_verbs(answers)
+    for number, source in cells:
+        report(["cell", number])
+        error = _run_cell(shell, source, seconds)
+        answers.look()
+        if isinstance(error, CellTooSlow):
+            report(["stopped", number])
+        elif isinstance(error, MemoryError):
+            raise error  # some of it may be in use, so another process runs the rest
+        elif error is not None:
+            report(["error", number, isolation.describe_error(error)[:300]])
+    answers.look(again=True)  # functions that they call may have changed
+
+
+class CellTooSlow(BaseException):
+    """A cell has taken longer than it may."""
+
+
+def _run_cell(shell, source: str, seconds: float) -> BaseException | None:
+    end = own_clock() + seconds
+
+    def stop_cell(*_):
+        if own_clock() >= end:  # else other processes had the processor
+            raise CellTooSlow
+
+    try:
+        signal.signal(signal.SIGALRM, stop_cell)
+        # again, in case the cell catches it
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+        result = shell.run_cell(source)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return result.error_before_exec or result.error_in_exec
+    except CellTooSlow as stopped:  # it came between the cell and us
+        return stopped
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close("all")
+
+
+def _shell():
+    from IPython.core.history import HistoryManager
+    from IPython.core.interactiveshell import InteractiveShell
+
+    class Shell(InteractiveShell):
+        def enable_gui(self, gui=None):  # for %matplotlib; nothing is displayed here
+            pass
+
+    HistoryManager.enabled = False
+    return Shell.instance(user_module=types.ModuleType("__main__"))
+
+
+def _silence_verbs(answers: "_Answers"):
+    import lessons_lib
+    from lessons_lib import verbs
+
+    for module in (lessons_lib, verbs):
+        module.check = lambda exercise_id, answer: answers.checked(str(exercise_id), answer)
+        module.hint = module.solution = module.progress_bar = lambda *arguments, **named: None
+
+
+class _Answers:
+    """Reports each new value of an answer, so that it counts whatever later cells do."""
+
+    def __init__(self, wanted: list[checks.Exercise], namespace: dict, report):
+        self.exercises = {exercise.id: exercise for exercise in wanted}
+        self.names = {id: exercise.answer_name for id, exercise in self.exercises.items()}
+        self.namespace, self.report = namespace, report
+        self.seen: dict[str, object] = {}
+        self.sent: set[tuple[str, int]] = set()
+
+    def look(self, again: bool = False):
+        for exercise, name in self.names.items():
+            if name in self.namespace:
+                answer = self.namespace[name]
+                if again or exercise not in self.seen or self.seen[exercise] is not answer:
+                    self.hand_in(exercise, answer)
+
+    def checked(self, exercise: str, answer: object):
+        """Takes an answer that was handed to a check, whatever its name.
+
+        It does not count if there is an answer of the right name: lesson 00 checks a wrong
+        answer to show what a check does.
+        """
+        if self.namespace.get(self.names.get(exercise), answer) is answer:
+            self.hand_in(exercise, answer)
+
+    def hand_in(self, exercise: str, answer: object):
+        if exercise not in self.names:
+            return
+        self.seen[exercise] = answer
+        packed = _pack(self.exercises[exercise], answer)
+        if (key := (exercise, hash(json.dumps(packed)))) not in self.sent:
+            self.sent.add(key)
+            self.report(["answer", exercise, packed])
+
+
+def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Exercise:
+    """An exercise that only knows what kind of thing its answer is."""
+    return checks.Exercise(
+        id,
+        "",
+        answer_name,
+        type if is_class else None,
+        tuple,
+        len,
+        len,
+        (),
+        (),
+        language=language,
+    )
+
+
+def _pack(exercise: checks.Exercise, answer) -> dict:
+    """An answer as JSON: {"text": …}, {"pickle": …}, or {"refused": (mistake, message)}."""
+    refused = checks._refuse(exercise, answer)
+    if refused and refused.mistake == "not-an-answer":
+        return {"refused": (refused.mistake, refused.message)}
+    if isinstance(answer, str) and len(answer) <= LARGEST_ANSWER:
+        return {"text": str(answer)}
+    module = sys.modules.get(getattr(answer, "__module__", None) or "")
+    if module and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT):
+        return {
+            "refused": (
+                "missing",
+                f"`{exercise.answer_name}` is the course's own, from {module.__name__}.",
+            )
+        }
+    try:
+        data = cloudpickle.dumps(answer)
+        if len(data) > LARGEST_ANSWER:
+            raise ValueError(f"it and what it uses have {len(data) >> 20} MB")
+    except Exception as error:
+        refused = checks._not_sendable(
+            exercise, TypeError(f"This cannot be sent to another process: {error}"[:300])
+        )
+        return {"refused": (refused.mistake, refused.message)}
+    return {"pickle": base64.b64encode(data).decode()}
+
+
+def build(tryout: str, packed: dict, report):
+    """Builds an answer in C++ or CUDA, so that `observe` need not.
+
+    tryout: from course.pack().
+    """
+    (exercise, _), answer = _loaded(tryout), packed["text"]
+    if not _refused(exercise, answer, report):
+        exercise.prepare(answer)
+
+
+def observe(tryout: str, packed: dict, ended: list[int], report):
+    """Reports ["case", number, result] for each case, or ["refused", mistake, message].
+
+    ended: the numbers of cases that are not tried again.
+    """
+    import torch
+
+    from lessons_grading.results import encode
+
+    torch.set_num_threads(1)
+    exercise, cases = _loaded(tryout)  # before any code of the submission is here
+    answer = packed["text"] if "text" in packed else _loaded(packed["pickle"])
+    if _refused(exercise, answer, report):
+        return
+    subject = exercise.prepare(answer)
+    for number, case in enumerate(cases):
+        if number in ended:
+            continue
+        report(["case", number, encode(checks._attempt(exercise, subject, case))])
+
+
+def _loaded(text: str):
+    return pickle.loads(base64.b64decode(text))
+
+
+def _refused(exercise: checks.Exercise, answer, report) -> bool:
+    refused = checks._refuse(exercise, answer)
+    if refused:
+        report(["refused", refused.mistake, refused.message])
+    return refused is not None
