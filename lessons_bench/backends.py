@@ -1,4 +1,6 @@
-"""What `python -m lessons_bench.ladder` compares: ways to compute a batch of decodes, and the GPU."""
+"""What `python -m lessons_bench.ladder` compares: ways to compute a batch of decodes, and the
+GPU.
+"""
 
 import gc
 import inspect

@@ -1,7 +1,8 @@
 """FlashInfer's ways to compute a batch of decodes: tensor cores, CUDA cores, XQA, and cuDNN.
 
-Each takes a Batch of lessons_bench.backends and gives a function without arguments for each of its
-caches. lessons_bench/flashinfer_setup.py says how FlashInfer gets onto a machine that cannot download.
+Each takes a Batch of lessons_bench.backends and gives a function without arguments for each of
+its caches. lessons_bench/flashinfer_setup.py says how FlashInfer gets onto a machine that
+cannot download.
 """
 
 import importlib.metadata

@@ -1,4 +1,5 @@
-"""Times lesson 07's ladder on a GPU, and what else is installed: `python -m lessons_bench.ladder`.
+"""Times lesson 07's ladder on a GPU, and what else is installed:
+`python -m lessons_bench.ladder`.
 
 Each backend computes the same batches, and each result is compared with float64. A launch is
 the replay of a CUDA graph. The caches take turns, so that none is still in the L2 when it is

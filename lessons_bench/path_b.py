@@ -1,4 +1,5 @@
-"""Runs path B, attention in one call of FlashInfer, on a GPU: `python -m lessons_bench.path_b`.
+"""Runs path B, attention in one call of FlashInfer, on a GPU:
+`python -m lessons_bench.path_b`.
 
 Batches: prompts, single new tokens, mixes of both, and random ones. They are compared with
 attn_paged_torch() in the same dtype and in float64. They run again with NaN, infinity and the

@@ -1,4 +1,5 @@
-"""Times lesson 08's engine and transformers' two ways to serve: `python -m lessons_bench.serving`.
+"""Times lesson 08's engine and transformers' two ways to serve:
+`python -m lessons_bench.serving`.
 
 All serve the same trace in the same run, in turns, so that a machine that slows down slows all
 of them. A turn counts only useful tokens: an answer's end token is its last. The first turn of

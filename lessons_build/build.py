@@ -196,7 +196,8 @@ def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         timeout=CELL_TIME_LIMIT,
         kernel_name="python3",
         record_timing=False,
-        coalesce_streams=True,  # a busy machine sends a cell's text in pieces
+        # a busy machine sends a cell's text in pieces
+        coalesce_streams=True,
         resources={"metadata": {"path": str(SOLUTIONS)}},
     )
     executed = client.execute()

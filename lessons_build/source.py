@@ -6,8 +6,8 @@ it belongs to its cell's exercise. It may also say what the learner gets in its 
 text`); without it, the learner gets a line that fails and names the exercise.
 
 `// INCLUDE file` takes in a file of `kernels/`. `# INCLUDE lessons_lib/file.py name` takes in
-a function, a class or a method (see `lessons_build/include.py`). What is taken in comes without
-the regions of exercises later than the cell's.
+a function, a class or a method (see `lessons_build/include.py`). What is taken in comes
+without the regions of exercises later than the cell's.
 
 An exercise cell with `faulty=true` gives the learner a text to repair. Its stubs are faults
 and need not say so. Its solution is that text, followed by one region with the repairs. So if
@@ -23,7 +23,8 @@ from lessons_build.include import SourceError, python_definition
 from lessons_lib.paths import KERNELS
 
 _BEGIN = re.compile(
-    r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB: (?P<stub>.*))?$"
+    r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB:"
+    r" (?P<stub>.*))?$"
 )
 _END = re.compile(r"^\s*(#|//) END SOLUTION$")
 _INCLUDE = re.compile(r"^// INCLUDE (?P<file>[\w./]+)$")
@@ -159,10 +160,8 @@ def read_lesson(path: Path) -> Lesson:
     try:
         lesson = Lesson(path.stem, tuple(_read_cell(cell) for cell in notebook.cells))
         for cell in lesson.cells:
-            (
-                cell.student(),
-                cell.solution(),
-            )  # an error in a region shows here, with the file's name
+            # an error in a region shows here, with the file's name
+            cell.student(), cell.solution()
         return lesson
     except SourceError as error:
         raise SourceError(f"{path.name}: {error}") from None
@@ -188,7 +187,8 @@ def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterato
             begin = None
         elif re.search(r"(BEGIN|END) SOLUTION", line):
             raise SourceError(
-                f"line {number} of {where!r}: not the form of a solution marker: {line.strip()}"
+                f"line {number} of {where!r}: not the form of a solution marker:"
+                f" {line.strip()}"
             )
         else:
             (inside if begin else given).append(line)

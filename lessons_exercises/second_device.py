@@ -1,7 +1,10 @@
-"""A device besides the CPU on every machine, so that a check can see which tensors an answer leaves on the CPU.
+"""A device besides the CPU on every machine, so that a check can see which tensors an answer
+leaves on the CPU.
 
-Its tensors lie in the CPU's memory like all others, and carry a mark. Within `SecondDevice()` PyTorch's functions look at
-it: what is made there or moved there has the mark, and what is computed from marked tensors has it too.
+Its tensors lie in the CPU's memory like all others, and carry a mark. Within `SecondDevice()`
+PyTorch's functions look at
+it: what is made there or moved there has the mark, and what is computed from marked tensors
+    has it too.
 """
 
 import torch
@@ -10,14 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 SECOND = torch.device("cuda", 7)
 BACK = {"cpu", "tolist", "numpy"}
-OF_ONE_DEVICE = {
-    "add",
-    "sub",
-    "mul",
-    "cat",
-    "concat",
-    "stack",
-} | {  # functions that want their tensors on one device
+# functions that want their tensors on one device
+OF_ONE_DEVICE = {"add", "sub", "mul", "cat", "concat", "stack"} | {
     f"__{side}{name}__"
     for name in ("add", "sub", "mul", "floordiv", "mod")
     for side in ("", "r", "i")
@@ -37,8 +34,8 @@ class SecondDevice(TorchFunctionMode):
             and len({is_there(tensor) for tensor in given if tensor.dim()}) == 2
         ):
             raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {SECOND} and "
-                "cpu!"
+                "Expected all tensors to be on the same device, but found at least two"
+                f" devices, {SECOND} and cpu!"
             )
         there = any(map(is_there, given)) and name not in BACK
         args = list(args)

@@ -6,9 +6,8 @@ import torch
 
 from lessons_lib.checks import Text
 
-TOLERANCE = (
-    1e-4  # relative and absolute; our references accumulate in float64, answers may in float32
-)
+# relative and absolute; our references accumulate in float64, answers may in float32
+TOLERANCE = 1e-4
 SHOWN = 6  # numbers of a tensor that a message shows
 DIGITS, MORE_DIGITS = 4, 7  # of a float in a message; more where two results would look alike
 
@@ -37,7 +36,9 @@ class Values:
 
 
 def values(result, *names: str):
-    """A result for comparison: a tensor, or a tuple of as many tensors as names; anything else becomes words."""
+    """A result for comparison: a tensor, or a tuple of as many tensors as names; anything else
+    becomes words.
+    """
     if not names and isinstance(result, torch.Tensor):
         return Values(result.clone())
     if (
@@ -54,9 +55,11 @@ def values(result, *names: str):
 
 
 def same(expected, actual) -> bool:
-    """For `Exercise.same`: equal, with tensors compared to TOLERANCE (integers and booleans exactly, dtype included).
+    """For `Exercise.same`: equal, with tensors compared to TOLERANCE (integers and booleans
+    exactly, dtype included).
 
-    NaN equals NaN, so that a mistake that gives NaN is recognised. It never passes: no result of ours holds one.
+    NaN equals NaN, so that a mistake that gives NaN is recognised. It never passes: no result
+    of ours holds one.
     """
     if isinstance(expected, tuple) and isinstance(actual, tuple):
         return len(expected) == len(actual) and all(map(same, expected, actual))
@@ -73,7 +76,9 @@ def same(expected, actual) -> bool:
 
 
 def show(expected, actual) -> tuple[str, str]:
-    """For `Exercise.show`: both results in words, from the first number in which they differ."""
+    """For `Exercise.show`: both results in words, from the first number in which they
+    differ.
+    """
     if (
         isinstance(expected, tuple)
         and isinstance(actual, tuple)
@@ -115,5 +120,8 @@ def _numbers(tensor: torch.Tensor, digits: int) -> str:
 
 def _word(result) -> str:
     if isinstance(result, tuple | list):
-        return f"a {type(result).__name__} of {len(result)}: {', '.join(type(part).__name__ for part in result)}"
+        return (
+            f"a {type(result).__name__} of {len(result)}:"
+            f" {', '.join(type(part).__name__ for part in result)}"
+        )
     return "None" if result is None else f"{type(result).__name__}"

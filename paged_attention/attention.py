@@ -37,8 +37,10 @@ def plain_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     """
     k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
     # BEGIN SOLUTION 3.1
-    q_rows, k_rows, v_rows = (x.flatten(0, 1)[:length].transpose(0, 1) for x in (q, k, v))  # (heads, length, head_size)
-    scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])  # (heads, length, length)
+    # (heads, length, head_size)
+    q_rows, k_rows, v_rows = (x.flatten(0, 1)[:length].transpose(0, 1) for x in (q, k, v))
+    # (heads, length, length)
+    scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])
     future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(diagonal=1)
     weights = torch.softmax(scores.masked_fill(future, NO_KEY), dim=-1)
     o = q.new_zeros(q.shape)
@@ -58,13 +60,17 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
     # BEGIN SOLUTION 3.4
     o = q.new_zeros(q.shape)
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (num_blocks, heads, block_size, head_size)
-    position = torch.arange(num_blocks * block_size, device=q.device).view(num_blocks, block_size)
+    # (num_blocks, heads, block_size, head_size)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    position = torch.arange(num_blocks * block_size, device=q.device).view(
+        num_blocks, block_size
+    )
     v = v.masked_fill((position >= length)[:, None, :, None], 0.0)
     for i in range(num_blocks):
         state = SoftmaxState(num_q_heads, block_size, head_size=head_size, dtype=q.dtype)
         for j in range(i + 1):
-            scores = q[i] @ k[j].transpose(1, 2) / math.sqrt(head_size)  # (heads, block_size, block_size)
+            # (heads, block_size, block_size)
+            scores = q[i] @ k[j].transpose(1, 2) / math.sqrt(head_size)
             hidden = (position[j] > position[i][:, None]) | (position[j] >= length)
             state.update(scores.masked_fill(hidden, NO_KEY), v[j][:, None])
         o[i] = state.finish()[0].transpose(0, 1)
@@ -73,7 +79,14 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     # END SOLUTION
 
 
-def forward_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager, attend=plain_attention):
+def forward_prefill(
+    layer,
+    x: Tensor,
+    request_num_blocks: list[int],
+    seq_ids: list[int],
+    manager,
+    attend=plain_attention,
+):
     """Computes one attention layer over several requests, and fills the pool.
 
     Each request attends only to its own tokens. Their keys and values are written into the
@@ -97,8 +110,16 @@ def forward_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: li
         mine, length = slice(start, start + num_blocks), manager.get(seq_id).length
         o[mine] = attend(q[mine], k[mine], v[mine], length)
         positions = torch.arange(length, device=x.device)
-        slots = slot_mapping(manager.get_block_table_for_seq(seq_id), positions, manager.block_size)
-        write_kv(k_cache, v_cache, slots, k[mine].flatten(0, 1)[:length], v[mine].flatten(0, 1)[:length])
+        slots = slot_mapping(
+            manager.get_block_table_for_seq(seq_id), positions, manager.block_size
+        )
+        write_kv(
+            k_cache,
+            v_cache,
+            slots,
+            k[mine].flatten(0, 1)[:length],
+            v[mine].flatten(0, 1)[:length],
+        )
         start += num_blocks
     return layer.output(o)
     # END SOLUTION

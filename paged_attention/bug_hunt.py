@@ -41,8 +41,12 @@ class HuntCase:
         generator = torch.Generator().manual_seed(len(self.context_lens) + self.num_q_heads)
         num_needed = [-(-context_len // self.block_size) for context_len in self.context_lens]
         num_blocks = sum(num_needed) + 3
-        k_cache, v_cache = torch.full((2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), POISON)
-        block_table = torch.full((len(num_needed), max(num_needed) + self.spare_entries), -1, dtype=torch.int32)
+        k_cache, v_cache = torch.full(
+            (2, num_blocks, self.block_size, self.num_kv_heads, self.head_size), POISON
+        )
+        block_table = torch.full(
+            (len(num_needed), max(num_needed) + self.spare_entries), -1, dtype=torch.int32
+        )
         # The last block of the pool stays unused.
         free = iter(torch.randperm(num_blocks - 1, generator=generator).tolist())
         for seq, context_len in enumerate(self.context_lens):
@@ -50,10 +54,17 @@ class HuntCase:
                 block_table[seq, entry] = block_id = next(free)
                 num_tokens = min(self.block_size, context_len - entry * self.block_size)
                 for cache in (k_cache, v_cache):
-                    cache[block_id, :num_tokens] = torch.randn(num_tokens, *cache.shape[2:], generator=generator)
+                    cache[block_id, :num_tokens] = torch.randn(
+                        num_tokens, *cache.shape[2:], generator=generator
+                    )
         q = torch.randn(len(num_needed), self.num_q_heads, self.head_size, generator=generator)
-        return {"q": q, "k_cache": k_cache, "v_cache": v_cache, "block_table": block_table,
-                "context_lens": torch.tensor(self.context_lens, dtype=torch.int32)}
+        return {
+            "q": q,
+            "k_cache": k_cache,
+            "v_cache": v_cache,
+            "block_table": block_table,
+            "context_lens": torch.tensor(self.context_lens, dtype=torch.int32),
+        }
 
 
 CASES = (
@@ -65,27 +76,46 @@ CASES = (
     HuntCase("300 tokens", (300,), block_size=16),
     HuntCase("one token, one head of size 256", (1,), head_size=256),
     HuntCase("11,000 tokens", (11_000,), head_size=1, block_size=16),
-    HuntCase("four sequences, 7 query heads on 1 KV head, blocks of 17", (17, 1, 0, 35), 7, 1, 24, 17, spare_entries=2),
+    HuntCase(
+        "four sequences, 7 query heads on 1 KV head, blocks of 17",
+        (17, 1, 0, 35),
+        7,
+        1,
+        24,
+        17,
+        spare_entries=2,
+    ),
 )
 
 
-def expected_output(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor) -> Tensor:
+def expected_output(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor
+) -> Tensor:
     """Computes what the kernel should give, with the reference of lesson 05 in float64.
 
     An empty context gives zeros.
     """
     used = context_lens > 0
-    metadata = BatchMetadata(cumulative_lengths([1] * int(used.sum())), context_lens[used], block_table[used], None)
+    metadata = BatchMetadata(
+        cumulative_lengths([1] * int(used.sum())), context_lens[used], block_table[used], None
+    )
     out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
     if used.any():
-        out[used] = attn_paged_torch(q[used].double(), k_cache.double(), v_cache.double(), metadata)
+        out[used] = attn_paged_torch(
+            q[used].double(), k_cache.double(), v_cache.double(), metadata
+        )
     return out
 
 
 def build_hunted(source: str) -> CudaLibrary:
     """Builds the kernel in checked mode, even if there is a GPU."""
-    library = build_cuda(read_kernel("paged_params.cuh"), source, names=("paged_params.cuh", "your code"), target="checked",
-                         name="bug_hunt")
+    library = build_cuda(
+        read_kernel("paged_params.cuh"),
+        source,
+        names=("paged_params.cuh", "your code"),
+        target="checked",
+        name="bug_hunt",
+    )
     library.options(step_limit=STEP_LIMIT)
     return library
 
@@ -114,23 +144,37 @@ def _findings(library: CudaLibrary) -> Iterator[str]:
             return
         expected = expected_output(**tensors)
         if not torch.allclose(found.double(), expected, **CLOSE):
-            yield f"{number}. {case.title}: wrong numbers\n\n{_differences(found, expected, tensors, library)}"
+            yield (
+                f"{number}. {case.title}: wrong"
+                f" numbers\n\n{_differences(found, expected, tensors, library)}"
+            )
             return
         yield f"{number}. {case.title}: as the reference"
 
 
-def _differences(found: Tensor, expected: Tensor, tensors: dict[str, Tensor], library: CudaLibrary) -> str:
+def _differences(
+    found: Tensor, expected: Tensor, tensors: dict[str, Tensor], library: CudaLibrary
+) -> str:
     """Says which rows of out are wrong, and which keys were read for the first of them."""
     wrong = (~torch.isclose(found.double(), expected, **CLOSE)).any(-1).nonzero().tolist()
     seq, head = wrong[0]
     with library.trace("k_cache") as accesses:
         attn_paged_cuda(**tensors, library=library)
-    of_block = sorted((access for access in accesses if access.block[:2] == (seq, head)), key=lambda access: access.thread)
+    of_block = sorted(
+        (access for access in accesses if access.block[:2] == (seq, head)),
+        key=lambda access: access.thread,
+    )
     rows = list(dict.fromkeys(access.index[:3] for access in of_block))
     shown = ", ".join(f"k_cache[{', '.join(map(str, row))}]" for row in rows[:ROWS_SHOWN])
     more = f" and {len(rows) - ROWS_SHOWN} more" if len(rows) > ROWS_SHOWN else ""
-    numbers = [", ".join(f"{number:.3f}" for number in row[seq, head, :3].tolist()) for row in (found, expected)]
-    return (f"Wrong rows of out, as [sequence, head]: {', '.join(map(str, wrong))}\n"
-            f"out[{seq}, {head}] begins with {numbers[0]}; the reference has {numbers[1]}\n"
-            f"For it, these keys were read: {shown}{more}\n"
-            f"The block table is {tensors['block_table'].tolist()}, with {tensors['k_cache'].shape[1]} tokens in a block")
+    numbers = [
+        ", ".join(f"{number:.3f}" for number in row[seq, head, :3].tolist())
+        for row in (found, expected)
+    ]
+    return (
+        f"Wrong rows of out, as [sequence, head]: {', '.join(map(str, wrong))}\nout[{seq},"
+        f" {head}] begins with {numbers[0]}; the reference has {numbers[1]}\nFor it, these"
+        f" keys were read: {shown}{more}\nThe block table is"
+        f" {tensors['block_table'].tolist()}, with {tensors['k_cache'].shape[1]} tokens in a"
+        " block"
+    )

@@ -26,7 +26,9 @@ def dispatch(q: Tensor, request_num_blocks: Tensor) -> Tensor:
     # END SOLUTION
 
 
-def block_attention(q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def block_attention(
+    q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Computes attention of one query over one block, for many such pairs at once.
 
     q: (total_blocks, num_q_heads, head_size). total_blocks may be 0; then so is that size of
@@ -41,7 +43,8 @@ def block_attention(q: Tensor, k: Tensor, v: Tensor, num_valid: Tensor) -> tuple
     # BEGIN SOLUTION 4.2
     q, k, v = map(widen, (q, k, v))
     k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
-    behind = torch.arange(k.shape[1], device=k.device) >= num_valid[:, None]  # (total_blocks, block_size)
+    # (total_blocks, block_size)
+    behind = torch.arange(k.shape[1], device=k.device) >= num_valid[:, None]
     scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
     scores = scores.masked_fill(behind[:, None, :], NO_KEY)
     m = scores.amax(-1)
@@ -70,7 +73,9 @@ def combine_result(o: Tensor, m: Tensor, l: Tensor) -> tuple[Tensor, Tensor, Ten
     # END SOLUTION
 
 
-def combine_segments(o: Tensor, m: Tensor, l: Tensor, request_num_blocks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def combine_segments(
+    o: Tensor, m: Tensor, l: Tensor, request_num_blocks: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Does the same as combine_result() for every request at once, without a loop.
 
     The dtypes are those of combine_result(). A request without blocks gives o = 0, m = -inf
@@ -104,12 +109,17 @@ def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, Tensor, Tensor]:
     block_ids, num_valid, request_num_blocks = [], [], []
     for seq_id in seq_ids:
         past = manager.get(seq_id).length - 1
-        in_blocks = [min(manager.block_size, past - start) for start in range(0, past, manager.block_size)]
+        in_blocks = [
+            min(manager.block_size, past - start)
+            for start in range(0, past, manager.block_size)
+        ]
         block_ids += manager.blocks_of(seq_id)[: len(in_blocks)]
         num_valid += in_blocks
         request_num_blocks.append(len(in_blocks))
-    return tuple(torch.tensor(numbers, dtype=torch.int64, device=manager.block_table.device)
-                 for numbers in (block_ids, num_valid, request_num_blocks))
+    return tuple(
+        torch.tensor(numbers, dtype=torch.int64, device=manager.block_table.device)
+        for numbers in (block_ids, num_valid, request_num_blocks)
+    )
 
 
 def own_token(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,7 +128,9 @@ def own_token(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     q: (num_seqs, num_q_heads, head_size).
     k, v: (num_seqs, num_kv_heads, head_size).
     """
-    return block_attention(q, k[:, None], v[:, None], torch.ones(len(q), dtype=torch.int64, device=q.device))
+    return block_attention(
+        q, k[:, None], v[:, None], torch.ones(len(q), dtype=torch.int64, device=q.device)
+    )
 
 
 def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
@@ -138,12 +150,19 @@ def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tens
     # BEGIN SOLUTION 4.4
     q, k, v = layer.project(x)
     block_ids, num_valid, request_num_blocks = past_blocks(seq_ids, manager)
-    parts = block_attention(dispatch(q, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
+    parts = block_attention(
+        dispatch(q, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid
+    )
     own = own_token(q, k, v)
     o, start = torch.zeros_like(q), 0
     for i, num_blocks in enumerate(request_num_blocks.tolist()):
         mine = slice(start, start + num_blocks)
-        o[i] = combine_result(*(torch.cat([part[mine], last[i : i + 1]]) for part, last in zip(parts, own, strict=True)))[0]
+        o[i] = combine_result(
+            *(
+                torch.cat([part[mine], last[i : i + 1]])
+                for part, last in zip(parts, own, strict=True)
+            )
+        )[0]
         start += num_blocks
     write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
     return layer.output(o)
@@ -156,14 +175,20 @@ def forward_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> Tensor:
     k_cache, v_cache = manager.kv_cache[layer.index]
     q, k, v = layer.project(x)
     block_ids, num_valid, request_num_blocks = past_blocks(seq_ids, manager)
-    parts = block_attention(dispatch(q, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
+    parts = block_attention(
+        dispatch(q, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid
+    )
     past = combine_segments(*parts, request_num_blocks)
-    o, _, _ = combine_result(*(torch.stack(pair) for pair in zip(past, own_token(q, k, v), strict=True)))
+    o, _, _ = combine_result(
+        *(torch.stack(pair) for pair in zip(past, own_token(q, k, v), strict=True))
+    )
     write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
     return layer.output(o.to(x.dtype))
 
 
-def write_new_tokens(k_cache: Tensor, v_cache: Tensor, seq_ids: list[int], manager, k: Tensor, v: Tensor) -> None:
+def write_new_tokens(
+    k_cache: Tensor, v_cache: Tensor, seq_ids: list[int], manager, k: Tensor, v: Tensor
+) -> None:
     """Writes the key and value of each sequence's last token into the pool.
 
     k, v: (num_seqs, num_kv_heads, head_size).
@@ -171,5 +196,7 @@ def write_new_tokens(k_cache: Tensor, v_cache: Tensor, seq_ids: list[int], manag
     slots = []
     for seq_id in seq_ids:
         position = torch.tensor([manager.get(seq_id).length - 1], device=k.device)
-        slots.append(slot_mapping(manager.get_block_table_for_seq(seq_id), position, manager.block_size))
+        slots.append(
+            slot_mapping(manager.get_block_table_for_seq(seq_id), position, manager.block_size)
+        )
     write_kv(k_cache, v_cache, torch.cat(slots), k, v)

@@ -34,9 +34,13 @@ def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
         paged_kv_indptr=cumulative_lengths(num_blocks.tolist()).to(q.device),
         paged_kv_indices=metadata.block_table[used],  # the ids of all blocks in one row
         paged_kv_last_page_len=(metadata.seq_lens_kv - 1) % block_size + 1,
-        num_qo_heads=q.shape[1], num_kv_heads=num_kv_heads,
-        head_dim_qk=head_size, page_size=block_size,
-        causal=True, q_data_type=q.dtype, kv_data_type=k_cache.dtype,
+        num_qo_heads=q.shape[1],
+        num_kv_heads=num_kv_heads,
+        head_dim_qk=head_size,
+        page_size=block_size,
+        causal=True,
+        q_data_type=q.dtype,
+        kv_data_type=k_cache.dtype,
     )
     return lambda q, k_cache, v_cache: wrapper.run(q, (k_cache, v_cache))
 
@@ -47,8 +51,11 @@ def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
 
     kv_lens = metadata.seq_lens_kv.tolist()
     arguments = dict(
-        cu_seqlens_q=metadata.cu_seqlens_q, cu_seqlens_k=cumulative_lengths(kv_lens).to(q.device),
-        max_seqlen_q=int(metadata.cu_seqlens_q.diff().max()), max_seqlen_k=max(kv_lens), causal=True,
+        cu_seqlens_q=metadata.cu_seqlens_q,
+        cu_seqlens_k=cumulative_lengths(kv_lens).to(q.device),
+        max_seqlen_q=int(metadata.cu_seqlens_q.diff().max()),
+        max_seqlen_k=max(kv_lens),
+        causal=True,
         # If it looks past a sequence's blocks, it still finds a block.
         block_table=metadata.block_table.clamp(min=0),
     )
@@ -65,9 +72,15 @@ def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
 
     kv_lens = metadata.seq_lens_kv.tolist()
     arguments = dict(
-        cu_seq_q=metadata.cu_seqlens_q, cu_seq_k=cumulative_lengths(kv_lens).to(q.device),
-        max_q=int(metadata.cu_seqlens_q.diff().max()), max_k=max(kv_lens), seqused_k=metadata.seq_lens_kv,
-        block_table=metadata.block_table.clamp(min=0), window_size=(-1, 0), enable_gqa=True, num_splits=1,
+        cu_seq_q=metadata.cu_seqlens_q,
+        cu_seq_k=cumulative_lengths(kv_lens).to(q.device),
+        max_q=int(metadata.cu_seqlens_q.diff().max()),
+        max_k=max(kv_lens),
+        seqused_k=metadata.seq_lens_kv,
+        block_table=metadata.block_table.clamp(min=0),
+        window_size=(-1, 0),
+        enable_gqa=True,
+        num_splits=1,
     )
     return lambda q, k_cache, v_cache: varlen_attn(q, k_cache, v_cache, **arguments)
 
@@ -91,17 +104,26 @@ class Way:
 
 
 def missing_package(module: str, distribution: str) -> Callable[[], str | None]:
-    return lambda: None if find_spec(module) else f"the package {distribution}, which is not installed"
+    return lambda: (
+        None if find_spec(module) else f"the package {distribution}, which is not installed"
+    )
 
 
 def missing_varlen_attn() -> str | None:
     try:
         # Here, because it takes a second to import and most runs do not need it.
         from torch.nn.attention.varlen import varlen_attn
+
         takes = inspect.signature(varlen_attn).parameters
     except ImportError:
         takes = ()
-    return None if "block_table" in takes else f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
+    return (
+        None
+        if "block_table" in takes
+        else (
+            f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
+        )
+    )
 
 
 def of_eights(head_size: int) -> bool:
@@ -109,11 +131,26 @@ def of_eights(head_size: int) -> bool:
 
 
 WAYS = {
-    "flashinfer": Way(missing_package("flashinfer", "flashinfer-python"), plan_flashinfer,
-                      (64, 128, 256).__contains__, "64, 128 or 256"),
-    "flash_attn": Way(missing_package("flash_attn", "flash-attn"), plan_flash_attn, of_eights,
-                      "a multiple of 8 up to 256", block_sizes=256),
-    "varlen_attn": Way(missing_varlen_attn, plan_varlen_attn, of_eights, "a multiple of 8 up to 256", block_sizes=256),
+    "flashinfer": Way(
+        missing_package("flashinfer", "flashinfer-python"),
+        plan_flashinfer,
+        (64, 128, 256).__contains__,
+        "64, 128 or 256",
+    ),
+    "flash_attn": Way(
+        missing_package("flash_attn", "flash-attn"),
+        plan_flash_attn,
+        of_eights,
+        "a multiple of 8 up to 256",
+        block_sizes=256,
+    ),
+    "varlen_attn": Way(
+        missing_varlen_attn,
+        plan_varlen_attn,
+        of_eights,
+        "a multiple of 8 up to 256",
+        block_sizes=256,
+    ),
 }
 
 
@@ -148,17 +185,33 @@ class FusedAttention:
         self.attend, self.planned_for = None, None
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        given = [(tuple(tensor.shape), tensor.dtype, tensor.device) for tensor in (q, k_cache, v_cache)]
-        with torch.cuda.device_of(q):  # a library may launch on the current GPU; for a tensor on the CPU this does nothing
+        given = [
+            (tuple(tensor.shape), tensor.dtype, tensor.device)
+            for tensor in (q, k_cache, v_cache)
+        ]
+        # a library may launch on the current GPU; for a tensor on the CPU this does nothing
+        with torch.cuda.device_of(q):
             if self.attend is None:
                 check_fused(q, k_cache, v_cache, self.metadata, self.way)
-                self.attend, self.planned_for = WAYS[self.way].plan(self.metadata, q, k_cache), given
+                self.attend, self.planned_for = (
+                    WAYS[self.way].plan(self.metadata, q, k_cache),
+                    given,
+                )
             elif given != self.planned_for:
-                raise ValueError(f"this batch was planned for q, k_cache and v_cache of {self.planned_for}, not of {given}")
+                raise ValueError(
+                    f"this batch was planned for q, k_cache and v_cache of {self.planned_for},"
+                    f" not of {given}"
+                )
             return self.attend(q.contiguous(), k_cache, v_cache)
 
 
-def attn_paged_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str = "flashinfer") -> Tensor:
+def attn_paged_fused(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    metadata: BatchMetadata,
+    way: str = "flashinfer",
+) -> Tensor:
     """Computes what attn_paged_torch() computes, without copying the keys and values.
 
     The whole batch is one call. All tensors are on one GPU; q and the caches are float16 or
@@ -172,20 +225,39 @@ def attn_paged_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: Batc
     return FusedAttention(metadata, way)(q, k_cache, v_cache)
 
 
-def check_fused(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str) -> None:
+def check_fused(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, way: str
+) -> None:
     """Checks the arguments for a way, which takes less than attn_paged_torch() does."""
     check_paged_attention(q, k_cache, v_cache, metadata)
     if q.dtype not in (torch.float16, torch.bfloat16):
         raise TypeError(f"q must be torch.float16 or torch.bfloat16 for {way}, not {q.dtype}")
     block_size, head_size = k_cache.shape[1], k_cache.shape[3]
     if not WAYS[way].fits(head_size):
-        raise ValueError(f"head_size, q's last dimension, must be {WAYS[way].head_sizes} for {way}, not {head_size}")
+        raise ValueError(
+            f"head_size, q's last dimension, must be {WAYS[way].head_sizes} for {way}, not"
+            f" {head_size}"
+        )
     if block_size % WAYS[way].block_sizes:
-        raise ValueError(f"block_size must be a multiple of {WAYS[way].block_sizes} for {way}, not {block_size}")
+        raise ValueError(
+            f"block_size must be a multiple of {WAYS[way].block_sizes} for {way}, not"
+            f" {block_size}"
+        )
     if q.device.type != DEVICE:
         raise ValueError(f"q must be on a GPU for {way}, not on {q.device}")
-    check_devices(q=q, k_cache=k_cache, v_cache=v_cache, cu_seqlens_q=metadata.cu_seqlens_q,
-                  seq_lens_kv=metadata.seq_lens_kv, block_table=metadata.block_table)
-    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache), ("cu_seqlens_q", metadata.cu_seqlens_q),
-                         ("seq_lens_kv", metadata.seq_lens_kv), ("block_table", metadata.block_table)):
+    check_devices(
+        q=q,
+        k_cache=k_cache,
+        v_cache=v_cache,
+        cu_seqlens_q=metadata.cu_seqlens_q,
+        seq_lens_kv=metadata.seq_lens_kv,
+        block_table=metadata.block_table,
+    )
+    for name, tensor in (
+        ("k_cache", k_cache),
+        ("v_cache", v_cache),
+        ("cu_seqlens_q", metadata.cu_seqlens_q),
+        ("seq_lens_kv", metadata.seq_lens_kv),
+        ("block_table", metadata.block_table),
+    ):
         check_contiguous(name, tensor)

@@ -47,19 +47,45 @@ class PagedAttentionManager:
     `block_table`: its tensor on `device`, int32 (max_num_seqs, max_blocks_per_seq).
     """
 
-    def __init__(self, num_blocks: int, block_size: int, num_kv_heads: int, head_size: int, max_num_seqs: int,
-                 max_blocks_per_seq: int, num_layers: int = 1, dtype: torch.dtype = torch.float32,
-                 device: str = "cpu", block_manager=PythonBlockManager):
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_size: int,
+        max_num_seqs: int,
+        max_blocks_per_seq: int,
+        num_layers: int = 1,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        block_manager=PythonBlockManager,
+    ):
         """Makes an empty pool and an empty block table.
 
         block_manager: lesson 01's class, in C++ or in Python.
         Raises ValueError for a size below 1.
         """
-        check_positive(num_blocks=num_blocks, block_size=block_size, num_kv_heads=num_kv_heads, head_size=head_size,
-                       max_num_seqs=max_num_seqs, max_blocks_per_seq=max_blocks_per_seq, num_layers=num_layers)
+        check_positive(
+            num_blocks=num_blocks,
+            block_size=block_size,
+            num_kv_heads=num_kv_heads,
+            head_size=head_size,
+            max_num_seqs=max_num_seqs,
+            max_blocks_per_seq=max_blocks_per_seq,
+            num_layers=num_layers,
+        )
         self.block_size, self.max_blocks_per_seq = block_size, max_blocks_per_seq
         self.block_manager = block_manager(num_blocks)
-        self.kv_cache = torch.zeros(num_layers, 2, num_blocks, block_size, num_kv_heads, head_size, dtype=dtype, device=device)
+        self.kv_cache = torch.zeros(
+            num_layers,
+            2,
+            num_blocks,
+            block_size,
+            num_kv_heads,
+            head_size,
+            dtype=dtype,
+            device=device,
+        )
         self.table = BlockTable(max_num_seqs, max_blocks_per_seq, device)
         self.block_table = self.table.on_device
         self.sequences: dict[int, Sequence] = {}
@@ -80,9 +106,13 @@ class PagedAttentionManager:
         self.check_new(seq_id)
         num_needed = self.blocks_for(num_tokens)
         if num_needed > self.block_manager.get_num_free_blocks():
-            raise OutOfBlocksError(f"sequence {seq_id} needs {num_needed} blocks, and "
-                                   f"{self.block_manager.get_num_free_blocks()} are free")
-        self.start(seq_id, num_tokens, [self.block_manager.allocate() for _ in range(num_needed)])
+            raise OutOfBlocksError(
+                f"sequence {seq_id} needs {num_needed} blocks, and "
+                f"{self.block_manager.get_num_free_blocks()} are free"
+            )
+        self.start(
+            seq_id, num_tokens, [self.block_manager.allocate() for _ in range(num_needed)]
+        )
         # END SOLUTION
 
     def append_token(self, seq_id: int) -> int:
@@ -161,10 +191,15 @@ class PagedAttentionManager:
                 writers[self.blocks_of(seq_id)[-1]] += 1
         # Each sequence that writes into a shared block takes a copy of it. If all its
         # users write, the last one keeps the block itself.
-        num_needed += sum(min(count, self.block_manager.get_ref_count(block_id) - 1) for block_id, count in writers.items())
+        num_needed += sum(
+            min(count, self.block_manager.get_ref_count(block_id) - 1)
+            for block_id, count in writers.items()
+        )
         if num_needed > self.block_manager.get_num_free_blocks():
-            raise OutOfBlocksError(f"the batch needs {num_needed} blocks, and "
-                                   f"{self.block_manager.get_num_free_blocks()} are free")
+            raise OutOfBlocksError(
+                f"the batch needs {num_needed} blocks, and "
+                f"{self.block_manager.get_num_free_blocks()} are free"
+            )
         for seq_id, num_tokens in scheduled:
             for _ in range(num_tokens):
                 self.append_token(seq_id)
@@ -180,12 +215,16 @@ class PagedAttentionManager:
     def get(self, seq_id: int) -> Sequence:
         """Returns the sequence with this id. Raises UnknownSequenceError if there is none."""
         if seq_id not in self.sequences:
-            raise UnknownSequenceError(f"there is no sequence {seq_id}; the sequences are {list(self.sequences)}")
+            raise UnknownSequenceError(
+                f"there is no sequence {seq_id}; the sequences are {list(self.sequences)}"
+            )
         return self.sequences[seq_id]
 
     def blocks_of(self, seq_id: int) -> list[int]:
         """Returns the sequence's block ids, in the order of its tokens."""
-        return self.table.cpu.numpy()[self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)].tolist()
+        return self.table.cpu.numpy()[
+            self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)
+        ].tolist()
 
     def blocks_for(self, num_tokens: int) -> int:
         """Says how many blocks num_tokens tokens need.
@@ -197,8 +236,10 @@ class PagedAttentionManager:
             raise ValueError(f"num_tokens must be 0 or more, not {num_tokens}")
         num_needed = -(-num_tokens // self.block_size)
         if num_needed > self.max_blocks_per_seq:
-            raise SequenceTooLongError(f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, and a row of "
-                                       f"the block table has {self.max_blocks_per_seq} entries")
+            raise SequenceTooLongError(
+                f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, and a row"
+                f" of the block table has {self.max_blocks_per_seq} entries"
+            )
         return num_needed
 
     def check_new(self, seq_id: int) -> None:
@@ -210,7 +251,9 @@ class PagedAttentionManager:
         if seq_id in self.sequences:
             raise DuplicateSequenceError(f"sequence {seq_id} exists already")
         if not self.table.free_rows:
-            raise OutOfRowsError(f"all {len(self.block_table)} rows of the block table are in use")
+            raise OutOfRowsError(
+                f"all {len(self.block_table)} rows of the block table are in use"
+            )
 
     def start(self, seq_id: int, length: int, blocks: list[int]) -> None:
         """Gives a new sequence a free row and writes its blocks there."""

@@ -36,9 +36,14 @@ from paged_attention.work_plan import (
 HEAD_SIZES = (64, 128, 256)
 MOST_QUERIES_PER_KV_HEAD = 16
 FP8 = torch.float8_e4m3fn
-TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16", FP8: "Fp8"}
+TYPES = {
+    torch.float32: "float",
+    torch.float16: "__half",
+    torch.bfloat16: "__nv_bfloat16",
+    FP8: "Fp8",
+}
 SHARED_BYTES_ON_CPU = 232_448  # an H100's
-MULTIPROCESSORS_ON_CPU = 4     # few, so that small batches are split too
+MULTIPROCESSORS_ON_CPU = 4  # few, so that small batches are split too
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,19 @@ def shape_text(shape: Shape) -> str:
     """
     text = read_kernel("ladder/shape.cuh")
     lines = {"using Number": TYPES[shape.dtype], "using KvNumber": TYPES[shape.cache_dtype]}
-    lines |= {f"constexpr int {name}": getattr(shape, name)
-              for name in ("head_size", "queries_per_kv_head", "block_size", "shared_bytes")}
+    lines |= {
+        f"constexpr int {name}": getattr(shape, name)
+        for name in ("head_size", "queries_per_kv_head", "block_size", "shared_bytes")
+    }
     for line, value in lines.items():
-        text, count = re.subn(rf"^{line} = \w+;", f"{line} = {value};", text, flags=re.MULTILINE)
+        text, count = re.subn(
+            rf"^{line} = \w+;", f"{line} = {value};", text, flags=re.MULTILINE
+        )
         if count != 1:
-            raise ValueError(f"kernels/ladder/shape.cuh must have one line `{line} = …;`, and it has {count}")
+            raise ValueError(
+                f"kernels/ladder/shape.cuh must have one line `{line} = …;`, and it has"
+                f" {count}"
+            )
     return text
 
 
@@ -107,8 +119,12 @@ RUNGS = (
 
 def _with_includes(file: str) -> tuple[str, ...]:
     folder, found = (KERNELS / file).parent, {}
-    for include in re.findall(r'^#include "(.+)"', (KERNELS / file).read_text(encoding="utf-8"), re.MULTILINE):
-        found |= dict.fromkeys(_with_includes(str((folder / include).resolve().relative_to(KERNELS.resolve()))))
+    for include in re.findall(
+        r'^#include "(.+)"', (KERNELS / file).read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        found |= dict.fromkeys(
+            _with_includes(str((folder / include).resolve().relative_to(KERNELS.resolve())))
+        )
     return (*found, file)
 
 
@@ -129,25 +145,45 @@ def rung_library(number: int, shape: Shape, target: str | None = None) -> CudaLi
     check_shape(number, shape)
     check_card(number, target)
     texts = rung_texts(number, shape)
-    return build_cuda(*texts.values(), names=tuple(texts), target=target, name=f"ladder_{number}")
+    return build_cuda(
+        *texts.values(), names=tuple(texts), target=target, name=f"ladder_{number}"
+    )
 
 
 def check_shape(number: int, shape: Shape) -> None:
     """Raises ValueError or TypeError naming what a rung is not made for."""
     if not 0 <= number < len(RUNGS):
-        raise ValueError(f"number must be a rung of the ladder, 0 to {len(RUNGS) - 1}, not {number}")
-    dtypes = KERNEL_DTYPES if number <= 3 else KERNEL_DTYPES[1:] if number <= 7 else (torch.float16,)
+        raise ValueError(
+            f"number must be a rung of the ladder, 0 to {len(RUNGS) - 1}, not {number}"
+        )
+    dtypes = (
+        KERNEL_DTYPES
+        if number <= 3
+        else KERNEL_DTYPES[1:]
+        if number <= 7
+        else (torch.float16,)
+    )
     if shape.dtype not in dtypes:
-        raise TypeError(f"dtype must be {' or '.join(map(str, dtypes))} for rung {number}, not {shape.dtype}")
+        raise TypeError(
+            f"dtype must be {' or '.join(map(str, dtypes))} for rung {number}, not"
+            f" {shape.dtype}"
+        )
     expected = FP8 if number == 8 else shape.dtype
     if shape.cache_dtype != expected:
-        raise TypeError(f"kv_dtype must be {expected} for rung {number}, not {shape.cache_dtype}")
+        raise TypeError(
+            f"kv_dtype must be {expected} for rung {number}, not {shape.cache_dtype}"
+        )
     sizes = HEAD_SIZES[1:] if number == 8 else HEAD_SIZES
     if shape.head_size not in sizes:
-        raise ValueError(f"head_size must be {' or '.join(map(str, sizes))} for rung {number}, not {shape.head_size}")
+        raise ValueError(
+            f"head_size must be {' or '.join(map(str, sizes))} for rung {number}, not"
+            f" {shape.head_size}"
+        )
     if not 1 <= shape.queries_per_kv_head <= MOST_QUERIES_PER_KV_HEAD:
-        raise ValueError(f"a KV head must be shared by 1 to {MOST_QUERIES_PER_KV_HEAD} query heads, "
-                         f"not {shape.queries_per_kv_head}")
+        raise ValueError(
+            f"a KV head must be shared by 1 to {MOST_QUERIES_PER_KV_HEAD} query heads, "
+            f"not {shape.queries_per_kv_head}"
+        )
     if shape.block_size < 1:
         raise ValueError(f"block_size must be positive, not {shape.block_size}")
 
@@ -156,8 +192,10 @@ def check_card(number: int, target: str | None) -> None:
     """Raises ValueError if this machine's GPU lacks instructions that a rung needs."""
     needed = (8, 9) if number == 8 else (8, 0) if number >= 4 else (0, 0)
     if choose_target(target) == "gpu" and (has := torch.cuda.get_device_capability()) < needed:
-        raise ValueError(f"rung {number} needs a GPU of compute capability {needed[0]}.{needed[1]} or more, and "
-                         f"{torch.cuda.get_device_name()} has {has[0]}.{has[1]}")
+        raise ValueError(
+            f"rung {number} needs a GPU of compute capability {needed[0]}.{needed[1]} or more,"
+            f" and {torch.cuda.get_device_name()} has {has[0]}.{has[1]}"
+        )
 
 
 def num_multiprocessors(device: torch.device) -> int:
@@ -200,25 +238,53 @@ class PagedDecode:
     Raises ValueError or TypeError for a shape that the rung is not made for.
     """
 
-    def __init__(self, number: int, context_lens: Tensor, *, num_q_heads: int, num_kv_heads: int, head_size: int,
-                 block_size: int, dtype: torch.dtype, kv_dtype: torch.dtype | None = None, target: str | None = None,
-                 library: CudaLibrary | None = None, num_splits: int | None = None, heads_at_once: int | None = None,
-                 num_blocks: int | None = None):
+    def __init__(
+        self,
+        number: int,
+        context_lens: Tensor,
+        *,
+        num_q_heads: int,
+        num_kv_heads: int,
+        head_size: int,
+        block_size: int,
+        dtype: torch.dtype,
+        kv_dtype: torch.dtype | None = None,
+        target: str | None = None,
+        library: CudaLibrary | None = None,
+        num_splits: int | None = None,
+        heads_at_once: int | None = None,
+        num_blocks: int | None = None,
+    ):
         check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
         check_contiguous("context_lens", context_lens)
         if len(context_lens) == 0:
             raise ValueError("context_lens is empty; a batch holds at least one sequence")
         if num_kv_heads < 1 or num_q_heads < 1 or num_q_heads % num_kv_heads:
-            raise ValueError(f"num_q_heads must be a multiple of the {num_kv_heads} KV heads, not {num_q_heads}")
+            raise ValueError(
+                f"num_q_heads must be a multiple of the {num_kv_heads} KV heads, not"
+                f" {num_q_heads}"
+            )
         device = context_lens.device
         self.number, self.context_lens, self.device = number, context_lens, device
         self.num_q_heads, self.num_kv_heads = num_q_heads, num_kv_heads
-        self.shape = Shape(dtype, head_size, num_q_heads // num_kv_heads, block_size, kv_dtype, shared_bytes(device))
+        self.shape = Shape(
+            dtype,
+            head_size,
+            num_q_heads // num_kv_heads,
+            block_size,
+            kv_dtype,
+            shared_bytes(device),
+        )
         check_shape(number, self.shape)
-        self.library = library or rung_library(number, self.shape, target or ("gpu" if device.type == "cuda" else "fast"))
+        self.library = library or rung_library(
+            number, self.shape, target or ("gpu" if device.type == "cuda" else "fast")
+        )
         lens = context_lens.cpu().numpy()
         if lens.min() < 0:
-            raise ValueError(f"context_lens holds {lens.min()} for sequence {lens.argmin()}; a context has 0 tokens or more")
+            raise ValueError(
+                f"context_lens holds {lens.min()} for sequence {lens.argmin()}; a context has"
+                " 0 tokens or more"
+            )
         self.max_context_len = int(lens.max())
         self.scores, self.workspace = None, {}
         if number <= 2:
@@ -230,25 +296,38 @@ class PagedDecode:
 
     def _plan_scores(self):
         if self.max_context_len * torch.float32.itemsize > SHARED_BYTES_FOR_SCORES:
-            self.scores = self._floats(len(self.context_lens), self.num_q_heads, self.max_context_len)
+            self.scores = self._floats(
+                len(self.context_lens), self.num_q_heads, self.max_context_len
+            )
 
     def _plan_splits(self, lens: np.ndarray, num_splits: int | None):
         if num_splits is None:
-            num_splits = choose_num_splits(len(lens) * self.num_kv_heads, int(tiles_of(lens).max()),
-                                           num_multiprocessors(self.device))
+            num_splits = choose_num_splits(
+                len(lens) * self.num_kv_heads,
+                int(tiles_of(lens).max()),
+                num_multiprocessors(self.device),
+            )
         if num_splits < 1:
             raise ValueError(f"num_splits must be positive, not {num_splits}")
         heads = (num_splits, len(lens), self.num_q_heads)
-        self.workspace = {"part_o": self._floats(*heads, self.shape.head_size), "part_m": self._floats(*heads),
-                          "part_l": self._floats(*heads), "num_splits": num_splits}
+        self.workspace = {
+            "part_o": self._floats(*heads, self.shape.head_size),
+            "part_m": self._floats(*heads),
+            "part_l": self._floats(*heads),
+            "num_splits": num_splits,
+        }
 
     def _plan_work(self, lens: np.ndarray, heads_at_once: int | None, num_blocks: int | None):
         multiprocessors, most = num_multiprocessors(self.device), num_warps(self.shape)
         if heads_at_once is None:
-            heads_at_once = choose_heads_at_once(lens, self.num_kv_heads, most, multiprocessors)
+            heads_at_once = choose_heads_at_once(
+                lens, self.num_kv_heads, most, multiprocessors
+            )
         if heads_at_once < 1 or most % heads_at_once or self.num_kv_heads % heads_at_once:
-            raise ValueError(f"heads_at_once must divide the {self.num_kv_heads} KV heads and the {most} warps of a block, "
-                             f"not {heads_at_once}")
+            raise ValueError(
+                f"heads_at_once must divide the {self.num_kv_heads} KV heads and the {most}"
+                f" warps of a block, not {heads_at_once}"
+            )
         if num_blocks is not None and num_blocks < 1:
             raise ValueError(f"num_blocks must be positive, not {num_blocks}")
         if num_blocks is None:
@@ -257,18 +336,33 @@ class PagedDecode:
         else:
             plan = plan_work(lens, self.num_kv_heads, num_blocks, heads_at_once)
         num_parts = max(1, plan.num_parts) * heads_at_once  # an empty tensor has no address
-        query_tiles, of_dims = -(-self.shape.queries_per_kv_head // 8), self.shape.head_size // 16 + 1
+        query_tiles, of_dims = (
+            -(-self.shape.queries_per_kv_head // 8),
+            self.shape.head_size // 16 + 1,
+        )
         items = np.pad(plan.items, ((0, 1), (0, 0)))  # the kernel looks one item ahead
-        self.workspace = {"items": torch.from_numpy(items).to(self.device),
-                          "parts": self._floats(num_parts, query_tiles, of_dims, 32, 4),
-                          "arrived": torch.zeros(num_parts, dtype=torch.int32, device=self.device),
-                          "num_blocks": plan.num_blocks, "heads_at_once": heads_at_once}
+        self.workspace = {
+            "items": torch.from_numpy(items).to(self.device),
+            "parts": self._floats(num_parts, query_tiles, of_dims, 32, 4),
+            "arrived": torch.zeros(num_parts, dtype=torch.int32, device=self.device),
+            "num_blocks": plan.num_blocks,
+            "heads_at_once": heads_at_once,
+        }
 
     def _floats(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.float32, device=self.device)
 
-    def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, k_scales: Tensor | None = None,
-                 v_scales: Tensor | None = None, scale: float | None = None, out: Tensor | None = None) -> Tensor:
+    def __call__(
+        self,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        block_table: Tensor,
+        k_scales: Tensor | None = None,
+        v_scales: Tensor | None = None,
+        scale: float | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
         """Launches the rung.
 
         It looks at no value of a tensor, so the caller must make sure that the table is right.
@@ -288,13 +382,28 @@ class PagedDecode:
         self._check_call(out, q, k_cache, v_cache, block_table, k_scales, v_scales)
         head_size = self.shape.head_size
         arguments = dict(
-            out=out, q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table, context_lens=self.context_lens,
-            scores=self.scores, q_stride=q.stride(0), num_seqs=len(q), num_q_heads=self.num_q_heads,
-            num_kv_heads=self.num_kv_heads, head_size=head_size, block_size=self.shape.block_size,
-            max_blocks_per_seq=block_table.shape[1], max_context_len=self.max_context_len,
-            dtype=KERNEL_DTYPES.index(q.dtype), scale=1 / math.sqrt(head_size) if scale is None else scale)
+            out=out,
+            q=q,
+            k_cache=k_cache,
+            v_cache=v_cache,
+            block_table=block_table,
+            context_lens=self.context_lens,
+            scores=self.scores,
+            q_stride=q.stride(0),
+            num_seqs=len(q),
+            num_q_heads=self.num_q_heads,
+            num_kv_heads=self.num_kv_heads,
+            head_size=head_size,
+            block_size=self.shape.block_size,
+            max_blocks_per_seq=block_table.shape[1],
+            max_context_len=self.max_context_len,
+            dtype=KERNEL_DTYPES.index(q.dtype),
+            scale=1 / math.sqrt(head_size) if scale is None else scale,
+        )
         if self.number == 8:
-            self.library.paged_attention_fp8(**arguments, k_scales=k_scales, v_scales=v_scales, **self.workspace)
+            self.library.paged_attention_fp8(
+                **arguments, k_scales=k_scales, v_scales=v_scales, **self.workspace
+            )
         else:
             self.library.paged_attention(**arguments, **self.workspace)
         return out
@@ -303,39 +412,82 @@ class PagedDecode:
         shape, num_seqs = self.shape, len(self.context_lens)
         check_tensor("q", q, (num_seqs, self.num_q_heads, shape.head_size), shape.dtype)
         check_tensor("out", out, tuple(q.shape), shape.dtype)
-        check_tensor("k_cache", k_cache, ("num_blocks", shape.block_size, self.num_kv_heads, shape.head_size),
-                     shape.cache_dtype)
+        check_tensor(
+            "k_cache",
+            k_cache,
+            ("num_blocks", shape.block_size, self.num_kv_heads, shape.head_size),
+            shape.cache_dtype,
+        )
         check_tensor("v_cache", v_cache, tuple(k_cache.shape), shape.cache_dtype)
-        if k_cache.numel() // shape.head_size >= 2**31:  # the kernels count a cache's rows in 32 bits
-            raise ValueError(f"k_cache has {k_cache.numel() // shape.head_size} rows of head_size numbers; a cache of this "
-                             f"ladder has less than {2**31}")
+        # the kernels count a cache's rows in 32 bits
+        if k_cache.numel() // shape.head_size >= 2**31:
+            raise ValueError(
+                f"k_cache has {k_cache.numel() // shape.head_size} rows of head_size numbers;"
+                f" a cache of this ladder has less than {2**31}"
+            )
         check_tensor("block_table", block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
         if block_table.shape[1] * shape.block_size < self.max_context_len:
-            raise ValueError(f"block_table has {block_table.shape[1]} entries in a row, and the longest context of "
-                             f"{self.max_context_len} tokens needs {-(-self.max_context_len // shape.block_size)}")
+            raise ValueError(
+                f"block_table has {block_table.shape[1]} entries in a row, and the longest"
+                f" context of {self.max_context_len} tokens needs"
+                f" {-(-self.max_context_len // shape.block_size)}"
+            )
         scales = {"k_scales": k_scales, "v_scales": v_scales}
         if self.number == 8:
             for name, tensor in scales.items():
                 check_tensor(name, tensor, (self.num_kv_heads,), torch.float32)
                 check_contiguous(name, tensor)
         elif k_scales is not None or v_scales is not None:
-            raise ValueError(f"k_scales and v_scales are for fp8 caches, rung 8; this is rung {self.number}")
-        check_devices(context_lens=self.context_lens, q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table,
-                      out=out, **(scales if self.number == 8 else {}))
-        for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache), ("block_table", block_table), ("out", out)):
+            raise ValueError(
+                f"k_scales and v_scales are for fp8 caches, rung 8; this is rung {self.number}"
+            )
+        check_devices(
+            context_lens=self.context_lens,
+            q=q,
+            k_cache=k_cache,
+            v_cache=v_cache,
+            block_table=block_table,
+            out=out,
+            **(scales if self.number == 8 else {}),
+        )
+        for name, tensor in (
+            ("k_cache", k_cache),
+            ("v_cache", v_cache),
+            ("block_table", block_table),
+            ("out", out),
+        ):
             check_contiguous(name, tensor)
         if not q[0].is_contiguous():
-            raise ValueError(f"q must hold each sequence's heads one after the other, and its strides are {q.stride()} for "
-                             f"the shape {tuple(q.shape)}; q.contiguous() makes a copy that does")
+            raise ValueError(
+                "q must hold each sequence's heads one after the other, and its strides are"
+                f" {q.stride()} for the shape {tuple(q.shape)}; q.contiguous() makes a copy"
+                " that does"
+            )
         if self.number >= 2:  # loads of 16 bytes
-            for name, tensor in (("q", q), ("k_cache", k_cache), ("v_cache", v_cache), ("out", out)):
+            for name, tensor in (
+                ("q", q),
+                ("k_cache", k_cache),
+                ("v_cache", v_cache),
+                ("out", out),
+            ):
                 if tensor.data_ptr() % 16 or tensor.stride(0) * tensor.element_size() % 16:
-                    raise ValueError(f"{name} must begin, with each sequence, at a multiple of 16 bytes; a clone does")
+                    raise ValueError(
+                        f"{name} must begin, with each sequence, at a multiple of 16 bytes; a"
+                        " clone does"
+                    )
 
 
-def attn_paged_fast(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor,
-                    k_scales: Tensor | None = None, v_scales: Tensor | None = None, scale: float | None = None,
-                    target: str | None = None) -> Tensor:
+def attn_paged_fast(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    context_lens: Tensor,
+    k_scales: Tensor | None = None,
+    v_scales: Tensor | None = None,
+    scale: float | None = None,
+    target: str | None = None,
+) -> Tensor:
     """Computes paged attention of a decode step with the last rung that fits.
 
     That is rung 8 for caches of torch.float8_e4m3fn, else rung 7. Every call plans anew. To
@@ -354,6 +506,15 @@ def attn_paged_fast(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Te
     check_paged_decode(q, k_cache, v_cache, block_table, context_lens, FP8 if fp8 else None)
     _, num_q_heads, head_size = q.shape
     _, block_size, num_kv_heads, _ = k_cache.shape
-    decode = PagedDecode(8 if fp8 else 7, context_lens, num_q_heads=num_q_heads, num_kv_heads=num_kv_heads,
-                         head_size=head_size, block_size=block_size, dtype=q.dtype, kv_dtype=k_cache.dtype, target=target)
+    decode = PagedDecode(
+        8 if fp8 else 7,
+        context_lens,
+        num_q_heads=num_q_heads,
+        num_kv_heads=num_kv_heads,
+        head_size=head_size,
+        block_size=block_size,
+        dtype=q.dtype,
+        kv_dtype=k_cache.dtype,
+        target=target,
+    )
     return decode(q, k_cache, v_cache, block_table, k_scales, v_scales, scale)

@@ -64,14 +64,22 @@ def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
     sequences = [manager.get(seq_id) for seq_id, _ in scheduled]
     block_table = manager.block_table[[sequence.row for sequence in sequences]]
     positions, tokens_in_row = [], block_table.shape[1] * manager.block_size
-    for index, (sequence, (_, num_tokens)) in enumerate(zip(sequences, scheduled, strict=True)):
+    for index, (sequence, (_, num_tokens)) in enumerate(
+        zip(sequences, scheduled, strict=True)
+    ):
         end = index * tokens_in_row + sequence.length  # as if the table were one long row
         positions += range(end - num_tokens, end)
     return BatchMetadata(
-        cu_seqlens_q=cumulative_lengths([num_tokens for _, num_tokens in scheduled]).to(device),
-        seq_lens_kv=torch.tensor([sequence.length for sequence in sequences], dtype=torch.int32, device=device),
+        cu_seqlens_q=cumulative_lengths([num_tokens for _, num_tokens in scheduled]).to(
+            device
+        ),
+        seq_lens_kv=torch.tensor(
+            [sequence.length for sequence in sequences], dtype=torch.int32, device=device
+        ),
         block_table=block_table,
-        slot_mapping=slot_mapping(block_table.flatten(), torch.tensor(positions, device=device), manager.block_size),
+        slot_mapping=slot_mapping(
+            block_table.flatten(), torch.tensor(positions, device=device), manager.block_size
+        ),
     )
     # END SOLUTION
 
@@ -87,7 +95,9 @@ def visible_keys(q_len: int, kv_len: int) -> Tensor:
     # END SOLUTION
 
 
-def attn_paged_torch(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata) -> Tensor:
+def attn_paged_torch(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata
+) -> Tensor:
     """Computes causal paged attention of a batch, sequence by sequence.
 
     For each sequence it gathers the blocks, then attends. Slots that hold none of the
@@ -103,12 +113,19 @@ def attn_paged_torch(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: Batc
     block_size, outputs = k_cache.shape[1], []
     starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
     for s, kv_len in enumerate(kv_lens):
-        q_rows = q[starts[s] : starts[s + 1]].transpose(0, 1)  # (num_q_heads, q_len, head_size)
+        # (num_q_heads, q_len, head_size)
+        q_rows = q[starts[s] : starts[s + 1]].transpose(0, 1)
         block_ids = metadata.block_table[s, : -(-kv_len // block_size)]
-        k_rows, v_rows = (share_heads(cache[block_ids].flatten(0, 1)[:kv_len], q.shape[1]).transpose(0, 1)
-                          for cache in (k_cache, v_cache))  # (num_q_heads, kv_len, head_size)
+        k_rows, v_rows = (
+            share_heads(cache[block_ids].flatten(0, 1)[:kv_len], q.shape[1]).transpose(0, 1)
+            for cache in (k_cache, v_cache)
+        )  # (num_q_heads, kv_len, head_size)
         scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])
         hidden = ~visible_keys(q_rows.shape[1], kv_len).to(q.device)
-        outputs.append((torch.softmax(scores.masked_fill(hidden, NO_KEY), dim=-1) @ v_rows).transpose(0, 1))
+        outputs.append(
+            (torch.softmax(scores.masked_fill(hidden, NO_KEY), dim=-1) @ v_rows).transpose(
+                0, 1
+            )
+        )
     return torch.cat(outputs)
     # END SOLUTION

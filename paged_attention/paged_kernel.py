@@ -16,8 +16,15 @@ from paged_attention.validate import KERNEL_DTYPES, check_paged_decode
 # A thread block gets 48 KiB of shared memory without asking for more. The query and the
 # reductions need a part of it.
 SHARED_BYTES_FOR_SCORES = 46 * 1024
-KERNEL_FILES = ("numbers.cuh", "paged_params.cuh", "paged_address.cuh", "block_reduce.cuh", "paged_scores.cuh",
-                "paged_values.cuh", "paged_attention.cu")
+KERNEL_FILES = (
+    "numbers.cuh",
+    "paged_params.cuh",
+    "paged_address.cuh",
+    "block_reduce.cuh",
+    "paged_scores.cuh",
+    "paged_values.cuh",
+    "paged_attention.cu",
+)
 
 
 @functools.cache
@@ -26,11 +33,23 @@ def paged_attention_library(target: str | None = None) -> CudaLibrary:
 
     target: "gpu", "fast" or "checked"; None takes what `build_cuda` chooses.
     """
-    return build_cuda(*map(read_kernel, KERNEL_FILES), names=KERNEL_FILES, target=target, name="paged_attention")
+    return build_cuda(
+        *map(read_kernel, KERNEL_FILES),
+        names=KERNEL_FILES,
+        target=target,
+        name="paged_attention",
+    )
 
 
-def attn_paged_cuda(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor,
-                    library: CudaLibrary | None = None, scale: float | None = None) -> Tensor:
+def attn_paged_cuda(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    context_lens: Tensor,
+    library: CudaLibrary | None = None,
+    scale: float | None = None,
+) -> Tensor:
     """Computes paged attention of a decode step: one query of each sequence over its context.
 
     The arguments are not changed.
@@ -56,11 +75,27 @@ def attn_paged_cuda(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Te
     max_context_len = int(context_lens.max())
     scores = None
     if max_context_len * torch.float32.itemsize > SHARED_BYTES_FOR_SCORES:
-        scores = torch.empty(num_seqs, num_q_heads, max_context_len, dtype=torch.float32, device=q.device)
+        scores = torch.empty(
+            num_seqs, num_q_heads, max_context_len, dtype=torch.float32, device=q.device
+        )
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     library.paged_attention(
-        out=out, q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table, context_lens=context_lens, scores=scores,
-        q_stride=q.stride(0), num_seqs=num_seqs, num_q_heads=num_q_heads, num_kv_heads=num_kv_heads, head_size=head_size,
-        block_size=block_size, max_blocks_per_seq=block_table.shape[1], max_context_len=max_context_len,
-        dtype=KERNEL_DTYPES.index(q.dtype), scale=1 / math.sqrt(head_size) if scale is None else scale)
+        out=out,
+        q=q,
+        k_cache=k_cache,
+        v_cache=v_cache,
+        block_table=block_table,
+        context_lens=context_lens,
+        scores=scores,
+        q_stride=q.stride(0),
+        num_seqs=num_seqs,
+        num_q_heads=num_q_heads,
+        num_kv_heads=num_kv_heads,
+        head_size=head_size,
+        block_size=block_size,
+        max_blocks_per_seq=block_table.shape[1],
+        max_context_len=max_context_len,
+        dtype=KERNEL_DTYPES.index(q.dtype),
+        scale=1 / math.sqrt(head_size) if scale is None else scale,
+    )
     return out

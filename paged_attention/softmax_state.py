@@ -55,7 +55,8 @@ class SoftmaxState:
             (heads, 1, num_keys, head_size), because the queries of a head share their values.
         """
         # BEGIN SOLUTION 3.2
-        self.m, self.l, self.acc = (x.to(scores.device) for x in (self.m, self.l, self.acc))  # they begin on the CPU
+        # they begin on the CPU
+        self.m, self.l, self.acc = (x.to(scores.device) for x in (self.m, self.l, self.acc))
         scores, values = scores.to(self.m.dtype), values.to(self.m.dtype)
         m = torch.maximum(self.m, scores.amax(-1))
         old = torch.exp(self.m - finite(m))

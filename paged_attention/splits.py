@@ -18,6 +18,7 @@ def choose_num_splits(num_rows: int, num_tiles: int, num_multiprocessors: int) -
     num_tiles: the tiles of each row, 1 or more.
     num_multiprocessors: of the GPU.
     """
+
     # BEGIN SOLUTION 7.6
     def time(num_splits):
         waves = -(-num_rows * num_splits // num_multiprocessors)  # -(-a // b) rounds up

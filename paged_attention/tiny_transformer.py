@@ -18,16 +18,31 @@ class TinyTransformer:
     The layers have residual connections.
     """
 
-    def __init__(self, num_layers: int = 4, num_q_heads: int = 6, num_kv_heads: int = 2, head_size: int = 8,
-                 dim: int = 48, vocab_size: int = 100, seed: int = 0):
+    def __init__(
+        self,
+        num_layers: int = 4,
+        num_q_heads: int = 6,
+        num_kv_heads: int = 2,
+        head_size: int = 8,
+        dim: int = 48,
+        vocab_size: int = 100,
+        seed: int = 0,
+    ):
         generator = torch.Generator().manual_seed(seed)
         self.embedding = torch.randn(vocab_size, dim, generator=generator) / 50
-        self.attentions = [AttentionLayer(dim, num_q_heads, num_kv_heads, head_size, index, seed=seed + index)
-                           for index in range(num_layers)]
+        self.attentions = [
+            AttentionLayer(dim, num_q_heads, num_kv_heads, head_size, index, seed=seed + index)
+            for index in range(num_layers)
+        ]
         for attention in self.attentions:
             attention.wq *= 3  # sharper attention; otherwise all tokens would be much alike
-        self.mlps = [(torch.randn(dim, 2 * dim, generator=generator) / dim**0.5,
-                      torch.randn(2 * dim, dim, generator=generator) / dim**0.5) for _ in range(num_layers)]
+        self.mlps = [
+            (
+                torch.randn(dim, 2 * dim, generator=generator) / dim**0.5,
+                torch.randn(2 * dim, dim, generator=generator) / dim**0.5,
+            )
+            for _ in range(num_layers)
+        ]
 
     def __call__(self, tokens: Tensor, attend, merge_heads) -> tuple[Tensor, list[Tensor]]:
         """Computes the logits of a row of tokens.
@@ -50,8 +65,11 @@ class TinyTransformer:
 
 def dense(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Computes attention over one whole sequence with PyTorch, without a pool."""
-    q, k, v = (heads.transpose(0, 1)[None] for heads in (q, k, v))  # (1, heads, num_tokens, head_size)
-    return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+    # (1, heads, num_tokens, head_size)
+    q, k, v = (heads.transpose(0, 1)[None] for heads in (q, k, v))
+    return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(
+        0, 1
+    )
 
 
 def paged(manager, scheduled: list[tuple[int, int]]):
@@ -65,6 +83,7 @@ def paged(manager, scheduled: list[tuple[int, int]]):
         k_cache, v_cache = manager.kv_cache[layer]
         write_kv(k_cache, v_cache, metadata.slot_mapping, k, v)
         return attn_paged_torch(q, k_cache, v_cache, metadata)
+
     return attend
 
 
@@ -82,10 +101,12 @@ def generate_dense(model: TinyTransformer, prompt: list[int], num_tokens: int) -
     for _ in range(num_tokens):
         logits, _ = model(torch.tensor(tokens), dense, merge_of_reference)
         tokens.append(int(logits[-1].argmax()))
-    return tokens[len(prompt):]
+    return tokens[len(prompt) :]
 
 
-def generate_paged(model: TinyTransformer, prompt: list[int], num_tokens: int, manager, merge_heads) -> list[int]:
+def generate_paged(
+    model: TinyTransformer, prompt: list[int], num_tokens: int, manager, merge_heads
+) -> list[int]:
     """Generates greedily through the pool: one prefill, then one token at a time."""
     manager.add_sequence(0, 0)
     tokens, new = [], list(prompt)

@@ -1,7 +1,9 @@
 """How many bytes a decode step has to move (lesson 07)."""
 
 
-def kv_bytes(context_lens: list[int], num_kv_heads: int, head_size: int, bytes_per_number: int) -> int:
+def kv_bytes(
+    context_lens: list[int], num_kv_heads: int, head_size: int, bytes_per_number: int
+) -> int:
     """Counts the fewest bytes of keys and values that a decode step of one layer reads.
 
     That is each of them once.

@@ -14,7 +14,9 @@ def as_integer(name: str, value) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, not {type(value).__name__}: {value!r}") from None
+        raise TypeError(
+            f"{name} must be an integer, not {type(value).__name__}: {value!r}"
+        ) from None
 
 
 def check_positive(**sizes: int) -> None:
@@ -24,7 +26,9 @@ def check_positive(**sizes: int) -> None:
             raise ValueError(f"{name} must be positive, not {size}")
 
 
-def check_tensor(name: str, tensor: Tensor, shape: tuple, dtype: torch.dtype | None = None) -> None:
+def check_tensor(
+    name: str, tensor: Tensor, shape: tuple, dtype: torch.dtype | None = None
+) -> None:
     """Checks the type, shape and dtype of a tensor.
 
     shape: the sizes; a string fits any size.
@@ -34,8 +38,10 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple, dtype: torch.dtype | N
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
     expected = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-    fits = tensor.dim() == len(shape) and all(isinstance(size, str) or size == actual
-                                              for size, actual in zip(shape, tensor.shape, strict=True))
+    fits = tensor.dim() == len(shape) and all(
+        isinstance(size, str) or size == actual
+        for size, actual in zip(shape, tensor.shape, strict=True)
+    )
     if not fits:
         raise ValueError(f"{name} must have the shape {expected}, not {tuple(tensor.shape)}")
     if dtype is not None and tensor.dtype != dtype:
@@ -56,7 +62,10 @@ def check_range(name: str, values: Tensor, low: int, high: int, what: str) -> No
     outside = ((values < low) | (values >= high)).flatten()
     if outside.any():
         index = int(outside.nonzero()[0])
-        raise ValueError(f"{name} holds {values.flatten()[index]} (entry {index}); {what} are {low} to {high - 1}")
+        raise ValueError(
+            f"{name} holds {values.flatten()[index]} (entry {index}); {what} are {low} to"
+            f" {high - 1}"
+        )
 
 
 def check_write(k_cache: Tensor, v_cache: Tensor, slots: Tensor, k: Tensor, v: Tensor) -> None:
@@ -65,10 +74,14 @@ def check_write(k_cache: Tensor, v_cache: Tensor, slots: Tensor, k: Tensor, v: T
     check_tensor("slots", slots, ("num_tokens",), torch.int64)
     check_tensor("k", k, (len(slots), *k_cache.shape[2:]), k_cache.dtype)
     check_tensor("v", v, (len(slots), *k_cache.shape[2:]), k_cache.dtype)
-    check_range("slots", slots, 0, k_cache.shape[0] * k_cache.shape[1], "the slots of this pool")
+    check_range(
+        "slots", slots, 0, k_cache.shape[0] * k_cache.shape[1], "the slots of this pool"
+    )
     if len(slots.unique()) != len(slots):
         twice = next(slot for slot in slots.tolist() if (slots == slot).sum() > 1)
-        raise ValueError(f"slots holds {twice} more than once; one token would overwrite another")
+        raise ValueError(
+            f"slots holds {twice} more than once; one token would overwrite another"
+        )
 
 
 def check_seq_ids(seq_ids: list[int]) -> None:
@@ -84,25 +97,41 @@ def check_layer(layer, manager) -> None:
     """Checks that the layer has the pool's heads, and that the pool has a part for it."""
     num_layers, _, _, _, num_kv_heads, head_size = manager.kv_cache.shape
     if (layer.num_kv_heads, layer.head_size) != (num_kv_heads, head_size):
-        raise ValueError(f"layer must have the pool's {num_kv_heads} KV heads of size {head_size}, "
-                         f"not {layer.num_kv_heads} of size {layer.head_size}")
+        raise ValueError(
+            f"layer must have the pool's {num_kv_heads} KV heads of size {head_size}, "
+            f"not {layer.num_kv_heads} of size {layer.head_size}"
+        )
     if not 0 <= layer.index < num_layers:
-        raise ValueError(f"layer.index must be one of the pool's layers, 0 to {num_layers - 1}, not {layer.index}")
+        raise ValueError(
+            f"layer.index must be one of the pool's layers, 0 to {num_layers - 1}, not"
+            f" {layer.index}"
+        )
 
 
-def check_prefill(layer, x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager) -> None:
+def check_prefill(
+    layer, x: Tensor, request_num_blocks: list[int], seq_ids: list[int], manager
+) -> None:
     """Checks the arguments of `forward_prefill`."""
     check_seq_ids(seq_ids)
     check_layer(layer, manager)
     if len(request_num_blocks) != len(seq_ids):
-        raise ValueError(f"request_num_blocks must have an entry for each of the {len(seq_ids)} sequences, "
-                         f"not {len(request_num_blocks)} entries")
+        raise ValueError(
+            f"request_num_blocks must have an entry for each of the {len(seq_ids)} sequences, "
+            f"not {len(request_num_blocks)} entries"
+        )
     for seq_id, num_blocks in zip(seq_ids, request_num_blocks, strict=True):
         length = manager.get(seq_id).length
         if num_blocks != manager.blocks_for(length):
-            raise ValueError(f"request_num_blocks gives sequence {seq_id} {num_blocks} blocks, and its {length} tokens "
-                             f"fill {manager.blocks_for(length)}")
-    check_tensor("x", x, (sum(request_num_blocks), manager.block_size, layer.wq.shape[1]), manager.kv_cache.dtype)
+            raise ValueError(
+                f"request_num_blocks gives sequence {seq_id} {num_blocks} blocks, and its"
+                f" {length} tokens fill {manager.blocks_for(length)}"
+            )
+    check_tensor(
+        "x",
+        x,
+        (sum(request_num_blocks), manager.block_size, layer.wq.shape[1]),
+        manager.kv_cache.dtype,
+    )
 
 
 def check_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> None:
@@ -112,7 +141,9 @@ def check_decoding(layer, x: Tensor, seq_ids: list[int], manager) -> None:
     check_tensor("x", x, (len(seq_ids), layer.wq.shape[1]), manager.kv_cache.dtype)
     for seq_id in seq_ids:
         if manager.get(seq_id).length == 0:
-            raise ValueError(f"sequence {seq_id} has no token; append its new token before you decode it")
+            raise ValueError(
+                f"sequence {seq_id} has no token; append its new token before you decode it"
+            )
 
 
 def check_scheduled(scheduled: list[tuple[int, int]], manager=None) -> None:
@@ -123,10 +154,15 @@ def check_scheduled(scheduled: list[tuple[int, int]], manager=None) -> None:
     check_seq_ids([seq_id for seq_id, _ in scheduled])
     for seq_id, num_tokens in scheduled:
         if operator.index(num_tokens) < 1:
-            raise ValueError(f"sequence {seq_id} is scheduled with {num_tokens} tokens; it must be 1 or more")
+            raise ValueError(
+                f"sequence {seq_id} is scheduled with {num_tokens} tokens; it must be 1 or"
+                " more"
+            )
         if manager is not None and num_tokens > manager.get(seq_id).length:
-            raise ValueError(f"sequence {seq_id} is scheduled with {num_tokens} tokens, and it has "
-                             f"{manager.get(seq_id).length}; make room for them first")
+            raise ValueError(
+                f"sequence {seq_id} is scheduled with {num_tokens} tokens, and it has "
+                f"{manager.get(seq_id).length}; make room for them first"
+            )
 
 
 def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata) -> None:
@@ -138,33 +174,56 @@ def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata)
     num_blocks, block_size, num_kv_heads, head_size = k_cache.shape
     check_tensor("q", q, ("num_tokens", "num_q_heads", head_size), k_cache.dtype)
     if q.shape[1] == 0 or q.shape[1] % num_kv_heads:
-        raise ValueError(f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {q.shape[1]} heads")
+        raise ValueError(
+            f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {q.shape[1]}"
+            " heads"
+        )
     check_tensor("seq_lens_kv", metadata.seq_lens_kv, ("num_seqs",), torch.int32)
     num_seqs = len(metadata.seq_lens_kv)
     if num_seqs == 0:
         raise ValueError("seq_lens_kv is empty; a batch holds at least one sequence")
     check_tensor("cu_seqlens_q", metadata.cu_seqlens_q, (num_seqs + 1,), torch.int32)
-    check_tensor("block_table", metadata.block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
+    check_tensor(
+        "block_table", metadata.block_table, (num_seqs, "max_blocks_per_seq"), torch.int32
+    )
     starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
     if starts[0] != 0 or starts[-1] != len(q):
-        raise ValueError(f"cu_seqlens_q must run from 0 to the {len(q)} tokens of q, not from {starts[0]} to {starts[-1]}")
+        raise ValueError(
+            f"cu_seqlens_q must run from 0 to the {len(q)} tokens of q, not from {starts[0]}"
+            f" to {starts[-1]}"
+        )
     for s, kv_len in enumerate(kv_lens):
         q_len, num_needed = starts[s + 1] - starts[s], -(-kv_len // block_size)
         if q_len < 1:
-            raise ValueError(f"cu_seqlens_q gives sequence {s} {q_len} queries; it must be 1 or more")
+            raise ValueError(
+                f"cu_seqlens_q gives sequence {s} {q_len} queries; it must be 1 or more"
+            )
         if kv_len < q_len:
-            raise ValueError(f"seq_lens_kv gives sequence {s} {kv_len} keys, fewer than its {q_len} queries")
+            raise ValueError(
+                f"seq_lens_kv gives sequence {s} {kv_len} keys, fewer than its {q_len} queries"
+            )
         if num_needed > metadata.block_table.shape[1]:
-            raise ValueError(f"seq_lens_kv gives sequence {s} {kv_len} keys, which need {num_needed} blocks, and block_table "
-                             f"has {metadata.block_table.shape[1]} entries in a row")
-        check_range(f"block_table, row {s},", metadata.block_table[s, :num_needed], 0, num_blocks, "the blocks of this pool")
+            raise ValueError(
+                f"seq_lens_kv gives sequence {s} {kv_len} keys, which need {num_needed}"
+                f" blocks, and block_table has {metadata.block_table.shape[1]} entries in"
+                " a row"
+            )
+        check_range(
+            f"block_table, row {s},",
+            metadata.block_table[s, :num_needed],
+            0,
+            num_blocks,
+            "the blocks of this pool",
+        )
 
 
 def check_contiguous(name: str, tensor: Tensor) -> None:
     """Raises ValueError for a tensor that is not contiguous."""
     if not tensor.is_contiguous():
-        raise ValueError(f"{name} must be contiguous, and its strides are {tensor.stride()} for the shape "
-                         f"{tuple(tensor.shape)}; {name}.contiguous() makes a copy that is")
+        raise ValueError(
+            f"{name} must be contiguous, and its strides are {tensor.stride()} for the shape "
+            f"{tuple(tensor.shape)}; {name}.contiguous() makes a copy that is"
+        )
 
 
 def check_devices(**tensors: Tensor) -> None:
@@ -172,10 +231,15 @@ def check_devices(**tensors: Tensor) -> None:
     (first, expected), *others = tensors.items()
     for name, tensor in others:
         if tensor.device != expected.device:
-            raise ValueError(f"{name} must be on {first}'s device, {expected.device}, not on {tensor.device}")
+            raise ValueError(
+                f"{name} must be on {first}'s device, {expected.device}, not on"
+                f" {tensor.device}"
+            )
 
 
-def check_block_table(block_table: Tensor, context_lens: Tensor, num_blocks: int, block_size: int) -> None:
+def check_block_table(
+    block_table: Tensor, context_lens: Tensor, num_blocks: int, block_size: int
+) -> None:
     """Refuses a block table through which a kernel would read outside the pool.
 
     The pool has num_blocks blocks of block_size tokens, with ids from 0. Entries that a
@@ -190,16 +254,30 @@ def check_block_table(block_table: Tensor, context_lens: Tensor, num_blocks: int
         pool.
     """
     check_tensor("context_lens", context_lens, ("num_seqs",), torch.int32)
-    check_tensor("block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32)
+    check_tensor(
+        "block_table", block_table, (len(context_lens), "max_blocks_per_seq"), torch.int32
+    )
     # BEGIN SOLUTION 6.7
     for seq, context_len in enumerate(context_lens.tolist()):
         num_needed = -(-context_len // block_size)
         if context_len < 0:
-            raise ValueError(f"context_lens holds {context_len} for sequence {seq}; a context has 0 tokens or more")
+            raise ValueError(
+                f"context_lens holds {context_len} for sequence {seq}; a context has 0 tokens"
+                " or more"
+            )
         if num_needed > block_table.shape[1]:
-            raise ValueError(f"context_lens gives sequence {seq} {context_len} tokens, which need {num_needed} blocks, "
-                             f"and block_table has {block_table.shape[1]} entries in a row")
-        check_range(f"block_table, row {seq},", block_table[seq, :num_needed], 0, num_blocks, "the blocks of this pool")
+            raise ValueError(
+                f"context_lens gives sequence {seq} {context_len} tokens, which need"
+                f" {num_needed} blocks, and block_table has {block_table.shape[1]} entries in"
+                " a row"
+            )
+        check_range(
+            f"block_table, row {seq},",
+            block_table[seq, :num_needed],
+            0,
+            num_blocks,
+            "the blocks of this pool",
+        )
     # END SOLUTION
 
 
@@ -208,8 +286,14 @@ KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 LARGEST_HEAD_SIZE = 256
 
 
-def check_paged_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, context_lens: Tensor,
-                       kv_dtype: torch.dtype | None = None) -> None:
+def check_paged_decode(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    context_lens: Tensor,
+    kv_dtype: torch.dtype | None = None,
+) -> None:
     """Checks the arguments of `attn_paged_cuda`.
 
     It reads the table and the lengths, so on a GPU it waits for them.
@@ -218,26 +302,54 @@ def check_paged_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table:
     """
     check_tensor("q", q, ("num_seqs", "num_q_heads", "head_size"))
     if q.dtype not in KERNEL_DTYPES:
-        raise TypeError(f"q must be torch.float32, torch.float16 or torch.bfloat16, not {q.dtype}")
+        raise TypeError(
+            f"q must be torch.float32, torch.float16 or torch.bfloat16, not {q.dtype}"
+        )
     num_seqs, num_q_heads, head_size = q.shape
-    check_tensor("k_cache", k_cache, ("num_blocks", "block_size", "num_kv_heads", head_size), kv_dtype or q.dtype)
+    check_tensor(
+        "k_cache",
+        k_cache,
+        ("num_blocks", "block_size", "num_kv_heads", head_size),
+        kv_dtype or q.dtype,
+    )
     check_tensor("v_cache", v_cache, tuple(k_cache.shape), k_cache.dtype)
     num_blocks, block_size, num_kv_heads, _ = k_cache.shape
     if num_seqs == 0:
         raise ValueError("q is empty; a batch holds at least one sequence")
     if not 1 <= head_size <= LARGEST_HEAD_SIZE:
-        raise ValueError(f"head_size, q's last dimension, must be 1 to {LARGEST_HEAD_SIZE}, not {head_size}")
+        raise ValueError(
+            f"head_size, q's last dimension, must be 1 to {LARGEST_HEAD_SIZE}, not {head_size}"
+        )
     if block_size == 0 or num_kv_heads == 0:
-        raise ValueError(f"k_cache must have a slot in each block and a KV head, not the shape {tuple(k_cache.shape)}")
+        raise ValueError(
+            "k_cache must have a slot in each block and a KV head, not the shape"
+            f" {tuple(k_cache.shape)}"
+        )
     if num_q_heads == 0 or num_q_heads % num_kv_heads:
-        raise ValueError(f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {num_q_heads} heads")
+        raise ValueError(
+            f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {num_q_heads}"
+            " heads"
+        )
     check_tensor("context_lens", context_lens, (num_seqs,), torch.int32)
     check_tensor("block_table", block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
-    check_devices(q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table, context_lens=context_lens)
+    check_devices(
+        q=q,
+        k_cache=k_cache,
+        v_cache=v_cache,
+        block_table=block_table,
+        context_lens=context_lens,
+    )
     if not q[0].is_contiguous():
-        raise ValueError(f"q must hold each sequence's heads one after the other, and its strides are {q.stride()} for the "
-                         f"shape {tuple(q.shape)}; q.contiguous() makes a copy that does")
-    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache), ("block_table", block_table),
-                         ("context_lens", context_lens)):
+        raise ValueError(
+            "q must hold each sequence's heads one after the other, and its strides are"
+            f" {q.stride()} for the shape {tuple(q.shape)}; q.contiguous() makes a copy that"
+            " does"
+        )
+    for name, tensor in (
+        ("k_cache", k_cache),
+        ("v_cache", v_cache),
+        ("block_table", block_table),
+        ("context_lens", context_lens),
+    ):
         check_contiguous(name, tensor)
     check_block_table(block_table, context_lens, num_blocks, block_size)

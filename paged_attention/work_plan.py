@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 # Found by measuring the workloads of lessons_bench/workloads.py on an H200.
-FEW_TILES = 64     # a row with no more tiles is not worth cutting
-BUSY = 0.8         # blocks per multiprocessor that keep the memory busy; more would only wait
-MANY_ROWS = 1.5    # rows per multiprocessor; with as many, few are cut
+FEW_TILES = 64  # a row with no more tiles is not worth cutting
+BUSY = 0.8  # blocks per multiprocessor that keep the memory busy; more would only wait
+MANY_ROWS = 1.5  # rows per multiprocessor; with as many, few are cut
 SOME_ROWS = 1 / 8  # likewise; with as many, none is cut into very many parts
-PART_COST = 40     # the time to hand a part over, counted in tiles
+PART_COST = 40  # the time to hand a part over, counted in tiles
 
 TILE_SIZE = 16  # tokens that a warp takes in at once; tile_size in kernels/ladder/tile.cuh
 
@@ -37,7 +37,9 @@ def tiles_of(context_lens) -> np.ndarray:
     return np.maximum(1, -(-np.asarray(context_lens, dtype=np.int64) // TILE_SIZE))
 
 
-def choose_heads_at_once(context_lens, num_kv_heads: int, num_warps: int, multiprocessors: int) -> int:
+def choose_heads_at_once(
+    context_lens, num_kv_heads: int, num_warps: int, multiprocessors: int
+) -> int:
     """Chooses how many KV heads the warps of a block share: 1, 2, or one for each warp.
 
     With more heads, more bytes of the cache lie in a row, and there are fewer states to merge.
@@ -53,7 +55,13 @@ def choose_heads_at_once(context_lens, num_kv_heads: int, num_warps: int, multip
     return 1
 
 
-def best_plan(context_lens, num_kv_heads: int, heads_at_once: int, multiprocessors: int, busy: float = BUSY) -> WorkPlan:
+def best_plan(
+    context_lens,
+    num_kv_heads: int,
+    heads_at_once: int,
+    multiprocessors: int,
+    busy: float = BUSY,
+) -> WorkPlan:
     """Chooses the plan that should take the least time.
 
     It compares up to three ways to divide the rows among blocks:
@@ -67,15 +75,25 @@ def best_plan(context_lens, num_kv_heads: int, heads_at_once: int, multiprocesso
 
     busy: how many blocks that is, per multiprocessor.
     """
-    num_rows, busy = len(context_lens) * num_kv_heads // heads_at_once, max(1, int(busy * multiprocessors))
+    num_rows, busy = (
+        len(context_lens) * num_kv_heads // heads_at_once,
+        max(1, int(busy * multiprocessors)),
+    )
     whole = max(n for n in range(1, multiprocessors + 1) if num_rows % n == 0)
     counts = {whole} | ({busy // num_rows * num_rows} if num_rows <= busy else set())
-    plans = [plan_work(context_lens, num_kv_heads, n, heads_at_once, by_rows=True) for n in sorted(counts)]
+    plans = [
+        plan_work(context_lens, num_kv_heads, n, heads_at_once, by_rows=True)
+        for n in sorted(counts)
+    ]
     plans.append(plan_work(context_lens, num_kv_heads, busy, heads_at_once))
-    return min(plans, key=lambda plan: plan.most_tiles * heads_at_once + PART_COST * plan.most_parts)
+    return min(
+        plans, key=lambda plan: plan.most_tiles * heads_at_once + PART_COST * plan.most_parts
+    )
 
 
-def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: int, by_rows: bool = False) -> WorkPlan:
+def plan_work(
+    context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: int, by_rows: bool = False
+) -> WorkPlan:
     """Lays the rows of a batch end to end and cuts them into equal shares.
 
     It does this as `cut_evenly` of paged_attention/splits.py does. A row is a sequence and
@@ -99,7 +117,9 @@ def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: i
         cuts = ends[len(rows) // num_blocks - 1 :: len(rows) // num_blocks]
     else:
         pieces = num_blocks // len(rows)
-        cuts = np.unique((ends - rows)[:, None] + rows[:, None] * np.arange(1, pieces + 1) // pieces)
+        cuts = np.unique(
+            (ends - rows)[:, None] + rows[:, None] * np.arange(1, pieces + 1) // pieces
+        )
         cuts = cuts[cuts > 0]
     num_blocks = len(cuts)
 
@@ -112,8 +132,19 @@ def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: i
     pieces_of_row, first_of_row = np.bincount(row), np.searchsorted(row, np.arange(len(rows)))
     is_part = pieces_of_row[row] > 1
     part = np.cumsum(is_part) - 1
-    items = np.stack([row // groups, row % groups * heads_at_once, begin, end, np.where(is_part, part, -1),
-                      np.where(is_part, part[first_of_row[row]], -1), pieces_of_row[row], np.empty_like(row)], axis=1)
+    items = np.stack(
+        [
+            row // groups,
+            row % groups * heads_at_once,
+            begin,
+            end,
+            np.where(is_part, part, -1),
+            np.where(is_part, part[first_of_row[row]], -1),
+            pieces_of_row[row],
+            np.empty_like(row),
+        ],
+        axis=1,
+    )
 
     # A block does its parts first, because other blocks may wait for them. The first item of
     # block b goes to place b.
@@ -125,4 +156,10 @@ def plan_work(context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: i
     placed = np.empty(items.shape, dtype=np.int32)
     placed[place] = items
     parts_of_block = np.bincount(block[is_part[order]], minlength=1)
-    return WorkPlan(placed, num_blocks, int(is_part.sum()), int(np.diff(cuts, prepend=0).max()), int(parts_of_block.max()))
+    return WorkPlan(
+        placed,
+        num_blocks,
+        int(is_part.sum()),
+        int(np.diff(cuts, prepend=0).max()),
+        int(parts_of_block.max()),
+    )

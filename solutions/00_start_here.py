@@ -13,7 +13,8 @@
 # one GPU serve many people at once. You start with a list of free blocks and end with a CUDA
 # kernel.
 #
-# **Here** you see what your machine can do, how an exercise works, and the idea of the whole course in two pictures.
+# **Here** you see what your machine can do, how an exercise works, and the idea of the whole
+# course in two pictures.
 #
 # **You need** some Python. **It takes** about 15 minutes.
 #
@@ -25,11 +26,16 @@ try:
     from lessons_lib import check, hint, progress_bar, solution
     from lessons_lib.doctor import doctor
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 report = doctor()
 display(report)
-assert report.ready, "Something that the lessons need is missing: the rows marked ✗ say what. Then run this cell again."
+assert report.ready, (
+    "Something that the lessons need is missing: the rows marked ✗ say what. Then run this"
+    " cell again."
+)
 
 # %% [markdown]
 # If a row is marked ✗, do what it says first. A row marked – is only good to have, and the row
@@ -47,8 +53,12 @@ assert report.ready, "Something that the lessons need is missing: the rows marke
 
 # %%
 num_layers, num_kv_heads, head_size, bytes_per_number = 36, 8, 128, 2
-bytes_per_token = 2 * num_layers * num_kv_heads * head_size * bytes_per_number  # 2: a key and a value
-print(f"one token: {bytes_per_token // 1024} KiB, 1,024 tokens: {1024 * bytes_per_token // 2**20} MiB")
+# 2: a key and a value
+bytes_per_token = 2 * num_layers * num_kv_heads * head_size * bytes_per_number
+print(
+    f"one token: {bytes_per_token // 1024} KiB, 1,024 tokens:"
+    f" {1024 * bytes_per_token // 2**20} MiB"
+)
 
 # %% [markdown]
 # A hundred people with a thousand tokens each need 14 GiB, on top of the model itself. So it
@@ -70,8 +80,14 @@ lengths = {"A": 61, "B": 310, "C": 24, "D": 147, "E": 96}
 def draw_memory(reserved, title):
     """Draws a bar for each request: what it reserved, and in blue the part with tokens."""
     figure, axes = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
-    axes.barh(list(lengths), [reserved[name] for name in lengths], color=draw.WASTED, hatch="///",
-              edgecolor="white", label="reserved and empty")
+    axes.barh(
+        list(lengths),
+        [reserved[name] for name in lengths],
+        color=draw.WASTED,
+        hatch="///",
+        edgecolor="white",
+        label="reserved and empty",
+    )
     axes.barh(list(lengths), list(lengths.values()), color=draw.USED, label="holds a token")
     axes.set(xlim=(0, limit), xlabel="tokens", ylabel="request")
     axes.invert_yaxis()
@@ -83,8 +99,13 @@ def draw_memory(reserved, title):
 contiguous = {name: limit for name in lengths}
 useful = sum(lengths.values()) / sum(contiguous.values())
 print(f"{100 * useful:.0f} % of the reserved memory holds a token")
-lessons_draw.show(draw_memory(contiguous, "One piece for each request"), alt="Five bars of 512 tokens each, one for each "
-          "request. Only a part of each bar, between 24 and 310 tokens, is in use; the rest is reserved and empty.")
+lessons_draw.show(
+    draw_memory(contiguous, "One piece for each request"),
+    alt=(
+        "Five bars of 512 tokens each, one for each request. Only a part of each bar, between"
+        " 24 and 310 tokens, is in use; the rest is reserved and empty."
+    ),
+)
 
 # %% [markdown]
 # Kwon et al. (2023, figure 2) measured three systems with contiguous caches. One reserved the
@@ -105,7 +126,9 @@ lessons_draw.show(draw_memory(contiguous, "One piece for each request"), alt="Fi
 #
 # ### Exercise 0.1: blocks needed
 #
-# Write `blocks_needed`. Replace the line that raises the error, run the cell, then run the check below it.
+# Write `blocks_needed`. Replace the line that raises the error, run the cell, then run the
+# check below it.
+
 
 # %% exercise="0.1"
 def blocks_needed(num_tokens, block_size):
@@ -132,6 +155,7 @@ check("0.1", blocks_needed)
 # process of its own, so even an endless loop does no harm. When the answer is wrong, the check
 # looks for the mistake that explains what it saw, and tells you which one it is. The next cell
 # fails on purpose, with an answer that is nearly right:
+
 
 # %% tags=["raises-exception"]
 def always_one_block_more(num_tokens, block_size):
@@ -165,16 +189,26 @@ progress_bar("00")
 
 # %%
 block_size = 16
-paged = {name: blocks_needed(length, block_size) * block_size for name, length in lengths.items()}
+paged = {
+    name: blocks_needed(length, block_size) * block_size for name, length in lengths.items()
+}
 useful = sum(lengths.values()) / sum(paged.values())
-print(f"{sum(paged.values()) // block_size} blocks; {100 * useful:.0f} % of the reserved memory holds a token")
+print(
+    f"{sum(paged.values()) // block_size} blocks; {100 * useful:.0f} % of the reserved memory"
+    " holds a token"
+)
 assert all(paged[name] - lengths[name] < block_size for name in lengths)
-lessons_draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one for each request, each hardly longer than its "
-          "tokens: less than one block of 16 tokens is empty in each.")
+lessons_draw.show(
+    draw_memory(paged, "Blocks of 16 tokens"),
+    alt=(
+        "Five bars, one for each request, each hardly longer than its "
+        "tokens: less than one block of 16 tokens is empty in each."
+    ),
+)
 
 # %% [markdown]
-# Each request now wastes less than one block, however long it grows. The paper measured 96.3 % of the cache in use with
-# PagedAttention.
+# Each request now wastes less than one block, however long it grows. The paper measured 96.3 %
+# of the cache in use with PagedAttention.
 #
 # This takes three things, and you will build them all:
 #
@@ -187,9 +221,11 @@ lessons_draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one
 #
 # ## Ask yourself
 #
-# <details><summary>A request has 160 tokens in blocks of 16. How much is wasted? And with 161?</summary>
+# <details><summary>A request has 160 tokens in blocks of 16. How much is wasted? And with
+# 161?</summary>
 #
-# Nothing: 160 tokens fill ten blocks exactly. With 161, an eleventh block holds one token and has 15 empty places.
+# Nothing: 160 tokens fill ten blocks exactly. With 161, an eleventh block holds one token and
+# has 15 empty places.
 # </details>
 #
 # <details><summary>Smaller blocks waste less. Why not use blocks of one token?</summary>
@@ -208,8 +244,8 @@ lessons_draw.show(draw_memory(paged, "Blocks of 16 tokens"), alt="Five bars, one
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
-#   section 1 and figure 2 for the measured waste, section 4 for the idea.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section 1
+#   and figure 2 for the measured waste, section 4 for the idea.
 #
 # **Next:** [01 · The block manager](01_block_manager.ipynb), in C++.

@@ -14,15 +14,26 @@
 # refuses every wrong call, and may be used by several threads. With it, two sequences can
 # share their blocks until one of them writes.
 #
-# **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a reference. **It takes** 60
-# to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
+# **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a
+# reference. **It takes** 60 to 90 minutes. Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
     import lessons_draw
-    from lessons_lib import build_cpp, build_library, check, hint, progress_bar, run_isolated, solution
+    from lessons_lib import (
+        build_cpp,
+        build_library,
+        check,
+        hint,
+        progress_bar,
+        run_isolated,
+        solution,
+    )
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 progress_bar("01")
 
@@ -39,18 +50,35 @@ progress_bar("01")
 # are free.
 
 # %%
-lessons_draw.show(lessons_draw.pool_steps([
-    ("Two sequences have come: one took three blocks, one took two", [1, 1, 1, 1, 1, 0, 0, 0]),
-    ("The first was forked: two sequences now share its three blocks", [2, 2, 2, 1, 1, 0, 0, 0]),
-    ("The sequence with two blocks left: they are free again", [2, 2, 2, 0, 0, 0, 0, 0]),
-]), alt="A pool of eight blocks in three rows. First blocks 0 to 4 are used once. Then blocks 0 to 2 are used twice. "
-        "Then blocks 3 and 4 are free again.")
+lessons_draw.show(
+    lessons_draw.pool_steps(
+        [
+            (
+                "Two sequences have come: one took three blocks, one took two",
+                [1, 1, 1, 1, 1, 0, 0, 0],
+            ),
+            (
+                "The first was forked: two sequences now share its three blocks",
+                [2, 2, 2, 1, 1, 0, 0, 0],
+            ),
+            (
+                "The sequence with two blocks left: they are free again",
+                [2, 2, 2, 0, 0, 0, 0, 0],
+            ),
+        ]
+    ),
+    alt=(
+        "A pool of eight blocks in three rows. First blocks 0 to 4 are used once. Then blocks"
+        " 0 to 2 are used twice. Then blocks 3 and 4 are free again."
+    ),
+)
 
 # %% [markdown]
 # ## A free list is a stack
 #
-# The manager has to find a free block at once, however large the pool is. So it keeps the ids of the free blocks in a
-# **stack**: the id that was put on top last is taken first. In Python a list does that:
+# The manager has to find a free block at once, however large the pool is. So it keeps the ids
+# of the free blocks in a **stack**: the id that was put on top last is taken first. In Python
+# a list does that:
 
 # %%
 free = [3, 2, 1, 0]  # the top of the stack is at the end
@@ -195,6 +223,7 @@ stress = r"""
 # A broken manager may do worse than miscount: it may crash or never return. So the test runs
 # in its own process, as the checks do. `run_isolated` says how it ended.
 
+
 # %%
 def stress_test(manager_source):
     library = build_library(errors, slow_free_list, manager_source, stress)
@@ -208,7 +237,10 @@ def holds(manager_source):
 
 survives = holds(block_manager)
 print("without a mutex the manager", "holds" if survives else "breaks")
-assert not survives, "It held. If your block_manager has a mutex already, you are ahead: go on with exercise 1.3."
+assert not survives, (
+    "It held. If your block_manager has a mutex already, you are ahead: go on with exercise"
+    " 1.3."
+)
 
 # %% [markdown]
 # ### Exercise 1.3: thread safety
@@ -221,8 +253,9 @@ assert not survives, "It held. If your block_manager has a mutex already, you ar
 # std::lock_guard<std::mutex> guard(mutex_);
 # ```
 #
-# `mutex_` is a member of the class, a `std::mutex`. It is declared `mutable`, because the methods marked `const` lock it
-# too. Copy your bodies from exercise 1.2, add the member under this name, and make every public method safe.
+# `mutex_` is a member of the class, a `std::mutex`. It is declared `mutable`, because the
+# methods marked `const` lock it too. Copy your bodies from exercise 1.2, add the member under
+# this name, and make every public method safe.
 
 # %% exercise="1.3"
 safe_block_manager = r"""
@@ -302,7 +335,9 @@ for call, make in wrong_calls.items():
     try:
         make()
     except Exception as error:
-        print(f"{call:23}{type(error).__name__}, from {type(error).__base__.__name__}: {error}")
+        print(
+            f"{call:23}{type(error).__name__}, from {type(error).__base__.__name__}: {error}"
+        )
 
 # %% [markdown]
 # A wrong *type* needs no code from you. pybind11 knows that `block_id` is an `int`, and
@@ -336,8 +371,13 @@ for block in [*first, *first, *third]:
     manager.free(block)
 note("All have left: the pool is as it was")
 assert manager.get_num_free_blocks() == 8
-lessons_draw.show(lessons_draw.pool_steps(steps), alt="A pool of eight blocks in five rows, one after each step: five blocks in use, "
-          "three of them shared, two freed, four taken by a third sequence, and at the end all free.")
+lessons_draw.show(
+    lessons_draw.pool_steps(steps),
+    alt=(
+        "A pool of eight blocks in five rows, one after each step: five blocks in use, three"
+        " of them shared, two freed, four taken by a third sequence, and at the end all free."
+    ),
+)
 
 # %% [markdown]
 # ## What a call costs
@@ -345,6 +385,7 @@ lessons_draw.show(lessons_draw.pool_steps(steps), alt="A pool of eight blocks in
 # Was C++ worth it? Let us measure. Here is the same manager in Python, as short as it can be.
 # And here are three ways to allocate a block and free it again: Python calling Python, Python
 # calling your C++, and C++ calling your C++.
+
 
 # %%
 class SmallestManager:
@@ -368,9 +409,13 @@ import timeit
 
 rounds = 100_000
 costs = {}
-for name, pool in {"Python calls Python": SmallestManager(8), "Python calls C++": module.BlockManager(8)}.items():
-    times = timeit.repeat(lambda: pool.free(pool.allocate()), number=rounds, repeat=3,
-                          timer=time.process_time)
+for name, pool in {
+    "Python calls Python": SmallestManager(8),
+    "Python calls C++": module.BlockManager(8),
+}.items():
+    times = timeit.repeat(
+        lambda: pool.free(pool.allocate()), number=rounds, repeat=3, timer=time.process_time
+    )
     costs[name] = min(times) / rounds
 
 loop = r"""
@@ -406,6 +451,7 @@ assert costs["C++ calls C++"] < costs["Python calls C++"]
 #
 # ### Exercise 1.5: fork a sequence
 
+
 # %% exercise="1.5"
 def fork(manager, blocks):
     """Starts a second sequence that shares every block of the first.
@@ -435,15 +481,17 @@ check("1.5", fork)
 # most one block, and only when it must:
 #
 # - A block with one user is written in place.
-# - A block with more users is copied: take a new block, copy the contents, let go of the old block, and put the new id
-#   into the sequence's list. Then write.
+# - A block with more users is copied: take a new block, copy the contents, let go of the old
+#   block, and put the new id into the sequence's list. Then write.
 #
-# If there is no block for the copy, `allocate()` raises `OutOfBlocksError`. Then nothing may have changed.
+# If there is no block for the copy, `allocate()` raises `OutOfBlocksError`. Then nothing may
+# have changed.
 #
 # ### Exercise 1.6: copy on write
 #
 # To make this easy to see, the pool here holds one number for each token instead of keys and
 # values.
+
 
 # %% exercise="1.6"
 def write(manager, pool, blocks, position, value):
@@ -508,6 +556,7 @@ note(f"ours goes on with “t”: the shared last block is copied, ours is {ours
 write_text(theirs, 10, "ng")
 note(f"theirs goes on with “ng”: its block has one user now, theirs is {theirs}")
 
+
 # %%
 def read_text(blocks, length):
     return "".join(chr(code) for code in pool[blocks].flatten()[:length].tolist())
@@ -515,9 +564,14 @@ def read_text(blocks, length):
 
 print(f"ours:   {read_text(ours, 11)!r}, theirs: {read_text(theirs, 12)!r}")
 assert (read_text(ours, 11), read_text(theirs, 12)) == ("the cat sat", "the cat sang")
-lessons_draw.show(lessons_draw.pool_steps(steps), alt="Six blocks in four rows. The text fills three blocks. After the fork each has two "
-          "users. After our write a fourth block holds a copy of the last one with the letter t added. After their write "
-          "the old last block holds their ending.")
+lessons_draw.show(
+    lessons_draw.pool_steps(steps),
+    alt=(
+        "Six blocks in four rows. The text fills three blocks. After the fork each has two"
+        " users. After our write a fourth block holds a copy of the last one with the letter t"
+        " added. After their write the old last block holds their ending."
+    ),
+)
 
 # %% [markdown]
 # Two sequences of eleven and twelve letters, six blocks' worth, fit into four. When both
@@ -545,21 +599,24 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 # always at the same cost.
 # </details>
 #
-# <details><summary>Your test frees a block twice, and no error is raised. What happens to the next two sequences?</summary>
+# <details><summary>Your test frees a block twice, and no error is raised. What happens to the
+# next two sequences?</summary>
 #
-# The id is in the free list twice, so both are given the same block. Each overwrites the other's keys and values, and both
-# texts go wrong, long after the mistake.
+# The id is in the free list twice, so both are given the same block. Each overwrites the
+# other's keys and values, and both texts go wrong, long after the mistake.
 # </details>
 #
-# <details><summary>Each public method takes the lock. Is <code>if manager.get_num_free_blocks() > 0: manager.allocate()</code>
-# safe with two threads?</summary>
+# <details><summary>Each public method takes the lock. Is
+# <code>if manager.get_num_free_blocks() > 0: manager.allocate()</code> safe with two
+# threads?</summary>
 #
 # No. Between the two calls another thread may take the last block. Looking and taking have to
 # happen under one lock, as they do inside <code>allocate()</code>. A caller just tries, and
 # handles the error.
 # </details>
 #
-# <details><summary>A sequence is forked ten times, and then all eleven write one token. How many blocks are copied at most?
+# <details><summary>A sequence is forked ten times, and then all eleven write one token. How
+# many blocks are copied at most?
 # </summary>
 #
 # Ten. Each writer copies the shared last block, until only one user is left, and that one
@@ -569,10 +626,12 @@ print("free blocks:", manager.get_num_free_blocks(), "of 6")
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
-#   section 4.2 for the block manager, section 4.4 for sharing and copy on write.
-# - pybind11's documentation: “Exceptions”, for how C++ errors become Python exceptions; “Free-threading support”.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section
+#   4.2 for the block manager, section 4.4 for sharing and copy on write.
+# - pybind11's documentation: “Exceptions”, for how C++ errors become Python exceptions;
+#   “Free-threading support”.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
-# **Next:** [02 · Block tables](02_block_tables.ipynb), which turn these ids into the memory of a model.
+# **Next:** [02 · Block tables](02_block_tables.ipynb), which turn these ids into the memory of
+# a model.

@@ -9,12 +9,14 @@
 # %% [markdown]
 # # 02 · Block tables
 #
-# **You build** the memory of a server: a pool that holds keys and values, and a `PagedAttentionManager` that knows which
-# block holds which token of which sequence. Sequences come, grow, fork and end, and no call leaves anything half done.
-# Then you measure how much memory this saves.
+# **You build** the memory of a server: a pool that holds keys and values, and a
+# `PagedAttentionManager` that knows which block holds which token of which sequence. Sequences
+# come, grow, fork and end, and no call leaves anything half done. Then you measure how much
+# memory this saves.
 #
-# **You need** lesson [01](01_block_manager.ipynb): block ids, reference counts, copy on write. **It takes** 60 to 90
-# minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
+# **You need** lesson [01](01_block_manager.ipynb): block ids, reference counts, copy on write.
+# **It takes** 60 to 90 minutes. Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -29,7 +31,9 @@ try:
     from lessons_lib import check, hint, progress_bar, solution
     from paged_attention.validate import check_positive, check_write
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 progress_bar("02")
 
@@ -44,7 +48,14 @@ progress_bar("02")
 # %%
 from paged_attention.kv_cache import PagedAttentionManager as FinishedManager
 
-goal = FinishedManager(num_blocks=10, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=5, max_blocks_per_seq=4)
+goal = FinishedManager(
+    num_blocks=10,
+    block_size=4,
+    num_kv_heads=1,
+    head_size=2,
+    max_num_seqs=5,
+    max_blocks_per_seq=4,
+)
 for seq_id, num_tokens in ((0, 4), (1, 6), (2, 4)):
     goal.add_sequence(seq_id, num_tokens)
 goal.append_tokens([(0, 1)])
@@ -73,8 +84,9 @@ draw_tables(goal, "Four sequences in a pool of ten blocks")
 # | `num_kv_heads` | heads that have keys and values | 8 |
 # | `head_size` | numbers in one head's key | 128 |
 #
-# One layer's halves are `k_cache` and `v_cache`, of shape `(num_blocks, block_size, num_kv_heads, head_size)`. All layers
-# use the same block ids, so one block table serves them all. (Other projects say *page* where we say *block*.)
+# One layer's halves are `k_cache` and `v_cache`, of shape
+# `(num_blocks, block_size, num_kv_heads, head_size)`. All layers use the same block ids, so
+# one block table serves them all. (Other projects say *page* where we say *block*.)
 #
 # ## Does the order of the dimensions matter?
 #
@@ -114,8 +126,16 @@ side_by_side = torch.zeros(num_blocks, block_size, 2, heads, head_size, dtype=to
 head_first = torch.zeros(num_blocks, 2, heads, block_size, head_size, dtype=torch.float16)
 halves = torch.zeros(2, num_blocks, block_size, heads, head_size, dtype=torch.float16)
 views = {
-    "one head's keys in a block": (side_by_side[2, :, 0, 5], head_first[2, 0, 5], halves[0, 2, :, 5]),
-    "one token's keys, all heads": (side_by_side[2, 7, 0], head_first[2, 0, :, 7], halves[0, 2, 7]),
+    "one head's keys in a block": (
+        side_by_side[2, :, 0, 5],
+        head_first[2, 0, 5],
+        halves[0, 2, :, 5],
+    ),
+    "one token's keys, all heads": (
+        side_by_side[2, 7, 0],
+        head_first[2, 0, :, 7],
+        halves[0, 2, 7],
+    ),
     "all keys in a block": (side_by_side[2, :, 0], head_first[2, 0], halves[0, 2]),
 }
 print(f"{'':28}{'K beside V':>18}{'head by head':>18}{'two halves':>18}")
@@ -129,14 +149,37 @@ for what, of_layouts in views.items():
 # and dotted.
 
 # %%
-first, second, third = torch.zeros(4, 4, 2, 2, 2), torch.zeros(4, 2, 2, 4, 2), torch.zeros(2, 4, 4, 2, 2)
-lessons_draw.show(draw_layouts({
-    "K beside V: (num_blocks, block_size, 2, heads, head_size)": (first, first[1], first[1, :, 0, 0]),
-    "head by head: (num_blocks, 2, heads, block_size, head_size)": (second, second[1], second[1, 0, 0]),
-    "two halves: (2, num_blocks, block_size, heads, head_size)": (third, third[:, 1], third[0, 1, :, 0]),
-}), alt="Three strips of 128 addresses. With K beside V, block 1 is one stretch and its head 0 keys are four short pieces. "
-        "Head by head, they are one piece. With two halves, block 1 is two stretches, and the keys are four short pieces "
-        "in the first of them.")
+first, second, third = (
+    torch.zeros(4, 4, 2, 2, 2),
+    torch.zeros(4, 2, 2, 4, 2),
+    torch.zeros(2, 4, 4, 2, 2),
+)
+lessons_draw.show(
+    draw_layouts(
+        {
+            "K beside V: (num_blocks, block_size, 2, heads, head_size)": (
+                first,
+                first[1],
+                first[1, :, 0, 0],
+            ),
+            "head by head: (num_blocks, 2, heads, block_size, head_size)": (
+                second,
+                second[1],
+                second[1, 0, 0],
+            ),
+            "two halves: (2, num_blocks, block_size, heads, head_size)": (
+                third,
+                third[:, 1],
+                third[0, 1, :, 0],
+            ),
+        }
+    ),
+    alt=(
+        "Three strips of 128 addresses. With K beside V, block 1 is one stretch and its head 0"
+        " keys are four short pieces. Head by head, they are one piece. With two halves, block"
+        " 1 is two stretches, and the keys are four short pieces in the first of them."
+    ),
+)
 
 # %% [markdown]
 # No layout is best at everything. *Head by head* reads a head in one piece, but cuts every
@@ -193,7 +236,8 @@ print("after a write to slot 3, block 1 is", cache[1].tolist())
 # %% [markdown]
 # ### Exercise 2.3: write keys and values
 #
-# `check_write` looks at the arguments first. A wrong slot would overwrite another sequence's tokens, and nobody would notice.
+# `check_write` looks at the arguments first. A wrong slot would overwrite another sequence's
+# tokens, and nobody would notice.
 
 # %% exercise="2.3"
 # INCLUDE paged_attention/slots.py write_kv
@@ -247,9 +291,9 @@ print(table.on_device.tolist())
 assert torch.equal(table.cpu, table.on_device)
 
 # %% [markdown]
-# How long should a row be? The longest sequence decides: `max_blocks_per_seq` blocks. It would be wasteful to give it as
-# many entries as the pool has blocks. With 10,000 blocks and 256 rows the table would have 2.56 million entries, and nearly
-# all of them would stay -1.
+# How long should a row be? The longest sequence decides: `max_blocks_per_seq` blocks. It would
+# be wasteful to give it as many entries as the pool has blocks. With 10,000 blocks and 256
+# rows the table would have 2.56 million entries, and nearly all of them would stay -1.
 #
 # ## The manager
 #
@@ -261,7 +305,12 @@ assert torch.equal(table.cpu, table.on_device)
 from dataclasses import dataclass
 
 from paged_attention.block_manager import OutOfBlocksError, PythonBlockManager
-from paged_attention.kv_cache import DuplicateSequenceError, OutOfRowsError, SequenceTooLongError, UnknownSequenceError
+from paged_attention.kv_cache import (
+    DuplicateSequenceError,
+    OutOfRowsError,
+    SequenceTooLongError,
+    UnknownSequenceError,
+)
 
 # INCLUDE paged_attention/kv_cache.py Sequence
 
@@ -332,8 +381,15 @@ BlockManager = build_block_manager().BlockManager
 
 
 def small_manager():
-    return PagedAttentionManager(num_blocks=8, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=4,
-                                 max_blocks_per_seq=4, block_manager=BlockManager)
+    return PagedAttentionManager(
+        num_blocks=8,
+        block_size=4,
+        num_kv_heads=1,
+        head_size=2,
+        max_num_seqs=4,
+        max_blocks_per_seq=4,
+        block_manager=BlockManager,
+    )
 
 
 manager = small_manager()
@@ -432,7 +488,10 @@ film
 # change nothing:
 
 # %%
-table_before, free_before = manager.table.cpu.clone(), manager.block_manager.get_num_free_blocks()
+table_before, free_before = (
+    manager.table.cpu.clone(),
+    manager.block_manager.get_num_free_blocks(),
+)
 wrong_calls = {
     "add_sequence(8, 9)": lambda: manager.add_sequence(8, 9),
     "fork_sequence(0, 5)": lambda: manager.fork_sequence(0, 5),
@@ -444,8 +503,12 @@ for call, make in wrong_calls.items():
         make()
     except (MemoryError, LookupError, ValueError) as error:
         print(f"{call:20} {type(error).__name__}: {error}")
-assert torch.equal(manager.table.cpu, table_before) and torch.equal(manager.block_table, table_before)
-assert manager.block_manager.get_num_free_blocks() == free_before and sorted(manager.sequences) == [0, 2, 5]
+assert torch.equal(manager.table.cpu, table_before) and torch.equal(
+    manager.block_table, table_before
+)
+assert manager.block_manager.get_num_free_blocks() == free_before and sorted(
+    manager.sequences
+) == [0, 2, 5]
 
 # %% [markdown]
 # ## Keys and values of a sequence, there and back
@@ -478,6 +541,7 @@ print("twelve keys written to blocks", row[:3].tolist(), "and read back")
 #
 # Let us replay the same requests through all of them, and through your manager. The contiguous
 # allocator comes first. It takes the first hole that is long enough:
+
 
 # %%
 class ContiguousAllocator:
@@ -515,11 +579,19 @@ class ContiguousAllocator:
 # Now your manager, with the same methods. A request comes in only if a free block is then left
 # for every running request, because all of them will grow.
 
+
 # %%
 class Paged:
     def __init__(self, num_slots, block_size=16):
-        self.manager = PagedAttentionManager(num_slots // block_size, block_size, num_kv_heads=1, head_size=1,
-                                             max_num_seqs=256, max_blocks_per_seq=128, block_manager=BlockManager)
+        self.manager = PagedAttentionManager(
+            num_slots // block_size,
+            block_size,
+            num_kv_heads=1,
+            head_size=1,
+            max_num_seqs=256,
+            max_blocks_per_seq=128,
+            block_manager=BlockManager,
+        )
 
     def come(self, request):
         free = self.manager.block_manager.get_num_free_blocks()
@@ -565,14 +637,22 @@ class Request:
 
 def draw_requests(count, seed=0):
     lengths = random.Random(seed)
-    return [Request(number, prompt=min(1024, 1 + int(lengths.lognormvariate(4.5, 1.1))),
-                    answer=min(1024, 1 + int(lengths.lognormvariate(5.4, 0.9)))) for number in range(count)]
+    return [
+        Request(
+            number,
+            prompt=min(1024, 1 + int(lengths.lognormvariate(4.5, 1.1))),
+            answer=min(1024, 1 + int(lengths.lognormvariate(5.4, 0.9))),
+        )
+        for number in range(count)
+    ]
 
 
 requests = draw_requests(200)
 for what in ("prompt", "answer"):
     sizes = sorted(getattr(request, what) for request in requests)
-    print(f"{what}: median {sizes[100]}, mean {sum(sizes) / 200:.0f}, longest {sizes[-1]} tokens")
+    print(
+        f"{what}: median {sizes[100]}, mean {sum(sizes) / 200:.0f}, longest {sizes[-1]} tokens"
+    )
 
 # %% [markdown]
 # And last, the server. In each step, waiting requests come in while there is room, and every
@@ -602,10 +682,23 @@ def replay(memory, requests, num_slots):
             request.length += 1
         tokens = sum(request.length for request in running)
         held = sum(memory.held(request) for request in running)
-        final = sum(min(memory.held(request), request.prompt + request.answer) for request in running)
-        history.append(Step(len(running), len(waiting), tokens, final - tokens, held - final, num_slots - held,
-                            max(length for _, length in [(0, 0), *memory.holes()])))
-        for request in [request for request in running if request.length == request.prompt + request.answer]:
+        final = sum(
+            min(memory.held(request), request.prompt + request.answer) for request in running
+        )
+        history.append(
+            Step(
+                len(running),
+                len(waiting),
+                tokens,
+                final - tokens,
+                held - final,
+                num_slots - held,
+                max(length for _, length in [(0, 0), *memory.holes()]),
+            )
+        )
+        for request in [
+            request for request in running if request.length == request.prompt + request.answer
+        ]:
             running.remove(request)
             memory.leave(request)
     return history, gave_way
@@ -615,26 +708,45 @@ def replay(memory, requests, num_slots):
 num_slots, longest = 16_384, 2_048
 memories = {
     "max": ContiguousAllocator(num_slots, lambda request: longest),
-    "pow2": ContiguousAllocator(num_slots, lambda request: request.prompt + 2 ** (request.answer - 1).bit_length()),
+    "pow2": ContiguousAllocator(
+        num_slots, lambda request: request.prompt + 2 ** (request.answer - 1).bit_length()
+    ),
     "oracle": ContiguousAllocator(num_slots, lambda request: request.prompt + request.answer),
     "paged": Paged(num_slots),
 }
-replays = {name: replay(memory, draw_requests(200), num_slots) for name, memory in memories.items()}
+replays = {
+    name: replay(memory, draw_requests(200), num_slots) for name, memory in memories.items()
+}
 histories = {name: history for name, (history, _) in replays.items()}
 shares = {}
 for name, history in histories.items():
-    busy = [step for step in history if step.waiting]  # while a request waits, unused memory is a loss
-    average = {part: sum(getattr(step, part) for step in busy) / len(busy) for part in Step._fields}
-    shares[name] = {"tokens": average["tokens"], "kept for later tokens": average["kept"], "never used": average["unused"],
-                    "free": average["free"]}
+    # while a request waits, unused memory is a loss
+    busy = [step for step in history if step.waiting]
+    average = {
+        part: sum(getattr(step, part) for step in busy) / len(busy) for part in Step._fields
+    }
+    shares[name] = {
+        "tokens": average["tokens"],
+        "kept for later tokens": average["kept"],
+        "never used": average["unused"],
+        "free": average["free"],
+    }
     shares[name] = {part: 100 * slots / num_slots for part, slots in shares[name].items()}
-    print(f"{name:7} {len(history):5} steps · {average['running']:5.1f} requests at once · "
-          f"{shares[name]['tokens']:5.1f} % of the pool holds tokens")
+    print(
+        f"{name:7} {len(history):5} steps · {average['running']:5.1f} requests at once · "
+        f"{shares[name]['tokens']:5.1f} % of the pool holds tokens"
+    )
 
 # %%
-lessons_draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds when the maximum is reserved, a power of two, the true "
-          "length, and with blocks of 16. The tokens' share rises from a fifth to a half, and to nearly all with blocks. "
-          "Diamonds mark the paper's figures: 20.4, 26.8, 38.2 and 96.3 percent.")
+lessons_draw.show(
+    draw_use(shares),
+    alt=(
+        "Four stacked bars: what the pool holds when the maximum is reserved, a power of two,"
+        " the true length, and with blocks of 16. The tokens' share rises from a fifth to a"
+        " half, and to nearly all with blocks. Diamonds mark the paper's figures: 20.4, 26.8,"
+        " 38.2 and 96.3 percent."
+    ),
+)
 
 # %% [markdown]
 # Our requests are not the paper's, and neither is our allocator (theirs gives out memory in
@@ -651,8 +763,14 @@ lessons_draw.show(draw_use(shares), alt="Four stacked bars: what the pool holds 
 
 # %%
 gave_way = replays["paged"][1]
-print(f"{len(gave_way)} times a request gave way, and {sum(gave_way):,} tokens were computed anew,")
-print(f"compared with the {sum(request.prompt + request.answer for request in requests):,} tokens of all requests")
+print(
+    f"{len(gave_way)} times a request gave way, and {sum(gave_way):,} tokens were computed"
+    " anew,"
+)
+print(
+    f"compared with the {sum(request.prompt + request.answer for request in requests):,}"
+    " tokens of all requests"
+)
 assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
@@ -662,9 +780,15 @@ assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 # You write a scheduler in lesson 08.
 
 # %%
-lessons_draw.show(draw_history(histories), alt="Two plots over time. Left: with blocks, two to five times as many requests run at once "
-          "as with the three contiguous ways, and all are done earlier. Right: with a power of two and with the true length, "
-          "the largest hole is mostly a fifth to a half of the free slots.")
+lessons_draw.show(
+    draw_history(histories),
+    alt=(
+        "Two plots over time. Left: with blocks, two to five times as many requests run at"
+        " once as with the three contiguous ways, and all are done earlier. Right: with a"
+        " power of two and with the true length, the largest hole is mostly a fifth to a half"
+        " of the free slots."
+    ),
+)
 
 # %% [markdown]
 # The left plot shows what a server gains: more requests at once from the same memory, and all
@@ -675,9 +799,15 @@ lessons_draw.show(draw_history(histories), alt="Two plots over time. Left: with 
 
 # %%
 useful = {name: parts["tokens"] for name, parts in shares.items()}
-assert useful["max"] < useful["pow2"] < useful["oracle"] < useful["paged"] and useful["paged"] > 90
+assert (
+    useful["max"] < useful["pow2"] < useful["oracle"] < useful["paged"]
+    and useful["paged"] > 90
+)
 steps = {name: len(history) for name, history in histories.items()}
-print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the steps that reserving the maximum takes")
+print(
+    f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the steps that"
+    " reserving the maximum takes"
+)
 
 # %% [markdown]
 # ## What you built
@@ -692,7 +822,8 @@ print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the ste
 # not slow?</summary>
 #
 # One entry serves a whole block. In Qwen3-8B, 4 bytes are looked up for 64 KiB of keys and
-# values in each layer (16 tokens × 8 heads × 128 numbers × 2 bytes, twice). And the entries of a row lie side by side.
+# values in each layer (16 tokens × 8 heads × 128 numbers × 2 bytes, twice). And the entries of
+# a row lie side by side.
 # </details>
 #
 # <details><summary>Why is the block size 16, and not 1, or 256?</summary>
@@ -712,7 +843,8 @@ print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the ste
 # takes an index of -1 for the last block. So check.)
 # </details>
 #
-# <details><summary><code>append_token</code> takes a block first, and then sees that the row is full. What is lost?</summary>
+# <details><summary><code>append_token</code> takes a block first, and then sees that the row
+# is full. What is lost?</summary>
 #
 # The block. Its count is 1 and no sequence knows it, so it will never be freed. After as many
 # failures as there are blocks, none is left.
@@ -727,11 +859,12 @@ print(f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the ste
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
-#   section 3 and figure 2 for the waste, sections 4.2 to 4.4 for block tables and sharing, section 6.1 for ShareGPT's
-#   lengths, section 7.2 for the block size.
-# - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*, “Coalesced Access to Global Memory”.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section 3
+#   and figure 2 for the waste, sections 4.2 to 4.4 for block tables and sharing, section 6.1
+#   for ShareGPT's lengths, section 7.2 for the block size.
+# - PyTorch's documentation, “Tensor Views”; NVIDIA's *CUDA C++ Best Practices Guide*,
+#   “Coalesced Access to Global Memory”.
 #
 # **Next:** [03 · Prefill](03_prefill.ipynb). Several prompts at once, attention over their
 # blocks, and their keys and values in this pool.

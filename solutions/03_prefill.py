@@ -15,16 +15,18 @@
 # softmax, which is the core of FlashAttention. Both give the same numbers. Then you put it
 # into a layer that leaves its keys and values in the pool.
 #
-# **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is compared with keys, and the
-# result is a weighted sum of values. **It takes** 75 to 90 minutes. Words that you meet again are in the
-# [glossary](09_summary.ipynb#Words).
+# **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is
+# compared with keys, and the result is a weighted sum of values. **It takes** 75 to 90
+# minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
     import lessons_draw.attention
     from lessons_lib import check, hint, progress_bar, solution
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 progress_bar("03")
 
@@ -53,9 +55,14 @@ from paged_attention.validate import check_prefill
 lengths, block_size = [6, 4, 9], 4
 request_num_blocks = [-(-length // block_size) for length in lengths]
 print("request_num_blocks:", request_num_blocks)
-lessons_draw.show(lessons_draw.attention.requests_in_blocks(lengths, block_size), alt="A row of six blocks of four slots. Request 0 has six "
-          "tokens in two blocks, request 1 four tokens in one, request 2 nine tokens in three. Five slots are hatched: they "
-          "hold no token.")
+lessons_draw.show(
+    lessons_draw.attention.requests_in_blocks(lengths, block_size),
+    alt=(
+        "A row of six blocks of four slots. Request 0 has six tokens in two blocks, request 1"
+        " four tokens in one, request 2 nine tokens in three. Five slots are hatched: they"
+        " hold no token."
+    ),
+)
 
 # %% [markdown]
 # The first dimension counts blocks, not requests, so requests of any length fit into one
@@ -67,7 +74,9 @@ lessons_draw.show(lessons_draw.attention.requests_in_blocks(lengths, block_size)
 
 # %%
 layer = AttentionLayer(dim=12, num_q_heads=6, num_kv_heads=2, head_size=8)
-x = torch.randn(sum(request_num_blocks), block_size, 12, generator=torch.Generator().manual_seed(0))
+x = torch.randn(
+    sum(request_num_blocks), block_size, 12, generator=torch.Generator().manual_seed(0)
+)
 for name, projected in zip("qkv", layer.project(x)):
     print(f"{name}: {tuple(projected.shape)}")
 
@@ -77,7 +86,8 @@ for name, projected in zip("qkv", layer.project(x)):
 #
 # ## Attention of one request
 #
-# Each query is compared with the keys. The scores become weights, and the output is the weighted sum of the values:
+# Each query is compared with the keys. The scores become weights, and the output is the
+# weighted sum of the values:
 #
 # $$o_i = \sum_{j \le i} w_{ij}\, v_j \qquad
 #   w_{ij} = \operatorname{softmax}_j\left(\frac{q_i \cdot k_j}{\sqrt{\text{head\_size}}}\right)$$
@@ -92,15 +102,21 @@ generator = torch.Generator().manual_seed(0)
 for size in (16, 64, 256):
     some_q, some_k = torch.randn(2, 10_000, size, generator=generator)
     products = (some_q * some_k).sum(-1)
-    print(f"head_size {size:3}: spread of q · k {products.std():4.1f}, divided by the root {products.std() / size**0.5:.1f}")
+    print(
+        f"head_size {size:3}: spread of q · k {products.std():4.1f}, divided by the root"
+        f" {products.std() / size**0.5:.1f}"
+    )
 
 # %% [markdown]
-# The softmax of scores that are far apart gives nearly all the weight to one key. With the scale, large heads behave
-# like small ones:
+# The softmax of scores that are far apart gives nearly all the weight to one key. With the
+# scale, large heads behave like small ones:
 
 # %%
 close, far_apart = torch.tensor([1.0, 0.0, -1.0]), torch.tensor([16.0, 0.0, -16.0])
-print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for weight in far_apart.softmax(0)])
+print(
+    [f"{weight:.4f}" for weight in close.softmax(0)],
+    [f"{weight:.4f}" for weight in far_apart.softmax(0)],
+)
 
 # %% [markdown]
 # **Second, the causal mask.** A token may look at itself and at those before it. **Third, the
@@ -108,9 +124,13 @@ print([f"{weight:.4f}" for weight in close.softmax(0)], [f"{weight:.4f}" for wei
 # for the request of 6 tokens:
 
 # %%
-lessons_draw.show(lessons_draw.attention.visible_keys(length=6, block_size=4), alt="A square of eight by eight slots, queries down, keys "
-          "across. Each of six queries sees the keys up to itself. The future is white, the slots past the end are "
-          "hatched.")
+lessons_draw.show(
+    lessons_draw.attention.visible_keys(length=6, block_size=4),
+    alt=(
+        "A square of eight by eight slots, queries down, keys across. Each of six queries sees"
+        " the keys up to itself. The future is white, the slots past the end are hatched."
+    ),
+)
 
 # %% [markdown]
 # A hidden score is set to -inf, whose exponential is 0. The other scores of the row then share
@@ -143,8 +163,9 @@ print("reads KV head:  ", *share_heads(ids, num_q_heads=6).flatten().tolist())
 # %% [markdown]
 # ### Exercise 3.1: attention over one request's blocks
 #
-# Write it with all scores at once. q, k and v come in blocks. For attention, the blocks of a request are one row of tokens,
-# so `flatten(0, 1)` first. The score of a hidden key has a name, because it will come up again:
+# Write it with all scores at once. q, k and v come in blocks. For attention, the blocks of a
+# request are one row of tokens, so `flatten(0, 1)` first. The score of a hidden key has a
+# name, because it will come up again:
 
 # %%
 from paged_attention.softmax_state import NO_KEY
@@ -162,27 +183,34 @@ check("3.1", plain_attention)
 # PyTorch does the same in one call, for tensors without blocks. Here is request 2, with its
 # nine tokens in three blocks:
 
+
 # %%
 def by_pytorch(q, k, v, length):
     q_row, k_row, v_row = (x.flatten(0, 1)[:length].transpose(0, 1)[None] for x in (q, k, v))
-    return scaled_dot_product_attention(q_row, k_row, v_row, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+    return scaled_dot_product_attention(q_row, k_row, v_row, is_causal=True, enable_gqa=True)[
+        0
+    ].transpose(0, 1)
 
 
 request_2 = [projected[3:6] for projected in layer.project(x)]
 o = plain_attention(*request_2, length=9)
-torch.testing.assert_close(o.flatten(0, 1)[:9], by_pytorch(*request_2, length=9), atol=1e-5, rtol=1e-5)
+torch.testing.assert_close(
+    o.flatten(0, 1)[:9], by_pytorch(*request_2, length=9), atol=1e-5, rtol=1e-5
+)
 print("equal to PyTorch's; past the last token:", o.flatten(0, 1)[9:].abs().max().item())
 
 # %% [markdown]
 # ## Too many scores
 #
-# Each query has a score for each key, in each head. For a model with 32 query heads and 8 KV heads of size 128, in float16,
-# one layer then needs:
+# Each query has a score for each key, in each head. For a model with 32 query heads and 8 KV
+# heads of size 128, in float16, one layer then needs:
 
 # %%
 print("  tokens   keys and values    all scores")
 for num_tokens in (1024, 8192, 131072):
-    kv_mib, scores_mib = (numbers * 2 / 2**20 for numbers in (2 * num_tokens * 8 * 128, 32 * num_tokens**2))
+    kv_mib, scores_mib = (
+        numbers * 2 / 2**20 for numbers in (2 * num_tokens * 8 * 128, 32 * num_tokens**2)
+    )
     print(f"{num_tokens:8,} {kv_mib:13,.0f} MiB {scores_mib:9,.0f} MiB")
 
 # %% [markdown]
@@ -207,7 +235,12 @@ print(f"softmax over the whole row gives {row.softmax(0) @ numbers:.4f}")
 
 # %%
 large = torch.tensor([100.0, 99.0])
-print("exp(100) in float32:", large[0].exp().item(), "· softmax:", [f"{weight:.4f}" for weight in large.softmax(0)])
+print(
+    "exp(100) in float32:",
+    large[0].exp().item(),
+    "· softmax:",
+    [f"{weight:.4f}" for weight in large.softmax(0)],
+)
 
 # %% [markdown]
 # First the largest score, $m$, is subtracted from every score. That changes nothing: numerator
@@ -243,13 +276,25 @@ for part, value in zip(row.split(2), numbers.split(2)):
     weighted = factor * weighted + (exponentials @ value).item()
     largest = new_largest
     steps.append((largest, total, weighted / total))
-    print(f"{part.tolist()!s:10} {largest:4.0f}  {factor:.4f}  {total:.4f}  {weighted:.4f}  {weighted / total:.4f}")
+    print(
+        f"{part.tolist()!s:10} {largest:4.0f}  {factor:.4f}  {total:.4f}  {weighted:.4f} "
+        f" {weighted / total:.4f}"
+    )
 
 # %%
-goal = (row.max().item(), torch.exp(row - row.max()).sum().item(), (row.softmax(0) @ numbers).item())
+goal = (
+    row.max().item(),
+    torch.exp(row - row.max()).sum().item(),
+    (row.softmax(0) @ numbers).item(),
+)
 assert math.isclose(steps[-1][2], goal[2], rel_tol=1e-6)
-lessons_draw.show(lessons_draw.attention.recurrence(steps, goal), alt="Three plots of m, l and o after one, two and three parts. Each ends "
-          "exactly on a dashed line, which is the softmax over the whole row.")
+lessons_draw.show(
+    lessons_draw.attention.recurrence(steps, goal),
+    alt=(
+        "Three plots of m, l and o after one, two and three parts. Each ends "
+        "exactly on a dashed line, which is the softmax over the whole row."
+    ),
+)
 
 # %% [markdown]
 # After each part, the output is right for the keys so far. After the last one, it is the
@@ -271,7 +316,10 @@ largest, total, weighted = -math.inf, 0.0, 0.0
 for part, value in zip(row.split(2), numbers.split(2)):
     largest = max(largest, part.max().item())
     exponentials = torch.exp(part - largest)
-    total, weighted = total + exponentials.sum().item(), weighted + (exponentials @ value).item()
+    total, weighted = (
+        total + exponentials.sum().item(),
+        weighted + (exponentials @ value).item(),
+    )
 print(f"without the factor {weighted / total:.4f}, and it should be {goal[2]:.4f}")
 
 # %% [markdown]
@@ -284,7 +332,10 @@ low = row - 300
 for start in (0.0, -math.inf):
     base = max(start, low.max().item())
     exponentials = torch.exp(low - base)
-    print(f"m starts at {start:4}: l = {exponentials.sum():.4f}, o = {exponentials @ numbers / exponentials.sum():.4f}")
+    print(
+        f"m starts at {start:4}: l = {exponentials.sum():.4f}, o ="
+        f" {exponentials @ numbers / exponentials.sum():.4f}"
+    )
 
 # %% [markdown]
 # With -inf there is one case to watch. A row may have seen no key yet, because all of them
@@ -297,8 +348,12 @@ for start in (0.0, -math.inf):
 
 
 nothing = torch.tensor([-math.inf])
-print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - finite(m)):",
-      torch.exp(nothing - finite(nothing)).item())
+print(
+    "exp(-inf - m):",
+    torch.exp(nothing - nothing).item(),
+    "· exp(-inf - finite(m)):",
+    torch.exp(nothing - finite(nothing)).item(),
+)
 
 # %% [markdown]
 # ### Sums in 16 bits
@@ -308,8 +363,8 @@ print("exp(-inf - m):", torch.exp(nothing - nothing).item(), "· exp(-inf - fini
 # 32 apart. You can add 16 to a sum of 4096 as often as you like. The result is rounded, and it
 # is 4096 again.
 #
-# Our l is such a sum. Let 6,400 keys come in parts of 16, all with the score 0, so that each weight is 1. The values grow
-# evenly from 0 to 1. The output is their mean, 0.5:
+# Our l is such a sum. Let 6,400 keys come in parts of 16, all with the score 0, so that each
+# weight is 1. The values grow evenly from 0 to 1. The output is their mean, 0.5:
 
 # %%
 even = torch.linspace(0, 1, 6400).to(torch.bfloat16)
@@ -317,7 +372,9 @@ for dtype in (torch.bfloat16, torch.float32):
     total = weighted = torch.zeros((), dtype=dtype)
     for part in even.split(16):
         total, weighted = total + len(part), weighted + part.to(dtype).sum()
-    print(f"sums in {dtype}: l = {total:.0f}, acc = {weighted:.0f}, o = {weighted / total:.3f}")
+    print(
+        f"sums in {dtype}: l = {total:.0f}, acc = {weighted:.0f}, o = {weighted / total:.3f}"
+    )
 
 # %% [markdown]
 # In bfloat16 l never gets past 4096, so acc is divided by too little. The result looks like
@@ -327,11 +384,13 @@ for dtype in (torch.bfloat16, torch.float32):
 #
 # ### Exercise 3.2: the online softmax
 #
-# Write it for many rows at once: m and l have a number for each row. The rows may have any shape; in a moment it will be
-# (num_q_heads, block_size). `dtype` is the type of the scores and values: a state made for float64 computes in float64, and
-# one made for 16 bits in float32. (`torch.promote_types(dtype, torch.float32)` is the larger of the two types.) `finish()`
-# may be called at any time, even before the first part. The check looks at what `finish()` gives, on the CPU, in float32 and
-# float64. Exercise 3.3 works on `m`, `l` and `acc` themselves, so let them hold what the class says.
+# Write it for many rows at once: m and l have a number for each row. The rows may have any
+# shape; in a moment it will be (num_q_heads, block_size). `dtype` is the type of the scores
+# and values: a state made for float64 computes in float64, and one made for 16 bits in
+# float32. (`torch.promote_types(dtype, torch.float32)` is the larger of the two types.)
+# `finish()` may be called at any time, even before the first part. The check looks at what
+# `finish()` gives, on the CPU, in float32 and float64. Exercise 3.3 works on `m`, `l` and
+# `acc` themselves, so let them hold what the class says.
 
 # %% exercise="3.2"
 # INCLUDE paged_attention/softmax_state.py SoftmaxState without merge
@@ -346,7 +405,10 @@ check("3.2", SoftmaxState)
 
 # %%
 generator = torch.Generator().manual_seed(0)
-scores, values = 10 * torch.randn(1, 200, generator=generator), torch.randn(1, 200, 8, generator=generator)
+scores, values = (
+    10 * torch.randn(1, 200, generator=generator),
+    torch.randn(1, 200, 8, generator=generator),
+)
 whole = scores.softmax(-1) @ values[0]
 for _ in range(100):
     cuts = torch.randint(1, 200, (7,), generator=generator).unique().tolist()
@@ -387,6 +449,7 @@ check("3.3", merge)
 # Four workers take fifty keys each. The result is the same in whatever order their states are
 # merged:
 
+
 # %%
 def state_of(begin, end):
     worker = SoftmaxState(1, head_size=8)
@@ -408,11 +471,17 @@ print("three orders, one result")
 # state for each of its rows. Blocks of keys pass by, and each gives block_size × block_size
 # scores per head. These go into the state and are forgotten.
 #
-# Here is what has to be computed for a request of four blocks. It is the mask from above, seen from further away:
+# Here is what has to be computed for a request of four blocks. It is the mask from above, seen
+# from further away:
 
 # %%
-lessons_draw.show(lessons_draw.attention.tiles(num_blocks=4), alt="Four by four pairs of blocks. Below the diagonal six pairs are fully "
-          "visible. The four on the diagonal are masked inside. The six above it are never computed.")
+lessons_draw.show(
+    lessons_draw.attention.tiles(num_blocks=4),
+    alt=(
+        "Four by four pairs of blocks. Below the diagonal six pairs are fully visible. The"
+        " four on the diagonal are masked inside. The six above it are never computed."
+    ),
+)
 
 # %% [markdown]
 # Below the diagonal every key is in the past. Above it every key is in the future, and the
@@ -452,8 +521,13 @@ for tensor in (q, k, v):
     tensor.flatten(0, 1)[length:] = float("nan")
 plain, tiled = plain_attention(q, k, v, length), tiled_attention(q, k, v, length)
 torch.testing.assert_close(tiled, plain, atol=1e-5, rtol=1e-5)
-torch.testing.assert_close(plain.flatten(0, 1)[:length], by_pytorch(q, k, v, length), atol=1e-5, rtol=1e-5)
-print(f"all agree; counted from the shapes, scores of a head at once: plain {length * length}, tiled {16 * 16}")
+torch.testing.assert_close(
+    plain.flatten(0, 1)[:length], by_pytorch(q, k, v, length), atol=1e-5, rtol=1e-5
+)
+print(
+    f"all agree; counted from the shapes, scores of a head at once: plain {length * length},"
+    f" tiled {16 * 16}"
+)
 
 # %% [markdown]
 # This is **FlashAttention** without its GPU part. On a GPU, what matters is where the scores
@@ -469,16 +543,24 @@ print(f"all agree; counted from the shapes, scores of a head at once: plain {len
 # Back to the three prompts. Each gets its slice of q, k and v, and attends on its own. To find
 # where a slice starts, add up `request_num_blocks` as you go.
 #
-# A prefill also leaves something behind. The next token will need the keys and values of all tokens before it, so they go
-# into the pool, through the block table of lesson 02. `x` holds a request's blocks side by side. In the pool they lie
-# wherever a block was free:
+# A prefill also leaves something behind. The next token will need the keys and values of all
+# tokens before it, so they go into the pool, through the block table of lesson 02. `x` holds a
+# request's blocks side by side. In the pool they lie wherever a block was free:
+
 
 # %%
 def new_manager():
-    manager = PagedAttentionManager(num_blocks=10, block_size=block_size, num_kv_heads=2, head_size=8, max_num_seqs=4,
-                                    max_blocks_per_seq=4)
+    manager = PagedAttentionManager(
+        num_blocks=10,
+        block_size=block_size,
+        num_kv_heads=2,
+        head_size=8,
+        max_num_seqs=4,
+        max_blocks_per_seq=4,
+    )
     taken = [manager.block_manager.allocate() for _ in range(10)]
-    for block_id in (7, 2, 9, 0, 4, 6, 1, 8, 3, 5):  # given back in this order, so the last is taken first
+    # given back in this order, so the last is taken first
+    for block_id in (7, 2, 9, 0, 4, 6, 1, 8, 3, 5):
         manager.block_manager.free(taken[block_id])
     for seq_id, length in zip((10, 11, 12), lengths):
         manager.add_sequence(seq_id, length)
@@ -486,9 +568,15 @@ def new_manager():
 
 
 manager = new_manager()
-lessons_draw.show(lessons_draw.attention.into_the_pool([manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10),
-          alt="Above, the six blocks of x, side by side. An arrow leads from each to a block of the pool below, out of "
-          "order, with free blocks between them.")
+lessons_draw.show(
+    lessons_draw.attention.into_the_pool(
+        [manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10
+    ),
+    alt=(
+        "Above, the six blocks of x, side by side. An arrow leads from each to a block of the"
+        " pool below, out of order, with free blocks between them."
+    ),
+)
 
 # %% [markdown]
 # Requests are numbered by their place in the batch: 0, 1, 2. The manager knows them as
@@ -496,15 +584,18 @@ lessons_draw.show(lessons_draw.attention.into_the_pool([manager.blocks_of(seq_id
 #
 # ### Exercise 3.5: prefill, request by request
 #
-# For each request: take its slice of q, k and v, attend, and write its keys and values into its slots. This is what you have:
+# For each request: take its slice of q, k and v, attend, and write its keys and values into
+# its slots. This is what you have:
 #
-# - `layer.project(x)` gives q, k and v of all blocks, and `layer.output(o)` brings the heads' outputs back to dim.
-#   Where o is 0, the result is 0.
+# - `layer.project(x)` gives q, k and v of all blocks, and `layer.output(o)` brings the heads'
+#   outputs back to dim. Where o is 0, the result is 0.
 # - `attend` is one of your two functions: the caller chooses.
-# - `manager.get(seq_id).length` is the number of tokens, and `manager.get_block_table_for_seq(seq_id)` the row of the table.
-# - `slot_mapping(block_ids, positions, block_size)` gives the slots of tokens. `block_ids` is such a row. `positions`,
-#   int64, are counted from 0 in each sequence.
-# - `write_kv(k_cache, v_cache, slots, k, v)` writes k and v, (num_tokens, num_kv_heads, head_size), into these slots.
+# - `manager.get(seq_id).length` is the number of tokens, and
+#   `manager.get_block_table_for_seq(seq_id)` the row of the table.
+# - `slot_mapping(block_ids, positions, block_size)` gives the slots of tokens. `block_ids` is
+#   such a row. `positions`, int64, are counted from 0 in each sequence.
+# - `write_kv(k_cache, v_cache, slots, k, v)` writes k and v, (num_tokens, num_kv_heads,
+#   head_size), into these slots.
 
 # %% exercise="3.5"
 # INCLUDE paged_attention/attention.py forward_prefill
@@ -519,13 +610,15 @@ check("3.5", forward_prefill)
 # %%
 y = forward_prefill(layer, x, request_num_blocks, [10, 11, 12], new_manager())
 manager = new_manager()
-y_tiled = forward_prefill(layer, x, request_num_blocks, [10, 11, 12], manager, attend=tiled_attention)
+y_tiled = forward_prefill(
+    layer, x, request_num_blocks, [10, 11, 12], manager, attend=tiled_attention
+)
 torch.testing.assert_close(y_tiled, y, atol=1e-5, rtol=1e-5)
 print("y:", tuple(y.shape), "· both ways agree")
 
 # %% [markdown]
-# And the pool holds what the next lesson needs. Read back through the block table, the keys of sequence 12 are those of the
-# last three blocks of x:
+# And the pool holds what the next lesson needs. Read back through the block table, the keys of
+# sequence 12 are those of the last three blocks of x:
 
 # %%
 k_cache, _ = manager.kv_cache[layer.index]
@@ -542,12 +635,20 @@ print("sequence 12 lies in the blocks", manager.blocks_of(12), "and its keys are
 # %%
 perturbed = x.clone()
 perturbed[2, 1] += 1.0  # request 1 is block 2 of x
-y_perturbed = forward_prefill(layer, perturbed, request_num_blocks, [10, 11, 12], new_manager())
+y_perturbed = forward_prefill(
+    layer, perturbed, request_num_blocks, [10, 11, 12], new_manager()
+)
 assert torch.equal(y_perturbed[:2], y[:2]) and torch.equal(y_perturbed[3:], y[3:])
 assert torch.equal(y_perturbed[2, :1], y[2, :1])
-lessons_draw.show(lessons_draw.attention.changed_tokens((y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)),
-          alt="Two rows of slots, input and output. In the input one slot of request 1 is marked. In the output that slot "
-          "and the two after it in the same request differ, and no other.")
+lessons_draw.show(
+    lessons_draw.attention.changed_tokens(
+        (y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)
+    ),
+    alt=(
+        "Two rows of slots, input and output. In the input one slot of request 1 is marked. In"
+        " the output that slot and the two after it in the same request differ, and no other."
+    ),
+)
 
 # %% [markdown]
 # The picture shows both at once. No other request has noticed: that is the slicing at work.
@@ -591,7 +692,8 @@ lessons_draw.show(lessons_draw.attention.changed_tokens((y_perturbed != y).any(-
 # maximum so far. At the end acc / l is the softmax; the common factor exp(−m) cancels out.
 # </details>
 #
-# <details><summary>Why does <code>x</code> have total_blocks as its first dimension, and not the number of requests?
+# <details><summary>Why does <code>x</code> have total_blocks as its first dimension, and not
+# the number of requests?
 # </summary>
 #
 # Requests have different lengths. With a row for each request, all rows would be as long as
@@ -600,21 +702,24 @@ lessons_draw.show(lessons_draw.attention.changed_tokens((y_perturbed != y).any(-
 # <code>request_num_blocks</code> says where each request starts.
 # </details>
 #
-# <details><summary>What is the difference between PagedAttention and FlashAttention? Does one replace the other?</summary>
+# <details><summary>What is the difference between PagedAttention and FlashAttention? Does one
+# replace the other?</summary>
 #
-# FlashAttention is about the scores: it computes them in tiles and never stores them all. PagedAttention is about the keys
-# and values: it lets them lie in blocks anywhere, so that no memory is reserved in advance. Each works without the other,
-# and engines use both.
+# FlashAttention is about the scores: it computes them in tiles and never stores them all.
+# PagedAttention is about the keys and values: it lets them lie in blocks anywhere, so that no
+# memory is reserved in advance. Each works without the other, and engines use both.
 # </details>
 #
-# <details><summary>The running maximum starts at 0 in a program, and its tests pass. When does it fail?</summary>
+# <details><summary>The running maximum starts at 0 in a program, and its tests pass. When does
+# it fail?</summary>
 #
 # When all scores of a row are far below 0. In float32 exp(−104) is 0, so every term is 0 and
 # the output is 0/0. With scores around 0, any start that is not too far away cancels out, so a
 # test with random numbers does not see it.
 # </details>
 #
-# <details><summary>With the causal mask no token looks past the end. Why must the last block be masked all the same?
+# <details><summary>With the causal mask no token looks past the end. Why must the last block
+# be masked all the same?
 # </summary>
 #
 # Its empty slots are queries as well, and their output would look like a token's. And the
@@ -633,14 +738,18 @@ lessons_draw.show(lessons_draw.attention.changed_tokens((y_perturbed != y).any(-
 #
 # - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, 2018,
 #   [arXiv:1805.02867](https://arxiv.org/abs/1805.02867): section 3 for m and l.
-# - Tri Dao et al., *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, 2022,
-#   [arXiv:2205.14135](https://arxiv.org/abs/2205.14135): section 3.1 and algorithm 1 for acc and the blocks.
-# - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023,
-#   [arXiv:2307.08691](https://arxiv.org/abs/2307.08691): algorithm 1 for our order of the loops and the single division.
-# - Joshua Ainslie et al., *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*,
-#   2023, [arXiv:2305.13245](https://arxiv.org/abs/2305.13245): section 2.2.
-# - Ashish Vaswani et al., *Attention Is All You Need*, 2017, [arXiv:1706.03762](https://arxiv.org/abs/1706.03762):
-#   section 3.2.1 for the scale.
+# - Tri Dao et al., *FlashAttention: Fast and Memory-Efficient Exact Attention with
+#   IO-Awareness*, 2022, [arXiv:2205.14135](https://arxiv.org/abs/2205.14135): section 3.1 and
+#   algorithm 1 for acc and the blocks.
+# - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work
+#   Partitioning*, 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691): algorithm 1 for
+#   our order of the loops and the single division.
+# - Joshua Ainslie et al., *GQA: Training Generalized Multi-Query Transformer Models from
+#   Multi-Head Checkpoints*, 2023, [arXiv:2305.13245](https://arxiv.org/abs/2305.13245):
+#   section 2.2.
+# - Ashish Vaswani et al., *Attention Is All You Need*, 2017,
+#   [arXiv:1706.03762](https://arxiv.org/abs/1706.03762): section 3.2.1 for the scale.
 # - PyTorch's documentation, `torch.nn.functional.scaled_dot_product_attention`.
 #
-# **Next:** [04 · Decode](04_decode.ipynb), where each sequence has one new token, and all its past lies in the pool.
+# **Next:** [04 · Decode](04_decode.ipynb), where each sequence has one new token, and all its
+# past lies in the pool.

@@ -14,8 +14,9 @@
 # brought together. Each block gives a part of the answer, and the parts are put together at
 # the end.
 #
-# **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and [03](03_prefill.ipynb) (the online softmax).
-# **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
+# **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and
+# [03](03_prefill.ipynb) (the online softmax). **It takes** 60 to 90 minutes. Words that you
+# meet again are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -31,7 +32,9 @@ try:
     from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
     from paged_attention.validate import check_decoding
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 import math
 import timeit
@@ -43,16 +46,21 @@ progress_bar("04")
 # %% [markdown]
 # ## One token at a time
 #
-# After the prompt, a sequence grows by one token at a time. In prefill there were as many queries as keys. Now there is one
-# query for each sequence, and it looks at everything that the sequence has written so far.
+# After the prompt, a sequence grows by one token at a time. In prefill there were as many
+# queries as keys. Now there is one query for each sequence, and it looks at everything that
+# the sequence has written so far.
 #
 # This is the whole step. Read from top to bottom, it is also the order of this lesson:
 
 # %%
-lessons_draw.show(lessons_draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
-          alt="A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2, the third 6 and 1. "
-              "Below each block is its request's query. Each pair gives a part o, m, l. The parts of a request, and the "
-              "new token itself, lead to one answer.")
+lessons_draw.show(
+    lessons_draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
+    alt=(
+        "A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2,"
+        " the third 6 and 1. Below each block is its request's query. Each pair gives a part"
+        " o, m, l. The parts of a request, and the new token itself, lead to one answer."
+    ),
+)
 
 # %% [markdown]
 # We take three requests, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands
@@ -66,8 +74,14 @@ layer = AttentionLayer(dim, num_q_heads=6, num_kv_heads=2, head_size=16)
 
 def manager_in_disorder(order):
     """Makes a manager that hands out its blocks in this order. Its empty slots hold NaN."""
-    manager = PagedAttentionManager(len(order), block_size, layer.num_kv_heads, layer.head_size, max_num_seqs=4,
-                                    max_blocks_per_seq=6)
+    manager = PagedAttentionManager(
+        len(order),
+        block_size,
+        layer.num_kv_heads,
+        layer.head_size,
+        max_num_seqs=4,
+        max_blocks_per_seq=6,
+    )
     manager.kv_cache.fill_(float("nan"))
     for _ in order:
         manager.block_manager.allocate()
@@ -96,7 +110,10 @@ def three_requests(order):
 
 texts, manager = three_requests([5, 0, 7, 2, 6, 1, 4, 3])
 for seq_id in texts:
-    print(f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens in blocks {manager.blocks_of(seq_id)}")
+    print(
+        f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens in blocks"
+        f" {manager.blocks_of(seq_id)}"
+    )
 
 # %% [markdown]
 # ### Room for the new token
@@ -115,7 +132,10 @@ k_cache, v_cache = manager.kv_cache[0]
 for seq_id in texts:
     slot = manager.append_token(seq_id)
     written = not k_cache.flatten(0, 1)[slot].isnan().any()
-    print(f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens, the last one in slot {slot:2}, written: {written}")
+    print(
+        f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens, the last one in slot"
+        f" {slot:2}, written: {written}"
+    )
     assert not written
 
 # %% [markdown]
@@ -154,13 +174,21 @@ check("4.1", dispatch)
 
 # %%
 numbers = torch.tensor([0, 1, 2]).view(3, 1, 1)
-rows = {"your dispatch": dispatch(numbers, request_num_blocks), "q.repeat(2, 1, 1)": numbers.repeat(2, 1, 1)}
+rows = {
+    "your dispatch": dispatch(numbers, request_num_blocks),
+    "q.repeat(2, 1, 1)": numbers.repeat(2, 1, 1),
+}
 rows = {title: copies.flatten().tolist() for title, copies in rows.items()}
 for title, row in rows.items():
     print(f"{title:18}", " ".join(f"q{number + 1}" for number in row))
-lessons_draw.show(lessons_draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
-          alt="Two rows of queries above the blocks 5, 0, 7, 2, 6, 1. The dispatch gives q1, q1, q1, q2, q3, q3, and each "
-              "fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four of them are above another request's block.")
+lessons_draw.show(
+    lessons_draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
+    alt=(
+        "Two rows of queries above the blocks 5, 0, 7, 2, 6, 1. The dispatch gives q1, q1, q1,"
+        " q2, q3, q3, and each fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four"
+        " of them are above another request's block."
+    ),
+)
 
 # %% [markdown]
 # With `repeat`, a query would read another user's text. No error would be raised, because the
@@ -174,9 +202,16 @@ lessons_draw.show(lessons_draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 
 # %%
 queries, keys, values = layer.project(new_tokens)  # (3, 6, 16), (3, 2, 16), (3, 2, 16)
 scores = k_cache[block_ids[:3], :, 0] @ queries[0, 0] / math.sqrt(16)  # (3 blocks, 4 slots)
-lessons_draw.show(lessons_draw.decode.block_scores(scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"),
-          alt="A table of scores with a row for each of the blocks 5, 0 and 7, and a column for each of four slots. "
-              "Ten slots hold a score. The last two slots of block 7 are hatched: they hold no token.")
+lessons_draw.show(
+    lessons_draw.decode.block_scores(
+        scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"
+    ),
+    alt=(
+        "A table of scores with a row for each of the blocks 5, 0 and 7, and a column for each"
+        " of four slots. Ten slots hold a score. The last two slots of block 7 are hatched:"
+        " they hold no token."
+    ),
+)
 
 # %% [markdown]
 # Each row of this picture becomes a part of the answer, independently of the others. A part
@@ -203,13 +238,14 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 #
 # Write it for all pairs of query and block at once. Three things need care:
 #
-# - **Heads.** There are more query heads than KV heads. `share_heads(k, num_q_heads)`, from lesson 03, gives each query head
-#   the keys that it reads.
-# - **The tail.** Only the first `num_valid` slots of a block count. What comes after them must not matter, even if it is
-#   NaN. Such a mask needs two halves: -inf in place of the scores, and 0 in place of the values. A score of -inf gives the
-#   weight 0, and 0 times NaN is NaN.
-# - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY` is -inf, and `finite(m)` is
-#   `m` with 0 in place of -inf. Use it where m is subtracted, and only there: the m that you return stays -inf.
+# - **Heads.** There are more query heads than KV heads. `share_heads(k, num_q_heads)`, from
+#   lesson 03, gives each query head the keys that it reads.
+# - **The tail.** Only the first `num_valid` slots of a block count. What comes after them must
+#   not matter, even if it is NaN. Such a mask needs two halves: -inf in place of the scores,
+#   and 0 in place of the values. A score of -inf gives the weight 0, and 0 times NaN is NaN.
+# - **No key at all.** A block with `num_valid` 0 gives `o = 0`, `m = -inf`, `l = 0`. `NO_KEY`
+#   is -inf, and `finite(m)` is `m` with 0 in place of -inf. Use it where m is subtracted, and
+#   only there: the m that you return stays -inf.
 #
 # The parts are sums, and they are summed again. So they are kept in float32 even where the
 # cache has 16 bits: [lesson 03](03_prefill.ipynb#Sums-in-16-bits) shows why. `widen(x)` turns
@@ -223,20 +259,26 @@ print(f"m = {m:.2f}, l = {l:.2f}, o = ({o[0]:.2f}, {o[1]:.2f}, …)")
 check("4.2", block_attention)
 
 # %% [markdown]
-# Six pairs, six query heads, 16 numbers for each. Here are the parts of the first request's head 0:
+# Six pairs, six query heads, 16 numbers for each. Here are the parts of the first request's
+# head 0:
 
 # %%
-all_o, all_m, all_l = block_attention(dispatch(queries, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
+all_o, all_m, all_l = block_attention(
+    dispatch(queries, request_num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid
+)
 print(f"o {tuple(all_o.shape)}, m {tuple(all_m.shape)}, l {tuple(all_l.shape)}\n")
 for pair in range(3):
-    print(f"block {block_ids[pair]}: m = {all_m[pair, 0]:5.2f}, l = {all_l[pair, 0]:.2f}, o = ({all_o[pair, 0, 0]:5.2f}, …)")
+    print(
+        f"block {block_ids[pair]}: m = {all_m[pair, 0]:5.2f}, l = {all_l[pair, 0]:.2f}, o ="
+        f" ({all_o[pair, 0, 0]:5.2f}, …)"
+    )
 assert not all_o.isnan().any()
 
 # %% [markdown]
 # ## Putting the parts together
 #
-# Three blocks, three answers. The right answer is a mean of them, but not the plain one: a block with high scores counts
-# for more. How much more?
+# Three blocks, three answers. The right answer is a mean of them, but not the plain one: a
+# block with high scores counts for more. How much more?
 #
 # A softmax gives each key the weight $e^{s}$. A block weighs as much as its keys do together:
 # the sum of their $e^{s}$. We have that sum, relative to the block's own maximum: it is $l$.
@@ -245,8 +287,8 @@ assert not all_o.isnan().any()
 #
 # $$w = e^{m - m_\text{all}} \cdot l$$
 #
-# You have seen this in exercise 3.3, where two states were brought to one maximum. There a state kept acc. A part keeps
-# o = acc / l, so its acc is l · o. Hence the factor l.
+# You have seen this in exercise 3.3, where two states were brought to one maximum. There a
+# state kept acc. A part keeps o = acc / l, so its acc is l · o. Hence the factor l.
 #
 # Below on the left are the shares that this gives. On the right, you see one of the 16 numbers
 # of the answer add up. Each block contributes its share times its own answer. The dashed line
@@ -256,14 +298,25 @@ assert not all_o.isnan().any()
 first_o, first_m, first_l = all_o[:3, 0], all_m[:3, 0], all_l[:3, 0]
 weights = torch.exp(first_m - first_m.max()) * first_l
 shares = weights / weights.sum()
-past_k, past_v = (cache[block_ids[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache))  # (10, 16)
+# (10, 16)
+past_k, past_v = (
+    cache[block_ids[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache)
+)
 at_once = F.scaled_dot_product_attention(queries[0, :1], past_k, past_v)[0]
 assert torch.allclose(shares @ first_o, at_once, atol=1e-5)
-lessons_draw.show(lessons_draw.decode.adding_up([f"block {block_id}" for block_id in block_ids[:3].tolist()], shares.tolist(),
-                                first_o[:, 0].tolist(), float(at_once[0])),
-          alt="Left, three bars: the share of the answer that blocks 5, 0 and 7 have. Right, three steps from 0, one for "
-              "each block, as large as its share times its own answer. They end on the dashed line of attention over all "
-              "keys.")
+lessons_draw.show(
+    lessons_draw.decode.adding_up(
+        [f"block {block_id}" for block_id in block_ids[:3].tolist()],
+        shares.tolist(),
+        first_o[:, 0].tolist(),
+        float(at_once[0]),
+    ),
+    alt=(
+        "Left, three bars: the share of the answer that blocks 5, 0 and 7 have. Right, three"
+        " steps from 0, one for each block, as large as its share times its own answer. They"
+        " end on the dashed line of attention over all keys."
+    ),
+)
 
 # %% [markdown]
 # It is easy to get this wrong in two ways. Weighing by $m - m_\text{all}$ without the
@@ -288,7 +341,10 @@ check("4.3", combine_result)
 # at once:
 
 # %%
-past_k, past_v = (share_heads(cache[block_ids[:3]].flatten(0, 1)[:10], 6).transpose(0, 1) for cache in (k_cache, v_cache))
+past_k, past_v = (
+    share_heads(cache[block_ids[:3]].flatten(0, 1)[:10], 6).transpose(0, 1)
+    for cache in (k_cache, v_cache)
+)
 at_once = F.scaled_dot_product_attention(queries[0][:, None], past_k, past_v)[:, 0]
 in_parts, _, _ = combine_result(all_o[:3], all_m[:3], all_l[:3])
 assert torch.allclose(in_parts, at_once, atol=1e-5)
@@ -344,11 +400,17 @@ check("4.4", forward_decoding_loop)
 # what PyTorch's attention gives over the whole text so far, without pool or blocks. On the
 # way, each sequence fills a block and begins another.
 
+
 # %%
 def attend_last(tokens):
     """Computes the layer's result for the last token by PyTorch's attention over all tokens."""
-    q_rows, k_rows, v_rows = (rows.transpose(0, 1)[None] for rows in layer.project(tokens))  # (1, heads, tokens, 16)
-    return layer.output(F.scaled_dot_product_attention(q_rows[:, :, -1:], k_rows, v_rows, enable_gqa=True)[0, :, 0])
+    # (1, heads, tokens, 16)
+    q_rows, k_rows, v_rows = (rows.transpose(0, 1)[None] for rows in layer.project(tokens))
+    return layer.output(
+        F.scaled_dot_product_attention(q_rows[:, :, -1:], k_rows, v_rows, enable_gqa=True)[
+            0, :, 0
+        ]
+    )
 
 
 texts, server = three_requests([3, 0, 5, 8, 10, 9, 4, 11, 7, 6, 2, 1])
@@ -360,7 +422,9 @@ for step in range(1, 7):
     decoded = forward_decoding_loop(layer, arrivals, [1, 2, 3], server)
     expected = torch.stack([attend_last(tokens) for tokens in texts.values()])
     torch.testing.assert_close(decoded, expected, atol=1e-5, rtol=1e-5)
-    print(f"step {step}: blocks {[server.blocks_of(seq_id) for seq_id in texts]}, equal to 1e-5")
+    print(
+        f"step {step}: blocks {[server.blocks_of(seq_id) for seq_id in texts]}, equal to 1e-5"
+    )
 
 # %% [markdown]
 # ## Without a loop
@@ -381,8 +445,8 @@ print("maxima: ", torch.full((3,), 10.0).scatter_reduce(0, owner, amounts, "amax
 # in the tensor that they are called on: the sums with 0, the maxima with 10. That is why two
 # maxima are 10, though 10 is not among the amounts. Choose the start well.
 #
-# `index_add` takes one index for each row. `scatter_reduce` wants an index for each number, so `owner` has to be expanded to
-# the shape of the tensor that is reduced.
+# `index_add` takes one index for each row. `scatter_reduce` wants an index for each number, so
+# `owner` has to be expanded to the shape of the tensor that is reduced.
 #
 # ### Exercise 4.5: combine the parts of all requests at once
 
@@ -396,6 +460,7 @@ check("4.5", combine_segments)
 # The loop and the segments give the same result. To see how long they take, we need a function
 # that measures time. It uses one thread, because several threads on a busy machine wait for
 # each other, and takes the shortest of five runs:
+
 
 # %%
 def milliseconds(function):
@@ -416,18 +481,27 @@ def milliseconds(function):
 source = torch.Generator().manual_seed(6)
 sizes = torch.randint(1, 41, (256,), generator=source)
 total = int(sizes.sum())
-many = (torch.randn(total, 8, 64, generator=source), torch.randn(total, 8, generator=source),
-        torch.rand(total, 8, generator=source) + 1)
+many = (
+    torch.randn(total, 8, 64, generator=source),
+    torch.randn(total, 8, generator=source),
+    torch.rand(total, 8, generator=source) + 1,
+)
 
 
 def one_by_one():
     pieces = zip(*(part.split(sizes.tolist()) for part in many), strict=True)
-    return [torch.stack(results) for results in zip(*(combine_result(*piece) for piece in pieces), strict=True)]
+    return [
+        torch.stack(results)
+        for results in zip(*(combine_result(*piece) for piece in pieces), strict=True)
+    ]
 
 
 for looped, segmented in zip(one_by_one(), combine_segments(*many, sizes), strict=True):
     torch.testing.assert_close(looped, segmented, atol=1e-5, rtol=1e-5)
-for name, combine in {"a loop": one_by_one, "segments": lambda: combine_segments(*many, sizes)}.items():
+for name, combine in {
+    "a loop": one_by_one,
+    "segments": lambda: combine_segments(*many, sizes),
+}.items():
     print(f"{name:9} {milliseconds(combine):6.1f} ms")
 
 # %% [markdown]
@@ -452,7 +526,12 @@ from paged_attention.decode import forward_decoding
 
 without_loop = forward_decoding(layer, arrivals, [1, 2, 3], server)
 torch.testing.assert_close(without_loop, decoded, atol=1e-5, rtol=1e-5)
-print("largest result:", f"{without_loop.abs().max():.4f}", "and with the loop:", f"{decoded.abs().max():.4f}")
+print(
+    "largest result:",
+    f"{without_loop.abs().max():.4f}",
+    "and with the loop:",
+    f"{decoded.abs().max():.4f}",
+)
 
 # %% [markdown]
 # ## Where the bytes go
@@ -484,17 +563,30 @@ MIB = 2**20
 gather, paged = (36 * number / MIB for number in bytes_moved([1024], 16, 8, 128, 2))
 print(f"gather-then-attend: {gather:.0f} MiB for each new token, paged: {paged:.0f} MiB")
 copied = (gather - paged) / 2
-lessons_draw.show(lessons_draw.decode.bytes_per_step({
-    "gather-then-attend": {"read the blocks": copied, "write a copy": copied, "read the copy": paged},
-    "paged": {"read the blocks": paged},
-}, "One new token, 36 layers, 1,024 tokens of context"),
-    alt="Two bars of bytes for each new token. Gather-then-attend: 144 MiB read from the blocks, 144 written to a copy, 144 "
-        "read from the copy. Paged: 144 MiB read from the blocks.")
+lessons_draw.show(
+    lessons_draw.decode.bytes_per_step(
+        {
+            "gather-then-attend": {
+                "read the blocks": copied,
+                "write a copy": copied,
+                "read the copy": paged,
+            },
+            "paged": {"read the blocks": paged},
+        },
+        "One new token, 36 layers, 1,024 tokens of context",
+    ),
+    alt=(
+        "Two bars of bytes for each new token. Gather-then-attend: 144 MiB read from the"
+        " blocks, 144 written to a copy, 144 read from the copy. Paged: 144 MiB read from the"
+        " blocks."
+    ),
+)
 
 # %% [markdown]
 # ### What PyTorch can and cannot save
 #
 # Does your function get the short bar? Not yet. Look at what indexing does:
+
 
 # %%
 def in_the_pool(tensor):
@@ -504,13 +596,16 @@ def in_the_pool(tensor):
 print("k_cache[5]                   ", "a view" if in_the_pool(k_cache[5]) else "a copy")
 print("k_cache[5:7]                 ", "a view" if in_the_pool(k_cache[5:7]) else "a copy")
 print("k_cache[[5]]                 ", "a view" if in_the_pool(k_cache[[5]]) else "a copy")
-print("k_cache[torch.tensor([5, 0])]", "a view" if in_the_pool(k_cache[torch.tensor([5, 0])]) else "a copy")
+print(
+    "k_cache[torch.tensor([5, 0])]",
+    "a view" if in_the_pool(k_cache[torch.tensor([5, 0])]) else "a copy",
+)
 assert in_the_pool(k_cache[5]) and not in_the_pool(k_cache[torch.tensor([5, 0])])
 
 # %% [markdown]
-# A single number or a range gives a view into the pool. A list or a tensor of block ids gives a **copy**:
-# `k_cache[block_ids]` is itself a gather. Only a loop over the blocks, one integer at a time, reads them in place. Here
-# are all three, for one request of 2,048 tokens:
+# A single number or a range gives a view into the pool. A list or a tensor of block ids gives
+# a **copy**: `k_cache[block_ids]` is itself a gather. Only a loop over the blocks, one integer
+# at a time, reads them in place. Here are all three, for one request of 2,048 tokens:
 
 # %%
 source = torch.Generator().manual_seed(7)
@@ -520,13 +615,18 @@ query = torch.randn(1, 8, 128, generator=source)
 
 
 def gathered():
-    k_rows, v_rows = (pool[ids].flatten(0, 1).transpose(0, 1)[None] for pool in (pool_k, pool_v))  # (1, 8, 2048, 128)
+    # (1, 8, 2048, 128)
+    k_rows, v_rows = (
+        pool[ids].flatten(0, 1).transpose(0, 1)[None] for pool in (pool_k, pool_v)
+    )
     return F.scaled_dot_product_attention(query[:, :, None], k_rows, v_rows)[:, :, 0]
 
 
 def by_blocks():
     number = torch.tensor([128])
-    pieces = block_attention(dispatch(query, number), pool_k[ids], pool_v[ids], torch.full((128,), 16))
+    pieces = block_attention(
+        dispatch(query, number), pool_k[ids], pool_v[ids], torch.full((128,), 16)
+    )
     return combine_segments(*pieces, number)[0]
 
 
@@ -545,7 +645,11 @@ def in_place():
 from lessons_lib.meter import new_bytes
 
 made = {}
-for name, attend in {"gather, then attend": gathered, "your blocks": by_blocks, "a loop over views": in_place}.items():
+for name, attend in {
+    "gather, then attend": gathered,
+    "your blocks": by_blocks,
+    "a loop over views": in_place,
+}.items():
     torch.testing.assert_close(attend(), gathered(), atol=1e-5, rtol=1e-5)
     made[name] = new_bytes(attend) / MIB
     print(f"{name:20} {made[name]:5.1f} MiB of new tensors, {milliseconds(attend):6.1f} ms")
@@ -561,19 +665,22 @@ assert made["a loop over views"] < made["gather, then attend"]
 #   than the gather: Python calls a dozen functions for each block, and the calls cost more
 #   than the copies.
 #
-# Which of the last two is slower changes from run to run on our machine, and may be different on yours.
+# Which of the last two is slower changes from run to run on our machine, and may be different
+# on yours.
 #
-# So what have you gained? The form of the computation. Each part needs one query and one block, in any order, and leaves
-# three small things behind. A kernel written in this form reads each block where it lies, keeps m, l and the sum in
-# registers, and copies nothing. You will write it in lesson 06, and then the short bar of the picture comes true.
+# So what have you gained? The form of the computation. Each part needs one query and one
+# block, in any order, and leaves three small things behind. A kernel written in this form
+# reads each block where it lies, keeps m, l and the sum in registers, and copies nothing. You
+# will write it in lesson 06, and then the short bar of the picture comes true.
 #
 # ## Hostile numbers
 #
 # Attention code that works on random numbers may still fail on a real model. Here are four
 # cases, each with what careless code makes of it.
 #
-# **Scores far from zero.** A softmax does not change when the same number is added to all scores. But $e^{10000}$ is too
-# large for a float, and $e^{-10000}$ is 0:
+# **Scores far from zero.** A softmax does not change when the same number is added to all
+# scores. But $e^{10000}$ is too large for a float, and $e^{-10000}$ is 0:
+
 
 # %%
 def careless(scores, values):
@@ -585,8 +692,13 @@ values_4 = torch.arange(4.0)[:, None].expand(4, 16)
 for level in (0.0, 1e4, -1e4):
     k_level = torch.zeros(1, 4, 1, 16)
     k_level[0, :, 0, 0] = level + torch.arange(4.0)
-    mine, _, _ = block_attention(torch.eye(1, 16)[None] * 4, k_level, values_4[None, :, None], torch.tensor([4]))
-    print(f"scores near {level:6.0f}: careless {careless(k_level[0, :, 0, 0], values_4)[0]:.4f}, yours {mine[0, 0, 0]:.4f}")
+    mine, _, _ = block_attention(
+        torch.eye(1, 16)[None] * 4, k_level, values_4[None, :, None], torch.tensor([4])
+    )
+    print(
+        f"scores near {level:6.0f}: careless {careless(k_level[0, :, 0, 0], values_4)[0]:.4f},"
+        f" yours {mine[0, 0, 0]:.4f}"
+    )
     assert abs(mine[0, 0, 0] - 2.4927) < 1e-3
 
 # %% [markdown]
@@ -616,7 +728,10 @@ print("decoded without a past: equal to 1e-5")
 # answer NaN:
 
 # %%
-print("softmax of two masked scores:", torch.softmax(torch.tensor([NO_KEY, NO_KEY]), dim=0).tolist())
+print(
+    "softmax of two masked scores:",
+    torch.softmax(torch.tensor([NO_KEY, NO_KEY]), dim=0).tolist(),
+)
 two_blocks = (queries[:1].expand(2, -1, -1), k_cache[[5, 5]], v_cache[[5, 5]])
 block_o, block_m, block_l = block_attention(*two_blocks, torch.tensor([4, 0]))
 print(f"the empty block: m = {block_m[1, 0]}, l = {block_l[1, 0]}, o = {block_o[1, 0, 0]}")
@@ -631,7 +746,9 @@ print("a full and an empty block together: the full one alone")
 
 # %%
 assert k_cache[7, 2:].isnan().all() and not all_o.isnan().any()
-print("block 7 holds NaN after its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}")
+print(
+    "block 7 holds NaN after its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}"
+)
 
 # %% [markdown]
 # ## What you built
@@ -642,8 +759,8 @@ print("block 7 holds NaN after its second slot, and your part of it is", f"{all_
 #
 # ## Ask yourself
 #
-# <details><summary>What does <code>repeat_interleave</code> do in a decode step, and what would <code>repeat</code> do
-# there?</summary>
+# <details><summary>What does <code>repeat_interleave</code> do in a decode step, and what
+# would <code>repeat</code> do there?</summary>
 #
 # A request has one query and several blocks. `repeat_interleave` copies each query as often as
 # its request has blocks, with the copies side by side. So row i of the queries belongs to row
@@ -651,8 +768,8 @@ print("block 7 holds NaN after its second slot, and your part of it is", f"{all_
 # whole batch: the shapes can fit, but queries meet other requests' blocks.
 # </details>
 #
-# <details><summary>Each block took a softmax with its own maximum. Why is the combined result exact, and not an
-# approximation?</summary>
+# <details><summary>Each block took a softmax with its own maximum. Why is the combined result
+# exact, and not an approximation?</summary>
 #
 # $l$ is the sum of $e^{s - m}$ over the block's keys. Multiplied by $e^{m - m_\text{all}}$, it
 # becomes the sum of $e^{s - m_\text{all}}$: the block's share of the sum in one softmax over
@@ -668,10 +785,11 @@ print("block 7 holds NaN after its second slot, and your part of it is", f"{all_
 # Lesson 05 writes first, and so does the engine of lesson 08.
 # </details>
 #
-# <details><summary>Which part of your decode step is FlashAttention's idea, and which is PagedAttention's?</summary>
+# <details><summary>Which part of your decode step is FlashAttention's idea, and which is
+# PagedAttention's?</summary>
 #
-# The triples (o, m, l) and their sum are FlashAttention's: scores are used tile by tile and never stored. Following the
-# block table to keys that lie anywhere is PagedAttention's.
+# The triples (o, m, l) and their sum are FlashAttention's: scores are used tile by tile and
+# never stored. Following the block table to keys that lie anywhere is PagedAttention's.
 # </details>
 #
 # <details><summary>A colleague replaces gather-then-attend with your PyTorch code, “because it
@@ -681,8 +799,8 @@ print("block 7 holds NaN after its second slot, and your part of it is", f"{all_
 # kernel that follows the block table itself saves them.
 # </details>
 #
-# <details><summary>One sequence has 100,000 tokens, and the GPU has 132 multiprocessors, which compute
-# side by side. How does <code>combine_result</code> help?</summary>
+# <details><summary>One sequence has 100,000 tokens, and the GPU has 132 multiprocessors, which
+# compute side by side. How does <code>combine_result</code> help?</summary>
 #
 # Each multiprocessor takes some of the blocks and makes one part from them. `combine_result`
 # joins the parts exactly. Without it, one multiprocessor for each head would walk through the
@@ -692,13 +810,17 @@ print("block 7 holds NaN after its second slot, and your part of it is", f"{all_
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
-#   section 4.1 for attention block by block, section 5.1 for the kernel.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section
+#   4.1 for attention block by block, section 5.1 for the kernel.
 # - Maxim Milakov and Natalia Gimelshein, *Online normalizer calculation for softmax*, 2018,
-#   [arXiv:1805.02867](https://arxiv.org/abs/1805.02867): section 3.1 for why parts can be combined in any order.
-# - Tri Dao et al., *Flash-Decoding for long-context inference*, 2023,
-#   [the post](https://crfm.stanford.edu/2023/10/12/flashdecoding.html): the same combination, over splits.
-# - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`, `Tensor.scatter_reduce_`, and “Tensor Views”.
+#   [arXiv:1805.02867](https://arxiv.org/abs/1805.02867): section 3.1 for why parts can be
+#   combined in any order.
+# - Tri Dao et al., *Flash-Decoding for long-context inference*, 2023, [the
+#   post](https://crfm.stanford.edu/2023/10/12/flashdecoding.html): the same combination, over
+#   splits.
+# - PyTorch's documentation: `torch.repeat_interleave`, `Tensor.index_add_`,
+#   `Tensor.scatter_reduce_`, and “Tensor Views”.
 #
-# **Next:** [05 · One batch of everything](05_batched_metadata.ipynb): one description for any mix of prompts and decodes.
+# **Next:** [05 · One batch of everything](05_batched_metadata.ipynb): one description for any
+# mix of prompts and decodes.

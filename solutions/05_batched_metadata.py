@@ -14,8 +14,9 @@
 # kernels of the next lessons are compared with it. At the end you find a bug in a model that
 # talks nonsense.
 #
-# **You need** lessons [02](02_block_tables.ipynb) to [04](04_decode.ipynb): block tables and slots, causal attention,
-# decoding. **It takes** 60 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
+# **You need** lessons [02](02_block_tables.ipynb) to [04](04_decode.ipynb): block tables and
+# slots, causal attention, decoding. **It takes** 60 to 90 minutes. Words that you meet again
+# are in the [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -35,7 +36,9 @@ try:
     from paged_attention.softmax_state import NO_KEY
     from paged_attention.validate import check_paged_attention, check_scheduled
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 progress_bar("05")
 
@@ -52,9 +55,15 @@ progress_bar("05")
 # key. A coloured square with a dot means that the query sees the key.
 
 # %%
-lessons_draw.show(lessons_draw.metadata.opening(), alt="Three sequences in one batch. A has one query, which sees its seven keys. B has "
-          "three queries and five keys; its queries see three, four and five of them. C has four queries and four keys, "
-          "seen in the shape of a triangle. No query sees a key of another sequence. Below, the four tensors of the batch.")
+lessons_draw.show(
+    lessons_draw.metadata.opening(),
+    alt=(
+        "Three sequences in one batch. A has one query, which sees its seven keys. B has three"
+        " queries and five keys; its queries see three, four and five of them. C has four"
+        " queries and four keys, seen in the shape of a triangle. No query sees a key of"
+        " another sequence. Below, the four tensors of the batch."
+    ),
+)
 
 # %% [markdown]
 # A decodes: one query, seven keys. B gets a chunk of three tokens; two more are already in the
@@ -72,9 +81,14 @@ lessons_draw.show(lessons_draw.metadata.opening(), alt="Three sequences in one b
 
 # %%
 query_lens = [5, 1, 1, 3]
-lessons_draw.show(lessons_draw.metadata.padded_and_packed("ABCD", query_lens), alt="Above, four sequences with 5, 1, 1 and 3 queries as a "
-          "rectangle of 20 squares, half of them hatched padding. Below, the same 10 queries in one row without gaps, "
-          "with the borders 0, 5, 6, 7 and 10.")
+lessons_draw.show(
+    lessons_draw.metadata.padded_and_packed("ABCD", query_lens),
+    alt=(
+        "Above, four sequences with 5, 1, 1 and 3 queries as a rectangle of 20 squares, half"
+        " of them hatched padding. Below, the same 10 queries in one row without gaps, with"
+        " the borders 0, 5, 6, 7 and 10."
+    ),
+)
 
 # %% [markdown]
 # With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 places would hold 1,063
@@ -106,7 +120,13 @@ print("the rows of sequence 3:", rows[starts[3] : starts[4]].tolist())
 
 # %%
 names = {7: "D begins here"}
-print(type(starts[3]).__name__, "·", names.get(starts[3], "not found"), "·", names.get(starts.tolist()[3], "not found"))
+print(
+    type(starts[3]).__name__,
+    "·",
+    names.get(starts[3], "not found"),
+    "·",
+    names.get(starts.tolist()[3], "not found"),
+)
 
 # %% [markdown]
 # Worse, on a GPU, reading such a value makes the CPU wait for the GPU each time. So turn the
@@ -120,10 +140,17 @@ print(type(starts[3]).__name__, "·", names.get(starts[3], "not found"), "·", n
 # pool is nearly full. (From here on sequences are called A, B and C, to make the pictures
 # easier to read. The manager uses an id only as a key.)
 
+
 # %%
 def tight_pool():
-    manager = PagedAttentionManager(num_blocks=3, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=4,
-                                    max_blocks_per_seq=4)
+    manager = PagedAttentionManager(
+        num_blocks=3,
+        block_size=4,
+        num_kv_heads=1,
+        head_size=2,
+        max_num_seqs=4,
+        max_blocks_per_seq=4,
+    )
     manager.add_sequence("A", 4)
     manager.add_sequence("B", 4)
     return manager
@@ -204,8 +231,8 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 # | one sequence decodes, N tokens with the new one | `[0, 1]` | `[N]` | `[[b0, b1, …]]` |
 # | A decodes, B gets a chunk of n tokens | `[0, 1, 1 + n]` | `[len_A, len_B]` | `[[A's blocks], [B's blocks]]` |
 #
-# Prefill and decode are no longer two cases. A decode is a chunk of one token. A whole prompt is a chunk with nothing
-# before it.
+# Prefill and decode are no longer two cases. A decode is a chunk of one token. A whole prompt
+# is a chunk with nothing before it.
 #
 # ### Exercise 5.3: four tensors for any batch
 #
@@ -231,7 +258,9 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 check("5.3", build_metadata)
 
 # %% [markdown]
-# Here is your function at work on the table's third line. `batch_of` makes a pool for a batch; you will use it again.
+# Here is your function at work on the table's third line. `batch_of` makes a pool for a batch;
+# you will use it again.
+
 
 # %%
 def batch_of(*sequences):
@@ -239,8 +268,14 @@ def batch_of(*sequences):
 
     sequences: (name, number of new tokens, number of all tokens) for each sequence.
     """
-    manager = PagedAttentionManager(num_blocks=64, block_size=4, num_kv_heads=1, head_size=2, max_num_seqs=8,
-                                    max_blocks_per_seq=4)
+    manager = PagedAttentionManager(
+        num_blocks=64,
+        block_size=4,
+        num_kv_heads=1,
+        head_size=2,
+        max_num_seqs=8,
+        max_blocks_per_seq=4,
+    )
     for name, num_new, num_all in sequences:
         manager.add_sequence(name, num_all - num_new)
     scheduled = [(name, num_new) for name, num_new, _ in sequences]
@@ -251,15 +286,16 @@ def batch_of(*sequences):
 print(lessons_draw.metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
 
 # %% [markdown]
-# The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the index -1 for the pool's last
-# block.
+# The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the
+# index -1 for the pool's last block.
 
 # %%
 blocks = torch.tensor([[10, 11], [20, 21], [30, 31]])  # three blocks of two slots
 print("blocks 0 and -1:", blocks[torch.tensor([0, -1])].tolist())
 
 # %% [markdown]
-# There is no error, only another sequence's data. A reader of the table has to stop by itself after `seq_lens_kv` keys.
+# There is no error, only another sequence's data. A reader of the table has to stop by itself
+# after `seq_lens_kv` keys.
 #
 # ## What each query sees
 #
@@ -273,7 +309,10 @@ print("blocks 0 and -1:", blocks[torch.tensor([0, -1])].tolist())
 q_len, kv_len = 3, 5
 for query in range(q_len):
     position = kv_len - q_len + query
-    print(f"query {query} is the token at position {position}, and sees the keys", list(range(position + 1)))
+    print(
+        f"query {query} is the token at position {position}, and sees the keys",
+        list(range(position + 1)),
+    )
 
 # %% [markdown]
 # This one rule is causal attention for whole prompts, chunks and decodes alike. PyTorch's own
@@ -281,8 +320,14 @@ for query in range(q_len):
 # whole prompt only:
 
 # %%
-ones = torch.eye(5)[None]  # the values are chosen so that the output shows which keys were seen
-seen = scaled_dot_product_attention(torch.zeros(1, 3, 5), torch.zeros(1, 5, 5), ones, is_causal=True)[0] > 0
+# the values are chosen so that the output shows which keys were seen
+ones = torch.eye(5)[None]
+seen = (
+    scaled_dot_product_attention(
+        torch.zeros(1, 3, 5), torch.zeros(1, 5, 5), ones, is_causal=True
+    )[0]
+    > 0
+)
 print(seen.int())
 
 # %% [markdown]
@@ -301,28 +346,51 @@ check("5.4", visible_keys)
 # The three lines of the table above, drawn by your two functions:
 
 # %%
-lessons_draw.show(lessons_draw.metadata.batches([
-    ("One prompt of 5", "A", batch_of(("A", 5, 5))),
-    ("One new token", "A", batch_of(("A", 1, 6))),
-    ("A decodes, B gets a chunk", "AB", batch_of(("A", 1, 6), ("B", 3, 5))),
-], visible_keys), alt="Three batches with their tensors. A prompt of five tokens is a triangle. A new token is one row of "
-    "six seen keys. In the mixed batch, A's row of six is followed by B's three rows, which see three, four and five keys.")
+lessons_draw.show(
+    lessons_draw.metadata.batches(
+        [
+            ("One prompt of 5", "A", batch_of(("A", 5, 5))),
+            ("One new token", "A", batch_of(("A", 1, 6))),
+            ("A decodes, B gets a chunk", "AB", batch_of(("A", 1, 6), ("B", 3, 5))),
+        ],
+        visible_keys,
+    ),
+    alt=(
+        "Three batches with their tensors. A prompt of five tokens is a triangle. A new token"
+        " is one row of six seen keys. In the mixed batch, A's row of six is followed by B's"
+        " three rows, which see three, four and five keys."
+    ),
+)
 
 # %% [markdown]
-# Now a batch of your own. Change the list and run the cell again. What does a chunk of one token look like? And two
-# sequences that both decode?
+# Now a batch of your own. Change the list and run the cell again. What does a chunk of one
+# token look like? And two sequences that both decode?
 
 # %%
 mine = [("A", 1, 7), ("B", 4, 6), ("C", 3, 3)]  # (name, new tokens, all tokens)
 
-assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), "1 to 16 tokens, at least one of them new"
-assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, "more than 5 sequences or 32 keys do not fit the picture"
+assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), (
+    "1 to 16 tokens, at least one of them new"
+)
+assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, (
+    "more than 5 sequences or 32 keys do not fit the picture"
+)
 metadata = batch_of(*mine)
-assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == sum(num_new for _, num_new, _ in mine)
+assert (
+    metadata.cu_seqlens_q[-1]
+    == len(metadata.slot_mapping)
+    == sum(num_new for _, num_new, _ in mine)
+)
 print(lessons_draw.metadata.tensors_text(metadata))
-lessons_draw.show(lessons_draw.metadata.batches([("My batch", [name for name, _, _ in mine], metadata)], visible_keys),
-          alt="My batch: which query sees which key. " + ", ".join(
-              f"queries of {name}: {num_new}, keys: {num_all}" for name, num_new, num_all in mine))
+lessons_draw.show(
+    lessons_draw.metadata.batches(
+        [("My batch", [name for name, _, _ in mine], metadata)], visible_keys
+    ),
+    alt="My batch: which query sees which key. "
+    + ", ".join(
+        f"queries of {name}: {num_new}, keys: {num_all}" for name, num_new, num_all in mine
+    ),
+)
 
 # %% [markdown]
 # ## Attention for any batch
@@ -356,7 +424,9 @@ k, v = torch.randn(2, 37, 2, 16, generator=generator)
 
 def in_chunks(chunks):
     """Computes attention over the 37 tokens, chunk by chunk, through a pool."""
-    manager = PagedAttentionManager(10, 4, num_kv_heads=2, head_size=16, max_num_seqs=1, max_blocks_per_seq=10)
+    manager = PagedAttentionManager(
+        10, 4, num_kv_heads=2, head_size=16, max_num_seqs=1, max_blocks_per_seq=10
+    )
     manager.add_sequence("A", 0)
     pieces = []
     for rows in torch.arange(37).split(chunks):
@@ -369,15 +439,22 @@ def in_chunks(chunks):
 
 # %%
 heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]  # (1, heads, 37, 16)
-dense = scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
-for name, chunks in {"whole prompt": [37], "chunks of 16, 16, 5": [16, 16, 5], "chunks of 1, 20, 15, 1": [1, 20, 15, 1],
-                     "token by token": [1] * 37}.items():
+dense = scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)[
+    0
+].transpose(0, 1)
+for name, chunks in {
+    "whole prompt": [37],
+    "chunks of 16, 16, 5": [16, 16, 5],
+    "chunks of 1, 20, 15, 1": [1, 20, 15, 1],
+    "token by token": [1] * 37,
+}.items():
     difference = (in_chunks(chunks) - dense).abs().max().item()
     assert difference < 1e-5
     print(f"{name}: differs from dense attention by less than 0.00001")
 
 # %% [markdown]
-# That is what makes chunked prefill possible: a scheduler may cut a prompt wherever it likes, and the result is the same.
+# That is what makes chunked prefill possible: a scheduler may cut a prompt wherever it likes,
+# and the result is the same.
 #
 # ### A dtype that a kernel cannot forgive
 #
@@ -409,7 +486,8 @@ print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 #
 # ### Exercise 5.6: what a gather moves
 #
-# How many bytes of keys and values does one step copy for one sequence? `bytes_per_number` is 2 in 16-bit formats.
+# How many bytes of keys and values does one step copy for one sequence? `bytes_per_number` is
+# 2 in 16-bit formats.
 
 # %% exercise="5.6"
 # INCLUDE lessons_exercises/lesson_05/bytes_gathered.py bytes_gathered
@@ -419,12 +497,15 @@ print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 check("5.6", bytes_gathered)
 
 # %% [markdown]
-# Qwen3-8B has 36 layers, 8 KV heads and a head size of 128. First 1,024 tokens of context in 16 bits, then 64 such
-# sequences:
+# Qwen3-8B has 36 layers, 8 KV heads and a head size of 128. First 1,024 tokens of context in
+# 16 bits, then 64 such sequences:
+
 
 # %%
 def qwen3_8b(context_len):
-    return bytes_gathered(context_len, num_layers=36, num_kv_heads=8, head_size=128, bytes_per_number=2)
+    return bytes_gathered(
+        context_len, num_layers=36, num_kv_heads=8, head_size=128, bytes_per_number=2
+    )
 
 
 per_step = qwen3_8b(1024)
@@ -435,9 +516,15 @@ assert per_step == 144 * 2**20
 
 # %%
 context_lens = [1024 * 2**power for power in range(6)]
-lessons_draw.show(lessons_draw.metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b), alt="Gathered bytes in a step against the "
-          "context, both on logarithmic scales: three rising straight lines for 1, 8 and 64 sequences, from 0.14 GiB for one "
-          "sequence with 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights, 15 GiB.")
+lessons_draw.show(
+    lessons_draw.metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b),
+    alt=(
+        "Gathered bytes in a step against the context, both on logarithmic scales: three"
+        " rising straight lines for 1, 8 and 64 sequences, from 0.14 GiB for one sequence with"
+        " 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights,"
+        " 15 GiB."
+    ),
+)
 
 # %% [markdown]
 # The traffic grows with the context and with the number of sequences. The dashed line is the
@@ -473,16 +560,27 @@ from paged_attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
 # something, it raises an error that says so. The next cell compares the two, if there is a GPU
 # and FlashInfer:
 
+
 # %% tags=["nbval-ignore-output"]
 def compare_paths(device):
-    manager = PagedAttentionManager(64, 16, num_kv_heads=2, head_size=64, max_num_seqs=3, max_blocks_per_seq=38,
-                                    dtype=torch.float16, device=device)
+    manager = PagedAttentionManager(
+        64,
+        16,
+        num_kv_heads=2,
+        head_size=64,
+        max_num_seqs=3,
+        max_blocks_per_seq=38,
+        dtype=torch.float16,
+        device=device,
+    )
     scheduled = [("A", 1), ("B", 100), ("C", 40)]
     for (name, num_new), num_all in zip(scheduled, (600, 300, 40), strict=True):
         manager.add_sequence(name, num_all - num_new)
     manager.append_tokens(scheduled)
     manager.kv_cache.normal_(generator=torch.Generator(device).manual_seed(0))
-    q = torch.randn(141, 6, 64, generator=torch.Generator().manual_seed(1)).to(device, torch.float16)
+    q = torch.randn(141, 6, 64, generator=torch.Generator().manual_seed(1)).to(
+        device, torch.float16
+    )
     batch = (q, *manager.kv_cache[0], build_metadata(manager, scheduled))
     return (attn_paged_fused(*batch) - attn_paged_torch(*batch)).abs().max().item()
 
@@ -549,8 +647,15 @@ model, prompt = TinyTransformer(seed=364), [3, 14, 15, 92, 65, 35]
 
 
 def small_pool():
-    return PagedAttentionManager(num_blocks=8, block_size=4, num_kv_heads=2, head_size=8, max_num_seqs=1,
-                                 max_blocks_per_seq=8, num_layers=4)
+    return PagedAttentionManager(
+        num_blocks=8,
+        block_size=4,
+        num_kv_heads=2,
+        head_size=8,
+        max_num_seqs=1,
+        max_blocks_per_seq=8,
+        num_layers=4,
+    )
 
 
 expected_tokens = generate_dense(model, prompt, 12)
@@ -564,8 +669,9 @@ assert tokens[0] != expected_tokens[0]
 # garbage. Where do you start looking? There is a prefill, a block table, slots, a mask, a
 # decode, and four layers.
 #
-# Start with the kind of garbage. Here is the model once more, without the fault, but with the attention's output rounded to
-# eighths. That is a very coarse number format:
+# Start with the kind of garbage. Here is the model once more, without the fault, but with the
+# attention's output rounded to eighths. That is a very coarse number format:
+
 
 # %%
 def rounded(o):
@@ -585,9 +691,9 @@ assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
 #
 # ### Find the first divergence
 #
-# The model returns a **trace**: the output of each layer, `(num_tokens, dim)`. Compare it with the trace of the reference.
-# A fault spreads: from its position to later ones, from its layer to those above. So the question is always the same: which
-# is the *first* place that differs?
+# The model returns a **trace**: the output of each layer, `(num_tokens, dim)`. Compare it with
+# the trace of the reference. A fault spreads: from its position to later ones, from its layer
+# to those above. So the question is always the same: which is the *first* place that differs?
 #
 # ### Exercise 5.7: the first divergence
 
@@ -597,6 +703,7 @@ assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
 
 # %% check="5.7"
 check("5.7", first_divergence)
+
 
 # %%
 def trace_of(merge):
@@ -614,17 +721,25 @@ print("first divergence at (layer, position):", where)
 assert where == (0, 0)
 
 # %%
-lessons_draw.show(lessons_draw.metadata.divergence([("as it is", faulty), ("rounded", trace_of(rounded))], reference),
-          alt="Two heat maps, layer against position. As it is, every place differs from the reference by 3 to 12, from "
-          "the first layer's first position on. Rounded, they are 0.1 to 0.2 in the first layer and up to 0.6 in the last.")
+lessons_draw.show(
+    lessons_draw.metadata.divergence(
+        [("as it is", faulty), ("rounded", trace_of(rounded))], reference
+    ),
+    alt=(
+        "Two heat maps, layer against position. As it is, every place differs from the"
+        " reference by 3 to 12, from the first layer's first position on. Rounded, they are"
+        " 0.1 to 0.2 in the first layer and up to 0.6 in the last."
+    ),
+)
 
 # %% [markdown]
 # Layer 0, position 0. So it already goes wrong in the prefill, and in the first layer. Below
 # that there is only the embedding, which is the same for both. The place does not say what the
 # fault is: a missing mask, a wrong block table or wrong slots could all show up here first.
 #
-# Ask the same question again, now inside layer 0. Its parts are the projections, the attention, the merging of the heads,
-# the output projection and the MLP. Mask, block table and slots all belong to the attention. Is its output right?
+# Ask the same question again, now inside layer 0. Its parts are the projections, the
+# attention, the merging of the heads, the output projection and the MLP. Mask, block table and
+# slots all belong to the attention. Is its output right?
 
 # %%
 from torch.nn.functional import rms_norm
@@ -673,9 +788,15 @@ print("without a cache: ", expected_tokens)
 print("through the pool:", repaired)
 assert repaired == expected_tokens
 assert first_divergence(reference, trace_of(merge_heads), tolerance=1e-3) is None
-lessons_draw.show(lessons_draw.metadata.divergence([("before", faulty), ("after", trace_of(merge_heads))], reference),
-          alt="Two heat maps, layer against position. Before, every place differs from the reference by 3 to 12. After, "
-          "none differs by more than rounding.")
+lessons_draw.show(
+    lessons_draw.metadata.divergence(
+        [("before", faulty), ("after", trace_of(merge_heads))], reference
+    ),
+    alt=(
+        "Two heat maps, layer against position. Before, every place differs from the reference"
+        " by 3 to 12. After, none differs by more than rounding."
+    ),
+)
 
 # %% [markdown]
 # Now the tokens are the same. Note what would have hidden the fault: with *one* token, the
@@ -694,11 +815,12 @@ lessons_draw.show(lessons_draw.metadata.divergence([("before", faulty), ("after"
 # <details><summary>Why does a query never meet a key of another sequence in the batch,
 # although there is no mask between sequences?</summary>
 #
-# The keys of sequence s are found through row s of the block table, and that row lists the blocks of s only. There is
-# nothing to mask: no other key is ever looked at.
+# The keys of sequence s are found through row s of the block table, and that row lists the
+# blocks of s only. There is nothing to mask: no other key is ever looked at.
 # </details>
 #
-# <details><summary>Somebody writes <code>is_causal=(q_len == kv_len)</code> for each sequence. Which batches go wrong?
+# <details><summary>Somebody writes <code>is_causal=(q_len == kv_len)</code> for each sequence.
+# Which batches go wrong?
 # </summary>
 #
 # Whole prompts are right, and single new tokens too, since the last token may see everything.
@@ -706,11 +828,12 @@ lessons_draw.show(lessons_draw.metadata.divergence([("before", faulty), ("after"
 # future. Tests of nothing but prefills and decodes pass.
 # </details>
 #
-# <details><summary>The model's output is garbage from the first token. A colleague wants to look for the fault in the
-# decode. What do you say?</summary>
+# <details><summary>The model's output is garbage from the first token. A colleague wants to
+# look for the fault in the decode. What do you say?</summary>
 #
-# The first token comes from the prefill, before any decode. Compare the traces of the prompt and look for the first layer
-# and position that differ. Numeric drift tends to change a word late.
+# The first token comes from the prefill, before any decode. Compare the traces of the prompt
+# and look for the first layer and position that differ. Numeric drift tends to change a word
+# late.
 # </details>
 #
 # <details><summary>Why both a loop in PyTorch and one fused call?</summary>
@@ -719,29 +842,33 @@ lessons_draw.show(lessons_draw.metadata.divergence([("before", faulty), ("after"
 # look inside it. A wrong block table makes both wrong, but in the loop you can see it.
 # </details>
 #
-# <details><summary>Why is the flat view of lesson 02 the right one for the slots in <code>slot_mapping</code>?</summary>
+# <details><summary>Why is the flat view of lesson 02 the right one for the slots in
+# <code>slot_mapping</code>?</summary>
 #
 # The pool is stored block after block, and within a block slot after slot. Seen as
 # (num_blocks * block_size, heads, head_size), row block_id * block_size + offset is that slot.
 # Indexing the pool itself with a slot would select whole blocks.
 # </details>
 #
-# <details><summary>A scheduler gives 512 tokens to each step. 60 sequences decode. How long may a chunk of a new prompt be,
-# and what are the shapes of q and cu_seqlens_q?</summary>
+# <details><summary>A scheduler gives 512 tokens to each step. 60 sequences decode. How long
+# may a chunk of a new prompt be, and what are the shapes of q and cu_seqlens_q?</summary>
 #
-# 512 − 60 = 452 tokens. q has 512 rows, one after the other; cu_seqlens_q has 62 entries, from 0 to 512.
+# 512 − 60 = 452 tokens. q has 512 rows, one after the other; cu_seqlens_q has 62 entries, from
+# 0 to 512.
 # </details>
 #
 # ## Sources
 #
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
-#   section 4.3 for the step of a batch, section 5.1 for kernels that read through the block table.
-# - Amey Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve*, OSDI 2024: section 4 for
-#   chunked prefill and mixed batches.
-# - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference Serving*, 2025,
-#   [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): section 3.1 for the block table as a sparse matrix.
-# - PyTorch's documentation, `torch.nn.attention.varlen.varlen_attn` and `torch.nn.functional.scaled_dot_product_attention`.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section
+#   4.3 for the step of a batch, section 5.1 for kernels that read through the block table.
+# - Amey Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference with
+#   Sarathi-Serve*, OSDI 2024: section 4 for chunked prefill and mixed batches.
+# - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference
+#   Serving*, 2025, [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): section 3.1 for the
+#   block table as a sparse matrix.
+# - PyTorch's documentation, `torch.nn.attention.varlen.varlen_attn` and
+#   `torch.nn.functional.scaled_dot_product_attention`.
 #
-# **Next:** [06 · The paged kernel](06_cuda_kernel.ipynb): the same attention in CUDA, which follows the block table and
-# gathers nothing.
+# **Next:** [06 · The paged kernel](06_cuda_kernel.ipynb): the same attention in CUDA, which
+# follows the block table and gathers nothing.

@@ -15,8 +15,9 @@
 # that somebody else wrote.
 #
 # **You need** lessons [02](02_block_tables.ipynb), [04](04_decode.ipynb) and
-# [05](05_batched_metadata.ipynb), and C++ as in lesson [01](01_block_manager.ipynb). You do not need a GPU.
-# **It takes** 75 to 90 minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
+# [05](05_batched_metadata.ipynb), and C++ as in lesson [01](01_block_manager.ipynb). You do
+# not need a GPU. **It takes** 75 to 90 minutes. Words that you meet again are in the
+# [glossary](09_summary.ipynb#Words).
 
 # %%
 try:
@@ -33,7 +34,9 @@ try:
     from paged_attention.slots import write_kv
     from paged_attention.validate import check_range, check_tensor
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 progress_bar("06")
 
@@ -45,9 +48,15 @@ progress_bar("06")
 # 128 threads.
 
 # %%
-lessons_draw.show(lessons_draw.cuda.opening(), alt="Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4 "
-          "is orange, with a thick edge. Middle, its 128 threads in four warps of 32, and the shared memory with the query and the "
-          "scores. Right, sequence 1's row of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool.")
+lessons_draw.show(
+    lessons_draw.cuda.opening(),
+    alt=(
+        "Left, a grid of 18 squares, three sequences times six query heads; sequence 1, head 4"
+        " is orange, with a thick edge. Middle, its 128 threads in four warps of 32, and the"
+        " shared memory with the query and the scores. Right, sequence 1's row of the block"
+        " table, 5, 2, 6, -1, with arrows to these three blocks of the pool."
+    ),
+)
 
 # %% [markdown]
 # A GPU runs thousands of threads at once. They come in groups, and CUDA has a word for each:
@@ -59,8 +68,8 @@ lessons_draw.show(lessons_draw.cuda.opening(), alt="Left, a grid of 18 squares, 
 # | **block** of threads | up to 1,024 threads. They share a small, fast memory, and can wait for each other |
 # | **grid** | all thread blocks of one launch. Each must be able to run without the others: it cannot wait for them |
 #
-# (There are launches in which blocks can wait for each other: cooperative ones, and since Hopper those with clusters of
-# blocks. This course uses neither.)
+# (There are launches in which blocks can wait for each other: cooperative ones, and since
+# Hopper those with clusters of blocks. This course uses neither.)
 #
 # So CUDA says “block” as well. Its blocks have nothing to do with the pool's blocks. Where
 # this might be unclear, the lesson says **thread block**.
@@ -108,7 +117,8 @@ print(out[:6].tolist(), "…", out[-1].item())
 assert torch.equal(out, a + b)
 
 # %% [markdown]
-# The tensors arrive as pointers. What they point to must be on the device where the kernel runs.
+# The tensors arrive as pointers. What they point to must be on the device where the kernel
+# runs.
 #
 # ## One block of threads
 #
@@ -117,7 +127,9 @@ assert torch.equal(out, a + b)
 # threads is `blockDim.x`:
 
 # %%
-one_block = one_thread.replace("int i = 0; i < n; ++i", "int i = threadIdx.x; i < n; i += blockDim.x")
+one_block = one_thread.replace(
+    "int i = 0; i < n; ++i", "int i = threadIdx.x; i < n; i += blockDim.x"
+)
 one_block = one_block.replace("<<<1, 1,", "<<<1, 256,")
 build_cuda(one_block).add(a, b, out.zero_(), 600)
 assert torch.equal(out, a + b)
@@ -129,8 +141,9 @@ print("the same sum, by 256 threads")
 #
 # ## A grid
 #
-# One block of threads runs on one part of the GPU, a *multiprocessor*. An H100 or H200 has 132 of them, a laptop's GPU perhaps
-# twenty. So a launch should have many blocks. Then each thread can have an element to itself.
+# One block of threads runs on one part of the GPU, a *multiprocessor*. An H100 or H200 has 132
+# of them, a laptop's GPU perhaps twenty. So a launch should have many blocks. Then each thread
+# can have an element to itself.
 #
 # ### Exercise 6.1: one thread for each element
 #
@@ -150,6 +163,7 @@ check("6.1", vector_add)
 # Which thread did what? Checked mode can record every access to a tensor. Here are the three
 # launches, with each write to `out`:
 
+
 # %%
 def writes(source):
     """Records each thread's writes to `out` while 600 elements are added."""
@@ -159,12 +173,20 @@ def writes(source):
     return accesses
 
 
-lessons_draw.show(lessons_draw.cuda.writers([
-    ("One thread", writes(one_thread)),
-    ("One block of 256 threads", writes(one_block)),
-    ("A grid: yours", writes(vector_add)),
-]), alt="Thread number against element, in three panels. One thread writes all 600. In one block, threads 0 to 255 write "
-        "the first 256 elements, then the next 256, then the last 88. In a grid three blocks do so, each once.")
+lessons_draw.show(
+    lessons_draw.cuda.writers(
+        [
+            ("One thread", writes(one_thread)),
+            ("One block of 256 threads", writes(one_block)),
+            ("A grid: yours", writes(vector_add)),
+        ]
+    ),
+    alt=(
+        "Thread number against element, in three panels. One thread writes all 600. In one"
+        " block, threads 0 to 255 write the first 256 elements, then the next 256, then the"
+        " last 88. In a grid three blocks do so, each once."
+    ),
+)
 
 # %% [markdown]
 # ## Threads that work together
@@ -248,8 +270,11 @@ paged_params = r"""
 # so their blocks are scattered. All slots hold numbers, even the unused ones. A kernel that
 # reads one of those gets a wrong result.
 
+
 # %%
-def pool_with(lengths, block_size=4, num_kv_heads=2, head_size=8, dtype=torch.float32, on=None):
+def pool_with(
+    lengths, block_size=4, num_kv_heads=2, head_size=8, dtype=torch.float32, on=None
+):
     """Makes a manager with a sequence of each length, and random numbers in every slot.
 
     The sequences are named 0, 1, ….
@@ -257,8 +282,16 @@ def pool_with(lengths, block_size=4, num_kv_heads=2, head_size=8, dtype=torch.fl
     on: a device other than the lesson's.
     """
     needed = [-(-length // block_size) for length in lengths]
-    manager = PagedAttentionManager(sum(needed) + 1, block_size, num_kv_heads, head_size, max_num_seqs=len(lengths),
-                                    max_blocks_per_seq=max(needed) + 1, dtype=dtype, device=on or device)
+    manager = PagedAttentionManager(
+        sum(needed) + 1,
+        block_size,
+        num_kv_heads,
+        head_size,
+        max_num_seqs=len(lengths),
+        max_blocks_per_seq=max(needed) + 1,
+        dtype=dtype,
+        device=on or device,
+    )
     for seq_id in range(len(lengths)):
         manager.add_sequence(seq_id, 0)
     for step in range(max(lengths)):
@@ -278,15 +311,34 @@ print(block_table.tolist())
 # %% [markdown]
 # Each sequence also needs a query of six heads, and the struct gets its fields from tensors:
 
+
 # %%
 def fields(q, k_cache, v_cache, block_table, context_lens, out=None, scores=None):
     """Returns the fields of PagedAttentionParams, by name."""
-    (num_seqs, num_q_heads, head_size), block_size, num_kv_heads = q.shape, k_cache.shape[1], k_cache.shape[2]
+    (num_seqs, num_q_heads, head_size), block_size, num_kv_heads = (
+        q.shape,
+        k_cache.shape[1],
+        k_cache.shape[2],
+    )
     return dict(
-        out=out, q=q, k_cache=k_cache, v_cache=v_cache, block_table=block_table, context_lens=context_lens, scores=scores,
-        q_stride=q.stride(0), num_seqs=num_seqs, num_q_heads=num_q_heads, num_kv_heads=num_kv_heads, head_size=head_size,
-        block_size=block_size, max_blocks_per_seq=block_table.shape[1], max_context_len=int(context_lens.max()),
-        dtype=[torch.float32, torch.float16, torch.bfloat16].index(q.dtype), scale=1 / math.sqrt(head_size))
+        out=out,
+        q=q,
+        k_cache=k_cache,
+        v_cache=v_cache,
+        block_table=block_table,
+        context_lens=context_lens,
+        scores=scores,
+        q_stride=q.stride(0),
+        num_seqs=num_seqs,
+        num_q_heads=num_q_heads,
+        num_kv_heads=num_kv_heads,
+        head_size=head_size,
+        block_size=block_size,
+        max_blocks_per_seq=block_table.shape[1],
+        max_context_len=int(context_lens.max()),
+        dtype=[torch.float32, torch.float16, torch.bfloat16].index(q.dtype),
+        scale=1 / math.sqrt(head_size),
+    )
 
 
 q = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(7)).to(device)
@@ -299,8 +351,8 @@ batch = (q, k_cache, v_cache, block_table, context_lens)
 # If the keys were stored in one row, a multiplication would find each of them. Here it takes
 # two steps:
 #
-# 1. Token 9 of a sequence with blocks of 4 slots is in the sequence's block 9 / 4 = 2, at offset 9 % 4 = 1. (In C++, `/` of
-#    two integers rounds down.)
+# 1. Token 9 of a sequence with blocks of 4 slots is in the sequence's block 9 / 4 = 2, at
+#    offset 9 % 4 = 1. (In C++, `/` of two integers rounds down.)
 # 2. Entry 2 of the sequence's row in the block table says which block of the pool that is.
 #
 # From there the address is the same as in any contiguous tensor.
@@ -309,8 +361,8 @@ batch = (q, k_cache, v_cache, block_table, context_lens)
 #
 # ### Exercise 6.2: from a token to its address
 #
-# `__device__` marks a function that kernels call. A pool of 40 GB has more numbers than an `int` can count, and a product
-# of two `int`s is an `int`, whatever you assign it to.
+# `__device__` marks a function that kernels call. A pool of 40 GB has more numbers than an
+# `int` can count, and a product of two `int`s is an `int`, whatever you assign it to.
 
 # %% exercise="6.2" language="cuda"
 paged_address = r"""
@@ -350,8 +402,9 @@ print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the sam
 #
 # ## One result from many threads
 #
-# The softmax needs the largest of all scores, and later the sum of all exponentials. Each thread will have some scores of
-# its own. How do 128 threads find the largest number among them?
+# The softmax needs the largest of all scores, and later the sum of all exponentials. Each
+# thread will have some scores of its own. How do 128 threads find the largest number among
+# them?
 #
 # The 32 threads of a warp, its **lanes**, can read each other's variables with a *shuffle*:
 #
@@ -365,8 +418,13 @@ print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the sam
 # have to. With eight lanes it would go like this:
 
 # %%
-lessons_draw.show(lessons_draw.cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After "
-          "a shuffle with distance 4 two lanes know the largest, 9; after distance 2 four do; after distance 1 all eight.")
+lessons_draw.show(
+    lessons_draw.cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]),
+    alt=(
+        "Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After a shuffle with distance 4"
+        " two lanes know the largest, 9; after distance 2 four do; after distance 1 all eight."
+    ),
+)
 
 # %% [markdown]
 # Each step doubles the number of lanes that a lane knows about. 32 lanes take five steps.
@@ -378,8 +436,8 @@ lessons_draw.show(lessons_draw.cuda.shuffles([3, 1, 4, 1, 5, 9, 2, 6]), alt="Eig
 #
 # ### Exercise 6.3: maximum and sum over a block
 #
-# `Operation::of(a, b)` is the larger of two numbers, or their sum. Any way is fine if every thread gets the result. A block
-# has at most 1,024 threads, so at most 32 warps.
+# `Operation::of(a, b)` is the larger of two numbers, or their sum. Any way is fine if every
+# thread gets the result. A block has at most 1,024 threads, so at most 32 warps.
 
 # %% exercise="6.3" language="cuda"
 block_reduce = r"""
@@ -475,7 +533,9 @@ extern "C" int only_scores(PagedAttentionParams params, cudaStream_t stream) {
 }
 """
 scores = torch.zeros(3, 6, 10, device=device)
-library = build_cuda(paged_params, paged_address, numbers, block_reduce, paged_scores, only_scores)
+library = build_cuda(
+    paged_params, paged_address, numbers, block_reduce, paged_scores, only_scores
+)
 library.only_scores(**fields(*batch, scores=scores))
 expected = gathered[:, 4 // 3] @ q[1, 4] / math.sqrt(8)
 assert torch.allclose(scores[1, 4], expected, atol=1e-5)
@@ -556,8 +616,15 @@ check("6.6", paged_attention)
 # Here is all of it together, compared with the reference of lesson 05:
 
 # %%
-kernel = {"numbers": numbers, "paged_params": paged_params, "paged_address": paged_address, "block_reduce": block_reduce,
-          "paged_scores": paged_scores, "paged_values": paged_values, "paged_attention": paged_attention}
+kernel = {
+    "numbers": numbers,
+    "paged_params": paged_params,
+    "paged_address": paged_address,
+    "block_reduce": block_reduce,
+    "paged_scores": paged_scores,
+    "paged_values": paged_values,
+    "paged_attention": paged_attention,
+}
 library = build_cuda(*kernel.values(), names=tuple(kernel))
 out = torch.empty_like(q)
 library.paged_attention(**fields(*batch, out=out))
@@ -587,12 +654,25 @@ def reads_of(name):
     return [access for access in accesses if access.name == name and access.block == (1, 4, 0)]
 
 
-lessons_draw.show(lessons_draw.cuda.readers([
-    ("Pass 1, k_cache, KV head 1: a thread reads a whole key", reads_of("k_cache")),
-    ("Pass 2, v_cache, KV head 1: a thread reads one element of every value", reads_of("v_cache")),
-], small.kv_cache[0, 0].shape, kv_head=1), alt="The pool's blocks as tables of four slots and four elements. Of k_cache, "
-    "threads 0 to 9 each read one row in the three blocks of sequence 1. Of v_cache, threads 0 to 3 each read one column "
-    "of all ten rows. The other blocks are white: nothing reads them.")
+lessons_draw.show(
+    lessons_draw.cuda.readers(
+        [
+            ("Pass 1, k_cache, KV head 1: a thread reads a whole key", reads_of("k_cache")),
+            (
+                "Pass 2, v_cache, KV head 1: a thread reads one element of every value",
+                reads_of("v_cache"),
+            ),
+        ],
+        small.kv_cache[0, 0].shape,
+        kv_head=1,
+    ),
+    alt=(
+        "The pool's blocks as tables of four slots and four elements. Of k_cache, threads 0 to"
+        " 9 each read one row in the three blocks of sequence 1. Of v_cache, threads 0 to 3"
+        " each read one column of all ten rows. The other blocks are white: nothing reads"
+        " them."
+    ),
+)
 
 # %% [markdown]
 # The white slots are not read, though they hold numbers too. No mask keeps the kernel away
@@ -623,8 +703,12 @@ def build_tensor_form():
     """
     from torch.utils.cpp_extension import load_inline
 
-    return load_inline("tensor_form", cpp_sources=declaration, functions=["attend"],
-                       cuda_sources="\n".join([*kernel.values(), tensor_form]))
+    return load_inline(
+        "tensor_form",
+        cpp_sources=declaration,
+        functions=["attend"],
+        cuda_sources="\n".join([*kernel.values(), tensor_form]),
+    )
 
 
 print(declaration)
@@ -652,13 +736,25 @@ def collect(text, folders):
 
     Returns its number of lines, and the seconds that the collecting takes.
     """
-    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-E", "-x", "c++", "-", *(f"-I{folder}" for folder in folders)]
+    command = [
+        os.environ.get("CXX", "c++"),
+        "-std=c++20",
+        "-E",
+        "-x",
+        "c++",
+        "-",
+        *(f"-I{folder}" for folder in folders),
+    ]
     started = time.perf_counter()
-    output = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=True
+    ).stdout
     return output.count("\n"), time.perf_counter() - started
 
 
-with_torch, seconds = collect("#include <torch/extension.h>", [*include_paths(), sysconfig.get_paths()["include"]])
+with_torch, seconds = collect(
+    "#include <torch/extension.h>", [*include_paths(), sysconfig.get_paths()["include"]]
+)
 print(f"torch/extension.h: {with_torch:8,} lines, {seconds:.1f} s")
 ours, seconds = collect("\n".join(kernel.values()), [ROOT / "lessons_lib/cuda_on_cpu/include"])
 print(f"all of your kernel: {ours:7,} lines, {seconds:.1f} s")
@@ -674,18 +770,38 @@ assert with_torch > 5 * ours
 # %% [markdown]
 # ## Before the launch
 #
-# A kernel believes what it is told. A pointer has no shape and no dtype, and a number from the block table becomes an
-# address, whatever it is. Here is a table with an entry that is no block of the pool:
+# A kernel believes what it is told. A pointer has no shape and no dtype, and a number from the
+# block table becomes an address, whatever it is. Here is a table with an entry that is no
+# block of the pool:
 
 # %%
 from paged_attention.bug_hunt import HuntCase
 
 batch = HuntCase("5 tokens", (5,)).tensors()
-print("good table:", batch["block_table"].tolist(), "in a pool of", len(batch["k_cache"]), "blocks")
+print(
+    "good table:",
+    batch["block_table"].tolist(),
+    "in a pool of",
+    len(batch["k_cache"]),
+    "blocks",
+)
 broken = batch | {"block_table": torch.tensor([[1, 70_000]], dtype=torch.int32)}
-out, sizes = torch.empty(1, 1, 8), dict(num_seqs=1, num_q_heads=1, num_kv_heads=1, head_size=8, block_size=4)
-attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stride=8, max_blocks_per_seq=2,
-        max_context_len=5, dtype=0, scale=8**-0.5)
+out, sizes = (
+    torch.empty(1, 1, 8),
+    dict(num_seqs=1, num_q_heads=1, num_kv_heads=1, head_size=8, block_size=4),
+)
+attempt(
+    watched.paged_attention,
+    **broken,
+    **sizes,
+    out=out,
+    scores=None,
+    q_stride=8,
+    max_blocks_per_seq=2,
+    max_context_len=5,
+    dtype=0,
+    scale=8**-0.5,
+)
 
 # %% [markdown]
 # Checked mode stops it. A GPU would not: it reads whatever lies at that address. Then either
@@ -703,7 +819,8 @@ attempt(watched.paged_attention, **broken, **sizes, out=out, scores=None, q_stri
 # | head size | the query has 256 places in shared memory |
 # | block table and context lengths | their values become addresses |
 #
-# `paged_attention/validate.py` does the first five, and each of its errors names the argument. The last one is yours.
+# `paged_attention/validate.py` does the first five, and each of its errors names the argument.
+# The last one is yours.
 #
 # ### Exercise 6.7: refuse a bad block table
 #
@@ -734,9 +851,13 @@ check("6.7", check_block_table)
 # %%
 from paged_attention.paged_kernel import attn_paged_cuda
 
-for change in ({"q": batch["q"].double()}, {"v_cache": batch["v_cache"][:-1]},
-               {"k_cache": batch["k_cache"].transpose(0, 1).contiguous().transpose(0, 1)},
-               {"context_lens": torch.tensor([9], dtype=torch.int32)}, broken):
+for change in (
+    {"q": batch["q"].double()},
+    {"v_cache": batch["v_cache"][:-1]},
+    {"k_cache": batch["k_cache"].transpose(0, 1).contiguous().transpose(0, 1)},
+    {"context_lens": torch.tensor([9], dtype=torch.int32)},
+    broken,
+):
     attempt(attn_paged_cuda, **batch | change, library=watched)
 
 # %% [markdown]
@@ -745,14 +866,19 @@ for change in ({"q": batch["q"].double()}, {"v_cache": batch["v_cache"][:-1]},
 # Now the same kernel for other formats. The caches are rounded to 16 bits; the sums are not.
 # The judge computes in 64 bits, from the same rounded numbers:
 
+
 # %%
 def error_bound(lengths, dtype, head_size, num_q_heads=6, num_kv_heads=2):
     """Finds the power of ten, from 0.00001 up, that the kernel's largest error stays below."""
     manager = pool_with(lengths, 16, num_kv_heads, head_size, dtype)
-    q = torch.randn(len(lengths), num_q_heads, head_size, generator=torch.Generator().manual_seed(8)).to(device, dtype)
+    q = torch.randn(
+        len(lengths), num_q_heads, head_size, generator=torch.Generator().manual_seed(8)
+    ).to(device, dtype)
     decode = build_metadata(manager, [(seq_id, 1) for seq_id in range(len(lengths))])
     k_cache, v_cache = manager.kv_cache[0]
-    out = attn_paged_cuda(q, k_cache, v_cache, decode.block_table, decode.seq_lens_kv, library=library)
+    out = attn_paged_cuda(
+        q, k_cache, v_cache, decode.block_table, decode.seq_lens_kv, library=library
+    )
     exact = attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), decode)
     return 10.0 ** math.ceil(math.log10(max(1e-5, (out - exact).abs().max().item())))
 
@@ -766,7 +892,8 @@ for dtype in (torch.float32, torch.float16, torch.bfloat16):
 #
 # ## Head sizes
 #
-# The head size is a number in the struct, so one build serves all of them, up to the 256 that the shared query has room for:
+# The head size is a number in the struct, so one build serves all of them, up to the 256 that
+# the shared query has room for:
 
 # %%
 for head_size in (64, 80, 96, 128, 192, 256):
@@ -784,14 +911,22 @@ for head_size in (64, 80, 96, 128, 192, 256):
 # the launch is refused, and your launcher says so. With one, it works.
 
 # %%
-long = PagedAttentionManager(4375, 16, num_kv_heads=1, head_size=4, max_num_seqs=1, max_blocks_per_seq=4375)
+long = PagedAttentionManager(
+    4375, 16, num_kv_heads=1, head_size=4, max_num_seqs=1, max_blocks_per_seq=4375
+)
 long.add_sequence(0, 70_000)
 long.kv_cache.normal_(generator=torch.Generator().manual_seed(10))
 length = torch.tensor([70_000], dtype=torch.int32)
 inputs = (torch.ones(1, 1, 4), *long.kv_cache[0], long.block_table, length)
 attempt(watched.paged_attention, **fields(*inputs, out=torch.empty(1, 1, 4)))
-watched.paged_attention(**fields(*inputs, out=(out := torch.empty(1, 1, 4)), scores=torch.empty(1, 1, 70_000)))
-assert torch.allclose(out, attn_paged_torch(inputs[0], *long.kv_cache[0], build_metadata(long, [(0, 1)])), atol=1e-5)
+watched.paged_attention(
+    **fields(*inputs, out=(out := torch.empty(1, 1, 4)), scores=torch.empty(1, 1, 70_000))
+)
+assert torch.allclose(
+    out,
+    attn_paged_torch(inputs[0], *long.kv_cache[0], build_metadata(long, [(0, 1)])),
+    atol=1e-5,
+)
 print("with a workspace: right")
 
 # %% [markdown]
@@ -821,7 +956,9 @@ generator = torch.Generator().manual_seed(9)
 q, k, v = (torch.randn(4, heads, 16, generator=generator).to(device) for heads in (6, 2, 2))
 k_cache, v_cache = manager.kv_cache[0]
 write_kv(k_cache, v_cache, decode.slot_mapping, k, v)
-out = attn_paged_cuda(q, k_cache, v_cache, decode.block_table, decode.seq_lens_kv, library=library)
+out = attn_paged_cuda(
+    q, k_cache, v_cache, decode.block_table, decode.seq_lens_kv, library=library
+)
 
 
 def block_by_block(s):
@@ -830,12 +967,16 @@ def block_by_block(s):
     starts = torch.arange(0, length, 8, device=device)
     block_ids = decode.block_table[s, : len(starts)]
     num_valid = (length - starts).clamp(max=8)
-    parts = block_attention(q[s].expand(len(starts), -1, -1), k_cache[block_ids], v_cache[block_ids], num_valid)
+    parts = block_attention(
+        q[s].expand(len(starts), -1, -1), k_cache[block_ids], v_cache[block_ids], num_valid
+    )
     return combine_result(*parts)[0]
 
 
-for name, expected in {"the reference of lesson 05": attn_paged_torch(q, k_cache, v_cache, decode),
-                       "combine_result of lesson 04": torch.stack([block_by_block(s) for s in range(4)])}.items():
+for name, expected in {
+    "the reference of lesson 05": attn_paged_torch(q, k_cache, v_cache, decode),
+    "combine_result of lesson 04": torch.stack([block_by_block(s) for s in range(4)]),
+}.items():
     assert torch.allclose(out, expected, atol=1e-5)
     print(f"kernel and {name}: the same to within 0.00001")
 
@@ -901,7 +1042,10 @@ check("6.8", bug_hunt)
 # %%
 repaired = build_cuda(paged_params, bug_hunt, names=("paged_params", "bug_hunt"))
 batch = HuntCase("a larger batch", (40, 0, 16, 129), 6, 2, 64, 16).tensors()
-batch = {name: tensor.to("cuda" if repaired.target == "gpu" else "cpu") for name, tensor in batch.items()}
+batch = {
+    name: tensor.to("cuda" if repaired.target == "gpu" else "cpu")
+    for name, tensor in batch.items()
+}
 difference = attn_paged_cuda(**batch, library=repaired) - expected_output(**batch)
 print(f"largest difference: {difference.abs().max().item():.4f}")
 assert difference.abs().max() < 1e-4
@@ -915,10 +1059,17 @@ assert difference.abs().max() < 1e-4
 from collections import Counter
 
 one = pool_with([40], block_size=16, num_kv_heads=1, head_size=64, on="cpu")
-inputs = (torch.ones(1, 1, 64), *one.kv_cache[0], one.block_table, torch.tensor([40], dtype=torch.int32))
+inputs = (
+    torch.ones(1, 1, 64),
+    *one.kv_cache[0],
+    one.block_table,
+    torch.tensor([40], dtype=torch.int32),
+)
 names = ("k_cache", "v_cache", "block_table", "scores")
 with watched.trace(*names) as accesses:
-    watched.paged_attention(**fields(*inputs, out=torch.empty(1, 1, 64), scores=torch.zeros(1, 1, 40)))
+    watched.paged_attention(
+        **fields(*inputs, out=torch.empty(1, 1, 64), scores=torch.zeros(1, 1, 40))
+    )
 count = Counter(access.name for access in accesses)
 for name in names:
     print(f"{name:12} {count[name]:6,} accesses")
@@ -951,7 +1102,8 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 # One thread would have to do all the work alone.
 # </details>
 #
-# <details><summary>Where is the indirection of paging in the kernel, and what does it cost?</summary>
+# <details><summary>Where is the indirection of paging in the kernel, and what does it
+# cost?</summary>
 #
 # In one line of cache_offset: the entry of the block table. It is one more read, of 4 bytes.
 # In pass 1 there is one for each token, next to a key of several hundred bytes. In pass 2
@@ -965,15 +1117,16 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 # through shared memory would only take longer.
 # </details>
 #
-# <details><summary>A colleague deletes the second barrier of block_reduce. All results stay right. Is it needed?</summary>
+# <details><summary>A colleague deletes the second barrier of block_reduce. All results stay
+# right. Is it needed?</summary>
 #
 # Yes. Without it, a thread in the next call may overwrite the warps' results while another
 # still reads those of this call. It is luck that this has not happened so far. Checked mode
 # reports it in the first run.
 # </details>
 #
-# <details><summary>The launch asks for 60 KiB of dynamic shared memory, without cudaFuncSetAttribute. What happens, and who
-# notices?</summary>
+# <details><summary>The launch asks for 60 KiB of dynamic shared memory, without
+# cudaFuncSetAttribute. What happens, and who notices?</summary>
 #
 # The kernel does not run at all, and the output still holds what was there before.
 # cudaGetLastError() returns an error code. If the launcher drops it, nobody notices until the
@@ -996,12 +1149,14 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #
 # ## Sources
 #
-# - NVIDIA, *CUDA C++ Programming Guide*: “Programming Model” for grids, thread blocks, warps and clusters; “Cooperative
-#   Groups”; “Synchronization Functions” and “Warp Shuffle Functions” in the chapter on C++ language extensions.
+# - NVIDIA, *CUDA C++ Programming Guide*: “Programming Model” for grids, thread blocks, warps
+#   and clusters; “Cooperative Groups”; “Synchronization Functions” and “Warp Shuffle
+#   Functions” in the chapter on C++ language extensions.
 # - NVIDIA, *CUDA C++ Best Practices Guide*: “Coalesced Access to Global Memory”.
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180):
-#   section 5.1 for kernels that read through the block table.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section
+#   5.1 for kernels that read through the block table.
 # - PyTorch's documentation, `torch.utils.cpp_extension.load_inline`.
 #
-# **Next:** [07 · A fast kernel](07_fast_kernel.ipynb): the same kernel, one idea at a time, each of them measured.
+# **Next:** [07 · A fast kernel](07_fast_kernel.ipynb): the same kernel, one idea at a time,
+# each of them measured.

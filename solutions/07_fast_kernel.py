@@ -38,7 +38,9 @@ try:
     from lessons_lib.inline import read_kernel
     from paged_attention.ladder import PagedDecode, Shape, rung_texts
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 progress_bar("07")
 
@@ -50,10 +52,16 @@ progress_bar("07")
 # between them.
 
 # %%
-WORKLOAD = "gqa_b64_c1024"  # 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
+# 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
+WORKLOAD = "gqa_b64_c1024"
 run = lessons_bench.ladder.recorded()[0]
-lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
-          alt="A single short bar, rung 0, one thread's softmax. A dashed line far to its right is the limit of the card.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
+    alt=(
+        "A single short bar, rung 0, one thread's softmax. A dashed line far to its right is"
+        " the limit of the card."
+    ),
+)
 
 # %% [markdown]
 # Each kernel in this lesson is a **rung** of a ladder, and has one more idea than the one
@@ -67,9 +75,9 @@ lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=0, others=Fals
 # A time says how fast a kernel is on one card. It does not say why. So you look at each rung
 # twice:
 #
-# - **Measured.** The times below were recorded by `python -m lessons_bench.ladder` on the card that
-#   each line names. If this machine has a GPU, its own times are shown below them; if not, you
-#   cannot repeat them here.
+# - **Measured.** The times below were recorded by `python -m lessons_bench.ladder` on the card
+#   that each line names. If this machine has a GPU, its own times are shown below them; if
+#   not, you cannot repeat them here.
 # - **Counted.** How many bytes a kernel asks for and how often threads wait for each other is
 #   the same on every machine. Checked mode counts it for you, here and now.
 
@@ -81,24 +89,36 @@ def measured(number):
     """Prints the recorded time of a rung and, if there is a GPU, the time here."""
     runs = [run]
     if library_target == "gpu":
-        runs.append(lessons_bench.ladder.measure([WORKLOAD], only=[f"rung {number}"], quick=True))
+        runs.append(
+            lessons_bench.ladder.measure([WORKLOAD], only=[f"rung {number}"], quick=True)
+        )
     for one in runs:
         row = one.row(WORKLOAD, f"rung {number}")
         if row.milliseconds is None:
             print(f"{one.card}, {one.date}: {row.reason}")
             continue
         assert 0 < row.share_of_limit < 1.2
-        print(f"{one.card}, {one.date}: {row.milliseconds:.3f} ms, {row.gb_per_s:,.0f} GB/s, "
-              f"{row.share_of_limit:.1%} of the limit")
+        print(
+            f"{one.card}, {one.date}: {row.milliseconds:.3f} ms, {row.gb_per_s:,.0f} GB/s, "
+            f"{row.share_of_limit:.1%} of the limit"
+        )
 
 
 def times_faster(number):
     """Computes a rung's speedup over the rung below it, by the record."""
-    return run.milliseconds(WORKLOAD, f"rung {number - 1}") / run.milliseconds(WORKLOAD, f"rung {number}")
+    return run.milliseconds(WORKLOAD, f"rung {number - 1}") / run.milliseconds(
+        WORKLOAD, f"rung {number}"
+    )
 
 
-print(f"Recorded on one {run.card} on {run.date}.",
-      "This machine has a GPU too." if library_target == "gpu" else "There is no GPU here that kernels can be built for.")
+print(
+    f"Recorded on one {run.card} on {run.date}.",
+    (
+        "This machine has a GPU too."
+        if library_target == "gpu"
+        else "There is no GPU here that kernels can be built for."
+    ),
+)
 
 # %% [markdown]
 # ## The limit
@@ -137,7 +157,10 @@ limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
 if library_target == "gpu":
     limits[f"{torch.cuda.get_device_name()} (here)"] = lessons_bench.ladder.read_limit()
 for card, limit in limits.items():
-    print(f"{card}: {limit:,.0f} GB/s, so the step takes {must_read / limit / 1e3:.0f} microseconds or more")
+    print(
+        f"{card}: {limit:,.0f} GB/s, so the step takes {must_read / limit / 1e3:.0f}"
+        " microseconds or more"
+    )
 assert min(limits.values()) > 0
 
 # %% [markdown]
@@ -169,7 +192,9 @@ ladder_texts = {}  # files of kernels/ that are in this notebook: their names an
 
 def small_batch(*context_lens, num_q_heads=8, num_kv_heads=2):
     """Makes sequences of these lengths, with heads of size 128, in float16."""
-    return make_batch(Workload("small", "", num_q_heads, num_kv_heads, 128, context_lens), 1, "cpu")
+    return make_batch(
+        Workload("small", "", num_q_heads, num_kv_heads, 128, context_lens), 1, "cpu"
+    )
 
 
 def ready(number, batch):
@@ -181,8 +206,16 @@ def ready(number, batch):
     files = rung_texts(number, Shape(torch.float16, 128, heads[0] // heads[1], 16))
     files |= {name: text for name, text in ladder_texts.items() if name in files}
     library = build_cuda(*files.values(), names=tuple(files), target="checked")
-    return PagedDecode(number, batch.context_lens, num_q_heads=heads[0], num_kv_heads=heads[1], head_size=128,
-                       block_size=16, dtype=torch.float16, library=library)
+    return PagedDecode(
+        number,
+        batch.context_lens,
+        num_q_heads=heads[0],
+        num_kv_heads=heads[1],
+        head_size=128,
+        block_size=16,
+        dtype=torch.float16,
+        library=library,
+    )
 
 
 def judge(number):
@@ -194,22 +227,31 @@ def judge(number):
 
 
 # %% [markdown]
-# The counter prints what a rung does for two sequences of 256 tokens, with 8 query heads and 2 KV heads:
+# The counter prints what a rung does for two sequences of 256 tokens, with 8 query heads and 2
+# KV heads:
+
 
 # %%
 def count(*numbers):
     batch = small_batch(256, 256)
     least = kv_bytes([256, 256], 2, 128, 2)
-    print(f"{least:,} bytes of keys and values\nrung  asked for  brought  loads of warps  lookups  barriers of a block")
+    print(
+        f"{least:,} bytes of keys and values\nrung  asked for  brought  loads of warps "
+        " lookups  barriers of a block"
+    )
     for number in numbers:
         decode = ready(number, batch)
         with decode.library.count("k_cache", "v_cache") as counts:
             decode(batch.q, *batch.caches[0], batch.block_table)
         with decode.library.count("block_table") as table:
             decode(batch.q, *batch.caches[0], batch.block_table)
-        blocks = 2 * (8 if number < 4 else 2)  # a block has a query head; from rung 4 on, a KV head
-        print(f"{number:4} {counts.bytes_read / least:6.1f} times {counts.sectors * 32 / least:3.0f} times "
-              f"{counts.load_instructions:15,} {table.bytes_read // 4:8,} {counts.barriers // blocks:20}")
+        # a block has a query head; from rung 4 on, a KV head
+        blocks = 2 * (8 if number < 4 else 2)
+        print(
+            f"{number:4} {counts.bytes_read / least:6.1f} times"
+            f" {counts.sectors * 32 / least:3.0f} times {counts.load_instructions:15,}"
+            f" {table.bytes_read // 4:8,} {counts.barriers // blocks:20}"
+        )
 
 
 # %% [markdown]
@@ -238,6 +280,7 @@ measured(0)
 # That is where the ladder begins. How much of this time is the fault of that one thread? Count
 # how often each thread touches a score, for one head and a context of 128 tokens:
 
+
 # %% tags=["nbval-ignore-output"]
 def touches(number):
     """Counts how often each thread reads or writes a score.
@@ -253,7 +296,10 @@ def touches(number):
 
 
 of_thread = touches(0)
-print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: {of_thread[127]:,}")
+print(
+    f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127:"
+    f" {of_thread[127]:,}"
+)
 assert of_thread[0] > 4 * of_thread[1]
 
 # %% [markdown]
@@ -291,7 +337,10 @@ judge(1)
 
 # %% tags=["nbval-ignore-output"]
 of_thread = touches(1)
-print(f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127: {of_thread[127]:,}")
+print(
+    f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127:"
+    f" {of_thread[127]:,}"
+)
 assert max(of_thread.values()) - min(of_thread.values()) < 100
 
 # %% tags=["nbval-ignore-output"]
@@ -323,6 +372,7 @@ count(0, 1)
 # most that one load brings. (On the newest cards it may be 32.) A key of 128 numbers in 16
 # bits has 256 bytes. So 16 lanes read it together, and a warp reads two keys in one load.
 
+
 # %%
 def first_load(number):
     """Finds where the first load of each lane of a warp begins in k_cache.
@@ -333,18 +383,39 @@ def first_load(number):
     decode = ready(number, batch)
     with decode.library.trace("k_cache") as accesses:
         decode(batch.q, *batch.caches[0], batch.block_table)
-    first = {access.thread[0]: access.index for access in reversed(accesses) if access.block == (0, 0, 0)}
+    first = {
+        access.thread[0]: access.index
+        for access in reversed(accesses)
+        if access.block == (0, 0, 0)
+    }
     blocks = batch.block_table[0].tolist()
-    return [(16 * blocks.index(block) + offset, 2 * element)
-            for thread, (block, offset, _, element) in first.items() if thread < 32]
+    return [
+        (16 * blocks.index(block) + offset, 2 * element)
+        for thread, (block, offset, _, element) in first.items()
+        if thread < 32
+    ]
 
 
-lessons_draw.show(lessons_draw.loads.loads([("Rung 1: a lane has a token", first_load(1), 2),
-                            ("Rung 2: 16 lanes share a token", [(lane // 16, lane % 16 * 16) for lane in range(32)], 16)],
-                           num_tokens=32, row_bytes=256),
-          alt="Two panels, each with 32 keys of 256 bytes in sectors of 32 bytes. Left, rung 1: the first sector of each "
-              "key is brought, and only its first two bytes are asked for. Right, rung 2: keys 0 and 1 are brought in full, "
-              "and every byte of them is asked for.")
+lessons_draw.show(
+    lessons_draw.loads.loads(
+        [
+            ("Rung 1: a lane has a token", first_load(1), 2),
+            (
+                "Rung 2: 16 lanes share a token",
+                [(lane // 16, lane % 16 * 16) for lane in range(32)],
+                16,
+            ),
+        ],
+        num_tokens=32,
+        row_bytes=256,
+    ),
+    alt=(
+        "Two panels, each with 32 keys of 256 bytes in sectors of 32 bytes. Left, rung 1: the"
+        " first sector of each key is brought, and only its first two bytes are asked for."
+        " Right, rung 2: keys 0 and 1 are brought in full, and every byte of them is asked"
+        " for."
+    ),
+)
 
 # %% [markdown]
 # Now a key belongs to a **group** of lanes. Each lane has a part of it, and the same part of
@@ -440,9 +511,13 @@ print(f"By the record, {times_faster(2):.2f} times as fast as rung 1.")
 # instructions and a quarter of the lookups, and a lane waits once for four rows.
 
 # %%
-lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
-          alt="Bars for rungs 0, 1 and 2 beside the dashed line of the card's limit. Each bar has its time and its share of "
-              "the limit written to it; rung 2's is the longest.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
+    alt=(
+        "Bars for rungs 0, 1 and 2 beside the dashed line of the card's limit. Each bar has"
+        " its time and its share of the limit written to it; rung 2's is the longest."
+    ),
+)
 
 # %% [markdown]
 # ## Rung 3: one pass
@@ -523,9 +598,13 @@ print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
 # context is too long for it, and no workspace is needed.
 
 # %%
-lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
-          alt="Bars for rungs 0 to 3 beside the dashed line of the card's limit, each with its time and its share of the "
-              "limit written to it.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
+    alt=(
+        "Bars for rungs 0 to 3 beside the dashed line of the card's limit, each with its time"
+        " and its share of the limit written to it."
+    ),
+)
 
 # %% [markdown]
 # One number in the table has not changed since rung 0: everything is asked for four times.
@@ -568,9 +647,14 @@ judge(4)
 # register each. There a colour, with its small digit next to the 9, stands for two registers.)
 
 # %%
-lessons_draw.show(lessons_draw.tiles.lanes(), alt="Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16 "
-          "tokens by 8 queries. Lane 9 is marked. In a it has rows 2 and 10, columns 2, 3, 10 and 11; in b column 2, rows "
-          "2, 3, 10 and 11; in c rows 2 and 10, columns 2 and 3.")
+lessons_draw.show(
+    lessons_draw.tiles.lanes(),
+    alt=(
+        "Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16"
+        " tokens by 8 queries. Lane 9 is marked. In a it has rows 2 and 10, columns 2, 3, 10"
+        " and 11; in b column 2, rows 2, 3, 10 and 11; in c rows 2 and 10, columns 2 and 3."
+    ),
+)
 
 # %% [markdown]
 # Write r for lane / 4 and s for lane % 4; lane 9 has r = 2 and s = 1. Then the pattern is
@@ -583,25 +667,31 @@ lessons_draw.show(lessons_draw.tiles.lanes(), alt="Three grids of lane numbers: 
 #
 # ### Any order of dims
 #
-# There is a difficulty. The picture gives lane 9 the dims 2 and 3 of a key: four bytes. Then the dims 10 and 11: four
-# bytes somewhere else. But you know from rung 2 that a load should take 16 bytes. Here is the way out. A dot product adds
-# up over the dims, and a sum may be taken in any order:
+# There is a difficulty. The picture gives lane 9 the dims 2 and 3 of a key: four bytes. Then
+# the dims 10 and 11: four bytes somewhere else. But you know from rung 2 that a load should
+# take 16 bytes. Here is the way out. A dot product adds up over the dims, and a sum may be
+# taken in any order:
 
 # %%
 generator = torch.Generator().manual_seed(4)
-keys, queries = torch.randn(16, 64, generator=generator), torch.randn(64, 8, generator=generator)
+keys, queries = (
+    torch.randn(16, 64, generator=generator),
+    torch.randn(64, 8, generator=generator),
+)
 order = torch.randperm(64, generator=generator)
 assert torch.allclose(keys @ queries, keys[:, order] @ queries[order], atol=1e-5)
 print("the same scores, with the dims of keys and queries shuffled alike")
 
 # %% [markdown]
-# So the instruction need not know which dims it gets, as long as keys and queries come in the same order. A lane loads the
-# 16 bytes that are convenient, eight dims in a row, and hands them to two products, as if they were the columns 2s, 2s +
-# 1, 2s + 8 and 2s + 9 of each. The lane's part of the queries is loaded in the same way.
+# So the instruction need not know which dims it gets, as long as keys and queries come in the
+# same order. A lane loads the 16 bytes that are convenient, eight dims in a row, and hands
+# them to two products, as if they were the columns 2s, 2s + 1, 2s + 8 and 2s + 9 of each. The
+# lane's part of the queries is loaded in the same way.
 #
 # ### From scores to output
 #
-# Here is what a lane does with a tile, from top to bottom. It is the function `update` in `tile.cuh`.
+# Here is what a lane does with a tile, from top to bottom. It is the function `update` in
+# `tile.cuh`.
 #
 # | step | what a lane has then | how |
 # |---|---|---|
@@ -619,8 +709,9 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 # values, of which there are many, go from memory to the lane that multiplies them, and to no
 # other.
 #
-# What is lost? The weights are rounded to 16 bits for the second product. They are at most 1, and the sums are kept in 32
-# bits, so the error is about as large as that of rounding the output.
+# What is lost? The weights are rounded to 16 bits for the second product. They are at most 1,
+# and the sums are kept in 32 bits, so the error is about as large as that of rounding the
+# output.
 #
 # ### Without a tensor core
 #
@@ -628,6 +719,7 @@ print("the same scores, with the dims of keys and queries shuffled alike")
 # instruction for nvcc (an `asm` for each of the two types), and as a function for the CPU that
 # spells the same product out. There each lane asks the others for the rows and columns that it
 # needs:
+
 
 # %%
 def show_lines(file, first, last):
@@ -655,8 +747,13 @@ measured(4)
 print(f"By the record, {times_faster(4):.2f} times as fast as rung 3.")
 
 # %%
-lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False), alt="Bars for rungs 0 to 4 on a batch of 64 "
-          "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False),
+    alt=(
+        "Bars for rungs 0 to 4 on a batch of 64 "
+        "sequences of 1,024 tokens, each with its time, and the card's limit as a line."
+    ),
+)
 
 # %% [markdown]
 # **Why they differ.** Rung 3 asked four times, but not all of it went to memory: part was
@@ -679,8 +776,8 @@ lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=4, others=Fals
 # the tiles need a place to wait in.
 # </details>
 #
-# How many bytes have to be on their way? Think of a motorway. If 4 cars pass each second, and each is on the road for 60
-# seconds, there are 240 cars on it. For memory:
+# How many bytes have to be on their way? Think of a motorway. If 4 cars pass each second, and
+# each is on the road for 60 seconds, there are 240 cars on it. For memory:
 #
 # *bytes on their way = bytes per second × seconds that each is on its way.*
 #
@@ -690,7 +787,10 @@ lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, up_to=4, others=Fals
 
 # %%
 under_way = run.read_limit_gb_per_s * 1e9 * 1e-6
-print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB for each multiprocessor")
+print(
+    f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB for each"
+    " multiprocessor"
+)
 
 # %% [markdown]
 # A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KiB. So by this reckoning four
@@ -698,9 +798,10 @@ print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB fo
 # tiles are being multiplied. Below that, memory has idle moments, however fast everything else
 # is.
 #
-# Shared memory is the place to wait in: 228 KiB for each multiprocessor of an H100 or H200, of which a block may have 227.
-# And there is an instruction for it, `cp.async`: it copies 16 bytes from memory into shared memory, and the thread goes
-# on at once. No register is needed. `async_copy.cuh` wraps it in three calls:
+# Shared memory is the place to wait in: 228 KiB for each multiprocessor of an H100 or H200, of
+# which a block may have 227. And there is an instruction for it, `cp.async`: it copies 16
+# bytes from memory into shared memory, and the thread goes on at once. No register is needed.
+# `async_copy.cuh` wraps it in three calls:
 #
 # | call | what it does |
 # |---|---|
@@ -708,12 +809,19 @@ print(f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB fo
 # | `copies.close_group()` | what this thread has asked for since the last call is now a group; it may be empty |
 # | `copies.wait<n>()` | waits until all of this thread's groups have arrived, except for the latest n |
 #
-# A warp has several **stages**, each with room for a tile. While one is used, the others are on their way:
+# A warp has several **stages**, each with room for a tile. While one is used, the others are
+# on their way:
 
 # %%
-lessons_draw.show(lessons_draw.tiles.stages(4, 9), alt="Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In "
-          "turn 0 stage 0 is used, then tile 4 is on its way into it for three turns, while stages 1, 2 and 3 are used one "
-          "after the other. In each turn one stage is used and three tiles are on their way or have arrived.")
+lessons_draw.show(
+    lessons_draw.tiles.stages(4, 9),
+    alt=(
+        "Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In turn 0"
+        " stage 0 is used, then tile 4 is on its way into it for three turns, while stages 1,"
+        " 2 and 3 are used one after the other. In each turn one stage is used and three tiles"
+        " are on their way or have arrived."
+    ),
+)
 
 # %% [markdown]
 # ### Exercise 7.4: tiles on their way
@@ -734,7 +842,8 @@ staged_tile = r"""
 #
 # - a lane waits for its own copies, and then reads what other lanes have copied;
 # - a stage is filled again while other lanes may not have read it yet;
-# - `wait` counts groups, not tiles. Near the end no tile is loaded any more: what must still be closed then?
+# - `wait` counts groups, not tiles. Near the end no tile is loaded any more: what must still
+#   be closed then?
 #
 # (`__syncwarp()` is for the 32 lanes of a warp what `__syncthreads()` is for a block.)
 #
@@ -766,8 +875,13 @@ extern "C" int add_up_tiles(const float* tiles, const int* first_tiles, float* o
 }
 """
 tiles, sums = torch.arange(12 * 256.0).reshape(12, 8, 32), torch.empty(2, 32)
-build_cuda(read_kernel("ladder/async_copy.cuh"), staged_tile, staged_sum, add_up_tiles, target="checked").add_up_tiles(
-    tiles, torch.tensor([0, 9, 12], dtype=torch.int32), sums)
+build_cuda(
+    read_kernel("ladder/async_copy.cuh"),
+    staged_tile,
+    staged_sum,
+    add_up_tiles,
+    target="checked",
+).add_up_tiles(tiles, torch.tensor([0, 9, 12], dtype=torch.int32), sums)
 assert torch.equal(sums, torch.stack([tiles[:9].sum((0, 1)), tiles[9:].sum((0, 1))]))
 print("nine tiles and three: both sums are right")
 
@@ -781,9 +895,10 @@ judge(5)
 # %% [markdown]
 # ### Two lanes, one bank
 #
-# Shared memory has a rule of its own. It consists of 32 **banks**: the first four bytes belong to bank 0, the next four to
-# bank 1, and after bank 31 it begins again. Each bank gives four bytes at a time. With 16 bytes for each lane, eight lanes
-# are served in one round, if no two of them want the same banks; if they do, it takes more rounds.
+# Shared memory has a rule of its own. It consists of 32 **banks**: the first four bytes belong
+# to bank 0, the next four to bank 1, and after bank 31 it begins again. Each bank gives four
+# bytes at a time. With 16 bytes for each lane, eight lanes are served in one round, if no two
+# of them want the same banks; if they do, it takes more rounds.
 #
 # A tile arrives row by row: eight neighbouring lanes write eight neighbouring chunks of one
 # token. It is used in the pattern of the matrix product. For the values, lanes 0 to 3 want the
@@ -798,9 +913,14 @@ judge(5)
 r, s = [lane // 4 for lane in range(8)], [lane % 4 for lane in range(8)]
 as_it_comes = [8 * token + chunk for chunk, token in zip(r, s)]
 swizzled = [8 * token + (chunk ^ 2 * token) for chunk, token in zip(r, s)]
-lessons_draw.show(lessons_draw.tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]), alt="Two grids of eight lanes by eight "
-          "groups of banks. As it comes, lanes 0 to 3 all want group 0 and lanes 4 to 7 group 1: four rounds. Swizzled, "
-          "every lane has a group to itself: one round.")
+lessons_draw.show(
+    lessons_draw.tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]),
+    alt=(
+        "Two grids of eight lanes by eight groups of banks. As it comes, lanes 0 to 3 all want"
+        " group 0 and lanes 4 to 7 group 1: four rounds. Swizzled, every lane has a group to"
+        " itself: one round."
+    ),
+)
 
 # %% tags=["nbval-ignore-output"]
 measured(5)
@@ -814,12 +934,16 @@ print(f"By the record, {times_faster(5):.2f} times as fast as rung 4.")
 # come in two waves. Now look at batches where chance does not help: contexts of very different
 # lengths, and one long sequence for the whole card:
 
+
 # %%
 def compare(workload, number):
     """Prints what the record says about a rung and the one before it."""
     before, now = (run.milliseconds(workload, f"rung {n}") for n in (number - 1, number))
     share = run.row(workload, f"rung {number}").share_of_limit
-    print(f"{workload}: rung {number} is {before / now:.2f} times as fast as rung {number - 1}, {share:.0%} of the limit")
+    print(
+        f"{workload}: rung {number} is {before / now:.2f} times as fast as rung {number - 1},"
+        f" {share:.0%} of the limit"
+    )
 
 
 compare("gqa_b256_ragged", 5)
@@ -840,8 +964,8 @@ compare("gqa_b1_c32768", 5)
 #
 # <details><summary>A way to work it out</summary>
 #
-# Eight blocks on eight multiprocessors: 6 %. No length helps. A longer sequence makes the eight blocks work longer, and
-# the other 124 multiprocessors wait longer.
+# Eight blocks on eight multiprocessors: 6 %. No length helps. A longer sequence makes the
+# eight blocks work longer, and the other 124 multiprocessors wait longer.
 # </details>
 #
 # So the context is split: several blocks share a sequence and a KV head, and each takes a
@@ -884,8 +1008,17 @@ ladder_texts["ladder/combine_parts.cuh"] = combine_parts
 def judge_planned(number, **options):
     """Does the same as judge(), with options for the plan of a batch."""
     batch = small_batch(40, 0, 300, 17)
-    decode = PagedDecode(number, batch.context_lens, num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16,
-                         dtype=torch.float16, library=ready(number, batch).library, **options)
+    decode = PagedDecode(
+        number,
+        batch.context_lens,
+        num_q_heads=8,
+        num_kv_heads=2,
+        head_size=128,
+        block_size=16,
+        dtype=torch.float16,
+        library=ready(number, batch).library,
+        **options,
+    )
     out = decode(batch.q, *batch.caches[0], batch.block_table)
     assert (out - reference(batch)).abs().max() < 0.002
     print(f"rung {number}, {options}: no fault found, and less than 0.002 from float64")
@@ -904,9 +1037,14 @@ judge_planned(6, num_splits=3)
 # Here is the same with 8 multiprocessors and 5 rows of 24 tiles:
 
 # %%
-lessons_draw.show(lessons_draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)), alt="Blocks on eight multiprocessors over time. One split: five "
-          "blocks in one wave, three multiprocessors idle. Two splits: ten blocks in two waves, six idle in the second. "
-          "Three splits: fifteen blocks in two shorter waves, one idle in the second.")
+lessons_draw.show(
+    lessons_draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)),
+    alt=(
+        "Blocks on eight multiprocessors over time. One split: five blocks in one wave, three"
+        " multiprocessors idle. Two splits: ten blocks in two waves, six idle in the second."
+        " Three splits: fifteen blocks in two shorter waves, one idle in the second."
+    ),
+)
 
 # %% [markdown]
 # Two splits take longer than one: the second wave is nearly empty, but it takes as long as the
@@ -934,12 +1072,20 @@ check("7.6", choose_num_splits)
 for workload in WORKLOADS:
     tiles = -(-max(workload.context_lens) // 16)
     rows = len(workload.context_lens) * workload.num_kv_heads
-    print(f"{workload.title:52} {rows:4} rows of up to {tiles:4} tiles, splits: {choose_num_splits(rows, tiles, 132)}")
+    print(
+        f"{workload.title:52} {rows:4} rows of up to {tiles:4} tiles, splits:"
+        f" {choose_num_splits(rows, tiles, 132)}"
+    )
 
 # %%
 compare("gqa_b1_c32768", 6)
-lessons_draw.show(lessons_draw.ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False), alt="Bars for rungs 0 to 6 on one sequence "
-          "of 32,768 tokens, each with its time, and the card's limit as a line.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False),
+    alt=(
+        "Bars for rungs 0 to 6 on one sequence "
+        "of 32,768 tokens, each with its time, and the card's limit as a line."
+    ),
+)
 
 # %% [markdown]
 # **Why they differ.** There were 8 blocks for 132 multiprocessors. Now there are 128, and yet
@@ -963,12 +1109,18 @@ compare(WORKLOAD, 6)
 
 # %%
 lengths = [12, 60, 9, 21, 14, 28]
-lessons_draw.show(lessons_draw.ladder.balanced(lengths, 8), alt="Eight blocks, one on each of eight multiprocessors, all of the same "
-          "length. The long row 1 is spread over several of them, and most blocks have pieces of two rows.")
+lessons_draw.show(
+    lessons_draw.ladder.balanced(lengths, 8),
+    alt=(
+        "Eight blocks, one on each of eight multiprocessors, all of the same length. The long"
+        " row 1 is spread over several of them, and most blocks have pieces of two rows."
+    ),
+)
 
 # %% [markdown]
-# **Predict.** Rung 6 cuts every row into the same number of splits. With two splits for each of these rows, how long would
-# the longest block be, and how long would a block be if all were equal?
+# **Predict.** Rung 6 cuts every row into the same number of splits. With two splits for each
+# of these rows, how long would the longest block be, and how long would a block be if all were
+# equal?
 #
 # <details><summary>A way to work it out</summary>
 #
@@ -998,7 +1150,10 @@ check("7.7", cut_evenly)
 
 # %%
 for block, pieces in enumerate(cut_evenly(lengths, 8)):
-    print(f"block {block}:", ", ".join(f"tiles {first} to {end - 1} of row {row}" for row, first, end in pieces))
+    print(
+        f"block {block}:",
+        ", ".join(f"tiles {first} to {end - 1} of row {row}" for row, first, end in pieces),
+    )
 
 # %% [markdown]
 # ### Which block combines the parts?
@@ -1040,8 +1195,13 @@ for heads_at_once in (1, 2):
 compare("gqa_b256_ragged", 7)
 before, now = (run.milliseconds("gqa_b256_ragged", f"rung {number}") for number in (5, 7))
 print(f"and {before / now:.2f} times as fast as rung 5")
-lessons_draw.show(lessons_draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False), alt="Bars for rungs 0 to 7 on 256 "
-          "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False),
+    alt=(
+        "Bars for rungs 0 to 7 on 256 "
+        "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line."
+    ),
+)
 
 # %% [markdown]
 # **Why they differ.** Most of the gain comes from dropping the second launch: rung 5, which
@@ -1065,7 +1225,8 @@ lessons_draw.show(lessons_draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, ot
 # The kernel is near the limit: bytes over bandwidth. The bandwidth is fixed by the card. That
 # leaves the bytes.
 #
-# **Predict.** With keys and values in 8 bits, how much faster can it be? And what does it do to the result?
+# **Predict.** With keys and values in 8 bits, how much faster can it be? And what does it do
+# to the result?
 #
 # <details><summary>A way to work it out</summary>
 #
@@ -1088,15 +1249,31 @@ lessons_draw.show(lessons_draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, ot
 # %%
 batch = small_batch(40, 0, 300, 17)
 before_rounding = reference(batch)
-scales = [cache.float().abs().amax((0, 1, 3)) / 448 for cache in batch.caches[0]]  # float32 (num_kv_heads,), of K and of V
-rounded = [(cache / scale[:, None]).to(torch.float8_e4m3fn) for cache, scale in zip(batch.caches[0], scales)]
-decode = PagedDecode(8, batch.context_lens, num_q_heads=8, num_kv_heads=2, head_size=128, block_size=16,
-                     dtype=torch.float16, kv_dtype=torch.float8_e4m3fn, target="checked")
+# float32 (num_kv_heads,), of K and of V
+scales = [cache.float().abs().amax((0, 1, 3)) / 448 for cache in batch.caches[0]]
+rounded = [
+    (cache / scale[:, None]).to(torch.float8_e4m3fn)
+    for cache, scale in zip(batch.caches[0], scales)
+]
+decode = PagedDecode(
+    8,
+    batch.context_lens,
+    num_q_heads=8,
+    num_kv_heads=2,
+    head_size=128,
+    block_size=16,
+    dtype=torch.float16,
+    kv_dtype=torch.float8_e4m3fn,
+    target="checked",
+)
 out = decode(batch.q, *rounded, batch.block_table, *scales)
 batch.caches, batch.k_scales, batch.v_scales = [rounded], *scales
 by_kernel = (out - reference(batch)).abs().max().item()
 by_rounding = (reference(batch) - before_rounding).abs().max().item()
-print(f"the kernel, beside float64 from the same 8-bit numbers: an error below {math.ceil(1000 * by_kernel) / 1000}")
+print(
+    "the kernel, beside float64 from the same 8-bit numbers: an error below"
+    f" {math.ceil(1000 * by_kernel) / 1000}"
+)
 print(f"rounding the cache to 8 bits: an error below {math.ceil(10 * by_rounding) / 10}")
 assert by_kernel < 0.002 < by_rounding < 0.2
 
@@ -1108,8 +1285,13 @@ assert by_kernel < 0.002 < by_rounding < 0.2
 
 # %%
 compare(WORKLOAD, 8)
-lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD, others=False), alt="Bars for rungs 0 to 8 on a batch of 64 sequences of "
-          "1,024 tokens, each with its time, and the card's limit as a line.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, WORKLOAD, others=False),
+    alt=(
+        "Bars for rungs 0 to 8 on a batch of 64 sequences of "
+        "1,024 tokens, each with its time, and the card's limit as a line."
+    ),
+)
 
 # %% [markdown]
 # (Rung 8's bytes are counted as they are, half of rung 7's. So its bar shows how near it is to
@@ -1135,12 +1317,22 @@ compare("gqa_b256_ragged", 8)
 # run; rung 8 had it in 8 bits.
 
 # %%
-lessons_draw.show(lessons_draw.ladder.ladder(run, WORKLOAD), alt="Bars for all rungs and for the other libraries on a batch of 64 "
-          "sequences of 1,024 tokens, each with its time, and the card's limit as a line.")
+lessons_draw.show(
+    lessons_draw.ladder.ladder(run, WORKLOAD),
+    alt=(
+        "Bars for all rungs and for the other libraries on a batch of 64 "
+        "sequences of 1,024 tokens, each with its time, and the card's limit as a line."
+    ),
+)
 
 # %%
-lessons_draw.show(lessons_draw.ladder.workloads(run), alt="For each of six batches two bars, rung 7 and the fastest of FlashInfer's "
-          "ways, beside the card's limit.")
+lessons_draw.show(
+    lessons_draw.ladder.workloads(run),
+    alt=(
+        "For each of six batches two bars, rung 7 and the fastest of FlashInfer's "
+        "ways, beside the card's limit."
+    ),
+)
 
 # %%
 print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}")
@@ -1162,8 +1354,14 @@ for workload, ratio in run.ratios().items():
 
 # %%
 for workload in WORKLOADS:
-    row = min((row for row in run.rungs(workload.name) if row.backend != "rung 8"), key=lambda row: row.milliseconds)
-    print(f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit")
+    row = min(
+        (row for row in run.rungs(workload.name) if row.backend != "rung 8"),
+        key=lambda row: row.milliseconds,
+    )
+    print(
+        f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms,"
+        f" {row.share_of_limit:.0%} of the limit"
+    )
 
 # %% [markdown]
 # Not always. On the first batch, rungs 4 and 7 are within a few percent of each other: equal
@@ -1182,11 +1380,17 @@ for workload in WORKLOADS:
 
 # %% tags=["nbval-ignore-output"]
 if library_target == "gpu":
-    here = lessons_bench.ladder.measure(["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True)
+    here = lessons_bench.ladder.measure(
+        ["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True
+    )
     print(lessons_bench.ladder.table(here))
     assert all(row.share_of_limit < 1.1 for row in here.rungs("gqa_b256_ragged"))
 else:
-    print("There is no GPU here that kernels can be built for. What you have seen was measured on one", run.card)
+    print(
+        "There is no GPU here that kernels can be built for. What you have seen was measured"
+        " on one",
+        run.card,
+    )
 
 # %% [markdown]
 # Which rung gains most depends on the card. One with less bandwidth for its arithmetic should
@@ -1214,14 +1418,16 @@ else:
 #
 # - The count of bytes that every decode step must read, and with it a limit to compare every
 #   kernel with.
-# - Wide loads, and an online softmax in one pass: the kernel of lesson 06, without its waiting.
+# - Wide loads, and an online softmax in one pass: the kernel of lesson 06, without its
+#   waiting.
 # - A loop that keeps several tiles on their way, safe however fast or slow the copies are.
 # - The combination of parts as a kernel, and two ways to divide a batch: splits chosen by
 #   counting waves, and equal shares.
 #
 # ## Ask yourself
 #
-# <details><summary>A kernel reaches 40 % of the memory limit. What do you look at first?</summary>
+# <details><summary>A kernel reaches 40 % of the memory limit. What do you look at
+# first?</summary>
 #
 # At the bytes. Does it read more than it must, because several blocks read the same keys, or
 # because loads touch sectors that they use only in part? Both can be counted without a GPU. If
@@ -1239,7 +1445,8 @@ else:
 # can go back to asking for memory.
 # </details>
 #
-# <details><summary>The dims of keys and queries may come in any order. And those of the values?</summary>
+# <details><summary>The dims of keys and queries may come in any order. And those of the
+# values?</summary>
 #
 # A score is a sum over dims, so their order does not matter as long as both sides use the same
 # one. The output is not summed over dims: each dim of the values becomes a dim of the output.
@@ -1249,12 +1456,14 @@ else:
 #
 # <details><summary>A loop with stages gives right results on your card. Is it right?</summary>
 #
-# Not necessarily. A missing wait does not show when copies are quick, and a missing `__syncwarp()` before a stage is
-# filled again does not show when they are slow. It is right when no order of events that the rules allow can break it.
-# That is why the check tried both extremes.
+# Not necessarily. A missing wait does not show when copies are quick, and a missing
+# `__syncwarp()` before a stage is filled again does not show when they are slow. It is right
+# when no order of events that the rules allow can break it. That is why the check tried both
+# extremes.
 # </details>
 #
-# <details><summary>Why do the splits not change the result, though the softmax is over all tokens?</summary>
+# <details><summary>Why do the splits not change the result, though the softmax is over all
+# tokens?</summary>
 #
 # A softmax needs the largest score and the sum of the exponentials. Both can be put together
 # from parts: the largest of the maxima, and the sums, each brought to the common maximum by a
@@ -1271,19 +1480,25 @@ else:
 #
 # ## Sources
 #
-# - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023,
-#   [arXiv:2307.08691](https://arxiv.org/abs/2307.08691).
+# - Tri Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work
+#   Partitioning*, 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691).
 # - Tri Dao et al., *Flash-Decoding for long-context inference*, 2023,
 #   [the post](https://crfm.stanford.edu/2023/10/12/flashdecoding.html): splitting the context.
-# - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference Serving*, 2025,
-#   [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): compiling for a shape, and planning a batch's shares.
-# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with PagedAttention*, SOSP 2023,
-#   [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section 5.1 for the first kernel of this kind.
-# - Muhammad Osama et al., *Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU*,
-#   2023, [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
-# - NVIDIA, *CUDA C++ Programming Guide*: “Multiprocessor Level” for how long memory takes to answer; “Technical
-#   Specifications per Compute Capability” for shared memory, and for how many threads a multiprocessor holds.
+# - Zihao Ye et al., *FlashInfer: Efficient and Customizable Attention Engine for LLM Inference
+#   Serving*, 2025, [arXiv:2501.01005](https://arxiv.org/abs/2501.01005): compiling for a
+#   shape, and planning a batch's shares.
+# - Woosuk Kwon et al., *Efficient Memory Management for Large Language Model Serving with
+#   PagedAttention*, SOSP 2023, [arXiv:2309.06180](https://arxiv.org/abs/2309.06180): section
+#   5.1 for the first kernel of this kind.
+# - Muhammad Osama et al., *Stream-K: Work-centric Parallel Decomposition for Dense
+#   Matrix-Matrix Multiplication on the GPU*, 2023,
+#   [arXiv:2301.03598](https://arxiv.org/abs/2301.03598): equal shares.
+# - NVIDIA, *CUDA C++ Programming Guide*: “Multiprocessor Level” for how long memory takes to
+#   answer; “Technical Specifications per Compute Capability” for shared memory, and for how
+#   many threads a multiprocessor holds.
 # - NVIDIA, *H200 Tensor Core GPU*, data sheet: 67 TFLOPS in FP32, 4.8 TB/s.
-# - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for m16n8k16, and `cp.async`.
+# - NVIDIA, [PTX ISA](https://docs.nvidia.com/cuda/parallel-thread-execution/): `mma` for
+#   m16n8k16, and `cp.async`.
 #
-# **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an engine.
+# **Next:** [08 · Serve a model](08_serve_a_model.ipynb), which puts this kernel into an
+# engine.

@@ -45,7 +45,9 @@ try:
     from paged_attention.metadata import build_metadata
     from paged_attention.tiny_qwen3.tasks import END, TASKS, decode, encode
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 # The model is so small that two threads would wait for each other longer than they compute.
 torch.set_num_threads(1)
@@ -59,23 +61,40 @@ progress_bar("08")
 # The keys and values of all requests are in one pool of blocks.
 
 # %%
-lessons_draw.show(lessons_draw.serving.loop(), alt="Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the "
-          "left, tokens go out on the right, and an arrow leads back from postprocess to schedule. Below lies the pool: "
-          "schedule takes blocks, run writes and reads keys and values, postprocess gives blocks back. The blocks of four "
-          "requests lie scattered in it, with free ones between them.")
+lessons_draw.show(
+    lessons_draw.serving.loop(),
+    alt=(
+        "Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the"
+        " left, tokens go out on the right, and an arrow leads back from postprocess to"
+        " schedule. Below lies the pool: schedule takes blocks, run writes and reads keys and"
+        " values, postprocess gives blocks back. The blocks of four requests lie scattered in"
+        " it, with free ones between them."
+    ),
+)
 
 # %% [markdown]
 # ## A real model
 #
-# So far, keys and values were random numbers. From here on they come from a model: a Qwen3, run by the code of the
-# `transformers` library that runs the large ones. This one is small enough to come with the course.
+# So far, keys and values were random numbers. From here on they come from a model: a Qwen3,
+# run by the code of the `transformers` library that runs the large ones. This one is small
+# enough to come with the course.
 
 # %%
-model, reference = load_model(), load_model()  # the first one gets your attention, the second keeps its own
+# the first one gets your attention, the second keeps its own
+model, reference = load_model(), load_model()
 config = model.config
-print(f"{type(model).__name__}, {model.num_parameters():,} parameters, {config.num_hidden_layers} layers")
-print(f"{config.num_attention_heads} query heads, {config.num_key_value_heads} KV heads of size {config.head_dim}")
-print(f"a vocabulary of {config.vocab_size} tokens, a context of {config.max_position_embeddings}")
+print(
+    f"{type(model).__name__}, {model.num_parameters():,} parameters,"
+    f" {config.num_hidden_layers} layers"
+)
+print(
+    f"{config.num_attention_heads} query heads, {config.num_key_value_heads} KV heads of size"
+    f" {config.head_dim}"
+)
+print(
+    f"a vocabulary of {config.vocab_size} tokens, a context of"
+    f" {config.max_position_embeddings}"
+)
 
 # %% [markdown]
 # A token is one character. The model has been trained on four tasks, and each prompt has
@@ -85,13 +104,19 @@ print(f"a vocabulary of {config.vocab_size} tokens, a context of {config.max_pos
 # `dense` is the reference of this lesson. It calls transformers' `generate`, which has its own
 # cache: for each layer a tensor that grows with each token.
 
+
 # %%
 def dense(prompt, num_tokens=64, end=None):
     """Generates the likeliest tokens with transformers' own generate()."""
     tokens = torch.tensor([prompt])
-    row = reference.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=num_tokens, do_sample=False,
-                             eos_token_id=config.eos_token_id if end is None else end)[0]
-    return row[len(prompt):].tolist()
+    row = reference.generate(
+        tokens,
+        attention_mask=torch.ones_like(tokens),
+        max_new_tokens=num_tokens,
+        do_sample=False,
+        eos_token_id=config.eos_token_id if end is None else end,
+    )[0]
+    return row[len(prompt) :].tolist()
 
 
 random = np.random.default_rng(8)
@@ -152,12 +177,23 @@ from paged_attention.engine.attention import lock_of, own_config
 # What does such a function get? Here is one that takes a look, and then calls PyTorch's
 # attention:
 
+
 # %%
 def curious_forward(module, query, key, value, attention_mask=None, **others):
     if module.layer_idx == 0:
-        print("query", tuple(query.shape), "key", tuple(key.shape), "value", tuple(value.shape), "also:", others["colour"])
+        print(
+            "query",
+            tuple(query.shape),
+            "key",
+            tuple(key.shape),
+            "value",
+            tuple(value.shape),
+            "also:",
+            others["colour"],
+        )
     o = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-    return o.transpose(1, 2), None  # (batch, num_tokens, num_q_heads, head_size), and no weights
+    # (batch, num_tokens, num_q_heads, head_size), and no weights
+    return o.transpose(1, 2), None
 
 
 tokens = torch.tensor([encode("Cq7b>")])
@@ -180,8 +216,9 @@ print("logits", tuple(logits.shape), "equal to the reference")
 
 
 # %% [markdown]
-# `attend` is a **path**: one of the ways from lessons 04 to 07 to compute paged attention, made ready for a step's metadata.
-# All of them take `q` of shape `(num_tokens, num_q_heads, head_size)`, as always in this course.
+# `attend` is a **path**: one of the ways from lessons 04 to 07 to compute paged attention,
+# made ready for a step's metadata. All of them take `q` of shape
+# `(num_tokens, num_q_heads, head_size)`, as always in this course.
 #
 # ### Exercise 8.1: your attention in a transformers model
 #
@@ -205,19 +242,34 @@ prompt = encode("Ka17..q42......z93?zq>")
 
 
 def pool_for(model, num_blocks=16, block_size=16):
-    return PagedAttentionManager(num_blocks, block_size, config.num_key_value_heads, head_size_of(config), max_num_seqs=8,
-                                 max_blocks_per_seq=8, num_layers=config.num_hidden_layers)
+    return PagedAttentionManager(
+        num_blocks,
+        block_size,
+        config.num_key_value_heads,
+        head_size_of(config),
+        max_num_seqs=8,
+        max_blocks_per_seq=8,
+        num_layers=config.num_hidden_layers,
+    )
 
 
 manager = pool_for(model)
 manager.add_sequence("A", len(prompt))
 metadata = build_metadata(manager, [("A", len(prompt))])
-paged = PagedStep(manager.kv_cache, metadata.slot_mapping, attend=PATHS["paged_torch"](metadata))
+paged = PagedStep(
+    manager.kv_cache, metadata.slot_mapping, attend=PATHS["paged_torch"](metadata)
+)
 with torch.inference_mode(), plugged_in(model, paged_attention_forward):
     logits = model(torch.tensor([prompt]), use_cache=False, paged=paged).logits[0]
     expected = reference(torch.tensor([prompt])).logits[0]
 assert torch.allclose(logits, expected, atol=1e-3)
-print("next token:", decode([int(logits[-1].argmax())]), "· the logits of all", len(prompt), "tokens equal the reference")
+print(
+    "next token:",
+    decode([int(logits[-1].argmax())]),
+    "· the logits of all",
+    len(prompt),
+    "tokens equal the reference",
+)
 
 # %% [markdown]
 # ## One row for all sequences
@@ -229,10 +281,16 @@ print("next token:", decode([int(logits[-1].argmax())]), "· the logits of all",
 # which have to be those in the token's own sequence.
 
 # %%
-lessons_draw.show(lessons_draw.serving.row([("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]),
-          alt="Above, three sequences: A has six tokens in the cache and a new one, B two and three new ones, C four new. "
-          "Below, the eight new tokens in one row: A6, B2 to B4, C0 to C3, with the positions 6, 2, 3, 4, 0, 1, 2, 3. The "
-          "last indices are 0, 3 and 7.")
+lessons_draw.show(
+    lessons_draw.serving.row(
+        [("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]
+    ),
+    alt=(
+        "Above, three sequences: A has six tokens in the cache and a new one, B two and three"
+        " new ones, C four new. Below, the eight new tokens in one row: A6, B2 to B4, C0 to"
+        " C3, with the positions 6, 2, 3, 4, 0, 1, 2, 3. The last indices are 0, 3 and 7."
+    ),
+)
 
 # %% [markdown]
 # At the end, only one row of logits is useful for each sequence: that of its last token.
@@ -256,9 +314,9 @@ from paged_attention.engine.request import (
 
 
 # %% [markdown]
-# `tokens` and `num_computed` are the heart of it. A request whose prompt is being read and one that decodes differ only in
-# `num_uncomputed`. That is all that the rest of the engine needs to know, and it is why chunks, decodes and whole prompts
-# need no code of their own.
+# `tokens` and `num_computed` are the heart of it. A request whose prompt is being read and one
+# that decodes differ only in `num_uncomputed`. That is all that the rest of the engine needs
+# to know, and it is why chunks, decodes and whole prompts need no code of their own.
 #
 # ### Exercise 8.2: all sequences in one row
 
@@ -283,7 +341,10 @@ check("8.2", flatten_batch)
 # %%
 manager = pool_for(model)
 runner = ModelRunner(model, manager, PATHS["paged_torch"])
-a, b, c = (Request(name, encode(text)) for name, text in (("A", "Cq7b>q7"), ("B", "Sqxb>"), ("C", "Vq7>")))
+a, b, c = (
+    Request(name, encode(text))
+    for name, text in (("A", "Cq7b>q7"), ("B", "Sqxb>"), ("C", "Vq7>"))
+)
 for request, num_cached in ((a, 6), (b, 2), (c, 0)):
     manager.add_sequence(request.id, num_cached)
     if num_cached:
@@ -296,7 +357,10 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
     with torch.inference_mode():
         expected = reference(torch.tensor([request.tokens])).logits[0, -1]
     assert torch.allclose(row, expected, atol=1e-3)
-    print(f"{request.id}: {decode(request.tokens)} goes on with {decode([int(row.argmax())])}, as the reference does")
+    print(
+        f"{request.id}: {decode(request.tokens)} goes on with {decode([int(row.argmax())])},"
+        " as the reference does"
+    )
 
 # %% [markdown]
 # ## The loop
@@ -321,9 +385,14 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 # gains, for six requests of different lengths and three places:
 
 # %%
-lessons_draw.show(lessons_draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
-          alt="Two timelines of six requests on three places. Above, the places of B and C stay empty until A ends, and "
-          "all ends after 17 steps. Below, D and F take the places of B and C at once, and all ends after 13 steps.")
+lessons_draw.show(
+    lessons_draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
+    alt=(
+        "Two timelines of six requests on three places. Above, the places of B and C stay"
+        " empty until A ends, and all ends after 17 steps. Below, D and F take the places of B"
+        " and C at once, and all ends after 13 steps."
+    ),
+)
 
 # %% [markdown]
 # And a long prompt? Computed in one step, it would make all the others wait for their next
@@ -404,19 +473,26 @@ check("8.3", schedule)
 #
 # **Predict.** In which step does B's first token come?
 
+
 # %%
 def scheduler_for(num_blocks, token_budget, **prompt_lens):
     """Makes a scheduler over a pool of blocks of 4, with a waiting request for each prompt."""
-    manager = PagedAttentionManager(num_blocks, 4, 1, 2, max_num_seqs=8, max_blocks_per_seq=num_blocks)
+    manager = PagedAttentionManager(
+        num_blocks, 4, 1, 2, max_num_seqs=8, max_blocks_per_seq=num_blocks
+    )
     scheduler = Scheduler(manager, NoPrefixCache(), token_budget, max_num_seqs=8)
     scheduler.waiting += [Request(name, [7] * length) for name, length in prompt_lens.items()]
     return scheduler
 
 
 history = dry_run(scheduler_for(num_blocks=32, token_budget=8, A=5, B=14, C=3), num_new=4)
-lessons_draw.show(lessons_draw.timeline.timeline(history, "A budget of 8 tokens a step, and blocks for all"),
-          alt="A timeline of three requests. A prefills 5 tokens in step 0, then decodes. B prefills 3, 7 and 4 tokens in "
-          "steps 0 to 2. C waits for two steps, and prefills 3 in step 2.")
+lessons_draw.show(
+    lessons_draw.timeline.timeline(history, "A budget of 8 tokens a step, and blocks for all"),
+    alt=(
+        "A timeline of three requests. A prefills 5 tokens in step 0, then decodes. B prefills"
+        " 3, 7 and 4 tokens in steps 0 to 2. C waits for two steps, and prefills 3 in step 2."
+    ),
+)
 
 # %% [markdown]
 # In step 0, A takes 5 and leaves 3 for B. In step 1, A decodes with one token, and B gets the
@@ -426,12 +502,13 @@ lessons_draw.show(lessons_draw.timeline.timeline(history, "A budget of 8 tokens 
 #
 # ### When the pool runs dry
 #
-# Nobody knows how long an answer will be. So requests are let in as long as there is room for their prompts, and sooner or
-# later one needs a block and there is none. Then one of them has to give way: it is **preempted**. Its blocks go back to the
-# pool, and it waits again.
+# Nobody knows how long an answer will be. So requests are let in as long as there is room for
+# their prompts, and sooner or later one needs a block and there is none. Then one of them has
+# to give way: it is **preempted**. Its blocks go back to the pool, and it waits again.
 #
-# Its tokens are not lost; they are a list of numbers in the request. Only their keys and values are gone. When it runs
-# again, prompt and answer so far are computed like a longer prompt, and then it goes on where it was.
+# Its tokens are not lost; they are a list of numbers in the request. Only their keys and
+# values are gone. When it runs again, prompt and answer so far are computed like a longer
+# prompt, and then it goes on where it was.
 #
 # ### Exercise 8.4: preempt a request
 #
@@ -454,9 +531,16 @@ check("8.4", preempt)
 # %%
 history = dry_run(scheduler_for(num_blocks=9, token_budget=8, A=5, B=14, C=3), num_new=10)
 assert any(record.preempted for record in history)
-lessons_draw.show(lessons_draw.timeline.timeline(history, "The same with 9 blocks: somebody has to give way"),
-          alt="A timeline of the three requests. C is preempted in step 5, B in step 9. A ends in step 9. From step 10 on B "
-          "prefills again, 8, 8 and 5 tokens, then C in two chunks of 3, and both go on to decode.")
+lessons_draw.show(
+    lessons_draw.timeline.timeline(
+        history, "The same with 9 blocks: somebody has to give way"
+    ),
+    alt=(
+        "A timeline of the three requests. C is preempted in step 5, B in step 9. A ends in"
+        " step 9. From step 10 on B prefills again, 8, 8 and 5 tokens, then C in two chunks of"
+        " 3, and both go on to decode."
+    ),
+)
 
 # %% [markdown]
 # In step 5, B needs one more block, and C, which came last, gives way. In step 9, B needs
@@ -480,9 +564,13 @@ two = torch.tensor([encode(first + "a17..q42......z93c21......k45.?") for first 
 with torch.inference_mode():
     cache = reference(two, use_cache=True).past_key_values
 for layer in range(config.num_hidden_layers):
-    keys = cache.layers[layer].keys[:, :, 16:32]  # (2, num_kv_heads, 16, head_size): the second block
+    # (2, num_kv_heads, 16, head_size): the second block
+    keys = cache.layers[layer].keys[:, :, 16:32]
     difference = (keys[0] - keys[1]).abs().max().item()
-    print(f"layer {layer}: the keys of tokens 16 to 31 are", "the same" if difference < 1e-5 else "different")
+    print(
+        f"layer {layer}: the keys of tokens 16 to 31 are",
+        "the same" if difference < 1e-5 else "different",
+    )
     assert (difference < 1e-5) == (layer == 0)
 
 # %% [markdown]
@@ -515,9 +603,15 @@ def in_letters(hashes):
 
 
 for question in ("az>", "tm>"):
-    print(decode(document[-9:]) + question, in_letters(block_hashes(document + encode(question), 16)))
+    print(
+        decode(document[-9:]) + question,
+        in_letters(block_hashes(document + encode(question), 16)),
+    )
 for first in "KV":
-    print(first + decode(document[1:9]) + "...", in_letters(block_hashes(encode(first) + document[1:], 16)))
+    print(
+        first + decode(document[1:9]) + "...",
+        in_letters(block_hashes(encode(first) + document[1:], 16)),
+    )
 assert "".join(letters.values()) == "ABCDEF"
 
 # %% [markdown]
@@ -599,6 +693,7 @@ check("8.6", start)
 # its blocks are there, and it computes only its last token. But the key of that token goes
 # into a block that it shares. What happens?
 
+
 # %%
 def shared_prompt():
     """Shows the pool when B has the same prompt as A, of two full blocks."""
@@ -611,16 +706,26 @@ def shared_prompt():
     scheduler.prefix_cache.insert(a, 8)
     yield f"A has run: blocks {manager.blocks_of('A')}, known to the cache", manager
     scheduler.start(b)
-    yield f"B starts with {b.num_computed} tokens of 8: blocks {manager.blocks_of('B')}", manager
+    yield (
+        f"B starts with {b.num_computed} tokens of 8: blocks {manager.blocks_of('B')}",
+        manager,
+    )
     scheduler.make_room(b, b.num_uncomputed)
     yield f"B has room for its last token: blocks {manager.blocks_of('B')}", manager
 
 
-steps = [(what, [manager.block_manager.get_ref_count(block_id) for block_id in range(8)])
-         for what, manager in shared_prompt()]
-lessons_draw.show(lessons_draw.pool_steps(steps), alt="The pool in four steps. A has run: two blocks have two users, A and the cache. "
-          "B starts: both have three users. B has room for its last token: its second block is a copy with one user, and "
-          "the block that it had before has two users again.")
+steps = [
+    (what, [manager.block_manager.get_ref_count(block_id) for block_id in range(8)])
+    for what, manager in shared_prompt()
+]
+lessons_draw.show(
+    lessons_draw.pool_steps(steps),
+    alt=(
+        "The pool in four steps. A has run: two blocks have two users, A and the cache. B"
+        " starts: both have three users. B has room for its last token: its second block is a"
+        " copy with one user, and the block that it had before has two users again."
+    ),
+)
 
 # %% [markdown]
 # This is lesson 02's copy on write, unchanged: `append_token` sees that the block has other
@@ -628,7 +733,8 @@ lessons_draw.show(lessons_draw.pool_steps(steps), alt="The pool in four steps. A
 #
 # ## Which token comes next
 #
-# The model gives a row of logits, one number for each token of the vocabulary. `SamplingParams` says how to choose:
+# The model gives a row of logits, one number for each token of the vocabulary.
+# `SamplingParams` says how to choose:
 #
 # | field | meaning | default |
 # |---|---|---|
@@ -658,19 +764,36 @@ check("8.7", sample)
 
 # %%
 p = torch.tensor([0.5, 0.25, 0.15, 0.08, 0.02])
-ways = {"temperature 1": (SamplingParams(temperature=1.0), p),
-        "temperature 0.5": (SamplingParams(temperature=0.5), p**2 / (p**2).sum()),
-        "top_k = 2": (SamplingParams(temperature=1.0, top_k=2), torch.tensor([2 / 3, 1 / 3, 0, 0, 0])),
-        "top_p = 0.8": (SamplingParams(temperature=1.0, top_p=0.8), torch.tensor([50, 25, 15, 0, 0]) / 90)}
+ways = {
+    "temperature 1": (SamplingParams(temperature=1.0), p),
+    "temperature 0.5": (SamplingParams(temperature=0.5), p**2 / (p**2).sum()),
+    "top_k = 2": (
+        SamplingParams(temperature=1.0, top_k=2),
+        torch.tensor([2 / 3, 1 / 3, 0, 0, 0]),
+    ),
+    "top_p = 0.8": (
+        SamplingParams(temperature=1.0, top_p=0.8),
+        torch.tensor([50, 25, 15, 0, 0]) / 90,
+    ),
+}
 panels = {}
 for way, (params, should_be) in ways.items():
     generator = torch.Generator().manual_seed(0)
     drawn = Counter(sample(p.log(), params, generator) for _ in range(1000))
     assert all(abs(drawn[token] / 1000 - should_be[token]) < 0.06 for token in range(5))
-    panels[way] = {letter: (float(should_be[token]), drawn[token] / 1000) for token, letter in enumerate("abcde")}
-lessons_draw.show(lessons_draw.serving.draws(panels), alt="Four bar charts over the tokens a to e, dots for what was drawn. At temperature "
-          "1 the bars are 0.5, 0.25, 0.15, 0.08 and 0.02; at 0.5 the first is higher; with top_k = 2 there are only a and "
-          "b, with top_p = 0.8 only a, b and c. All dots lie close to the tops of their bars.")
+    panels[way] = {
+        letter: (float(should_be[token]), drawn[token] / 1000)
+        for token, letter in enumerate("abcde")
+    }
+lessons_draw.show(
+    lessons_draw.serving.draws(panels),
+    alt=(
+        "Four bar charts over the tokens a to e, dots for what was drawn. At temperature 1 the"
+        " bars are 0.5, 0.25, 0.15, 0.08 and 0.02; at 0.5 the first is higher; with top_k = 2"
+        " there are only a and b, with top_p = 0.8 only a, b and c. All dots lie close to the"
+        " tops of their bars."
+    ),
+)
 
 # %% [markdown]
 # ## The engine
@@ -803,6 +926,7 @@ Engine.generate = generate
 # %% [markdown]
 # Here are 24 prompts of all four tasks and of many lengths. Each of them has one right answer.
 
+
 # %%
 def questions(seed, count, largest=1.0):
     """Makes prompts of all four tasks in turn, and their right answers."""
@@ -813,8 +937,13 @@ def questions(seed, count, largest=1.0):
 
 prompts, answers = questions(seed=1, count=24)
 requests = Engine(model).generate(prompts)
-right = sum(decode(request.output) == answer for request, answer in zip(requests, answers, strict=True))
-print(f"prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens: {right} of {len(prompts)} answers are right")
+right = sum(
+    decode(request.output) == answer for request, answer in zip(requests, answers, strict=True)
+)
+print(
+    f"prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens: {right} of"
+    f" {len(prompts)} answers are right"
+)
 assert right == len(prompts)
 
 # %% [markdown]
@@ -853,7 +982,10 @@ assert engine.manager.block_manager.get_num_free_blocks() == 256
 
 # %%
 engine = Engine(model, path="gather")
-bad, good = engine.add("bad", encode("Ka17..q42......z93?zq>")), engine.add("good", encode("Cq7b4mxy>"))
+bad, good = (
+    engine.add("bad", encode("Ka17..q42......z93?zq>")),
+    engine.add("good", encode("Cq7b4mxy>")),
+)
 engine.step()
 engine.manager.kv_cache[:, :, engine.manager.blocks_of("bad")[0]] = torch.inf
 engine.run()
@@ -907,23 +1039,29 @@ assert all(request.reason == "end" for request in requests)
 # %%
 engine = Engine(model, num_blocks=24)
 good = [engine.add(index, prompt) for index, prompt in enumerate(prompts[:3])]
-calls = {"an empty prompt": (engine.add, "a", []),
-         "longer than the model": (engine.add, "a", [9] * 600),
-         "longer than the pool": (engine.add, "a", [9] * 380),
-         "an unknown token": (engine.add, "a", [9, 45]),
-         "a token that is none": (engine.add, "a", [9, 1.5]),
-         "an id twice": (engine.add, 0, prompts[3]),
-         "no token to generate": (SamplingParams, 0),
-         "a negative temperature": (SamplingParams, 10, -1.0),
-         "cancel a stranger": (engine.cancel, "nobody"),
-         "a budget of 0": (Engine, model, 24, 16, 0)}
+calls = {
+    "an empty prompt": (engine.add, "a", []),
+    "longer than the model": (engine.add, "a", [9] * 600),
+    "longer than the pool": (engine.add, "a", [9] * 380),
+    "an unknown token": (engine.add, "a", [9, 45]),
+    "a token that is none": (engine.add, "a", [9, 1.5]),
+    "an id twice": (engine.add, 0, prompts[3]),
+    "no token to generate": (SamplingParams, 0),
+    "a negative temperature": (SamplingParams, 10, -1.0),
+    "cancel a stranger": (engine.cancel, "nobody"),
+    "a budget of 0": (Engine, model, 24, 16, 0),
+}
 for what, (call, *arguments) in calls.items():
     print(f"{what:24}{refusal(call, *arguments)}")
     assert refusal(call, *arguments)
 engine.run()
 assert [decode(request.output) for request in good] == answers[:3]
 engine.prefix_cache.clear()
-print("\nthe three others are right, and free blocks:", engine.manager.block_manager.get_num_free_blocks(), "of 24")
+print(
+    "\nthe three others are right, and free blocks:",
+    engine.manager.block_manager.get_num_free_blocks(),
+    "of 24",
+)
 assert engine.manager.block_manager.get_num_free_blocks() == 24
 
 # %% [markdown]
@@ -945,17 +1083,28 @@ for index in range(5):
 for index, name in enumerate(("copy", "sort", "reverse", "copy")):
     arrivals.append((2 * index, f"{name} {index}", encode(TASKS[name](random, 0.8)[0])))
 for index in range(3):
-    arrivals.append((5 + 5 * index, f"recall {index}", encode(TASKS["recall"](random, 0.6, fillers=50)[0])))
+    arrivals.append(
+        (5 + 5 * index, f"recall {index}", encode(TASKS["recall"](random, 0.6, fillers=50)[0]))
+    )
 arrivals.sort(key=lambda arrival: arrival[0])
 print("prompts of", ", ".join(f"{len(prompt)}" for _, _, prompt in arrivals), "tokens")
+
 
 # %%
 def serve(num_blocks=30, token_budget=48, prefix_sharing=True):
     """Serves the afternoon. Returns what happened in each step, and each request's answer."""
-    engine = Engine(model, num_blocks, token_budget=token_budget, prefix_sharing=prefix_sharing, history=History())
+    engine = Engine(
+        model,
+        num_blocks,
+        token_budget=token_budget,
+        prefix_sharing=prefix_sharing,
+        history=History(),
+    )
     waiting, requests = list(arrivals), {}
     while waiting or engine.scheduler.has_work():
-        while waiting and (waiting[0][0] <= len(engine.history) or not engine.scheduler.has_work()):
+        while waiting and (
+            waiting[0][0] <= len(engine.history) or not engine.scheduler.has_work()
+        ):
             _, id, prompt = waiting.pop(0)
             requests[id] = engine.add(id, prompt)
         engine.step()
@@ -971,9 +1120,16 @@ print(f"{len(history)} steps, and the same answers as the reference")
 # first token? And which requests will be preempted, early ones or late ones?
 
 # %%
-lessons_draw.show(lessons_draw.timeline.timeline(history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"),
-          alt="A timeline with twelve rows. The first question about the document prefills in several steps, the later ones "
-          "in one step of few tokens. Some of the late requests are preempted and wait, and then prefill again.")
+lessons_draw.show(
+    lessons_draw.timeline.timeline(
+        history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"
+    ),
+    alt=(
+        "A timeline with twelve rows. The first question about the document prefills in"
+        " several steps, the later ones in one step of few tokens. Some of the late requests"
+        " are preempted and wait, and then prefill again."
+    ),
+)
 
 # %% [markdown]
 # The first question about the document computes all of it, 123 tokens. The later ones compute
@@ -981,7 +1137,8 @@ lessons_draw.show(lessons_draw.timeline.timeline(history, "An afternoon: 12 requ
 # wait long all the same: the queue is served in order, and there is no room for the one at its
 # head.) And it is always the last of the running requests that gives way.
 #
-# Now the pool. Blocks of running requests are used by one of them or by several; others are only kept by the prefix cache.
+# Now the pool. Blocks of running requests are used by one of them or by several; others are
+# only kept by the prefix cache.
 #
 # **Predict.** Take the same afternoon without prefix sharing. Either way, at most three
 # questions about the document run at once. How many blocks will the document cost then,
@@ -992,11 +1149,20 @@ without, outputs_without = serve(prefix_sharing=False)
 assert outputs_without == outputs
 for records in (history, without):
     assert max(sum("document" in name for name in record.lengths) for record in records) == 3
-lessons_draw.show(lessons_draw.timeline.pool({f"With prefix sharing: {len(history)} steps": history,
-                              f"Without: {len(without)} steps": without}, num_blocks=30),
-          alt="Two stacked bar charts of 30 blocks over the steps. With sharing, up to seven blocks have several users, and "
-          "the rest of the pool is filled with blocks that only the prefix cache keeps. Without, every block has one user, "
-          "and it takes more steps.")
+lessons_draw.show(
+    lessons_draw.timeline.pool(
+        {
+            f"With prefix sharing: {len(history)} steps": history,
+            f"Without: {len(without)} steps": without,
+        },
+        num_blocks=30,
+    ),
+    alt=(
+        "Two stacked bar charts of 30 blocks over the steps. With sharing, up to seven blocks"
+        " have several users, and the rest of the pool is filled with blocks that only the"
+        " prefix cache keeps. Without, every block has one user, and it takes more steps."
+    ),
+)
 
 # %% [markdown]
 # The document has seven full blocks of 16. Without sharing, each running question needs seven
@@ -1012,20 +1178,33 @@ lessons_draw.show(lessons_draw.timeline.pool({f"With prefix sharing: {len(histor
 
 # %%
 prompt_lens = {name: len(prompt) for _, name, prompt in arrivals}
-reserved = {"reserve the model's maximum": [512 * len(record.lengths) for record in history],
-            "reserve prompt and longest answer": [sum(prompt_lens[name] + 64 for name in record.lengths)
-                                                  for record in history]}
+reserved = {
+    "reserve the model's maximum": [512 * len(record.lengths) for record in history],
+    "reserve prompt and longest answer": [
+        sum(prompt_lens[name] + 64 for name in record.lengths) for record in history
+    ],
+}
 in_blocks = [16 * (record.alone + record.shared) for record in history]
 # At times, there are more tokens than slots.
 assert max(sum(record.lengths.values()) for record in history) > 30 * 16
 for name, slots in reserved.items():
-    print(f"{name}: {max(slots):,} slots at most, {sum(slots) / sum(in_blocks):.1f} times the blocks in use")
-lessons_draw.show(lessons_draw.timeline.memory(history, 16, reserved), alt="Slots over the steps. Reserving the model's maximum is far "
-          "above the rest, up to 4,096; reserving prompt and longest answer is about twice the blocks in use. While "
-          "requests share blocks, the tokens of the running requests lie above the blocks in use.")
+    print(
+        f"{name}: {max(slots):,} slots at most, {sum(slots) / sum(in_blocks):.1f} times the"
+        " blocks in use"
+    )
+lessons_draw.show(
+    lessons_draw.timeline.memory(history, 16, reserved),
+    alt=(
+        "Slots over the steps. Reserving the model's maximum is far above the rest, up to"
+        " 4,096; reserving prompt and longest answer is about twice the blocks in use. While"
+        " requests share blocks, the tokens of the running requests lie above the blocks in"
+        " use."
+    ),
+)
 
 # %% [markdown]
-# With shared blocks the pool even holds more tokens than it has slots: each of the requests counts the document as its own.
+# With shared blocks the pool even holds more tokens than it has slots: each of the requests
+# counts the document as its own.
 #
 # ## The same tokens
 #
@@ -1044,11 +1223,14 @@ six = [encode(text) for text in (*texts, "K", TASKS["recall"](random, 1.0, fille
 NEVER = config.vocab_size  # not a token, so nothing ends with it
 by_dense = [dense(prompt, 20, end=NEVER) for prompt in six]
 print("prompts of", ", ".join(str(len(prompt)) for prompt in six), "tokens")
-set_ups = {"alone": dict(max_num_seqs=1, prefix_sharing=False),
-           "in a batch": dict(prefix_sharing=False),
-           "one after the other": dict(token_budget=64),
-           "shared prefixes": dict(),
-           "preempted": dict(num_blocks=18)}
+set_ups = {
+    "alone": dict(max_num_seqs=1, prefix_sharing=False),
+    "in a batch": dict(prefix_sharing=False),
+    "one after the other": dict(token_budget=64),
+    "shared prefixes": dict(),
+    "preempted": dict(num_blocks=18),
+}
+
 
 # %%
 def same_tokens(path, prompts, expected, num_steps, sizes):
@@ -1059,7 +1241,9 @@ def same_tokens(path, prompts, expected, num_steps, sizes):
     engine = Engine(model, path=path, **sizes)
     requests = []
     for index, prompt in enumerate(prompts):
-        requests.append(engine.add(index, prompt, SamplingParams(max_new_tokens=20, ignore_end=True)))
+        requests.append(
+            engine.add(index, prompt, SamplingParams(max_new_tokens=20, ignore_end=True))
+        )
         for _ in range(num_steps):
             engine.step()
     engine.run()
@@ -1075,7 +1259,10 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
         some = slice(4, None) if set_up == "alone" else slice(None)
         num_steps = 3 if set_up == "one after the other" else 0
         same.append(same_tokens(path, six[some], by_dense[some], num_steps, sizes))
-    print(f"{path:14}" + "".join(f"{'the same' if answer else 'NOT THE SAME':>21}" for answer in same))
+    print(
+        f"{path:14}"
+        + "".join(f"{'the same' if answer else 'NOT THE SAME':>21}" for answer in same)
+    )
     assert all(same)
 
 # %% [markdown]
@@ -1099,12 +1286,15 @@ import lessons_bench.path_b_runs
 run = lessons_bench.path_b_runs.recorded()[0]
 print(lessons_bench.path_b_runs.origin(run))
 print(lessons_bench.path_b_runs.paths_table(run))
-assert not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for row in run.paths]
+assert (
+    not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for row in run.paths]
+)
 
 # %% [markdown]
 # Is that luck? The paths add in different orders, so their logits differ in the last digits.
 # If two tokens were likelier than all others by exactly the same amount, the last digit would
 # decide. So look at how far apart they are:
+
 
 # %%
 def smallest_lead(prompt, answer):
@@ -1124,18 +1314,22 @@ assert lead > 0.5
 # rounding is coarser:
 
 # %%
-print(f"the closest of {run.num_tokens * len(run.expected)} recorded choices: a lead of {run.lead:.2f}")
+print(
+    f"the closest of {run.num_tokens * len(run.expected)} recorded choices: a lead of"
+    f" {run.lead:.2f}"
+)
 assert run.lead > 0.5
 
 # %% [markdown]
-# `lessons_bench.path_b` looks at each choice. It reports a problem if a lead is not more than twice
-# the change by rounding. A model with 150,000 tokens in 16-bit numbers will have ties now and
-# then, and there two correct engines may differ. They differ late and in one token, not in all
-# of them.
+# `lessons_bench.path_b` looks at each choice. It reports a problem if a lead is not more than
+# twice the change by rounding. A model with 150,000 tokens in 16-bit numbers will have ties
+# now and then, and there two correct engines may differ. They differ late and in one token,
+# not in all of them.
 #
 # ## Finding a bug
 #
-# Sooner or later the tokens are not the same. Here is an engine with a fault that somebody has planted:
+# Sooner or later the tokens are not the same. Here is an engine with a fault that somebody has
+# planted:
 
 # %%
 from paged_attention.engine.faults import FAULTS, fill_with_leftovers, plant
@@ -1196,12 +1390,16 @@ from paged_attention.engine.divergence import Divergence
 
 Recorder.recording, Recorder.slots = recording, slots
 
-trusted, suspect = (Recorder(engine_with(fault), prompt, 12) for fault in (None, "accumulator not rescaled"))
+trusted, suspect = (
+    Recorder(engine_with(fault), prompt, 12) for fault in (None, "accumulator not rescaled")
+)
 with torch.inference_mode():
     calls = trusted.run(), suspect.run()
 call = calls[0][0]
-print(f"{len(calls[0])} layers; of the first one: query {tuple(call.query.shape)}, key and value {tuple(call.key.shape)}, "
-      f"output {tuple(call.output.shape)}")
+print(
+    f"{len(calls[0])} layers; of the first one: query {tuple(call.query.shape)}, key and value"
+    f" {tuple(call.key.shape)}, output {tuple(call.output.shape)}"
+)
 
 # %% [markdown]
 # How far apart are the outputs, for each token of the prompt in each layer?
@@ -1210,9 +1408,18 @@ print(f"{len(calls[0])} layers; of the first one: query {tuple(call.query.shape)
 # INCLUDE paged_attention/engine/divergence.py apart
 
 
-differences = torch.stack([apart(a.output, b.output).amax(1) for a, b in zip(*calls, strict=True)])  # (layers, tokens)
-lessons_draw.show(lessons_draw.timeline.differences(differences), alt="A heat map of four layers and 49 tokens. In all layers tokens 0 to "
-          "15 differ by rounding only. From token 16 on most outputs differ by about 10; in layer 0 some are still right.")
+# (layers, tokens)
+differences = torch.stack(
+    [apart(a.output, b.output).amax(1) for a, b in zip(*calls, strict=True)]
+)
+lessons_draw.show(
+    lessons_draw.timeline.differences(differences),
+    alt=(
+        "A heat map of four layers and 49 tokens. In all layers tokens 0 to 15 differ by"
+        " rounding only. From token 16 on most outputs differ by about 10; in layer 0 some are"
+        " still right."
+    ),
+)
 
 # %% [markdown]
 # Left of token 16 there is only rounding. Token 16 is the first one of the second block. So
@@ -1246,8 +1453,11 @@ with torch.inference_mode():
         shares = [recorder.share(of_layer, index)[row, head] for index in range(2)]
         whole = torch.stack(shares).sum(0)
         assert torch.allclose(whole, of_layer.output[row, head], rtol=1e-3, atol=1e-3)
-        print("trusted:" if recorder is trusted else "suspect:", "the largest number of each block's share:",
-              [f"{part.abs().max():.3f}" for part in shares])
+        print(
+            "trusted:" if recorder is trusted else "suspect:",
+            "the largest number of each block's share:",
+            [f"{part.abs().max():.3f}" for part in shares],
+        )
 
 # %% [markdown]
 # Block 1's share is the same in both, but block 0's is not: the suspect has far too much of
@@ -1289,7 +1499,9 @@ with torch.inference_mode():
 
 # %%
 for fault in FAULTS:
-    print(f"{fault + ':':29}{locate_divergence(engine_with(), engine_with(fault), prompt) or 'they never part'}")
+    print(
+        f"{fault + ':':29}{locate_divergence(engine_with(), engine_with(fault), prompt) or 'they never part'}"
+    )
 assert locate_divergence(engine_with(), engine_with("full blocks permuted"), prompt) is None
 assert locate_divergence(engine_with(), engine_with("table one step late"), prompt).token == 64
 
@@ -1309,18 +1521,33 @@ assert locate_divergence(engine_with(), engine_with("table one step late"), prom
 
 # %%
 random = np.random.default_rng(8)
-pairs = {name: [task(random, 0.2 + 0.06 * index) for index in range(8)] for name, task in TASKS.items()}
+pairs = {
+    name: [task(random, 0.2 + 0.06 * index) for index in range(8)]
+    for name, task in TASKS.items()
+}
 table = {}
 for fault in (None, *FAULTS):
     texts = [prompt for task in pairs.values() for prompt, _ in task]
-    requests = iter(engine_with(fault).generate([encode(text) for text in texts], SamplingParams(max_new_tokens=32)))
-    table[fault or "no fault"] = {name: sum(decode(next(requests).output) == answer + END for _, answer in task) / 8
-                                  for name, task in pairs.items()}
+    requests = iter(
+        engine_with(fault).generate(
+            [encode(text) for text in texts], SamplingParams(max_new_tokens=32)
+        )
+    )
+    table[fault or "no fault"] = {
+        name: sum(decode(next(requests).output) == answer + END for _, answer in task) / 8
+        for name, task in pairs.items()
+    }
 assert set(table["no fault"].values()) == set(table["full blocks permuted"].values()) == {1.0}
-lessons_draw.show(lessons_draw.timeline.accuracy(table), alt="A table of right answers. Without a fault and with permuted full blocks, all "
-          "tasks are at 100 %. Wrong head mapping is at 0 % everywhere. Without rescaling, sort stays at 100 %, and recall "
-          "and reverse are at 0 %. A position too high leaves copy and sort at 100 %, and brings recall to half and reverse "
-          "to 0 %. Another's block leaves 12 to 62 %. The late table and the unmasked tail leave most answers right.")
+lessons_draw.show(
+    lessons_draw.timeline.accuracy(table),
+    alt=(
+        "A table of right answers. Without a fault and with permuted full blocks, all tasks"
+        " are at 100 %. Wrong head mapping is at 0 % everywhere. Without rescaling, sort stays"
+        " at 100 %, and recall and reverse are at 0 %. A position too high leaves copy and"
+        " sort at 100 %, and brings recall to half and reverse to 0 %. Another's block leaves"
+        " 12 to 62 %. The late table and the unmasked tail leave most answers right."
+    ),
+)
 
 # %% [markdown]
 # Look at the places that are not dark. A position that is off by one leaves two tasks perfect,
@@ -1367,9 +1594,18 @@ import time
 def padded_generate(prompts):
     """Lets transformers answer a batch of prompts, padded on the left."""
     longest = max(map(len, prompts))
-    tokens, mask = (torch.tensor([[0] * (longest - len(prompt)) + (list(prompt) if ids else [1] * len(prompt))
-                                  for prompt in prompts]) for ids in (True, False))
-    rows = reference.generate(tokens, attention_mask=mask, max_new_tokens=64, do_sample=False)[:, longest:].tolist()
+    tokens, mask = (
+        torch.tensor(
+            [
+                [0] * (longest - len(prompt)) + (list(prompt) if ids else [1] * len(prompt))
+                for prompt in prompts
+            ]
+        )
+        for ids in (True, False)
+    )
+    rows = reference.generate(tokens, attention_mask=mask, max_new_tokens=64, do_sample=False)[
+        :, longest:
+    ].tolist()
     return [row[: row.index(config.eos_token_id) + 1] for row in rows]
 
 
@@ -1378,7 +1614,10 @@ def engine_generate(prompts):
 
 
 many, right_answers = questions(seed=4, count=32)
-for name, serve_all in {"generate, padded": padded_generate, "engine": engine_generate}.items():
+for name, serve_all in {
+    "generate, padded": padded_generate,
+    "engine": engine_generate,
+}.items():
     start = time.perf_counter()
     outputs = serve_all(many)
     seconds = time.perf_counter() - start
@@ -1387,11 +1626,11 @@ for name, serve_all in {"generate, padded": padded_generate, "engine": engine_ge
 
 # %% [markdown]
 # A single run of a small model says little; the machine has other things to do. So the course
-# has a benchmark with a longer trace and several turns: `python -m lessons_bench.serving`. It compares
-# the engine with `generate` in batches of several sizes and with `generate_batch`, which is
-# transformers' own continuous batching. These runs come with the course. *Same requests* and
-# *same tokens* compare each server's answers with our engine's. Tokens are counted up to the
-# first that differs:
+# has a benchmark with a longer trace and several turns: `python -m lessons_bench.serving`. It
+# compares the engine with `generate` in batches of several sizes and with `generate_batch`,
+# which is transformers' own continuous batching. These runs come with the course. *Same
+# requests* and *same tokens* compare each server's answers with our engine's. Tokens are
+# counted up to the first that differs:
 
 # %%
 import lessons_bench.serving
@@ -1493,15 +1732,16 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #
 # ## Ask yourself
 #
-# <details><summary>Why must keys and values be written before attention reads, and not after?</summary>
+# <details><summary>Why must keys and values be written before attention reads, and not
+# after?</summary>
 #
 # A token attends to itself and to the tokens before it, and in a chunk those belong to the
 # same step. Their keys exist nowhere but in this step's projection. If attention read first,
 # every token would miss its own key, and a chunk would miss all its own keys.
 # </details>
 #
-# <details><summary>A prompt of 10,000 tokens comes while 60 requests decode. What happens with a token budget of 512, and
-# what without one?</summary>
+# <details><summary>A prompt of 10,000 tokens comes while 60 requests decode. What happens with
+# a token budget of 512, and what without one?</summary>
 #
 # With it, each step has the 60 decodes and 452 tokens of the prompt, so the prompt takes 23
 # steps, and every other request gets a token in each of them. Without it, a single step
@@ -1524,7 +1764,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # different beginnings have different keys, so they must have different hashes.
 # </details>
 #
-# <details><summary>Two requests share a block. Can one of them spoil it for the other?</summary>
+# <details><summary>Two requests share a block. Can one of them spoil it for the
+# other?</summary>
 #
 # Only full blocks are shared, and nothing is written into a full block, with one exception: a
 # request that finds *all* its tokens in the cache computes the last one again. Then
@@ -1548,13 +1789,17 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 #   with copying.
 # - Gyeong-In Yu et al., *Orca: A Distributed Serving System for Transformer-Based Generative
 #   Models*, OSDI 2022: section 3 for a new schedule in each iteration.
-# - Amey Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve*, OSDI 2024,
-#   [arXiv:2403.02310](https://arxiv.org/abs/2403.02310): section 4 for chunked prefill under a token budget.
-# - Lianmin Zheng et al., *SGLang: Efficient Execution of Structured Language Model Programs*, 2024,
-#   [arXiv:2312.07104](https://arxiv.org/abs/2312.07104): section 3 for a prefix cache as a tree.
-# - transformers' documentation, [attention interface](https://huggingface.co/docs/transformers/attention_interface).
+# - Amey Agrawal et al., *Taming Throughput-Latency Tradeoff in LLM Inference with
+#   Sarathi-Serve*, OSDI 2024, [arXiv:2403.02310](https://arxiv.org/abs/2403.02310): section 4
+#   for chunked prefill under a token budget.
+# - Lianmin Zheng et al., *SGLang: Efficient Execution of Structured Language Model Programs*,
+#   2024, [arXiv:2312.07104](https://arxiv.org/abs/2312.07104): section 3 for a prefix cache as
+#   a tree.
+# - transformers' documentation, [attention
+#   interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **Next:** [09 · The whole course on one page](09_summary.ipynb), to look things up. This was the last lesson in which you build.
+# **Next:** [09 · The whole course on one page](09_summary.ipynb), to look things up. This was
+# the last lesson in which you build.
 #
 # The engines that serve the large models, such as vLLM and SGLang, have these same parts under
 # nearly the same names. Read their schedulers next, and you will know your way around. Or go

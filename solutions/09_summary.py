@@ -24,7 +24,9 @@ try:
     from paged_attention.engine.engine import Engine
     from paged_attention.tiny_qwen3.tasks import decode, encode
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(f"{error}. Close this, and open the course with: make lab") from None
+    raise ModuleNotFoundError(
+        f"{error}. Close this, and open the course with: make lab"
+    ) from None
 
 # %% [markdown]
 # ## In one picture
@@ -34,11 +36,16 @@ except ModuleNotFoundError as error:
 # puts the parts together.
 
 # %%
-lessons_draw.show(lessons_draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=8), alt="From top to bottom. Ten tokens of A in three "
-          "logical blocks of four slots, the last two slots empty. The block table with 5, 0, 7 and −1. The pool of eight "
-          "blocks, to which arrows lead from the table; blocks 1, 2 and 4 are B's, 3 and 6 are free. Under blocks 0, 5 and 7 "
-          "a part (o, m, l) each; all three go into combine_result, from there through the rest of the model to the next "
-          "token.")
+lessons_draw.show(
+    lessons_draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=8),
+    alt=(
+        "From top to bottom. Ten tokens of A in three logical blocks of four slots, the last"
+        " two slots empty. The block table with 5, 0, 7 and −1. The pool of eight blocks, to"
+        " which arrows lead from the table; blocks 1, 2 and 4 are B's, 3 and 6 are free. Under"
+        " blocks 0, 5 and 7 a part (o, m, l) each; all three go into combine_result, from"
+        " there through the rest of the model to the next token."
+    ),
+)
 
 # %% [markdown]
 # ## In one run
@@ -46,15 +53,23 @@ lessons_draw.show(lessons_draw.whole.whole([5, 0, 7], num_tokens=10, num_blocks=
 # Three prompts, a real model, blocks of four slots, and at most 16 tokens a step. You built
 # all of it.
 
+
 # %%
 def show_step(engine, scheduled):
     """Prints a step in one line: each request's number of tokens, and its blocks."""
-    print("   ".join(f"{request.id}: {num_tokens} in {engine.manager.blocks_of(request.id)}"
-                     for request, num_tokens in scheduled))
+    print(
+        "   ".join(
+            f"{request.id}: {num_tokens} in {engine.manager.blocks_of(request.id)}"
+            for request, num_tokens in scheduled
+        )
+    )
 
 
 engine = Engine(load_model(), num_blocks=24, block_size=4, token_budget=16, history=show_step)
-requests = [engine.add(name, encode(text)) for name, text in (("A", "Cq7b>"), ("B", "Szebra>"), ("C", "Cblocks7>"))]
+requests = [
+    engine.add(name, encode(text))
+    for name, text in (("A", "Cq7b>"), ("B", "Szebra>"), ("C", "Cblocks7>"))
+]
 engine.run()
 for request in requests:
     print(f"{request.id}: {decode(request.prompt)} {decode(request.output)}")
@@ -91,25 +106,35 @@ assert [decode(request.output) for request in requests] == ["q7b$", "aberz$", "b
 # | `seq_lens_kv`, `context_lens` | (num_seqs,) | int32 | how many keys each sequence has |
 # | o, m, l | (…, head_size), (…), (…) | float | a part: output, maximum of the scores, sum of the exponentials |
 #
-# Query q of a sequence sees the keys 0 to kv_len − q_len + q. Scores are scaled by 1/√head_size.
+# Query q of a sequence sees the keys 0 to kv_len − q_len + q. Scores are scaled by
+# 1/√head_size.
 #
 # ## What was measured
 #
-# The paper (Kwon et al., 2023, figure 2) found 20.4 to 38.2 % of the cache in use in systems with contiguous caches, and
-# 96.3 % with paging. These are the course's own records, each with its machine and its command:
+# The paper (Kwon et al., 2023, figure 2) found 20.4 to 38.2 % of the cache in use in systems
+# with contiguous caches, and 96.3 % with paging. These are the course's own records, each with
+# its machine and its command:
 
 # %%
 run = lessons_bench.ladder.recorded()[0]
-print(f"Decoding 64 sequences of 1,024 tokens on one {run.card}, {run.date}, by {run.command}:")
+print(
+    f"Decoding 64 sequences of 1,024 tokens on one {run.card}, {run.date}, by {run.command}:"
+)
 rows = run.rungs("gqa_b64_c1024")
 for row in (rows[0], rows[3], rows[7]):
     print(f"  {row.backend}, {row.title}: {row.milliseconds * 1000:,.0f} µs")
 other = run.flashinfer_row("gqa_b64_c1024")
 way = other.backend.removeprefix("FlashInfer ")
-print(f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways: {other.milliseconds * 1000:,.0f} µs")
+print(
+    f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways:"
+    f" {other.milliseconds * 1000:,.0f} µs"
+)
 for run in lessons_bench.serving_runs.recorded():
     print(f"Serving {run.num_requests} requests on {run.card}, {run.date}, by {run.command}:")
-    for name, row in (("our engine", run.ours), ("generate, its best batches", run.best("generate, "))):
+    for name, row in (
+        ("our engine", run.ours),
+        ("generate, its best batches", run.best("generate, ")),
+    ):
         print(f"  {name}: {row.tokens_per_second:,.0f} useful tokens a second")
 
 # %% [markdown]

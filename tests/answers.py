@@ -1,4 +1,6 @@
-"""Answers to hand in: our solutions, each known mistake, and right answers written differently."""
+"""Answers to hand in: our solutions, each known mistake, and right answers written
+differently.
+"""
 
 import ast
 import functools
@@ -58,7 +60,9 @@ def wrong_answer(exercise: Exercise, mistake: Mistake):
 
 
 def _source_text(exercise: Exercise) -> str:
-    """Our C++ answer with the solution markers as the file under kernels/ has them, which the edits refer to."""
+    """Our C++ answer with the solution markers as the file under kernels/ has them, which the
+    edits refer to.
+    """
     namespace = {}
     exec(_exercise_cell(exercise).source, namespace)
     return namespace[exercise.answer_name]

@@ -1,4 +1,6 @@
-"""Tests never touch the learner's own progress, and are shared out so that all workers have work."""
+"""Tests never touch the learner's own progress, and are shared out so that all workers have
+work.
+"""
 
 import os
 import re
@@ -33,7 +35,9 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadScopeScheduling
 
     class ByExercise(LoadScopeScheduling):
-        """A file's tests stay on one worker, and a notebook's cells in order; a bank's thousands go by exercise."""
+        """A file's tests stay on one worker, and a notebook's cells in order; a bank's
+        thousands go by exercise.
+        """
 
         def _split_scope(self, nodeid: str) -> str:
             exercise = re.search(r"test_(banks|hidden)\.py::.*\[(\d\.\d)", nodeid)

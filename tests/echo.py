@@ -15,7 +15,9 @@ VOCAB_SIZE, END = 11, 0
 
 
 class EchoModel:
-    """Writes tokens as keys and positions as values; the next token depends on all that the pool gives back."""
+    """Writes tokens as keys and positions as values; the next token depends on all that the
+    pool gives back.
+    """
 
     config = SimpleNamespace(
         max_position_embeddings=40,

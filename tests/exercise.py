@@ -1,4 +1,5 @@
-"""Runs all that concerns one exercise: its lesson's notebooks, its own answer, right answers, mistakes and hidden cases.
+"""Runs all that concerns one exercise: its lesson's notebooks, its own answer, right answers,
+mistakes and hidden cases.
 
     make exercise ID=8.8
 

@@ -1,4 +1,6 @@
-"""Launches each of the course's kernels once in every dtype: what compute-sanitizer watches (tests/gpu.sh)."""
+"""Launches each of the course's kernels once in every dtype: what compute-sanitizer watches
+(tests/gpu.sh).
+"""
 
 import sys
 
@@ -26,7 +28,9 @@ def batch(head_size, context_lens, dtype, num_q_heads=6):
 
 
 def rungs():
-    """Each rung with each dtype that it takes, and what divides its work so that blocks meet."""
+    """Each rung with each dtype that it takes, and what divides its work so that blocks
+    meet.
+    """
     for number in range(len(RUNGS)):
         dtypes = DTYPES if number <= 3 else DTYPES[1:] if number <= 7 else (torch.float16,)
         for dtype, (head_size, context_lens) in zip(dtypes, CONTEXTS[::-1], strict=False):

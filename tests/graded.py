@@ -1,4 +1,6 @@
-"""Submissions for the tests of the grader: notebooks made of a few cells, and the limits that they run under."""
+"""Submissions for the tests of the grader: notebooks made of a few cells, and the limits that
+they run under.
+"""
 
 import json
 from pathlib import Path

@@ -92,7 +92,9 @@ def jupyterlab(folder: Path, progress: Path | None = None):
 
 @contextmanager
 def browser_page(size=LAPTOP):
-    """A page in headless Chromium that remembers its console errors in `page.console_errors`."""
+    """A page in headless Chromium that remembers its console errors in
+    `page.console_errors`.
+    """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS

@@ -21,13 +21,16 @@ def poison_of(poison: float, dtype: torch.dtype) -> float:
 
 
 def fill_where(caches: Tensor, where: Tensor, poison: float) -> None:
-    """Poisons slots, in place. caches: (..., num_blocks, block_size, num_kv_heads, head_size). where: bool (num_blocks,
-    block_size)."""
+    """Poisons slots, in place. caches: (..., num_blocks, block_size, num_kv_heads, head_size).
+    where: bool (num_blocks, block_size).
+    """
     caches[..., where.to(caches.device), :, :] = poison_of(poison, caches.dtype)
 
 
 def owned_slots(manager, kept=()) -> Tensor:
-    """Slots that hold a token of a sequence, and all those of the blocks in `kept`: bool (num_blocks, block_size)."""
+    """Slots that hold a token of a sequence, and all those of the blocks in `kept`: bool
+    (num_blocks, block_size).
+    """
     _, _, num_blocks, block_size, _, _ = manager.kv_cache.shape
     owned = torch.zeros(num_blocks, block_size, dtype=torch.bool)
     for seq_id, sequence in manager.sequences.items():

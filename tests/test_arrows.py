@@ -1,4 +1,6 @@
-"""Which package may import which, and that no two modules need each other: read from the sources, imports in functions too."""
+"""Which package may import which, and that no two modules need each other: read from the
+sources, imports in functions too.
+"""
 
 import ast
 from collections.abc import Container, Iterator
@@ -29,7 +31,9 @@ BY_NAME = {
 
 
 def modules(folder: Path = ROOT) -> dict[str, Path]:
-    """Dotted name to file, for each module of the packages but the lessons' own sources, which are no modules."""
+    """Dotted name to file, for each module of the packages but the lessons' own sources, which
+    are no modules.
+    """
     files = [
         path
         for package in ARROWS
@@ -86,7 +90,9 @@ def forbidden(needs: dict[str, set[str]]) -> list[str]:
 
 
 def circle(needs: dict[str, set[str]]) -> list[str]:
-    """Modules that need each other in turn. That each module needs its package's __init__ first is left out."""
+    """Modules that need each other in turn. That each module needs its package's __init__
+    first is left out.
+    """
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:

@@ -31,7 +31,9 @@ BACKENDS = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """The tensors are small: two threads would wait for each other longer than they compute."""
+    """The tensors are small: two threads would wait for each other longer than they
+    compute.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -46,7 +48,9 @@ seeds = st.integers(0, 2**31)
 
 
 def lengths_for(block_size):
-    """Empty, one token, whole blocks, one less and one more, and anything up to 14 blocks or some hundred tokens."""
+    """Empty, one token, whole blocks, one less and one more, and anything up to 14 blocks or
+    some hundred tokens.
+    """
     most = min(300, 14 * block_size)
     edges = [0, 1, block_size, 2 * block_size, 3 * block_size - 1, 3 * block_size + 1]
     return st.sampled_from(edges) | st.integers(0, most)
@@ -68,7 +72,9 @@ def random_request(
 
 
 def by_pytorch(q, k, v):
-    """q: (length, num_q_heads, head_size). k, v: (length, num_kv_heads, head_size). Causal, in float64."""
+    """q: (length, num_q_heads, head_size). k, v: (length, num_kv_heads, head_size). Causal, in
+    float64.
+    """
     q, k, v = (x.double().transpose(0, 1)[None] for x in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[
         0
@@ -147,7 +153,9 @@ ELSEWHERE = pytest.mark.parametrize("device", ["meta", pytest.param("cuda", mark
 @BACKENDS
 @ELSEWHERE
 def test_all_is_computed_where_the_arguments_are(attend, device):
-    """A tensor on `meta` has no numbers, and PyTorch refuses to compute with it and one that lies elsewhere."""
+    """A tensor on `meta` has no numbers, and PyTorch refuses to compute with it and one that
+    lies elsewhere.
+    """
     arguments = random_request(11, 4, 2, 3, 16, seed=5)
     o = attend(*(x.to(device) for x in arguments), 11)
     assert o.device.type == device and o.shape == arguments[0].shape
@@ -503,7 +511,9 @@ def test_what_does_not_fit_is_refused_by_name_with_nothing_written(name):
 
 
 def test_exercise_3_4_notices_all_scores_at_once():
-    """The check of the tiled way looks at the tensors on the way, since the result is the same."""
+    """The check of the tiled way looks at the tensors on the way, since the result is the
+    same.
+    """
     result = checks.run("3.4", plain_attention)
     assert not result.passed and "every pair of tokens" in result.message
 

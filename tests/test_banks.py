@@ -1,4 +1,6 @@
-"""Each known mistake is caught and named, ours and other right answers pass, and every exercise is complete."""
+"""Each known mistake is caught and named, ours and other right answers pass, and every
+exercise is complete.
+"""
 
 import ast
 import functools
@@ -41,8 +43,8 @@ by_id = functools.partial(
 
 @functools.cache
 def python_verdicts(exercise_id):
-    """{(slug, form): verdict} on the forms of each mistake that the bank has in Python, 0 for `wrong`, and on other
-    spellings, numbered from -1 downwards.
+    """{(slug, form): verdict} on the forms of each mistake that the bank has in Python, 0 for
+    `wrong`, and on other spellings, numbered from -1 downwards.
     """
     exercise = checks.find(exercise_id)
     answers = {
@@ -155,7 +157,9 @@ def test_a_check_answers_at_once_when_it_is_built(exercise):
 
 @by_id("exercise", PYTHON_EXERCISES)
 def test_no_result_of_ours_is_nan(exercise):
-    """Checks take NaN for equal to NaN, so that a mistake that gives NaN can be named; ours must never give one."""
+    """Checks take NaN for equal to NaN, so that a mistake that gives NaN can be named; ours
+    must never give one.
+    """
     for case in exercise.cases():
         result = exercise.observe(exercise.reference, case)
         for part in result if isinstance(result, tuple) else (result,):
@@ -187,7 +191,9 @@ def test_an_exercise_is_complete(exercise):
 
 @by_id("exercise", PYTHON_EXERCISES)
 def test_no_mistake_of_another_exercise_passes(exercise):
-    """Handed to the wrong check, an answer of the right kind has to show itself on some case."""
+    """Handed to the wrong check, an answer of the right kind has to show itself on some
+    case.
+    """
     cases = list(exercise.cases())
     expected = [checks._attempt(exercise, exercise.reference, case) for case in cases]
     for other, mistake in MISTAKES:

@@ -1,6 +1,8 @@
-"""Each known mistake as a learner meets it: one check, one process, one second to tell the mistakes apart that fit.
+"""Each known mistake as a learner meets it: one check, one process, one second to tell the
+mistakes apart that fit.
 
-`test_banks.py` takes its verdicts from a process that remembers what the known mistakes do, and so has longer.
+`test_banks.py` takes its verdicts from a process that remembers what the known mistakes do,
+and so has longer.
 """
 
 import pytest

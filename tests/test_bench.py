@@ -29,9 +29,11 @@ LIMIT = 4000.0
 
 
 class Machine:
-    """What the benchmark takes for a GPU: the CPU with a clock of our own, which says how long each run took.
+    """What the benchmark takes for a GPU: the CPU with a clock of our own, which says how long
+    each run took.
 
-    seen: the runs that were timed, in order, as numbers in the order in which they were prepared.
+    seen: the runs that were timed, in order, as numbers in the order in which they were
+        prepared.
     """
 
     device = "cpu"
@@ -74,7 +76,9 @@ def closed_figures():
 
 
 def backend(name, *results, **fields):
-    """One that gives these functions' results, each for a cache: (batch, k_cache, v_cache) -> Tensor."""
+    """One that gives these functions' results, each for a cache: (batch, k_cache, v_cache) ->
+    Tensor.
+    """
 
     def build(batch):
         return [

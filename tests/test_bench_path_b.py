@@ -1,4 +1,6 @@
-"""The benchmark of path B without a GPU: its batches, what it notices, its files; and how FlashInfer is packed and built."""
+"""The benchmark of path B without a GPU: its batches, what it notices, its files; and how
+FlashInfer is packed and built.
+"""
 
 import dataclasses
 import io

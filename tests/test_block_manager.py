@@ -1,4 +1,6 @@
-"""The C++ block manager of kernels/, against its specification and against the Python one, call by call."""
+"""The C++ block manager of kernels/, against its specification and against the Python one,
+call by call.
+"""
 
 import pytest
 from hypothesis import Phase, settings, strategies
@@ -28,7 +30,9 @@ def outcome(call, *arguments):
 
 
 class AgainstTheModel(RuleBasedStateMachine):
-    """Any sequence of calls gives the same results and errors as the Python manager, and no block is lost."""
+    """Any sequence of calls gives the same results and errors as the Python manager, and no
+    block is lost.
+    """
 
     manager_type = module.BlockManager
 
@@ -80,7 +84,9 @@ class AgainstTheModel(RuleBasedStateMachine):
         )
 
     def drawn(self, what: str) -> str:
-        """The calls so far, each with the pool after it; hypothesis ends with the shortest such story."""
+        """The calls so far, each with the pool after it; hypothesis ends with the shortest
+        such story.
+        """
         return "\n".join(
             [
                 what,

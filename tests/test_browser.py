@@ -149,7 +149,9 @@ def test_lesson_01_a_failed_check_then_a_right_answer(lab):
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", select([])[1:], ids=lambda lesson: lesson.name)
 def test_a_lesson_from_the_first_cell_to_the_last(lab, lesson):
-    """Every exercise is typed in; then the whole notebook runs. The README's picture of it is the lesson's key picture."""
+    """Every exercise is typed in; then the whole notebook runs. The README's picture of it is
+    the lesson's key picture.
+    """
     page, port, token = lab
     notebook = Notebook(page, port, token, f"{lesson.name}.ipynb")
     notebook.close_side_bar()

@@ -1,4 +1,6 @@
-"""The bug hunt: what the learner is given, and that the first fault that is left is the one which shows."""
+"""The bug hunt: what the learner is given, and that the first fault that is left is the one
+which shows.
+"""
 
 import random
 

@@ -1,4 +1,6 @@
-"""One source, two notebooks: what the regions become, that nothing leaks, and that everything is in step."""
+"""One source, two notebooks: what the regions become, that nothing leaks, and that everything
+is in step.
+"""
 
 import re
 import shutil
@@ -106,7 +108,9 @@ def test_a_file_is_included_whole_for_us_and_stubbed_for_the_learner(tmp_path):
 
 
 def test_a_definition_is_taken_in_by_name(tmp_path):
-    """A lesson shows the very code that later lessons import: a function, a method as a function, a class in part."""
+    """A lesson shows the very code that later lessons import: a function, a method as a
+    function, a class in part.
+    """
     (function,) = lesson_from(
         tmp_path, '# %% exercise="2.2"\n# INCLUDE paged_attention/slots.py slot_mapping\n'
     ).cells
@@ -287,7 +291,9 @@ def test_an_unknown_lesson_names_those_that_exist(capsys):
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_cells_carry_nbgraders_metadata(lesson):
-    """As nbgrader's schema version 3 has it: answers are solutions, checks are locked and have points."""
+    """As nbgrader's schema version 3 has it: answers are solutions, checks are locked and have
+    points.
+    """
     student, solution = build.render_student(lesson), build.render_solution(lesson)
     assert [cell.metadata for cell in student.cells] == [
         cell.metadata for cell in solution.cells

@@ -48,7 +48,9 @@ def test_cases_go_from_small_to_large_and_those_that_chance_decides_come_last(ex
 
 @by_exercise
 def test_a_case_that_has_more_in_it_is_larger(exercise):
-    """A size says something: two cases with one description are of one size, and not all cases are."""
+    """A size says something: two cases with one description are of one size, and not all cases
+    are.
+    """
     sizes = {}
     for case in (case for case in exercise.cases() if not exercise.chancy(case)):
         assert sizes.setdefault(exercise.describe(case), exercise.size(case)) == exercise.size(

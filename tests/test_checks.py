@@ -1,4 +1,6 @@
-"""What a learner sees for answers of every kind: nothing written yet, crashes, loops, floods, and things that are no answer."""
+"""What a learner sees for answers of every kind: nothing written yet, crashes, loops, floods,
+and things that are no answer.
+"""
 
 import sys
 import time
@@ -332,8 +334,9 @@ def test_a_wrong_answer_gets_the_same_message_each_time():
 def narrowing(
     answer, monkeypatch, seconds: float = 0.0, mistakes=(), chancy=lambda case: False
 ):
-    """The verdict on an answer to an exercise of 100 cases, 0 to 99, each of which takes `seconds` of work; and the cases
-    on which it was tried."""
+    """The verdict on an answer to an exercise of 100 cases, 0 to 99, each of which takes
+    `seconds` of work; and the cases on which it was tried.
+    """
     work, tried = [0.0], []
 
     def observe(f, x):
@@ -448,7 +451,9 @@ def test_a_stub_that_is_reached_is_named(monkeypatch, words, message):
 
 
 def test_an_answer_that_is_wrong_later_is_not_given_an_earlier_mistakes_name():
-    """Two faults at once fit no single mistake; the check says what it saw and guesses nothing."""
+    """Two faults at once fit no single mistake; the check says what it saw and guesses
+    nothing.
+    """
     exercise = Exercise(
         id="9.9",
         title="t",

@@ -1,4 +1,6 @@
-"""One call for CUDA: built for the CPU, called with tensors, and what goes wrong is said before, during or after."""
+"""One call for CUDA: built for the CPU, called with tensors, and what goes wrong is said
+before, during or after.
+"""
 
 import pickle
 import re

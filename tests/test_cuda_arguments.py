@@ -1,4 +1,6 @@
-"""Which values a CUDA function takes: numbers that fit, and tensors that are apart in memory or the same memory."""
+"""Which values a CUDA function takes: numbers that fit, and tensors that are apart in memory
+or the same memory.
+"""
 
 import math
 

@@ -1,4 +1,6 @@
-"""Checked mode on a bank of kernels: faults are named with their line on every schedule, right kernels pass in silence."""
+"""Checked mode on a bank of kernels: faults are named with their line on every schedule, right
+kernels pass in silence.
+"""
 
 import functools
 import re
@@ -67,7 +69,9 @@ def numbered(cases):
 
 
 def call(library, function: str, arguments: dict, seed: int):
-    """Calls on one schedule. A loop counts as endless after fewer steps than usual, to be quick."""
+    """Calls on one schedule. A loop counts as endless after fewer steps than usual, to be
+    quick.
+    """
     if library.target != "gpu":
         library.options(seed=seed, step_limit=100_000)
     getattr(library, function)(**arguments)
@@ -82,7 +86,9 @@ def copies(arguments: dict) -> dict:
 
 
 def on_the_gpu(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides: kernels are told of them, and `.cuda()` would close the gaps."""
+    """A copy with the same strides: kernels are told of them, and `.cuda()` would close the
+    gaps.
+    """
     span = 1 + sum(
         (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
     )
@@ -99,7 +105,9 @@ def assert_same(tensor, expected, name):
 
 @pytest.mark.parametrize("case", numbered(FAULTY))
 def test_a_faulty_kernel_is_named(case):
-    """On every schedule: kind, line, block and thread; the caller's tensors stay as they are, and the next call works."""
+    """On every schedule: kind, line, block and thread; the caller's tensors stay as they are,
+    and the next call works.
+    """
     for seed in SCHEDULES:
         arguments = case.arguments()
         before = copies(arguments)
@@ -153,7 +161,9 @@ def test_a_right_kernel_passes_in_silence(case, target):
 
 
 def assert_right(case: Right, target: str, seed: int):
-    """Runs the kernel, and compares each of its tensors: with what PyTorch computes, or with itself before the call."""
+    """Runs the kernel, and compares each of its tensors: with what PyTorch computes, or with
+    itself before the call.
+    """
     given = case.arguments()
     expected = copies(given) | case.expected(given)
     arguments = case.arguments()
@@ -189,7 +199,9 @@ def _without(text: str, barrier: re.Match) -> str:
 
 
 def _deletions():
-    """Each barrier of a right kernel: the file, which one it is in it, and what is found when it is deleted."""
+    """Each barrier of a right kernel: the file, which one it is in it, and what is found when
+    it is deleted.
+    """
     return [
         pytest.param(
             file,
@@ -205,7 +217,9 @@ def _deletions():
 
 @functools.cache
 def _bank_without_barriers():
-    """A library of right kernels with each barrier deleted in turn: right_scan_1 is right_scan without its second one."""
+    """A library of right kernels with each barrier deleted in turn: right_scan_1 is right_scan
+    without its second one.
+    """
     texts = {}
     for file, number, _ in (deletion.values for deletion in _deletions()):
         barrier = list(BARRIER.finditer(source(file)))[number]

@@ -1,4 +1,6 @@
-"""Threads of a block and of several: counting barriers, what shared memory holds at first, ends of tensors, and locks."""
+"""Threads of a block and of several: counting barriers, what shared memory holds at first,
+ends of tensors, and locks.
+"""
 
 import functools
 

@@ -1,4 +1,6 @@
-"""What can be launched, and what launches and CUDA's errors do after one that could not, or that went wrong."""
+"""What can be launched, and what launches and CUDA's errors do after one that could not, or
+that went wrong.
+"""
 
 import ctypes
 import functools

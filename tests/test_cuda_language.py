@@ -1,4 +1,6 @@
-"""What CUDA adds to C++, against Python's own arithmetic: vectors, intrinsics, atomics, cooperative groups."""
+"""What CUDA adds to C++, against Python's own arithmetic: vectors, intrinsics, atomics,
+cooperative groups.
+"""
 
 import functools
 import itertools
@@ -339,7 +341,9 @@ def result(target: str, function: str, *arguments, like: torch.Tensor) -> torch.
 
 @each_target
 def test_constants_and_vectors_are_as_in_cuda(target):
-    """A vector of two or four is aligned to its size, up to 16 bytes; one of three as its numbers are."""
+    """A vector of two or four is aligned to its size, up to 16 bytes; one of three as its
+    numbers are.
+    """
     out = result(
         target,
         "constants",

@@ -1,4 +1,6 @@
-"""What launchers ask for: each launch is written down, one can be made to fail, and a kernel's attribute is its own."""
+"""What launchers ask for: each launch is written down, one can be made to fail, and a kernel's
+attribute is its own.
+"""
 
 import pytest
 import torch

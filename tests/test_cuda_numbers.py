@@ -1,4 +1,6 @@
-"""The conversions of 16-bit floats on the CPU give what PyTorch gives: with the compiler's half type and without one."""
+"""The conversions of 16-bit floats on the CPU give what PyTorch gives: with the compiler's
+half type and without one.
+"""
 
 import ctypes
 

@@ -82,8 +82,9 @@ def line_of(what: int) -> int:
 
 @dataclass(frozen=True)
 class Access:
-    """By `thread` of `block`. `interval`: how many barriers of the block lie before it; `known`: the accesses of the block
-    that are ordered before it."""
+    """By `thread` of `block`. `interval`: how many barriers of the block lie before it;
+    `known`: the accesses of the block that are ordered before it.
+    """
 
     block: int
     thread: int
@@ -99,8 +100,10 @@ class Access:
 
 
 def accesses_of(block: int, sections: list) -> list[Access]:
-    """Each section is the accesses of each thread, as (what, where, byte), then a barrier of the block or meetings of lanes:
-    None, or lane of all warps to the mask that it meets with."""
+    """Each section is the accesses of each thread, as (what, where, byte), then a barrier of
+    the block or meetings of lanes: None, or lane of all warps to the mask that it meets
+    with.
+    """
     known: list[set] = [set() for _ in range(THREADS)]
     found, interval = [], 0
     for accesses, masks in sections:
@@ -154,8 +157,9 @@ def races(accesses: list[Access]) -> list[tuple[Access, Access]]:
 
 
 def unwritten(accesses: list[Access]) -> list[Access]:
-    """Reads of shared bytes to which nothing is written that is ordered before. (Updates read as well; of several without an
-    order, any may be the first.)"""
+    """Reads of shared bytes to which nothing is written that is ordered before. (Updates read
+    as well; of several without an order, any may be the first.)
+    """
     changes = (WRITE, WRITE_BYTE, ADD)
     return [
         access
@@ -364,7 +368,9 @@ def test_bytes_are_told_apart(sections, filled, seed):
 @given(st.lists(section_lists(whole | single), min_size=2, max_size=3), st.integers(0, 3))
 @settings(max_examples=50, deadline=None)
 def test_the_end_of_a_launch_orders_all(launches, seed):
-    """So the first launch with a race is the one that is told of, and what came before it is never a part of it."""
+    """So the first launch with a race is the one that is told of, and what came before it is
+    never a part of it.
+    """
     error = follow([[sections] for sections in launches], True, seed)
     for sections in launches:
         accesses = accesses_of(0, sections)
@@ -389,7 +395,8 @@ turns = st.lists(
 
 
 def handed_over(steps: list, place: int) -> bool:
-    """Whether the block's other threads, or this one, make an atomic operation after a fence that comes after `place`, or
+    """Whether the block's other threads, or this one, make an atomic operation after a fence
+    that comes after `place`, or
     before it: when the fence was is not watched (README.md)."""
     fences = [number for number, (_, what) in enumerate(steps) if what == FENCE]
     return any(
@@ -415,7 +422,9 @@ def handed_over(steps: list, place: int) -> bool:
 )
 @settings(max_examples=150, deadline=None)
 def test_a_block_knows_of_another_only_what_was_handed_over(first, second, seed):
-    """By the one's __threadfence, then its atomic operation, then an atomic operation of the other. One thread at a time."""
+    """By the one's __threadfence, then its atomic operation, then an atomic operation of the
+    other. One thread at a time.
+    """
     error = follow(
         [[[({thread: steps}, None) for thread, steps in turns] for turns in (first, second)]],
         True,

@@ -1,4 +1,6 @@
-"""What the runtime reports becomes an error in words: what happened, the learner's line, the thread, and what to look at."""
+"""What the runtime reports becomes an error in words: what happened, the learner's line, the
+thread, and what to look at.
+"""
 
 import copy
 import ctypes
@@ -61,7 +63,9 @@ def here(line: int, other: int | None = None) -> str:
 
 
 def memory(name: str, byte: int, size: int, memory: str = "shared") -> str:
-    """The keys of an access to 4 bytes at `byte` of a variable or tensor of `size` bytes, of 4 bytes an element."""
+    """The keys of an access to 4 bytes at `byte` of a variable or tensor of `size` bytes, of 4
+    bytes an element.
+    """
     return f"memory {memory}\nname {name}\nbyte {byte}\nsize 4\nbytes {size}\nelement 4\n"
 
 
@@ -639,7 +643,9 @@ def test_updates_in_two_lines():
 
 @st.composite
 def layouts(draw):
-    """Shape and strides of a tensor without overlap, its dimensions in any order, with gaps or without."""
+    """Shape and strides of a tensor without overlap, its dimensions in any order, with gaps or
+    without.
+    """
     shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     strides, stride = [0] * len(shape), draw(st.integers(1, 3))
     for dimension in draw(st.permutations(range(len(shape)))):

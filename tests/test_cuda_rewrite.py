@@ -1,4 +1,6 @@
-"""CUDA made C++: launches and shared variables are rewritten, everything else stays, and each line keeps its number."""
+"""CUDA made C++: launches and shared variables are rewritten, everything else stays, and each
+line keeps its number.
+"""
 
 import re
 

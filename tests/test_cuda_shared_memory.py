@@ -1,4 +1,6 @@
-"""How much shared memory a launch may ask for: as a GPU was seen to have it (cuda_shared_memory.csv), on each target."""
+"""How much shared memory a launch may ask for: as a GPU was seen to have it
+(cuda_shared_memory.csv), on each target.
+"""
 
 import csv
 import functools
@@ -21,7 +23,9 @@ DEFAULT, MOST = 48 * 1024, 227 * 1024
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. `attribute`: the values that cudaFuncSetAttribute is given, with what it returns for each."""
+    """A line of the table. `attribute`: the values that cudaFuncSetAttribute is given, with
+    what it returns for each.
+    """
 
     static: int
     attribute: tuple[tuple[int, int], ...]
@@ -31,8 +35,9 @@ class Row:
     refused: int
 
     def known_before_a_launch(self) -> bool:
-        """Whether the call of cudaFuncSetAttribute that fails does so without the shared arrays, which the CPU has not yet
-        seen."""
+        """Whether the call of cudaFuncSetAttribute that fails does so without the shared
+        arrays, which the CPU has not yet seen.
+        """
         return all(code == 0 or not 0 <= value <= MOST for value, code in self.attribute)
 
 
@@ -137,8 +142,9 @@ def test_the_targets_do_what_the_gpu_did(number, target):
 
 
 def test_the_table_follows_the_rule_that_the_stand_in_has():
-    """Unset: 48 KiB, the arrays included, in steps of 128 bytes, the extern array's alignment. Else what was said last, if all
-    fits into 227 KiB."""
+    """Unset: 48 KiB, the arrays included, in steps of 128 bytes, the extern array's alignment.
+    Else what was said last, if all fits into 227 KiB.
+    """
     for row in ROWS:
         assert row.size == -(-row.static // 128) * 128
         most = DEFAULT - row.size
@@ -269,7 +275,9 @@ def test_arrays_have_48_kib_and_not_a_byte_more(target, first, kind, second, fit
     "tokens", [12_000, 12_001, 12_127, 12_128, 12_129, 12_287, 12_288, 12_289]
 )
 def test_the_courses_launcher_takes_contexts_whose_scores_just_fit(target, tokens):
-    """12,288 scores are 48 KiB, and the kernel has shared arrays besides: cudaFuncSetAttribute allows both together."""
+    """12,288 scores are 48 KiB, and the kernel has shared arrays besides: cudaFuncSetAttribute
+    allows both together.
+    """
     tensors = Batch((tokens,), num_q_heads=1, head_size=8, seed=tokens).tensors(target)
     asked = Recorder()
     # which would give such long contexts a workspace

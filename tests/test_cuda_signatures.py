@@ -1,4 +1,6 @@
-"""What Python may call in a CUDA text, and which values it may pass: read from the C++ declarations themselves."""
+"""What Python may call in a CUDA text, and which values it may pass: read from the C++
+declarations themselves.
+"""
 
 import ctypes
 

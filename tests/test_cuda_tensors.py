@@ -1,4 +1,6 @@
-"""What a kernel gets of the caller's tensors in checked mode, what is asked of its outputs, and what is given back."""
+"""What a kernel gets of the caller's tensors in checked mode, what is asked of its outputs,
+and what is given back.
+"""
 
 import functools
 

@@ -1,4 +1,6 @@
-"""Nothing in an answer can switch checked mode's watch off: each way is refused by name, at its line."""
+"""Nothing in an answer can switch checked mode's watch off: each way is refused by name, at
+its line.
+"""
 
 import os
 import shutil

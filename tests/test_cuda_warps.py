@@ -1,4 +1,6 @@
-"""Lanes of a warp: shuffles against what CUDA's documents say, votes, and barriers of some lanes."""
+"""Lanes of a warp: shuffles against what CUDA's documents say, votes, and barriers of some
+lanes.
+"""
 
 import functools
 
@@ -138,8 +140,9 @@ def zeros(target: str) -> torch.Tensor:
 
 
 def source_lane(kind: int, lane: int, distance: int, width: int) -> int:
-    """The lane that a shuffle reads, as the PTX manual has it: of the distance five bits count, and a lane that would read
-    outside of its group of `width` lanes reads itself. (xor may read from a group before its own.)
+    """The lane that a shuffle reads, as the PTX manual has it: of the distance five bits
+    count, and a lane that would read outside of its group of `width` lanes reads itself. (xor
+    may read from a group before its own.)
     """
     first, last, distance = lane & -width, lane | (width - 1), distance & 31
     if kind == INDEX:
@@ -333,7 +336,9 @@ def meetings(draw):
 def test_a_barrier_of_some_lanes_orders_these_and_those_they_met_before(
     rounds, reader, writer, seed
 ):
-    """One lane reads what another wrote. That is silent exactly if a chain of meetings leads from one to the other."""
+    """One lane reads what another wrote. That is silent exactly if a chain of meetings leads
+    from one to the other.
+    """
     table = torch.zeros(3, 32, dtype=torch.int64)
     for number, masks in enumerate(rounds):
         for lane, mask in masks.items():

@@ -1,4 +1,6 @@
-"""Decode by blocks against PyTorch's attention over the whole sequence, for any sizes and with hostile inputs."""
+"""Decode by blocks against PyTorch's attention over the whole sequence, for any sizes and with
+hostile inputs.
+"""
 
 import math
 
@@ -43,7 +45,9 @@ def one_thread():
 
 
 def attend(q, k, v):
-    """PyTorch's attention of one query (num_q_heads, head_size) over k and v (num_tokens, num_kv_heads, head_size)."""
+    """PyTorch's attention of one query (num_q_heads, head_size) over k and v (num_tokens,
+    num_kv_heads, head_size).
+    """
     q, k, v = q.double(), k.double(), v.double()
     o = F.scaled_dot_product_attention(
         q[None, :, None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], enable_gqa=True
@@ -88,7 +92,9 @@ def scene(
     spare_blocks=3,
     poison=math.nan,
 ):
-    """A layer, a manager with a bystander sequence, the batch's ids in no order, their past tokens and new ones."""
+    """A layer, a manager with a bystander sequence, the batch's ids in no order, their past
+    tokens and new ones.
+    """
     source = torch.Generator().manual_seed(seed)
     layer = AttentionLayer(
         DIM, num_kv_heads * ratio, num_kv_heads, head_size, index=num_layers - 1, seed=seed
@@ -202,7 +208,9 @@ def test_a_fork_decodes_on_its_own(form):
 
 
 def blocks_of(k, v, block_size, source, poison):
-    """Keys and values cut into blocks, the tail poisoned; the blocks' order does not matter, so it is random."""
+    """Keys and values cut into blocks, the tail poisoned; the blocks' order does not matter,
+    so it is random.
+    """
     num_blocks = -(-len(k) // block_size)
     keys, values = torch.full((2, num_blocks * block_size, *k.shape[1:]), poison)
     keys[: len(k)], values[: len(v)] = k, v
@@ -227,7 +235,9 @@ def blocks_of(k, v, block_size, source, poison):
 def test_blocks_combined_equal_attention_over_all_keys(
     key_lens, block_size, ratio, head_size, level, seed, poison
 ):
-    """`level` is added to every score by one number of the keys, so the answer is that of the other numbers alone."""
+    """`level` is added to every score by one number of the keys, so the answer is that of the
+    other numbers alone.
+    """
     source = torch.Generator().manual_seed(seed)
     q = torch.randn(len(key_lens), 2 * ratio, head_size, generator=source)
     k, v = torch.randn(2, sum(key_lens), 2, head_size, generator=source)
@@ -302,7 +312,9 @@ def test_maxima_twenty_thousand_apart():
 @on_each_device
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_parts_of_16_bit_numbers_have_32(device, dtype):
-    """Each step from the same inputs: 400 blocks of 16 keys, and their parts rounded to 16 bits."""
+    """Each step from the same inputs: 400 blocks of 16 keys, and their parts rounded to 16
+    bits.
+    """
     source = torch.Generator().manual_seed(2)
     q, k, v = (
         torch.randn(400, *shape, generator=source).to(device, dtype)

@@ -34,7 +34,9 @@ def model():
 
 
 def calls(num_layers=3, num_tokens=4, changes=()):
-    """What two engines' layers did, all zeros; changes: (layer, kind, token, head, number) of the second one."""
+    """What two engines' layers did, all zeros; changes: (layer, kind, token, head, number) of
+    the second one.
+    """
 
     def of_layer(layer):
         numbers = {kind: torch.zeros(num_tokens, 2, 3) for kind in KINDS}
@@ -117,7 +119,9 @@ def test_how_far_apart():
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("block", [0, 1, 2])
 def test_numbers_that_are_none_are_found_in_their_block(model, number, block):
-    """Whoever sees the fourth key of a block gets no number, as long as the block's values are not all zeros."""
+    """Whoever sees the fourth key of a block gets no number, as long as the block's values are
+    not all zeros.
+    """
 
     def path(metadata):
         attend = PATHS["gather"](metadata)
@@ -162,7 +166,9 @@ def test_it_goes_on_past_an_end_token(model):
 
 
 def test_unequal_starts_are_refused(model):
-    """As many tokens in the step, but not the same ones: one engine has the first block from the prefix cache."""
+    """As many tokens in the step, but not the same ones: one engine has the first block from
+    the prefix cache.
+    """
     engines = [Engine(model, path="gather", token_budget=16) for _ in range(2)]
     engines[1].generate([PROMPT[:16]], SamplingParams(max_new_tokens=1))
     with pytest.raises(ValueError, match="the same token_budget and no prefix"):
@@ -173,7 +179,9 @@ def test_unequal_starts_are_refused(model):
 
 
 def test_the_second_goes_on_with_the_tokens_of_the_first(model):
-    """The second one's logits are upside down, and what its attention sees is the same all the same."""
+    """The second one's logits are upside down, and what its attention sees is the same all the
+    same.
+    """
     engines = [Engine(model, path="gather") for _ in range(2)]
     run = engines[1].runner.run
     engines[1].runner.run = lambda scheduled: -run(scheduled)

@@ -1,4 +1,6 @@
-"""The pictures that the course draws itself: the same at each run, with a text that says what is seen."""
+"""The pictures that the course draws itself: the same at each run, with a text that says what
+is seen.
+"""
 
 import re
 from xml.etree import ElementTree

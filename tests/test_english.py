@@ -1,4 +1,5 @@
-"""The prose of lessons and pages, comments and docstrings have none of the turns that read like a translation.
+"""The prose of lessons and pages, comments and docstrings have none of the turns that read
+like a translation.
 
 A turn is here only if a pattern can find it and leave right English alone. To add one, add a
 row to TURNS, with a sentence that it must find, and to RIGHT the right sentences near it.
@@ -259,7 +260,9 @@ def prose(path) -> list[str]:
 
 
 def comments(path) -> list[str]:
-    """The docstrings and comments of a file; comments on lines below each other are one text."""
+    """The docstrings and comments of a file; comments on lines below each other are one
+    text.
+    """
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         nodes = [

@@ -19,9 +19,11 @@ NOP = opcode.opmap["NOP"]
 
 
 class CtrlC:
-    """Counts what Python executes in the engine and in its model, and raises KeyboardInterrupt before instruction `at`.
+    """Counts what Python executes in the engine and in its model, and raises KeyboardInterrupt
+    before instruction `at`.
 
-    If that is a NOP, before the next one: the NOP of an inner `try` is in no handler's range, and no real signal comes there.
+    If that is a NOP, before the next one: the NOP of an inner `try` is in no handler's range,
+        and no real signal comes there.
     """
 
     def __init__(self, at: int | None = None):
@@ -53,7 +55,9 @@ class CtrlC:
 
 
 def busy_engine(steps: int):
-    """An engine with too small a pool, after some steps: greedy and drawing requests, a shared prefix, an end by length."""
+    """An engine with too small a pool, after some steps: greedy and drawing requests, a shared
+    prefix, an end by length.
+    """
     engine = engine_with(num_blocks=7, token_budget=8, history=History())
     for number, prompt in enumerate(
         ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 7], [3] * 9, [5], [1, 2, 3, 4, 5, 6])
@@ -134,7 +138,9 @@ def test_the_model_may_fail_and_the_step_is_taken_again():
 
 
 def test_a_draw_that_fails_takes_back_those_before_it():
-    """Their tokens, the random numbers that were used for them, and an end that one of them had come to."""
+    """Their tokens, the random numbers that were used for them, and an end that one of them
+    had come to.
+    """
 
     def drawn(fails_at):
         engine, requests = engine_with(token_budget=30), []

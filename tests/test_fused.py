@@ -60,7 +60,9 @@ def one_thread():
 
 
 def last_queries(q, k, v):
-    """The queries are the last tokens: q (q_len, heads, head_size), k and v (kv_len, KV heads, head_size)."""
+    """The queries are the last tokens: q (q_len, heads, head_size), k and v (kv_len, KV heads,
+    head_size).
+    """
     assert 1 <= len(q) <= len(k)
     visible = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
     heads_first = (x.double().transpose(0, 1)[None] for x in (q, k, v))
@@ -238,7 +240,9 @@ def flash_attn_varlen_func(
     return_attn_probs=False,
     block_table=None,
 ):
-    """flash_attn's, of 2.8: the mask is aligned to the last query and the last key; blocks are of 256 tokens."""
+    """flash_attn's, of 2.8: the mask is aligned to the last query and the last key; blocks are
+    of 256 tokens.
+    """
     assert causal and dropout_p == 0.0 and softmax_scale is None and not return_attn_probs
     return through_table(
         q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, block_table

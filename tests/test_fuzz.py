@@ -1,5 +1,6 @@
-"""Any metadata, any table, any arguments, any text: a result or an error in words, nothing half-changed, and the process
-lives on. `make fuzz` does the same for texts and for the C++ with fuzzers that are guided by coverage.
+"""Any metadata, any table, any arguments, any text: a result or an error in words, nothing
+half-changed, and the process lives on. `make fuzz` does the same for texts and for the C++
+with fuzzers that are guided by coverage.
 """
 
 import random
@@ -49,7 +50,9 @@ def spoiled(draw, tensor):
 
 
 def make_batch():
-    """Queries, caches and metadata of three sequences with 5, 1 and 8 tokens, of which 2, 1 and 8 are new."""
+    """Queries, caches and metadata of three sequences with 5, 1 and 8 tokens, of which 2, 1
+    and 8 are new.
+    """
     manager = PagedAttentionManager(
         NUM_BLOCKS, BLOCK_SIZE, NUM_KV_HEADS, HEAD_SIZE, max_num_seqs=3, max_blocks_per_seq=3
     )

@@ -11,7 +11,9 @@ SLOW = 4_000_000_000  # clock cycles, two seconds or so: a launch takes microsec
 
 
 def test_the_launch_waits_its_turn_in_the_stream():
-    """The right query comes only when a slow kernel before it has ended; another stream would have read the wrong one."""
+    """The right query comes only when a slow kernel before it has ended; another stream would
+    have read the wrong one.
+    """
     tensors = Batch((40, 3), 6, 2).tensors("gpu")
     recorder = Recorder(paged_attention_library("gpu"))
     attn_paged_cuda(**tensors, library=recorder)

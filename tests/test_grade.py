@@ -65,7 +65,9 @@ def test_a_lesson_that_nobody_has_written_in_gets_nothing(lesson):
 
 @needs_sandbox
 def test_exercises_are_found_wherever_their_answers_are(tmp_path):
-    """Without metadata, moved, copied, split, deleted, renamed, imported: one lesson with all of it."""
+    """Without metadata, moved, copied, split, deleted, renamed, imported: one lesson with all
+    of it.
+    """
     needed = (
         "from torch import Tensor\nfrom lessons_lib import check\nfrom"
         " paged_attention.validate import check_write\n"

@@ -1,4 +1,6 @@
-"""Routes through the wall between a submission and its judge, tried with all of `lessons_grading/` known."""
+"""Routes through the wall between a submission and its judge, tried with all of
+`lessons_grading/` known.
+"""
 
 import signal
 import struct
@@ -138,7 +140,9 @@ def test_a_cell_sees_reaches_and_gets_nothing_that_is_not_its_own(tmp_path):
     ids=["limits of the controller", "long messages", *FORGED],
 )
 def test_forged_messages_earn_nothing_and_cost_nothing(tmp_path, cell):
-    """Neither is a wrong answer taken for a right one, nor is a right answer lost that came before."""
+    """Neither is a wrong answer taken for a right one, nor is a right answer lost that came
+    before.
+    """
     assert earned(grade(hand_in(tmp_path, WRONG, cell))) == 0
     assert earned(grade(hand_in(tmp_path, RIGHT, cell))) == 1
 

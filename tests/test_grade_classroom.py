@@ -319,7 +319,9 @@ def test_without_a_sandbox_the_command_refuses_unless_told(hand_in, monkeypatch,
 
 
 def start(folder: Path) -> subprocess.Popen:
-    """The command as from a terminal, stopped in the middle: two submissions are done and two take for ever."""
+    """The command as from a terminal, stopped in the middle: two submissions are done and two
+    take for ever.
+    """
     for name, order in (
         ("a", ""),
         ("b", ""),
@@ -395,7 +397,9 @@ def test_a_killed_command_leaves_no_process_and_the_next_run_goes_on(hand_in):
 
 
 def grade_class(folder: Path, cells: dict[str, tuple[str, ...]]) -> dict[str, dict]:
-    """Lets the command run notebooks of these cells, and returns what it says of each student."""
+    """Lets the command run notebooks of these cells, and returns what it says of each
+    student.
+    """
     for student, sources in cells.items():
         (folder / student).mkdir(parents=True)
         hand_in_cells(folder / student, *sources)

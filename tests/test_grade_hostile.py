@@ -1,4 +1,6 @@
-"""Submissions that do harm: each is scored on what it earned, is named in the report, and leaves all else alone."""
+"""Submissions that do harm: each is scored on what it earned, is named in the report, and
+leaves all else alone.
+"""
 
 import hashlib
 import os
@@ -91,7 +93,9 @@ HARM = {
 
 @pytest.mark.parametrize("harm, event", HARM.values(), ids=HARM)
 def test_what_was_answered_before_and_after_the_harm_counts(tmp_path, harm, event):
-    """Lesson 0 has one exercise: a wrong answer before, the right one after, and what the cell between them destroys."""
+    """Lesson 0 has one exercise: a wrong answer before, the right one after, and what the cell
+    between them destroys.
+    """
     # the others end by themselves, soon or on a busy machine
     seconds = QUICK.cell_seconds if "stopped" in event else 20.0
     limits = replace(QUICK, cell_seconds=seconds, disk=256 << 20)

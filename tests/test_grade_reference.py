@@ -111,7 +111,9 @@ FROM_LISTENER = (
 
 @needs_sandbox
 def test_no_answer_in_python_gets_hold_of_the_courses_own(tmp_path):
-    """All of them in one notebook, and after each the right one's place is still to be filled."""
+    """All of them in one notebook, and after each the right one's place is still to be
+    filled.
+    """
     for number, (name, answer) in enumerate(BORROWED.items()):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -1,4 +1,6 @@
-"""What a teacher and a student read: the table, the JSON, and the pages, whatever a submission puts into them."""
+"""What a teacher and a student read: the table, the JSON, and the pages, whatever a submission
+puts into them.
+"""
 
 import csv
 import json
@@ -50,7 +52,9 @@ def written(tmp_path):
 
 
 class Page(HTMLParser):
-    """The words of a page and its elements. Fails for an element that is not closed in its place."""
+    """The words of a page and its elements. Fails for an element that is not closed in its
+    place.
+    """
 
     def __init__(self, path):
         super().__init__()

@@ -1,4 +1,6 @@
-"""The hidden cases that grades use: others for each seed, passed by right answers, and of use without the visible ones."""
+"""The hidden cases that grades use: others for each seed, passed by right answers, and of use
+without the visible ones.
+"""
 
 import time
 
@@ -78,9 +80,10 @@ def test_our_answer_takes_less_than_a_second_once_it_is_built(exercise):
 
 @by_exercise
 def test_they_catch_the_known_mistakes_alone(exercise):
-    """Who knows the visible cases by heart is found out: each seed catches most mistakes, and the three at least nine in
-    ten. Some need a case made for them, such as scores so large that right answers agree on chosen numbers only; the visible
-    cases, which a grade uses as well, have all of these.
+    """Who knows the visible cases by heart is found out: each seed catches most mistakes, and
+    the three at least nine in ten. Some need a case made for them, such as scores so large
+    that right answers agree on chosen numbers only; the visible cases, which a grade uses as
+    well, have all of these.
     """
     mistakes = {
         mistake.slug: mistake.wrong

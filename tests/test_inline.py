@@ -1,4 +1,6 @@
-"""C++ from a notebook: built once, errors at the learner's line, and nothing that a failed or killed build can spoil."""
+"""C++ from a notebook: built once, errors at the learner's line, and nothing that a failed or
+killed build can spoil.
+"""
 
 import os
 import subprocess
@@ -117,7 +119,9 @@ def test_a_spoilt_library_is_reported_and_built_again(empty_build_folder):
 def test_two_processes_that_build_the_same_at_once_build_it_once(
     empty_build_folder, monkeypatch
 ):
-    """The second one asks while the first one is in the middle of its build, and waits for it."""
+    """The second one asks while the first one is in the middle of its build, and waits for
+    it.
+    """
     build, others = inline._run_load_inline, []
     program = (
         "import fcntl, sys; from lessons_lib import build_library, inline;"

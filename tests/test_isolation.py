@@ -173,7 +173,9 @@ def test_an_exit_code_comes_back(code):
 
 
 class Hostile:
-    """Raises `error` when it is pickled, or when it is unpickled in another process than `home`."""
+    """Raises `error` when it is pickled, or when it is unpickled in another process than
+    `home`.
+    """
 
     def __init__(self, error, home=None):
         self.error, self.home = error, home
@@ -244,7 +246,9 @@ def test_nothing_goes_on_for_ever(answer):
     reason="only Linux says which processor a process runs on",
 )
 def test_a_busy_processor_takes_no_time_from_a_run():
-    """It shares one processor with five endless loops, and so it takes far more seconds by the clock than its limit has."""
+    """It shares one processor with five endless loops, and so it takes far more seconds by the
+    clock than its limit has.
+    """
     processor = min(os.sched_getaffinity(0))
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(5)]
 

@@ -1,4 +1,6 @@
-"""Every barrier of our kernels is needed: without it, checked mode finds a race on every schedule."""
+"""Every barrier of our kernels is needed: without it, checked mode finds a race on every
+schedule.
+"""
 
 import re
 

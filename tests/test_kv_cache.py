@@ -35,9 +35,11 @@ PICK = st.integers(0, 10)  # which of the ids that are possible
 
 
 class ManagerAgainstDictionaries(RuleBasedStateMachine):
-    """`tokens` is all that the model knows: for each sequence the number that was written for each of its tokens.
+    """`tokens` is all that the model knows: for each sequence the number that was written for
+    each of its tokens.
 
-    From it follow the blocks that are needed and each error. What the pool holds must always read back as the model's.
+    From it follow the blocks that are needed and each error. What the pool holds must always
+    read back as the model's.
     """
 
     @initialize(
@@ -74,7 +76,9 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
         return (result,)
 
     def write(self, seq_id, start, count):
-        """New numbers for tokens start … start + count - 1, in the manager's pool and in the model."""
+        """New numbers for tokens start … start + count - 1, in the manager's pool and in the
+        model.
+        """
         numbers = [float(self.written + index + 1) for index in range(count)]
         self.written += count
         slots = slot_mapping(

@@ -1,4 +1,6 @@
-"""Every rung of the ladder against dense attention in float64, on the CPU and on a GPU; what does not fit is refused."""
+"""Every rung of the ladder against dense attention in float64, on the CPU and on a GPU; what
+does not fit is refused.
+"""
 
 from dataclasses import replace
 
@@ -51,7 +53,9 @@ FLOATS = (
 
 
 def batches_of(number, every, of_rung_7=BATCHES):
-    """Each rung takes some of the shapes: float is for the first rungs, fp8 has no small heads."""
+    """Each rung takes some of the shapes: float is for the first rungs, fp8 has no small
+    heads.
+    """
     if number == 7:
         return of_rung_7
     chosen = (

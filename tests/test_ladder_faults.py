@@ -1,4 +1,6 @@
-"""Faults planted in the ladder's kernels: checked mode finds them, or the results are wrong. So test_ladder.py can fail."""
+"""Faults planted in the ladder's kernels: checked mode finds them, or the results are wrong.
+So test_ladder.py can fail.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Figures that a lesson's prose quotes are those of the records, or of the lesson's own code."""
+"""Figures that a lesson's prose quotes are those of the records, or of the lesson's own
+code.
+"""
 
 import math
 import re

@@ -1,4 +1,6 @@
-"""Exercise 1.3's watch: which lock is held at each touch of shared data, and what becomes of a call that comes in between."""
+"""Exercise 1.3's watch: which lock is held at each touch of shared data, and what becomes of a
+call that comes in between.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Any batch, paged, against dense attention; room for a batch or for none; and every bad input refused by name."""
+"""Any batch, paged, against dense attention; room for a batch or for none; and every bad input
+refused by name.
+"""
 
 import copy
 from dataclasses import replace
@@ -59,7 +61,9 @@ def make_manager(
     dtype=torch.float32,
     poison=float("nan"),
 ):
-    """A pool for sequences of these lengths, poisoned everywhere, that hands out its blocks in any order."""
+    """A pool for sequences of these lengths, poisoned everywhere, that hands out its blocks in
+    any order.
+    """
     longest = max(-(-length // block_size) for length in lengths) + 1
     num_blocks = sum(-(-length // block_size) for length in lengths) + 2
     manager = PagedAttentionManager(
@@ -90,7 +94,9 @@ def write_past(manager, seq_id, k, v):
 
 
 def dense_attention(q, k, v):
-    """The queries are the last tokens of k and v: PyTorch's attention with the mask written out."""
+    """The queries are the last tokens of k and v: PyTorch's attention with the mask written
+    out.
+    """
     mask = torch.arange(len(k)) <= torch.arange(len(k) - len(q), len(k))[:, None]
     heads_first = (x.transpose(0, 1)[None] for x in (q, k, v))
     return scaled_dot_product_attention(*heads_first, attn_mask=mask, enable_gqa=True)[
@@ -243,7 +249,9 @@ def test_room_for_all_or_for_none(num_spare, block_size, row, prompts, forks, nu
 
 
 def good_batch():
-    """q, k_cache, v_cache and the metadata of a batch that is right: 3 queries, 2 of 5 keys and 1 of 4, blocks of 4."""
+    """q, k_cache, v_cache and the metadata of a batch that is right: 3 queries, 2 of 5 keys
+    and 1 of 4, blocks of 4.
+    """
     k_cache, v_cache = torch.ones(2, 6, 4, 2, 8)
     metadata = BatchMetadata(
         cumulative_lengths([2, 1]),

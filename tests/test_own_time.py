@@ -1,4 +1,6 @@
-"""Own time: work counts as the processor counts it, sleep by the clock, and waiting for a processor not at all."""
+"""Own time: work counts as the processor counts it, sleep by the clock, and waiting for a
+processor not at all.
+"""
 
 import functools
 import os
@@ -72,7 +74,9 @@ def test_two_threads_that_work_at_once_count_as_one():
 
 
 def test_a_tick_that_is_counted_late_is_not_lost():
-    """The system counts in hundredths of a second: of a thread that works all the time, a look may see none, then two."""
+    """The system counts in hundredths of a second: of a thread that works all the time, a look
+    may see none, then two.
+    """
     machine = Machine()
     for worked in (0.0, 0.02) * 20:
         seconds = machine.look_after(0.06, worked=worked)
@@ -170,7 +174,9 @@ print(time.monotonic() - clock, own_clock() - own)
     not os.path.exists("/proc/self/schedstat"), reason="elsewhere the clock counts"
 )
 def test_a_process_sees_its_own_time_pass():
-    """Half a second of work and half a second of sleep, on a processor that it shares with five endless loops."""
+    """Half a second of work and half a second of sleep, on a processor that it shares with
+    five endless loops.
+    """
     processor = min(os.sched_getaffinity(0))
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(5)]
     try:

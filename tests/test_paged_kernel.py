@@ -1,4 +1,6 @@
-"""The paged kernel against dense attention in float64, on the CPU and on a GPU; bad input refused by name."""
+"""The paged kernel against dense attention in float64, on the CPU and on a GPU; bad input
+refused by name.
+"""
 
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -299,8 +301,10 @@ def test_a_scale_of_zero_gives_the_mean_of_the_values():
 @on_each_target
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 def test_from_the_manager_to_the_output(target, dtype):
-    """The manager of lesson 02 fills the pool, the metadata of lesson 05 describe the batch; attention block by block, put
-    together with the combine of lesson 04, gives what the kernel gives."""
+    """The manager of lesson 02 fills the pool, the metadata of lesson 05 describe the batch;
+    attention block by block, put together with the combine of lesson 04, gives what the kernel
+    gives.
+    """
     generator = torch.Generator().manual_seed(3)
     manager = PagedAttentionManager(20, 16, 2, 64, 4, 6, dtype=dtype, device=device_of(target))
     manager.kv_cache.fill_(NAN)
@@ -378,7 +382,9 @@ def int32(*numbers):
 
 
 def good_batch():
-    """q, caches, table and lengths that are right: contexts of 5 and 4 tokens in blocks of 4."""
+    """q, caches, table and lengths that are right: contexts of 5 and 4 tokens in blocks of
+    4.
+    """
     return {
         "q": torch.ones(2, 6, 8),
         "k_cache": torch.ones(6, 4, 2, 8),

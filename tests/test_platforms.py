@@ -1,8 +1,10 @@
-"""The CPU stand-in on processors and systems that are not this one: what is built for them, and what runs.
+"""The CPU stand-in on processors and systems that are not this one: what is built for them,
+and what runs.
 
-Linux on arm64: Debian's cross compiler builds the course's paged kernel in both modes, and qemu runs it. macOS on arm64: the
-Clang in PyPI's `ziglang` compiles both modes; nothing links or runs it. Clang on this system judges kernels and answers as
-GCC does. Each test needs its tools: `make test-platforms`.
+Linux on arm64: Debian's cross compiler builds the course's paged kernel in both modes, and
+    qemu runs it. macOS on arm64: the Clang in PyPI's `ziglang` compiles both modes; nothing
+    links or runs it. Clang on this system judges kernels and answers as GCC does. Each test
+    needs its tools: `make test-platforms`.
 """
 
 import importlib.util

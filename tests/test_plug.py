@@ -1,4 +1,6 @@
-"""The course's attention is in a model for the length of a step, and in no other model; named models are served."""
+"""The course's attention is in a model for the length of a step, and in no other model; named
+models are served.
+"""
 
 import copy
 from concurrent.futures import ThreadPoolExecutor

@@ -155,7 +155,9 @@ def test_the_others_do_not_notice_what_one_of_the_batch_has_in_its_own_blocks(
 @by_poison
 @pytest.mark.parametrize("rescale", [True, False])
 def test_a_planted_fault_is_no_other_fault(device, poison, rescale):
-    """Lesson 08's attention that forgets to rescale does so with its own keys and values only."""
+    """Lesson 08's attention that forgets to rescale does so with its own keys and values
+    only.
+    """
     manager, q, metadata = scene(device, FLOAT)
     caches = manager.kv_cache[0]
     expected = each_alone(q, *caches, metadata, rescale=rescale)
@@ -191,7 +193,9 @@ def random_model(dtype, device):
 
 @pytest.fixture(scope="module")
 def models():
-    """models(path, device): the engine's model, and the same once more, which attends as transformers does."""
+    """models(path, device): the engine's model, and the same once more, which attends as
+    transformers does.
+    """
     made = {}
 
     def get(path, device):
@@ -204,7 +208,9 @@ def models():
 
 
 def poison_the_rest(engine, poison):
-    """All slots that hold no token of a running request and none that the prefix cache keeps."""
+    """All slots that hold no token of a running request and none that the prefix cache
+    keeps.
+    """
     fill_where(
         engine.manager.kv_cache,
         ~owned_slots(engine.manager, engine.prefix_cache.blocks.values()),
@@ -363,8 +369,9 @@ def test_the_next_request_in_the_same_blocks_answers_as_if_alone(
 def test_a_request_with_infinite_numbers_leaves_none_in_a_prefix_that_others_share(
     models, path, device, poison
 ):
-    """The last token of the first prompt has a poisoned embedding. Its layers multiply it by 0 for the tokens before it, which
-    are computed in the same step; their blocks are full, and the second prompt begins with them.
+    """The last token of the first prompt has a poisoned embedding. Its layers multiply it by 0
+    for the tokens before it, which are computed in the same step; their blocks are full, and
+    the second prompt begins with them.
     """
     skip_where_missing(path, device)
     model, dense = models(path, device)

@@ -181,7 +181,9 @@ def test_a_hash_for_each_full_block(block_size):
 
 @pytest.mark.parametrize("token_budget", [2, 3, 40])
 def test_a_block_that_is_hashed_later_has_the_same_hash(token_budget):
-    """Chunk by chunk, and of tokens that were generated: a hash says which tokens there are up to the block's end."""
+    """Chunk by chunk, and of tokens that were generated: a hash says which tokens there are up
+    to the block's end.
+    """
     engine = engine_with(num_blocks=40, block_size=2, token_budget=token_budget)
     request = engine.add(
         "a", [1, 2, 3, 4, 5], SamplingParams(max_new_tokens=6, ignore_end=True)
@@ -194,7 +196,9 @@ def test_a_block_that_is_hashed_later_has_the_same_hash(token_budget):
 
 
 def test_who_finds_no_block_for_its_copy_waits():
-    """Its prompt is all in the cache. It needs no further block, and yet one to write its last token to."""
+    """Its prompt is all in the cache. It needs no further block, and yet one to write its last
+    token to.
+    """
     engine, prompt, params = (
         engine_with(num_blocks=3),
         [1, 2, 3, 4, 5, 6, 7, 8],
@@ -279,7 +283,9 @@ def test_a_preempted_request_finds_its_own_blocks_again():
 
 
 def test_what_a_preempted_request_computes_again_is_shared_again():
-    """Its blocks were evicted while it waited. When it has computed them anew, others find them."""
+    """Its blocks were evicted while it waited. When it has computed them anew, others find
+    them.
+    """
     engine, params = engine_with(), SamplingParams(max_new_tokens=8, ignore_end=True)
     first = engine.add("first", [1, 2, 3, 4, 5, 6, 7, 8, 9], params)
     engine.step()

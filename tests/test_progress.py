@@ -1,4 +1,6 @@
-"""What is remembered of a learner: nothing is lost when two notebooks are open, and nothing of ours gets in."""
+"""What is remembered of a learner: nothing is lost when two notebooks are open, and nothing of
+ours gets in.
+"""
 
 import os
 import shutil

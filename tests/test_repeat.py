@@ -1,4 +1,6 @@
-"""A lesson prints the same whatever was run before it: lessons in any order, each cell twice, and all of it once more."""
+"""A lesson prints the same whatever was run before it: lessons in any order, each cell twice,
+and all of it once more.
+"""
 
 import random
 import re

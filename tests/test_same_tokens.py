@@ -1,4 +1,6 @@
-"""Every path gives the tokens that transformers gives with its own cache: greedy, float32, at least 20 of them."""
+"""Every path gives the tokens that transformers gives with its own cache: greedy, float32, at
+least 20 of them.
+"""
 
 import functools
 
@@ -31,7 +33,9 @@ def one_thread():
 
 
 def prompts_of_many_lengths(count: int) -> list[list[int]]:
-    """From a single token to several hundred; every fourth asks another question about the same pairs."""
+    """From a single token to several hundred; every fourth asks another question about the
+    same pairs.
+    """
     random = np.random.default_rng(3)
     pairs = recall(random, 1.0, 230)[0].split("?")[0]
     prompts = [encode("C")]

@@ -72,7 +72,9 @@ def test_who_may_be_drawn(powers, top_k, eighths, seed):
 @pytest.mark.parametrize("temperature", [1e-5, 1.0, 1e30])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_logits_at_the_end_of_their_range(temperature, dtype):
-    """Divided by the smallest temperature they are far beyond float32, and still there is a token to draw."""
+    """Divided by the smallest temperature they are far beyond float32, and still there is a
+    token to draw.
+    """
     largest = torch.finfo(dtype).max
     logits = torch.tensor([-largest, largest, 0.0, largest], dtype=dtype)
     tokens = drawn(logits, temperature=temperature)

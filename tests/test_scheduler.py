@@ -86,7 +86,9 @@ def test_every_step_keeps_the_rules(
 
 
 def test_only_so_many_give_way_as_are_needed():
-    """Three with a full block each, and the first needs one more: the last gives way, and the second computes on."""
+    """Three with a full block each, and the first needs one more: the last gives way, and the
+    second computes on.
+    """
     scheduler, (first, second, third) = scheduler_for([4, 3, 4], num_blocks=3)
     for request, _ in scheduler.schedule():
         request.num_computed = len(request.prompt)

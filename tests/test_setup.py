@@ -1,4 +1,6 @@
-"""The environment is described once: pyproject.toml, constraints.txt and environment.yml agree, and set-up speaks plainly."""
+"""The environment is described once: pyproject.toml, constraints.txt and environment.yml
+agree, and set-up speaks plainly.
+"""
 
 import ast
 import os
@@ -192,7 +194,9 @@ def test_doctor_says_what_each_platform_gets_of_cuda_on_the_cpu(
 
 
 def test_the_library_that_helps_the_lessons_stays_small():
-    """What lessons build is in paged_attention/, pictures in lessons_draw/, measurements in lessons_bench/, grades in lessons_grading/."""
+    """What lessons build is in paged_attention/, pictures in lessons_draw/, measurements in
+    lessons_bench/, grades in lessons_grading/.
+    """
     files = [
         path
         for path in (ROOT / "lessons_lib").rglob("*.py")

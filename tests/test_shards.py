@@ -64,7 +64,9 @@ def load_one_kv_head(device):
 
 
 def test_two_ranks_give_the_tokens_of_one():
-    """In a pool so small that requests are preempted, with chunks of prompts, and some of them sampled."""
+    """In a pool so small that requests are preempted, with chunks of prompts, and some of them
+    sampled.
+    """
     options = dict(num_blocks=12, block_size=8, token_budget=16)
     params = [
         SamplingParams(max_new_tokens=12, temperature=index % 2, seed=index)

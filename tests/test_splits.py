@@ -1,4 +1,6 @@
-"""How a batch is shared out: the number of splits, equal shares, and the plan that rungs 7 and 8 are given."""
+"""How a batch is shared out: the number of splits, equal shares, and the plan that rungs 7 and
+8 are given.
+"""
 
 import time
 from itertools import pairwise
@@ -63,7 +65,9 @@ def test_the_plan_cuts_where_cut_evenly_does(lengths, heads, num_blocks):
 
 
 def sound(plan, lengths, heads):
-    """Asserts that each tile has one block, and each part its place. Returns the tiles of each block."""
+    """Asserts that each tile has one block, and each part its place. Returns the tiles of each
+    block.
+    """
     heads_at_once, groups = heads
     assert (
         plan.items.dtype == np.int32
@@ -188,7 +192,9 @@ def test_heads_share_a_block_where_rows_are_many(
 
 
 def cost(shares, rows, heads_at_once):
-    """What a plan is expected to take: its fullest block's tiles, and 40 for each part that a block hands over."""
+    """What a plan is expected to take: its fullest block's tiles, and 40 for each part that a
+    block hands over.
+    """
     most_tiles = max(sum(end - first for _, first, end in pieces) for pieces in shares)
     most_parts = max(
         sum(end - first < rows[row] for row, first, end in pieces) for pieces in shares
@@ -298,7 +304,9 @@ def test_the_number_of_splits_is_the_quickest(num_rows, num_tiles, num_multiproc
 
 
 def test_a_split_costs_as_much_as_four_tiles():
-    """5 rows of 15 tiles on 4 multiprocessors: in 2 splits 3 waves of 8 tiles, in 3 splits 4 waves of 5."""
+    """5 rows of 15 tiles on 4 multiprocessors: in 2 splits 3 waves of 8 tiles, in 3 splits 4
+    waves of 5.
+    """
     # 3 * (8 + 4) against 4 * (5 + 4); at 3 for a split, 33 against 32
     assert choose_num_splits(5, 15, 4) == 2
     # 3 * (7 + 4) against 2 * (13 + 4), whole; at 5 for a split, 36 each

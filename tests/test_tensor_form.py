@@ -28,7 +28,9 @@ namespace c10::cuda { inline cudaStream_t getCurrentCUDAStream() { return nullpt
 
 @pytest.fixture(scope="module")
 def lesson():
-    """What the lesson's cells define: the texts of the kernel, the tensor form, the function that builds it."""
+    """What the lesson's cells define: the texts of the kernel, the tensor form, the function
+    that builds it.
+    """
     namespace = {}
     for cell in read_lesson(SOLUTIONS / "06_cuda_kernel.py").cells:
         if cell.kind in ("code", "exercise"):
@@ -95,7 +97,9 @@ def module(lesson, tmp_path_factory):
 
 
 def batch():
-    """Three sequences of 6, 10 and 3 tokens in shuffled blocks of 4, with 6 query heads on 2 KV heads of size 8."""
+    """Three sequences of 6, 10 and 3 tokens in shuffled blocks of 4, with 6 query heads on 2
+    KV heads of size 8.
+    """
     device = "cuda" if choose_target(None) == "gpu" else "cpu"
     q, cache = torch.randn(3, 6, 8, device=device), torch.randn(2, 7, 4, 2, 8, device=device)
     block_table = torch.tensor(

@@ -1,4 +1,6 @@
-"""Results that hold tensors: what counts as equal, and what a message shows of two that differ."""
+"""Results that hold tensors: what counts as equal, and what a message shows of two that
+differ.
+"""
 
 import pytest
 import torch

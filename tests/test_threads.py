@@ -1,4 +1,6 @@
-"""The stress test of lesson 01 under ThreadSanitizer: silent with the mutex, not without it."""
+"""The stress test of lesson 01 under ThreadSanitizer: silent with the mutex, not without
+it.
+"""
 
 import os
 import shutil

@@ -1,4 +1,6 @@
-"""The small random model of lesson 05: what it computes, by hand and in float64; the pool changes nothing of it."""
+"""The small random model of lesson 05: what it computes, by hand and in float64; the pool
+changes nothing of it.
+"""
 
 import math
 

@@ -1,7 +1,7 @@
 """The verdicts on many answers to one exercise, all from one process to save time.
 
-An answer that ends the process is checked again by itself, and the rest in a new one. A known mistake runs once on a case,
-not again for each answer that it may explain.
+An answer that ends the process is checked again by itself, and the rest in a new one. A known
+mistake runs once on a case, not again for each answer that it may explain.
 """
 
 import dataclasses
@@ -16,7 +16,9 @@ ANSWER_LIMIT = 15.0
 
 
 def verdicts(exercise_id: str, answers: list) -> list[checks.CheckResult]:
-    """What `checks.run` says of each answer. Those to a C++ exercise are models in Python, as its bank has them."""
+    """What `checks.run` says of each answer. Those to a C++ exercise are models in Python, as
+    its bank has them.
+    """
     in_python = checks.find(exercise_id).language == "python"
     found = []
 

@@ -1,4 +1,6 @@
-"""The learner's C++ classes as Python objects, for the checks: built as a plain library and called through ctypes."""
+"""The learner's C++ classes as Python objects, for the checks: built as a plain library and
+called through ctypes.
+"""
 
 import ctypes
 import sys
@@ -9,7 +11,9 @@ from paged_attention import block_manager as errors
 
 
 class NeverComesBack(Exception):
-    """A call that waits for a lock that its own thread holds, or that nobody will give back."""
+    """A call that waits for a lock that its own thread holds, or that nobody will give
+    back.
+    """
 
 
 class StandardOutOfRange(Exception):
@@ -94,13 +98,17 @@ def free_list_class(source: str) -> type:
 
 
 def block_manager_class(source: str) -> type:
-    """A Python class over the C++ class `BlockManager` in `source`; our errors and a FreeList stand before it."""
+    """A Python class over the C++ class `BlockManager` in `source`; our errors and a FreeList
+    stand before it.
+    """
     library = build_library(*_manager_texts(source), names=NAMES, name="check", flags=CHECKED)
     return _class_over(library, library.manager_new, library.manager_call)
 
 
 def watched_block_manager_class(source: str) -> type:
-    """The same, and it can tell what its methods do with locks and data: see watched.h. One thread is enough for that."""
+    """The same, and it can tell what its methods do with locks and data: see watched.h. One
+    thread is enough for that.
+    """
     library = build_library(
         _read("watched.h"),
         *_manager_texts(source),
@@ -130,14 +138,17 @@ def watched_block_manager_class(source: str) -> type:
 
         @staticmethod
         def uses() -> dict[str, str]:
-            """For each method, in the calls since record(): how it used the lock, one of USES; "" where all is well."""
+            """For each method, in the calls since record(): how it used the lock, one of USES;
+            "" where all is well.
+            """
             numbers = (ctypes.c_int * len(METHODS))()
             library.uses_of_locks(numbers)
             return {name: USES[number] for name, number in zip(METHODS, numbers, strict=True)}
 
         def meet(self, gap, *calls):
-            """Two calls, each (method, block id), the second one in a gap of the first, where that holds no lock. Their
-            results, or None where there is no such gap."""
+            """Two calls, each (method, block id), the second one in a gap of the first, where
+            that holds no lock. Their results, or None where there is no such gap.
+            """
             outcomes = (outcome * 2)(outcome(0, NO_RESULT), outcome(0, NO_RESULT))
             methods = (ctypes.c_int * 2)(*(METHODS.index(name) for name, _ in calls))
             ids = (ctypes.c_int * 2)(*(block_id for _, block_id in calls))
@@ -175,7 +186,9 @@ def _class_over(library, new, call) -> type:
 
 
 def _outcome_type() -> type:
-    """Made at each use: such a class cannot be sent to another process, and the grader sends this module's functions."""
+    """Made at each use: such a class cannot be sent to another process, and the grader sends
+    this module's functions.
+    """
 
     class Outcome(ctypes.Structure):
         _fields_ = [

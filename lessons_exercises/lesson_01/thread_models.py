@@ -12,7 +12,7 @@ from paged_attention.block_manager import (
     PythonBlockManager,
 )
 
-(COVERED, SHARED, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, ANOTHER, WITHOUT) = USES
+COVERED, SHARED, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, ANOTHER, WITHOUT = USES
 
 
 TAKES_ID = {
@@ -141,7 +141,9 @@ def never_unlocks(*methods):
 
 
 def lets_go_or_keeps_it(method):
-    """Locks by hand, looks at the id, unlocks, and only then works; after an error the lock stays taken."""
+    """Locks by hand, looks at the id, unlocks, and only then works; after an error the lock
+    stays taken.
+    """
     return type(
         "LetsGoOrKeepsIt", (keeps_lock_after_error(method),), {"misused": {method: AFTER}}
     )

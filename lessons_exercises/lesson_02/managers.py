@@ -1,4 +1,6 @@
-"""How the exercises on `PagedAttentionManager` look at a method: everything that it left behind, part by part."""
+"""How the exercises on `PagedAttentionManager` look at a method: everything that it left
+behind, part by part.
+"""
 
 import random
 
@@ -22,7 +24,9 @@ DRAWN = {
 
 
 def hidden(name: str, seed: int):
-    """For `Exercise.hidden`: managers of any size with any past, then calls of the learner's method `name`."""
+    """For `Exercise.hidden`: managers of any size with any past, then calls of the learner's
+    method `name`.
+    """
     chance = random.Random(seed)
     for number in range(20):
         sizes = {
@@ -50,7 +54,9 @@ def hidden(name: str, seed: int):
 
 
 def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
-    """Takes a drawn step and writes it down, if it goes well or, `raising`, where it can fail in one way only."""
+    """Takes a drawn step and writes it down, if it goes well or, `raising`, where it can fail
+    in one way only.
+    """
     args = DRAWN[step](
         chance, chance.choice([*manager.sequences, *manager.sequences, chance.randrange(6)])
     )
@@ -64,7 +70,9 @@ def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
 
 
 def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
-    """For how many reasons a step may fail. Where there are two, an answer may raise either error."""
+    """For how many reasons a step may fail. Where there are two, an answer may raise either
+    error.
+    """
     known, full = seq_id in manager.sequences, not manager.table.free_rows
     length = {
         "add_sequence": more,
@@ -76,27 +84,32 @@ def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
     )
     faults = {
         "unknown": step != "add_sequence" and not known,
-        "duplicate": step == "add_sequence"
-        and known
-        or step == "fork_sequence"
-        and more in manager.sequences,
+        "duplicate": (
+            step == "add_sequence"
+            and known
+            or step == "fork_sequence"
+            and more in manager.sequences
+        ),
         "out of rows": step in ("add_sequence", "fork_sequence") and full,
         "negative": length < 0,
         "too long": num_blocks > manager.max_blocks_per_seq,
-        "out of blocks": step == "add_sequence"
-        and num_blocks > num_free
-        or length
-        and not num_free,
+        "out of blocks": (
+            step == "add_sequence" and num_blocks > num_free or length and not num_free
+        ),
     }
     return sum(map(bool, faults.values()))
 
 
 class OutOfBlocksError(MemoryError):
-    """As a module built from C++ has it: another class than `paged_attention.block_manager.OutOfBlocksError`."""
+    """As a module built from C++ has it: another class than
+    `paged_attention.block_manager.OutOfBlocksError`.
+    """
 
 
 class BlockManager(PythonBlockManager):
-    """The block manager that `small_manager()` of the lesson uses is the C++ one, with exception classes of its own."""
+    """The block manager that `small_manager()` of the lesson uses is the C++ one, with
+    exception classes of its own.
+    """
 
     def allocate(self) -> int:
         if not self.get_num_free_blocks():
@@ -105,7 +118,9 @@ class BlockManager(PythonBlockManager):
 
 
 def arrange(case) -> tuple[PagedAttentionManager, list]:
-    """What a case begins with: our manager after its steps, with a pool in which every number is another; and the calls."""
+    """What a case begins with: our manager after its steps, with a pool in which every number
+    is another; and the calls.
+    """
     sizes, steps, calls = case
     manager = PagedAttentionManager(
         num_kv_heads=1, head_size=2, num_layers=2, block_manager=BlockManager, **sizes
@@ -119,7 +134,9 @@ def arrange(case) -> tuple[PagedAttentionManager, list]:
 
 
 def drive(name: str, method, case) -> list:
-    """What each call of the learner's method gave, and the manager's parts after it. `case`: one of ours, or arranged."""
+    """What each call of the learner's method gave, and the manager's parts after it. `case`:
+    one of ours, or arranged.
+    """
     manager, calls = case if isinstance(case[0], PagedAttentionManager) else arrange(case)
     manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
     # What was there must stay where callers hold it; what a new slot holds is nobody's business yet.
@@ -159,7 +176,9 @@ def parts(
     block_table: torch.Tensor,
     lengths: dict,
 ) -> dict:
-    """All that a sequence of calls can leave behind, by name. `lengths`: how many tokens of each sequence are written."""
+    """All that a sequence of calls can leave behind, by name. `lengths`: how many tokens of
+    each sequence are written.
+    """
     sequences = sorted(manager.sequences.items())
     rows = {sequence.row for _, sequence in sequences}
     return {
@@ -177,9 +196,11 @@ def parts(
         "all rows, in use or free": sorted(
             [sequence.row for _, sequence in sequences] + manager.table.free_rows
         ),
-        "the table on the device": Text("equal to the CPU's")
-        if torch.equal(manager.table.cpu, block_table)
-        else block_table.tolist(),
+        "the table on the device": (
+            Text("equal to the CPU's")
+            if torch.equal(manager.table.cpu, block_table)
+            else block_table.tolist()
+        ),
     } | {
         f"the {half} in layer {layer}, a number for each token": {
             seq_id: _numbers(pool[layer, index], manager, seq_id, lengths.get(seq_id, 0))
@@ -229,7 +250,9 @@ def _ending(seen: dict) -> str:
 
 
 def size(name: str, case) -> tuple[int, ...]:
-    """Of a case: how many calls, the tokens with which sequences come, the slots of the pool."""
+    """Of a case: how many calls, the tokens with which sequences come, the slots of the
+    pool.
+    """
     sizes, steps, calls = case
     made = [*steps, *((name, *args) for args in calls)]
     return (
@@ -245,6 +268,6 @@ def describe(name: str, case) -> str:
     done = "".join(f"{step}({', '.join(map(str, args))}), " for step, *args in steps)
     call = ", ".join(f"{name}({', '.join(map(str, args))})" for args in calls)
     return (
-        f"a pool of {sizes['num_blocks']} blocks of {sizes['block_size']} tokens, {sizes['max_blocks_per_seq']} entries "
-        f"in a row; {done}then {call}"
+        f"a pool of {sizes['num_blocks']} blocks of {sizes['block_size']} tokens,"
+        f" {sizes['max_blocks_per_seq']} entries in a row; {done}then {call}"
     )

@@ -42,7 +42,9 @@ CASES = [
 
 
 def hidden(seed):
-    """For `Exercise.hidden`: requests whose last block is full, has one token, or some; then NaN behind it, and no token."""
+    """For `Exercise.hidden`: requests whose last block is full, has one token, or some; then
+    NaN behind it, and no token.
+    """
     chance = random.Random(seed)
     for number in range(14):
         block_size, num_kv_heads, group = (
@@ -65,7 +67,9 @@ def hidden(seed):
 
 
 class InputsChanged(Text):
-    """The result of an answer that changes what it is given; equal to any other such result."""
+    """The result of an answer that changes what it is given; equal to any other such
+    result.
+    """
 
     def __eq__(self, other):
         return isinstance(other, InputsChanged)
@@ -74,7 +78,9 @@ class InputsChanged(Text):
 
 
 class RaisedWithoutTokens(Text):
-    """The result of an answer that raises for a request without a token; equal whatever it raises."""
+    """The result of an answer that raises for a request without a token; equal whatever it
+    raises.
+    """
 
     def __eq__(self, other):
         return isinstance(other, RaisedWithoutTokens)
@@ -97,7 +103,9 @@ def one_request(case):
 
 
 def observe(answer, case):
-    """What an attention function returns for one request, or which of its arguments it changed."""
+    """What an attention function returns for one request, or which of its arguments it
+    changed.
+    """
     *before, length = one_request(case)
     given = [x.clone() for x in before]
     try:
@@ -110,7 +118,9 @@ def observe(answer, case):
 
 
 def inputs_changed(arguments):
-    """A result that names the arguments that have changed, or None. `arguments`: (name, after, before) for each."""
+    """A result that names the arguments that have changed, or None. `arguments`: (name, after,
+    before) for each.
+    """
     changed = [name for name, after, before in arguments if not same_bits(after, before)]
     if not changed:
         return None
@@ -128,16 +138,19 @@ def same_bits(one, other):
 
 
 def tells_little(case):
-    """For `Exercise.chancy`: a mistake with finite numbers keeps its name, whatever the answer does with NaN or no token."""
+    """For `Exercise.chancy`: a mistake with finite numbers keeps its name, whatever the answer
+    does with NaN or no token.
+    """
     return case[0] == 0 or math.isnan(case[-1])
 
 
 def size(case):
     """How many numbers the three tensors have, and the tokens."""
     length, block_size, num_q_heads, num_kv_heads, head_size, *_ = case
-    return -(-length // block_size) * block_size * (
-        num_q_heads + 2 * num_kv_heads
-    ) * head_size, length
+    return (
+        -(-length // block_size) * block_size * (num_q_heads + 2 * num_kv_heads) * head_size,
+        length,
+    )
 
 
 def describe(case):
@@ -146,9 +159,10 @@ def describe(case):
     empty = num_blocks * block_size - length
     poison = "NaN" if math.isnan(behind) else f"{behind:.0f}"
     return (
-        f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} of {counted(block_size, 'slot')}"
-        f"{f' ({poison} stands in the {empty} behind the last token)' if empty else ''}; "
-        f"{counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size {head_size}"
+        f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} of"
+        f" {counted(block_size, 'slot')}{f' ({poison} stands in the {empty} behind the last token)' if empty else ''};"
+        f" {counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size"
+        f" {head_size}"
     )
 
 
@@ -200,7 +214,9 @@ def inputs_changing(attend):
 
 
 def left_in_q(attend):
-    """Right for the tokens, in a copy of q: what stood behind the last token of q is there still."""
+    """Right for the tokens, in a copy of q: what stood behind the last token of q is there
+    still.
+    """
 
     def wrong(q, k, v, length):
         o = q.clone()

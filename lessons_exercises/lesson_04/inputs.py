@@ -7,12 +7,15 @@ from lessons_exercises.tensors import Values, values
 from lessons_lib.checks import Text
 from paged_attention.softmax_state import NO_KEY
 
-POISON = 1e4  # stands where an answer must not look; a finite number, so that mistakes can be told apart by the damage
+# stands where an answer must not look; a finite number, so that mistakes can be told apart by the damage
+POISON = 1e4
 NAN = float("nan")  # stands there in further cases, where a mask must have both its halves
 
 
 class ArgumentChanged(Text):
-    """The result of an answer that changes what it is given; equal to any other such result."""
+    """The result of an answer that changes what it is given; equal to any other such
+    result.
+    """
 
     def __eq__(self, other):
         return isinstance(other, ArgumentChanged)
@@ -21,7 +24,9 @@ class ArgumentChanged(Text):
 
 
 class RaisedWithNothing(Text):
-    """The result of an answer that raises where there is nothing to reduce or to join; equal whatever it raises."""
+    """The result of an answer that raises where there is nothing to reduce or to join; equal
+    whatever it raises.
+    """
 
     def __eq__(self, other):
         return isinstance(other, RaisedWithNothing)
@@ -30,7 +35,9 @@ class RaisedWithNothing(Text):
 
 
 def named_where(nothing: bool, run):
-    """What `run()` returns. Where there is `nothing` in a case, raising is a result of its own, whatever the words."""
+    """What `run()` returns. Where there is `nothing` in a case, raising is a result of its
+    own, whatever the words.
+    """
     try:
         return run()
     except Exception as error:
@@ -55,7 +62,9 @@ def generator(seed: int) -> torch.Generator:
 
 
 def in_double(function):
-    """The function on float64 copies of its float arguments: our results accumulate in float64."""
+    """The function on float64 copies of its float arguments: our results accumulate in
+    float64.
+    """
 
     def wrapped(*arguments):
         return function(
@@ -69,7 +78,9 @@ def in_double(function):
 
 
 def call(answer, names: tuple[str, ...], **arguments: Tensor):
-    """What `answer` returns, as values of these names (none: one tensor), or which of the arguments it has changed."""
+    """What `answer` returns, as values of these names (none: one tensor), or which of the
+    arguments it has changed.
+    """
     copies = {name: argument.clone() for name, argument in arguments.items()}
     result = answer(*arguments.values())
     for name, copy in copies.items():
@@ -86,7 +97,9 @@ def equal(tensor: Tensor, other: Tensor) -> bool:
 
 
 def drawn_parts(chance, num_parts: int):
-    """For hidden cases, what `parts` takes besides a shape: head size, level, spread, parts that saw no key, seed."""
+    """For hidden cases, what `parts` takes besides a shape: head size, level, spread, parts
+    that saw no key, seed.
+    """
     level, spread = chance.choice(
         ((0.0, 1.0), (-2.0, 3.0), (0.0, 300.0), (500.0, 1.0), (-500.0, 1.0))
     )
@@ -97,7 +110,9 @@ def drawn_parts(chance, num_parts: int):
 
 
 def with_zeros_of_l(result):
-    """A result (o, m, l), and where its l is 0: exactly, since the next step asks for `l == 0`."""
+    """A result (o, m, l), and where its l is 0: exactly, since the next step asks for
+    `l == 0`.
+    """
     if not isinstance(result, tuple):
         return result
     return (*result, Values(result[2].tensor == 0, "l == 0"))
@@ -111,7 +126,8 @@ def parts(
     empty: tuple[int, ...],
     seed: int,
 ):
-    """(o, m, l) of parts of attention: maxima around `level`; the parts whose numbers are in `empty` saw no key.
+    """(o, m, l) of parts of attention: maxima around `level`; the parts whose numbers are in
+    `empty` saw no key.
 
     A pair (part, head) in `empty`: only this head of the part saw none.
     """

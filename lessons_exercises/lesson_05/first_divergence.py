@@ -14,18 +14,19 @@ from lessons_lib.checks import Exercise, Mistake, Text
 def first_divergence(
     expected: list[Tensor], actual: list[Tensor], tolerance: float
 ) -> tuple[int, int] | None:
-    """The first layer in which two traces differ, and in it the first position; None when they agree.
+    """The first layer in which two traces differ, and in it the first position; None when they
+    agree.
 
-    expected, actual: for each layer its output, (num_tokens, dim); they are not changed. Two outputs differ at a position
-    when one of its numbers is off by more than the tolerance, whatever its size, or is not a number (NaN). A number that
-    is off by exactly the tolerance agrees. In expected there is no NaN.
+    expected, actual: for each layer its output, (num_tokens, dim); they are not changed. Two
+        outputs differ at a position when one of its numbers is off by more than the tolerance,
+        whatever its size, or is not a number (NaN). A number that is off by exactly the
+        tolerance agrees. In expected there is no NaN.
     Returns (layer, position), two ints, each counted from 0.
     """
     # BEGIN SOLUTION 5.7
     for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
-        differs = ~((ours - theirs).abs() <= tolerance).all(
-            dim=-1
-        )  # (num_tokens,); a NaN is never <=
+        # (num_tokens,); a NaN is never <=
+        differs = ~((ours - theirs).abs() <= tolerance).all(dim=-1)
         if differs.any():
             return layer, int(differs.nonzero()[0])
     return None
@@ -82,7 +83,9 @@ def largest_not_first(expected, actual, tolerance):
 
 
 def largest_by(size):
-    """The largest place by another measure: size(difference) of a layer, (num_tokens,), in the first layer that differs."""
+    """The largest place by another measure: size(difference) of a layer, (num_tokens,), in the
+    first layer that differs.
+    """
 
     def wrong(expected, actual, tolerance):
         for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
@@ -140,7 +143,9 @@ def agreement_raises(places_of):
 
 
 def first_unequal_layer(expected, actual, tolerance):
-    """The places in the first layer that is not equal to the last digit; none where that one agrees."""
+    """The places in the first layer that is not equal to the last digit; none where that one
+    agrees.
+    """
     for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
         if not torch.equal(ours, theirs):
             found = [
@@ -181,7 +186,9 @@ def position_first(expected, actual, tolerance):
 
 
 def where_rows(differ):
-    """A wrong answer that finds rows with another rule. differ(ours, theirs, tolerance): bool (num_tokens,)."""
+    """A wrong answer that finds rows with another rule. differ(ours, theirs, tolerance): bool
+    (num_tokens,).
+    """
 
     def wrong(expected, actual, tolerance):
         for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
@@ -327,7 +334,9 @@ def is_about_kinds(case):
 
 
 def hidden(seed):
-    """One difference or several, and some that are within the tolerance; exactly it; large numbers and small ones."""
+    """One difference or several, and some that are within the tolerance; exactly it; large
+    numbers and small ones.
+    """
     chance = random.Random(seed)
 
     def place(num_layers, num_tokens, dim):
@@ -384,9 +393,13 @@ def place_in(result):
     if not isinstance(result, tuple | list | torch.Tensor):
         return result
     return tuple(
-        int(part)
-        if isinstance(part, Integral) or isinstance(part, torch.Tensor) and part.numel() == 1
-        else number(part)
+        (
+            int(part)
+            if isinstance(part, Integral)
+            or isinstance(part, torch.Tensor)
+            and part.numel() == 1
+            else number(part)
+        )
         for part in result
     )
 
@@ -417,15 +430,17 @@ def describe(case):
     size = (
         ""
         if scale == 1
-        else f", numbers from {scale:,} on"
-        if scale > 1
-        else ", small numbers"
-        if scale
-        else ", all 0"
+        else (
+            f", numbers from {scale:,} on"
+            if scale > 1
+            else ", small numbers"
+            if scale
+            else ", all 0"
+        )
     )
     return (
-        f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} with dim {dim}{size}, tolerance {tolerance}"
-        f"; {where or 'no difference'}"
+        f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} with dim"
+        f" {dim}{size}, tolerance {tolerance}; {where or 'no difference'}"
     )
 
 
@@ -451,30 +466,32 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "positions-before-layers",
-            "You give the earliest position, whatever its layer. What goes wrong in one layer spreads to other "
-            "positions in the next, so the first layer says more.",
+            "You give the earliest position, whatever its layer. What goes wrong in one layer"
+            " spreads to other positions in the next, so the first layer says more.",
             positions_before_layers,
         ),
         Mistake(
             "exact-comparison",
-            "Differences within the tolerance are reported too. Two right ways to compute the same thing differ in the "
-            "last digits.",
+            "Differences within the tolerance are reported too. Two right ways to compute the"
+            " same thing differ in the last digits.",
             exact_comparison,
         ),
         Mistake(
             "nan-unnoticed",
-            "A NaN is passed over. Every comparison with NaN is False, so “is it larger than the tolerance?” says no.",
+            "A NaN is passed over. Every comparison with NaN is False, so “is it larger than"
+            " the tolerance?” says no.",
             nan_unnoticed,
         ),
         Mistake(
             "nan-replaced",
-            "Each NaN is made a number before the comparison, and where that number happens to be right nobody learns "
-            "of it. A NaN differs, whatever is expected in its place.",
+            "Each NaN is made a number before the comparison, and where that number happens to"
+            " be right nobody learns of it. A NaN differs, whatever is expected in its place.",
             nan_replaced,
         ),
         Mistake(
             "last-layer-first",
-            "You report the last layer that differs. It has the mistake from the layers below it.",
+            "You report the last layer that differs. It has the mistake from the layers"
+            " below it.",
             last_layer_first,
         ),
         Mistake(
@@ -491,7 +508,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-position",
-            "The layer is right. In it, you report the last position that differs, and not the first.",
+            "The layer is right. In it, you report the last position that differs, and not the"
+            " first.",
             last_position,
         ),
         Mistake(
@@ -506,8 +524,8 @@ EXERCISE = Exercise(
         ),
         several(
             "sign-forgotten",
-            "Of the numbers that are too small and those that are too large, one kind goes unnoticed. It is the "
-            "absolute difference that counts.",
+            "Of the numbers that are too small and those that are too large, one kind goes"
+            " unnoticed. It is the absolute difference that counts.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((theirs - ours) <= tolerance).all(-1)
             ),
@@ -527,8 +545,8 @@ EXERCISE = Exercise(
         ),
         several(
             "averaged",
-            "One wrong number among many right ones goes unnoticed, because you average over the row. A position "
-            "differs when any of its numbers does.",
+            "One wrong number among many right ones goes unnoticed, because you average over"
+            " the row. A position differs when any of its numbers does.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs().mean(-1) <= tolerance)
             ),
@@ -541,8 +559,8 @@ EXERCISE = Exercise(
         ),
         several(
             "row-sum-or-norm",
-            "Many small differences count as one large one, because you add them up over the row. A position differs "
-            "when one of its numbers does.",
+            "Many small differences count as one large one, because you add them up over the"
+            " row. A position differs when one of its numbers does.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs().sum(-1) <= tolerance)
             ),
@@ -558,7 +576,8 @@ EXERCISE = Exercise(
         ),
         several(
             "all-numbers-must-differ",
-            "A position is reported only when all of its numbers are off. One of them is enough.",
+            "A position is reported only when all of its numbers are off. One of them is"
+            " enough.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs() <= tolerance).any(-1)
             ),
@@ -571,7 +590,8 @@ EXERCISE = Exercise(
         ),
         several(
             "tolerance-itself",
-            "A difference of exactly the tolerance is reported. It still agrees: only more than the tolerance differs.",
+            "A difference of exactly the tolerance is reported. It still agrees: only more"
+            " than the tolerance differs.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs() < tolerance).all(-1)
             ),
@@ -581,8 +601,9 @@ EXERCISE = Exercise(
         ),
         several(
             "relative-tolerance",
-            "The tolerance grows with the size of the numbers. Here it is a fixed distance for large and small numbers "
-            "alike. (isclose and allclose add a relative part of their own, unless rtol is 0.)",
+            "The tolerance grows with the size of the numbers. Here it is a fixed distance for"
+            " large and small numbers alike. (isclose and allclose add a relative part of"
+            " their own, unless rtol is 0.)",
             where_rows(
                 lambda ours, theirs, tolerance: (
                     ~torch.isclose(theirs, ours, rtol=tolerance, atol=0.0).all(-1)
@@ -612,8 +633,8 @@ EXERCISE = Exercise(
         ),
         several(
             "nan-first",
-            "NaN is looked for before anything else. It is one way to differ among others: the first place that differs "
-            "may come before it.",
+            "NaN is looked for before anything else. It is one way to differ among others: the"
+            " first place that differs may come before it.",
             nan_first_of_all,
             nan_first_in_each_layer,
         ),
@@ -626,13 +647,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "list-for-tuple",
-            "The place is right, and it comes as a list. What is asked for is a tuple: (0, 2) and [0, 2] are not equal.",
+            "The place is right, and it comes as a list. What is asked for is a tuple: (0, 2)"
+            " and [0, 2] are not equal.",
             list_returned,
         ),
         several(
             "tensors-for-ints",
-            "The place is right, and it is not made of ints: there is a tensor in it. It is shown and compared in "
-            "another way. int() or .item() makes a number of it.",
+            "The place is right, and it is not made of ints: there is a tensor in it. It is"
+            " shown and compared in another way. int() or .item() makes a number of it.",
             tensors_returned,
             two_tensors_returned,
             one_row_of_tensors_returned,
@@ -640,15 +662,16 @@ EXERCISE = Exercise(
         ),
         several(
             "inputs-changed",
-            "One of the traces has another content than before: look for an operation whose name ends in _, or += and "
-            "its like. You will want to compare the traces again.",
+            "One of the traces has another content than before: look for an operation whose"
+            " name ends in _, or += and its like. You will want to compare the traces again.",
             changing(lambda ours, theirs: ours.sub_(theirs)),
             changing(lambda ours, theirs: theirs.sub_(ours)),
             with_nan_emptied,
         ),
         Mistake(
             "number-not-position",
-            "The second number is too large: it counts the numbers of the output, and each position has dim of them.",
+            "The second number is too large: it counts the numbers of the output, and each"
+            " position has dim of them.",
             number_not_position,
         ),
         Mistake(
@@ -658,43 +681,52 @@ EXERCISE = Exercise(
         ),
         several(
             "minus-one-for-none",
-            "When the traces agree, the result is None. Anything else might be taken for a place.",
+            "When the traces agree, the result is None. Anything else might be taken for a"
+            " place.",
             lambda *case: first_divergence(*case) or (-1, -1),
             lambda *case: first_divergence(*case) or -1,
             lambda *case: first_divergence(*case) or (),
         ),
         several(
             "agreement-raises",
-            "Where nothing differs, the first place is asked for all the same, and an error is raised. Look whether "
-            "there is one.",
+            "Where nothing differs, the first place is asked for all the same, and an error is"
+            " raised. Look whether there is one.",
             agreement_raises(places),
             first_unequal_layer,
         ),
         Mistake(
             "columns-for-positions",
-            "The second number counts within a row: it says which of the dim numbers differs. A position is a row.",
+            "The second number counts within a row: it says which of the dim numbers differs."
+            " A position is a row.",
             columns_for_positions,
         ),
         Mistake(
             "only-the-first-layer",
-            "After the first layer the search is over. When that one agrees, the next one may still differ: where does "
-            "your loop return?",
+            "After the first layer the search is over. When that one agrees, the next one may"
+            " still differ: where does your loop return?",
             only_the_first_layer,
         ),
         Mistake(
             "number-too",
-            "The place has a number too many: which of the dim numbers differs is not asked for.",
+            "The place has a number too many: which of the dim numbers differs is not asked"
+            " for.",
             number_too,
         ),
         Mistake(
             "nan-at-the-front",
-            "Where a layer has a NaN, you say position 0. A NaN has a position like any other number that differs.",
+            "Where a layer has a NaN, you say position 0. A NaN has a position like any other"
+            " number that differs.",
             nan_at_the_front,
         ),
     ),
     hints=(
-        "Layers on the outside, positions on the inside: return at the first place that differs.",
-        "A row has dim numbers. It agrees when all of their absolute differences are at most the tolerance. Ask it this way "
-        "round, and a NaN does not agree.",
+        (
+            "Layers on the outside, positions on the inside: return at the first place that"
+            " differs."
+        ),
+        (
+            "A row has dim numbers. It agrees when all of their absolute differences are at"
+            " most the tolerance. Ask it this way round, and a NaN does not agree."
+        ),
     ),
 )

@@ -1,4 +1,6 @@
-"""Device functions of the ladder's first rungs as functions on tensors, built for checked mode and for several shapes."""
+"""Device functions of the ladder's first rungs as functions on tensors, built for checked mode
+and for several shapes.
+"""
 
 from pathlib import Path
 
@@ -37,7 +39,9 @@ def places(shape: Shape) -> torch.Tensor:
 
 
 def build(answer: str, shape: Shape, before: tuple[str, ...], wrapper: str) -> CudaLibrary:
-    """The checked library of `answer`, with the files of kernels/ before it, made for `shape`, and the check's own text."""
+    """The checked library of `answer`, with the files of kernels/ before it, made for `shape`,
+    and the check's own text.
+    """
     texts = {name: read_kernel(name) for name in before}
     texts["ladder/shape.cuh"] = shape_text(shape)
     texts["your code"] = answer

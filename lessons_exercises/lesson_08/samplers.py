@@ -1,6 +1,8 @@
-"""Wrong ways to sample, for exercise 8.7: functions that draw, and what each one's draws tend to.
+"""Wrong ways to sample, for exercise 8.7: functions that draw, and what each one's draws tend
+to.
 
-A check draws only from the learner's answer. With which mistake its draws agree is computed, which is exact and fast.
+A check draws only from the learner's answer. With which mistake its draws agree is computed,
+which is exact and fast.
 """
 
 import math
@@ -14,12 +16,15 @@ import torch
 
 @dataclass(frozen=True)
 class Model:
-    """What is known of a wrong sampler without a draw. tokens(logits, params): {token: its part of many draws}.
+    """What is known of a wrong sampler without a draw. tokens(logits, params): {token: its
+    part of many draws}.
 
-    always_one: the same token at each draw of one seed. repeats: the same seed gives the same tokens.
-    uses_global: torch's global generator. uses_generator_at_zero: at temperature 0. kind, kind_at_zero: the type of a token,
-    above temperature 0 and there.
-    follows_the_generator: another seed of the generator gives other tokens although each seed gives one alone.
+    always_one: the same token at each draw of one seed. repeats: the same seed gives the same
+        tokens.
+    uses_global: torch's global generator. uses_generator_at_zero: at temperature 0. kind,
+        kind_at_zero: the type of a token, above temperature 0 and there.
+    follows_the_generator: another seed of the generator gives other tokens although each seed
+        gives one alone.
     """
 
     tokens: Callable
@@ -32,7 +37,8 @@ class Model:
     follows_the_generator: bool = False
 
 
-MODELS = {}  # of each function that this file makes. A copy of one, handed in as an answer, is not in here: it draws.
+# of each function that this file makes. A copy of one, handed in as an answer, is not in here: it draws.
+MODELS = {}
 
 
 def wrong_sampler(
@@ -46,9 +52,11 @@ def wrong_sampler(
     kind_at_zero=None,
     **facts,
 ):
-    """A sampler, with its model in MODELS. weights(logits, params): weights, and the tokens that they belong to.
+    """A sampler, with its model in MODELS. weights(logits, params): weights, and the tokens
+    that they belong to.
 
-    draw(weights, params, generator): a position. limit(weights): what its draws tend to. token(tokens, position).
+    draw(weights, params, generator): a position. limit(weights): what its draws tend to.
+    token(tokens, position).
     greedy: takes at_zero(logits) at temperature 0, the likeliest token.
     """
     kind_at_zero = kind_at_zero or kind
@@ -272,7 +280,9 @@ def masked_with_zero(logits, params):
 
 
 def masked_with_zero_before_the_sort(logits, params):
-    """The smaller logits may be below the zeros that were to take tokens away: these come first then."""
+    """The smaller logits may be below the zeros that were to take tokens away: these come
+    first then.
+    """
     scaled = logits.double() / params.temperature
     if params.top_k is not None:
         smallest = scaled.sort(descending=True).values[: params.top_k][-1]
@@ -291,7 +301,9 @@ def top_k_is_a_number(weights):
 
 
 def summed_until_reached(logits, params):
-    """A loop that looks for top_p behind the last token where the sum of all is rounded to less."""
+    """A loop that looks for top_p behind the last token where the sum of all is rounded to
+    less.
+    """
     p, _ = weights_with(kept=all_of_them, dtype=torch.float32)(logits, params)
     if sum(p.tolist()) < params.top_p:
         raise IndexError("behind the last token")
@@ -316,7 +328,9 @@ def shares_of_multinomial(p):
 
 
 def below_a_running_sum(p, params, generator):
-    """The position at which the running sum passes a number between 0 and 1; one too far where the sum is smaller."""
+    """The position at which the running sum passes a number between 0 and 1; one too far where
+    the sum is smaller.
+    """
     return int(
         torch.searchsorted(p.cumsum(-1), torch.rand((), generator=generator, dtype=p.dtype))
     )
@@ -337,7 +351,9 @@ def shares_of_a_running_sum(p):
 
 
 def rest_to_the_last(p, params, generator):
-    """As below_a_running_sum, but that a number behind the end gives the last token that was kept."""
+    """As below_a_running_sum, but that a number behind the end gives the last token that was
+    kept.
+    """
     return min(below_a_running_sum(p, params, generator), int((p > 0).sum()) - 1)
 
 

@@ -1,4 +1,6 @@
-"""Requests on their way through a scheduler, without a model: what the checks of 8.3, 8.4 and 8.6 look at."""
+"""Requests on their way through a scheduler, without a model: what the checks of 8.3, 8.4 and
+8.6 look at.
+"""
 
 import functools
 import operator
@@ -24,7 +26,9 @@ class NotPairs(Exception):
 
 
 class Failed(Text):
-    """The end of a run that raised: two are the same when kind and step of the error are. The learner reads all of it."""
+    """The end of a run that raised: two are the same when kind and step of the error are. The
+    learner reads all of it.
+    """
 
     def __new__(cls, words: str, message: str):
         self = super().__new__(cls, words)
@@ -39,9 +43,10 @@ class Failed(Text):
 class Scenario:
     """Sizes, and what happens.
 
-    requests: (id, prompt, new tokens, the step before which it comes); a prompt is a text, a token for each character, or
-    the number of its tokens, which are then unlike everybody else's. given_way: (step, id) of requests that are preempted
-    from outside, before that step. budgets: (step, token_budget), where it changes.
+    requests: (id, prompt, new tokens, the step before which it comes); a prompt is a text, a
+        token for each character, or the number of its tokens, which are then unlike everybody
+        else's. given_way: (step, id) of requests that are preempted from outside, before that
+        step. budgets: (step, token_budget), where it changes.
     """
 
     requests: tuple[tuple[str, str | int, int, int], ...]
@@ -55,8 +60,10 @@ class Scenario:
 
 
 def hidden(seed: int, num_scenarios: int = 20):
-    """For `Exercise.hidden`: scenarios that come to an end, with little room for all and enough for each; in some of them
-    prompts begin alike, requests are preempted from outside, or the budget changes."""
+    """For `Exercise.hidden`: scenarios that come to an end, with little room for all and
+    enough for each; in some of them prompts begin alike, requests are preempted from outside,
+    or the budget changes.
+    """
     chance = random.Random(seed)
     while num_scenarios:
         sharing, names, block_size = (
@@ -65,9 +72,12 @@ def hidden(seed: int, num_scenarios: int = 20):
             chance.randint(1, 3),
         )
         prompts = [
-            "abcdefgh"[: chance.randint(1, 8)] + chance.choice("wxyz") * chance.randint(0, 3)
-            if sharing
-            else chance.randint(1, 9)
+            (
+                "abcdefgh"[: chance.randint(1, 8)]
+                + chance.choice("wxyz") * chance.randint(0, 3)
+                if sharing
+                else chance.randint(1, 9)
+            )
             for _ in names
         ]
         num_new, steps = (
@@ -97,7 +107,9 @@ def hidden(seed: int, num_scenarios: int = 20):
 
 @dataclass(frozen=True)
 class Step:
-    """What stands where: after each schedule(), before a step in which somebody is preempted from outside, at the end."""
+    """What stands where: after each schedule(), before a step in which somebody is preempted
+    from outside, at the end.
+    """
 
     when: str
     computes: tuple[tuple[str, int], ...]
@@ -113,11 +125,16 @@ class Step:
     free_blocks: int  # those that only the prefix cache uses count as free
 
     def __repr__(self):
-        return f"{self.when}: {'; '.join(_in_words(self, field.name) for field in fields(self)[1:])}"
+        return (
+            f"{self.when}:"
+            f" {'; '.join(_in_words(self, field.name) for field in fields(self)[1:])}"
+        )
 
 
 def make_request(name: str, prompt: str | int, num_new: int) -> Request:
-    """A request that generates num_new tokens. A prompt given by its length has tokens of its own."""
+    """A request that generates num_new tokens. A prompt given by its length has tokens of its
+    own.
+    """
     tokens = (
         [ord(letter) for letter in prompt]
         if isinstance(prompt, str)
@@ -127,7 +144,9 @@ def make_request(name: str, prompt: str | int, num_new: int) -> Request:
 
 
 def make_scheduler(scenario: Scenario, **methods) -> Scheduler:
-    """A scheduler over an empty pool, in which `methods` take the place of the methods of these names."""
+    """A scheduler over an empty pool, in which `methods` take the place of the methods of
+    these names.
+    """
     manager = PagedAttentionManager(
         scenario.num_blocks, scenario.block_size, 1, 2, scenario.max_num_seqs, ROW
     )
@@ -143,7 +162,9 @@ def make_scheduler(scenario: Scenario, **methods) -> Scheduler:
 
 
 def run(scenario: Scenario, **methods) -> tuple:
-    """What happens in a scenario, a Step for each step. An error ends it, as its last entry, in words."""
+    """What happens in a scenario, a Step for each step. An error ends it, as its last entry,
+    in words.
+    """
     scheduler = make_scheduler(scenario, **methods)
     arrivals = [
         (make_request(name, prompt, num_new), step)
@@ -179,7 +200,9 @@ def run(scenario: Scenario, **methods) -> tuple:
 
 
 def pairs(scheduled) -> list[tuple[Request, int]]:
-    """What schedule() returned. Raises NotPairs where it is not a list of pairs of a request and an integer."""
+    """What schedule() returned. Raises NotPairs where it is not a list of pairs of a request
+    and an integer.
+    """
     if not isinstance(scheduled, list | tuple):
         raise NotPairs(type(scheduled).__name__)
     for entry in scheduled:
@@ -196,7 +219,9 @@ def pairs(scheduled) -> list[tuple[Request, int]]:
 
 
 def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -> Step:
-    """Everything that can be seen from outside, blocks' numbers left out: which ones are taken is free."""
+    """Everything that can be seen from outside, blocks' numbers left out: which ones are taken
+    is free.
+    """
     manager = scheduler.manager
     there = [
         request
@@ -226,8 +251,10 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
 
 
 def compute(scheduler: Scheduler, scheduled: list[tuple[Request, int]]) -> None:
-    """What the model, the prefix cache and postprocess() do in a step. A request's next token is how many it has, though
-    its generator draws for it, as it does at a temperature above 0."""
+    """What the model, the prefix cache and postprocess() do in a step. A request's next token
+    is how many it has, though its generator draws for it, as it does at a temperature above
+    0.
+    """
     for request, num_tokens in scheduled:
         scheduler.prefix_cache.insert(request, request.num_computed + num_tokens)
         request.num_computed += num_tokens
@@ -287,7 +314,8 @@ def size(scenario: Scenario) -> tuple[int, int, int]:
 def describe(scenario: Scenario) -> str:
     """A scenario in a learner's words."""
     those = [
-        f"{name} (prompt {_prompt(prompt)}, {num_new} new{f', comes in step {step}' if step else ''})"
+        f"{name} (prompt {_prompt(prompt)}, {num_new}"
+        f" new{f', comes in step {step}' if step else ''})"
         for name, prompt, num_new, step in scenario.requests
     ]
     others = [f"{name} is preempted before step {step}" for step, name in scenario.given_way]
@@ -295,15 +323,19 @@ def describe(scenario: Scenario) -> str:
         f"token_budget is {budget} from step {step} on" for step, budget in scenario.budgets
     ]
     return (
-        f"{counted(scenario.num_blocks, 'block')} of {scenario.block_size}, token_budget {scenario.token_budget}, "
-        f"max_num_seqs {scenario.max_num_seqs}; {', '.join(those + others)}"
+        f"{counted(scenario.num_blocks, 'block')} of {scenario.block_size}, token_budget"
+        f" {scenario.token_budget}, max_num_seqs {scenario.max_num_seqs};"
+        f" {', '.join(those + others)}"
     )
 
 
 def _briefly(entry, names=("computes", "running", "waiting")) -> str:
     if not isinstance(entry, Step):
         return repr(entry)
-    return f"{entry.when}: {'; '.join(_in_words(entry, name) for name in names if name != 'when')}"
+    return (
+        f"{entry.when}:"
+        f" {'; '.join(_in_words(entry, name) for name in names if name != 'when')}"
+    )
 
 
 def _prompt(prompt: str | int) -> str:

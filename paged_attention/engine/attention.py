@@ -18,12 +18,21 @@ class PagedStep:
     """
 
     kv_cache: Tensor  # (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size)
-    slot_mapping: Tensor  # (num_tokens,): block_id * block_size + offset of each token of the step
+    # (num_tokens,): block_id * block_size + offset of each token of the step
+    slot_mapping: Tensor
     attend: Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def paged_attention_forward(module, query: Tensor, key: Tensor, value: Tensor, attention_mask=None, *, paged: PagedStep,
-                            **others) -> tuple[Tensor, None]:
+def paged_attention_forward(
+    module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask=None,
+    *,
+    paged: PagedStep,
+    **others,
+) -> tuple[Tensor, None]:
     """Writes a layer's keys and values into the pool, then attends.
 
     The model calls this in every layer. All sequences of the step are in one row, so the batch
@@ -36,7 +45,8 @@ def paged_attention_forward(module, query: Tensor, key: Tensor, value: Tensor, a
     Returns (1, num_tokens, num_q_heads, head_size), and None for the weights.
     """
     # BEGIN SOLUTION 8.1
-    q, k, v = (heads[0].transpose(0, 1) for heads in (query, key, value))  # (num_tokens, heads, head_size)
+    # (num_tokens, heads, head_size)
+    q, k, v = (heads[0].transpose(0, 1) for heads in (query, key, value))
     k_cache, v_cache = paged.kv_cache[module.layer_idx]
     k_cache.view(-1, *k.shape[1:])[paged.slot_mapping] = k
     v_cache.view(-1, *v.shape[1:])[paged.slot_mapping] = v
@@ -54,7 +64,8 @@ def plugged_in(model, forward):
     """
     from transformers import AttentionInterface  # slow to import; the checks do not need it
 
-    name = f"course_paged_{id(forward)}"  # the registry keeps `forward`, so no other function gets its id
+    # the registry keeps `forward`, so no other function gets its id
+    name = f"course_paged_{id(forward)}"
     AttentionInterface.register(name, forward)
     with lock_of(model):
         config = own_config(model)

@@ -18,7 +18,9 @@ from paged_attention.engine.served import UnsupportedModelError, check_architect
 SMALL_MODEL = Path(__file__).resolve().parent.parent / "tiny_qwen3"
 
 
-def load_model(name: str | Path = SMALL_MODEL, dtype: torch.dtype = torch.float32, device: str = "cpu"):
+def load_model(
+    name: str | Path = SMALL_MODEL, dtype: torch.dtype = torch.float32, device: str = "cpu"
+):
     """Loads a transformers model, ready to generate.
 
     name: a folder, or a name on the Hugging Face hub, which needs internet.
@@ -35,16 +37,21 @@ def load_model(name: str | Path = SMALL_MODEL, dtype: torch.dtype = torch.float3
     try:
         config = AutoConfig.from_pretrained(name)
     except OSError as error:
-        raise FileNotFoundError(f"{str(name)!r} is neither a folder here nor a checkpoint that could be fetched from the "
-                                f"hub: {str(error).splitlines()[0]}") from error
+        raise FileNotFoundError(
+            f"{str(name)!r} is neither a folder here nor a checkpoint that could be fetched"
+            f" from the hub: {str(error).splitlines()[0]}"
+        ) from error
     except ValueError as error:
-        raise UnsupportedModelError(f"transformers knows no model for {str(name)!r}: "
-                                         f"{str(error).splitlines()[0]}") from error
+        raise UnsupportedModelError(
+            f"transformers knows no model for {str(name)!r}: {str(error).splitlines()[0]}"
+        ) from error
     check_architecture(config, str(name))
     try:
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, config=config)
     except SafetensorError as error:
-        raise UnsupportedModelError(f"the weights of {str(name)!r} could not be read: {error}") from error
+        raise UnsupportedModelError(
+            f"the weights of {str(name)!r} could not be read: {error}"
+        ) from error
     return model.to(device).eval()
 
 
@@ -54,6 +61,8 @@ def _check_files(folder: Path) -> None:
     try:
         json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UnsupportedModelError(f"config.json in {str(folder)!r} is not JSON: {error}") from None
+        raise UnsupportedModelError(
+            f"config.json in {str(folder)!r} is not JSON: {error}"
+        ) from None
     if not any(folder.glob("*.safetensors")):
         raise FileNotFoundError(f"{str(folder)!r} holds no weights (*.safetensors)")

@@ -34,8 +34,10 @@ class Divergence:
 
     def __str__(self):
         kind = "KV head" if self.what in ("key", "value") else "query head"
-        return (f"token {self.token}, layer {self.layer}, {kind} {self.head}, block {self.block}: "
-                f"the {self.what} differs by {self.difference:.2g}")
+        return (
+            f"token {self.token}, layer {self.layer}, {kind} {self.head}, block {self.block}: "
+            f"the {self.what} differs by {self.difference:.2g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,15 @@ class LayerCall:
 
 
 class Recorder:
-    """Takes one request through an engine, half a step at a time, and keeps what each layer did."""
+    """Takes one request through an engine, half a step at a time, and keeps what each layer
+    did.
+    """
 
     def __init__(self, engine, prompt: list[int], num_tokens: int):
         self.engine = engine
-        self.request = engine.add(self, prompt, SamplingParams(max_new_tokens=num_tokens, ignore_end=True))
+        self.request = engine.add(
+            self, prompt, SamplingParams(max_new_tokens=num_tokens, ignore_end=True)
+        )
 
     def run(self) -> list[LayerCall]:
         """Does the first half: schedules and runs. Returns the calls of all layers."""
@@ -80,18 +86,28 @@ class Recorder:
 
     def recording(self, attend):
         """Wraps `attend` so that every call is kept as a LayerCall."""
+
         def attend_and_keep(q, k_cache, v_cache):
             o = attend(q, k_cache, v_cache)
-            slots = self.slots(k_cache.shape[1])[-len(q):]
+            slots = self.slots(k_cache.shape[1])[-len(q) :]
             key, value = (cache.flatten(0, 1)[slots] for cache in (k_cache, v_cache))
-            self.calls.append(LayerCall(q.clone(), key, value, o.clone(), attend, k_cache, v_cache))
+            self.calls.append(
+                LayerCall(q.clone(), key, value, o.clone(), attend, k_cache, v_cache)
+            )
             return o
+
         return attend_and_keep
 
     def slots(self, block_size: int) -> list[int]:
         """Finds the slots of the sequence's keys, by its block table."""
-        blocks, length = self.engine.manager.blocks_of(self), self.engine.manager.get(self).length
-        return [blocks[position // block_size] * block_size + position % block_size for position in range(length)]
+        blocks, length = (
+            self.engine.manager.blocks_of(self),
+            self.engine.manager.get(self).length,
+        )
+        return [
+            blocks[position // block_size] * block_size + position % block_size
+            for position in range(length)
+        ]
 
     def share(self, call: LayerCall, index: int) -> Tensor:
         """Computes what block `index` adds to the output.
@@ -105,8 +121,9 @@ class Recorder:
 
 
 @torch.inference_mode()
-def locate_divergence(engine_a, engine_b, prompt: list[int], num_tokens: int = 20,
-                      tolerance: float = 1e-3) -> Divergence | None:
+def locate_divergence(
+    engine_a, engine_b, prompt: list[int], num_tokens: int = 20, tolerance: float = 1e-3
+) -> Divergence | None:
     """Runs a prompt through both engines, and finds where they first differ.
 
     Both generate num_tokens tokens greedily. The second continues with the tokens of the
@@ -118,15 +135,23 @@ def locate_divergence(engine_a, engine_b, prompt: list[int], num_tokens: int = 2
     Raises ValueError if the engines cut the prompt into different chunks.
     """
     if engine_a.requests or engine_b.requests:
-        raise ValueError("an engine has other requests; locate_divergence() needs both for itself")
+        raise ValueError(
+            "an engine has other requests; locate_divergence() needs both for itself"
+        )
     recorders = [Recorder(engine, prompt, num_tokens) for engine in (engine_a, engine_b)]
     a, b = recorders
     try:
         while a.request.reason is None:
             start = a.request.num_computed
             calls_a, calls_b = a.run(), b.run()
-            if len(calls_a[0].query) != len(calls_b[0].query) or start != b.request.num_computed:
-                raise ValueError("the engines compute different chunks; give both the same token_budget and no prefix")
+            if (
+                len(calls_a[0].query) != len(calls_b[0].query)
+                or start != b.request.num_computed
+            ):
+                raise ValueError(
+                    "the engines compute different chunks; give both the same token_budget and"
+                    " no prefix"
+                )
             if parting := first_difference(calls_a, calls_b, tolerance):
                 return name_block(a, b, calls_a, calls_b, start, *parting)
             a.postprocess(a.logits)
@@ -138,7 +163,9 @@ def locate_divergence(engine_a, engine_b, prompt: list[int], num_tokens: int = 2
                 recorder.engine.cancel(recorder)
 
 
-def first_difference(calls_a: list[LayerCall], calls_b: list[LayerCall], tolerance: float) -> tuple | None:
+def first_difference(
+    calls_a: list[LayerCall], calls_b: list[LayerCall], tolerance: float
+) -> tuple | None:
     """Finds the first token of a step that differs, and the first layer where it does.
 
     What comes after a NaN does not count: 0 times NaN is NaN, so in later layers a NaN reaches
@@ -150,7 +177,8 @@ def first_difference(calls_a: list[LayerCall], calls_b: list[LayerCall], toleran
     for layer, pair in enumerate(zip(calls_a, calls_b, strict=True)):
         for what in ("key", "value", "query", "output"):
             by_head = apart(*(getattr(call, what) for call in pair))  # (num_tokens, heads)
-            rows, heads = (by_head > tolerance).nonzero(as_tuple=True)  # sorted by row, then by head
+            # sorted by row, then by head
+            rows, heads = (by_head > tolerance).nonzero(as_tuple=True)
             if len(rows) and (first is None or rows[0] < first[0]):
                 row, head = int(rows[0]), int(heads[0])
                 first = row, layer, what, head, float(by_head[row, head])
@@ -159,7 +187,9 @@ def first_difference(calls_a: list[LayerCall], calls_b: list[LayerCall], toleran
     return first
 
 
-def name_block(a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, layer, what, head, difference) -> Divergence:
+def name_block(
+    a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, layer, what, head, difference
+) -> Divergence:
     """Adds the block to what was found.
 
     If the output differs, it is the block with the share of the output that changed most.
@@ -172,9 +202,13 @@ def name_block(a: Recorder, b: Recorder, calls_a, calls_b, start: int, row, laye
     if what == "output":
         changes = []
         for index in range(block + 1):
-            ours, theirs = (recorder.share(calls[layer], index)[None, row, head, None]
-                            for recorder, calls in ((a, calls_a), (b, calls_b)))  # (1, 1, head_size)
-            size = torch.maximum(ours.abs().amax(), theirs.abs().amax()).nan_to_num(0.0, 0.0)  # a NaN is no size
+            ours, theirs = (
+                recorder.share(calls[layer], index)[None, row, head, None]
+                # (1, 1, head_size)
+                for recorder, calls in ((a, calls_a), (b, calls_b))
+            )
+            # a NaN is no size
+            size = torch.maximum(ours.abs().amax(), theirs.abs().amax()).nan_to_num(0.0, 0.0)
             changes.append(float(apart(ours, theirs) / (size + TINY)))
         block = changes.index(max(changes))
     return Divergence(position, layer, head, block, what, difference)

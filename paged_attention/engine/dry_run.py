@@ -16,11 +16,15 @@ def dry_run(scheduler, num_new: int) -> History:
     Returns what happened in each step.
     """
     history, nothing_kept = History(), SimpleNamespace(blocks={})
-    engine = SimpleNamespace(scheduler=scheduler, manager=scheduler.manager, prefix_cache=nothing_kept)
+    engine = SimpleNamespace(
+        scheduler=scheduler, manager=scheduler.manager, prefix_cache=nothing_kept
+    )
     while scheduler.has_work():
         computed = scheduler.schedule()
         if not computed:
-            raise RuntimeError("schedule() chose no request, though there are some; this would go on for ever")
+            raise RuntimeError(
+                "schedule() chose no request, though there are some; this would go on for ever"
+            )
         history(engine, computed)
         for request, count in computed:
             request.num_computed += count

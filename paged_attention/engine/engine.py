@@ -44,10 +44,26 @@ class Engine:
 
     sample = staticmethod(sample)
 
-    def __init__(self, model, num_blocks: int = 256, block_size: int = 16, token_budget: int = 256, max_num_seqs: int = 64,
-                 path=None, prefix_sharing: bool = True, block_manager=PythonBlockManager, history=None,
-                 forward=paged_attention_forward, num_kv_heads: int | None = None):
-        check_positive(num_blocks=num_blocks, block_size=block_size, token_budget=token_budget, max_num_seqs=max_num_seqs)
+    def __init__(
+        self,
+        model,
+        num_blocks: int = 256,
+        block_size: int = 16,
+        token_budget: int = 256,
+        max_num_seqs: int = 64,
+        path=None,
+        prefix_sharing: bool = True,
+        block_manager=PythonBlockManager,
+        history=None,
+        forward=paged_attention_forward,
+        num_kv_heads: int | None = None,
+    ):
+        check_positive(
+            num_blocks=num_blocks,
+            block_size=block_size,
+            token_budget=token_budget,
+            max_num_seqs=max_num_seqs,
+        )
         config = model.config
         check_config(config)
         head_size = head_size_of(config)
@@ -57,8 +73,17 @@ class Engine:
         plan = find_path(path) if isinstance(path, str) else path
         max_blocks_per_seq = min(num_blocks, -(-config.max_position_embeddings // block_size))
         self.manager = PagedAttentionManager(
-            num_blocks, block_size, num_kv_heads or config.num_key_value_heads, head_size, max_num_seqs,
-            max_blocks_per_seq, config.num_hidden_layers, model.dtype, model.device, block_manager)
+            num_blocks,
+            block_size,
+            num_kv_heads or config.num_key_value_heads,
+            head_size,
+            max_num_seqs,
+            max_blocks_per_seq,
+            config.num_hidden_layers,
+            model.dtype,
+            model.device,
+            block_manager,
+        )
         self.prefix_cache = PrefixCache(self.manager, prefix_sharing)
         self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget, max_num_seqs)
         self.runner = ModelRunner(model, self.manager, plan, forward)
@@ -66,10 +91,15 @@ class Engine:
         # Each is None, a token or several.
         ends = [config.eos_token_id, getattr(model, "generation_config", config).eos_token_id]
         self.end_tokens = frozenset(np.hstack(ends).tolist()) - {None}
-        self.most_tokens = {"the model's context": config.max_position_embeddings, "the pool": num_blocks * block_size}
+        self.most_tokens = {
+            "the model's context": config.max_position_embeddings,
+            "the pool": num_blocks * block_size,
+        }
         self.requests: dict[Hashable, Request] = {}  # waiting or running
 
-    def add(self, id: Hashable, prompt: list[int], params: SamplingParams = SamplingParams()) -> Request:
+    def add(
+        self, id: Hashable, prompt: list[int], params: SamplingParams = SamplingParams()
+    ) -> Request:
         """Puts a request into the queue.
 
         Raises RequestError if it can never be served. Then nothing has changed.
@@ -108,9 +138,15 @@ class Engine:
             scheduled = self.scheduler.schedule()
             if not scheduled:
                 if self.scheduler.has_work():
-                    raise RuntimeError("schedule() chose no request, though there are some; this would go on for ever")
+                    raise RuntimeError(
+                        "schedule() chose no request, though there are some; this would go on"
+                        " for ever"
+                    )
                 return []
-            before = [(request, len(request.tokens), request.generator.get_state()) for request, _ in scheduled]
+            before = [
+                (request, len(request.tokens), request.generator.get_state())
+                for request, _ in scheduled
+            ]
             logits = self.runner.run(scheduled)
             # False for a row with a NaN or inf, or with nothing but -inf.
             finite = logits.amax(-1).isfinite().tolist()
@@ -124,7 +160,9 @@ class Engine:
             self._take_back(before)
             raise
 
-    def postprocess(self, scheduled: list[tuple[Request, int]], logits: Tensor) -> list[tuple[Request, int]]:
+    def postprocess(
+        self, scheduled: list[tuple[Request, int]], logits: Tensor
+    ) -> list[tuple[Request, int]]:
         """Completes a step, after the model has run.
 
         Each request has computed num_tokens more tokens, and counts them in its num_computed.
@@ -170,8 +208,12 @@ class Engine:
                 return
             self.step()
 
-    def generate(self, prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
-                 progress: bool = False) -> list[Request | RequestError]:
+    def generate(
+        self,
+        prompts: list[list[int]],
+        params: SamplingParams | list[SamplingParams] = SamplingParams(),
+        progress: bool = False,
+    ) -> list[Request | RequestError]:
         """Serves all prompts.
 
         If a step raises an error, or Ctrl-C stops it, the requests that have not ended are
@@ -192,7 +234,11 @@ class Engine:
             with tqdm(total=len(prompts), disable=not progress, unit="request") as bar:
                 while self.scheduler.has_work():
                     self.step()
-                    bar.update(len(results) - sum(request.reason is None for request in requests) - bar.n)
+                    bar.update(
+                        len(results)
+                        - sum(request.reason is None for request in requests)
+                        - bar.n
+                    )
         except BaseException:
             for id, _, _ in those:
                 if id in self.requests:
@@ -203,17 +249,26 @@ class Engine:
     def _check(self, request: Request) -> None:
         id, prompt, most = request.id, request.prompt, request.params.max_new_tokens
         if id in self.requests:
-            raise DuplicateRequestError(f"request {id!r} is here already; an id is free again when its request has ended")
+            raise DuplicateRequestError(
+                f"request {id!r} is here already; an id is free again when its request has"
+                " ended"
+            )
         if not prompt:
-            raise EmptyPromptError(f"request {id!r} has an empty prompt; it needs one token or more")
+            raise EmptyPromptError(
+                f"request {id!r} has an empty prompt; it needs one token or more"
+            )
         for token in prompt:
             if not 0 <= token < self.vocab_size:
-                raise UnknownTokenError(f"request {id!r} has the token {token}; the model's tokens are 0 to "
-                                        f"{self.vocab_size - 1}")
+                raise UnknownTokenError(
+                    f"request {id!r} has the token {token}; the model's tokens are 0 to "
+                    f"{self.vocab_size - 1}"
+                )
         for place, room in self.most_tokens.items():
             if len(prompt) + most > room:
-                raise PromptTooLongError(f"request {id!r} may grow to {len(prompt)} + {most} tokens, and {place} has room "
-                                         f"for {room}")
+                raise PromptTooLongError(
+                    f"request {id!r} may grow to {len(prompt)} + {most} tokens, and {place}"
+                    f" has room for {room}"
+                )
 
     def _end(self, request: Request, reason: str) -> Request:
         self.scheduler.remove(request)
@@ -221,7 +276,9 @@ class Engine:
         request.reason = reason
         return request
 
-    def _end_not_finite(self, scheduled: list[tuple[Request, int]], logits: Tensor, finite: list[bool]) -> tuple:
+    def _end_not_finite(
+        self, scheduled: list[tuple[Request, int]], logits: Tensor, finite: list[bool]
+    ) -> tuple:
         """Ends the requests that would take their next token from a row that is not finite.
 
         In the middle of a prompt a row does not count: a token may overflow only in the last
@@ -234,9 +291,12 @@ class Engine:
             if finite[index] or num_tokens < request.num_uncomputed:
                 left.append(index)
             else:
-                self.prefix_cache.forget(request)  # the fault may lie in what it has found there
+                # the fault may lie in what it has found there
+                self.prefix_cache.forget(request)
                 self._end(request, "not finite")
-        return [scheduled[index] for index in left], logits if len(left) == len(logits) else logits[left]
+        return [scheduled[index] for index in left], (
+            logits if len(left) == len(logits) else logits[left]
+        )
 
     def _take_back(self, before: list[tuple[Request, int, Tensor]]) -> None:
         """Takes back a step that failed, as if it had never begun.

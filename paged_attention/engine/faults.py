@@ -25,7 +25,8 @@ def fill_with_leftovers(engine, prompts: list[list[int]]) -> None:
     """
     if engine.requests:
         raise ValueError("the engine has requests; their keys and values would be lost")
-    kv_cache = engine.manager.kv_cache.fill_(math.nan)  # (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size)
+    # (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size)
+    kv_cache = engine.manager.kv_cache.fill_(math.nan)
     engine.generate(prompts, SamplingParams(max_new_tokens=1))
     engine.prefix_cache.clear()
     full = (~kv_cache[0, 0].isnan().flatten(1).any(1)).nonzero().flatten()
@@ -46,12 +47,17 @@ def table_one_step_late(engine) -> None:
 
     Block 0 of the pool is in its place.
     """
+
     def change(metadata: BatchMetadata) -> BatchMetadata:
-        table, lengths = metadata.block_table.clone(), metadata.seq_lens_kv - metadata.cu_seqlens_q.diff()
+        table, lengths = (
+            metadata.block_table.clone(),
+            metadata.seq_lens_kv - metadata.cu_seqlens_q.diff(),
+        )
         for row, length in enumerate(lengths.tolist()):
             if length:  # it has computed before, and has that step's table
-                table[row, -(-length // engine.manager.block_size):] = 0
+                table[row, -(-length // engine.manager.block_size) :] = 0
         return replace(metadata, block_table=table)
+
     read_through(engine, change)
 
 
@@ -60,12 +66,14 @@ def block_of_another(engine) -> None:
 
     That one may belong to another sequence.
     """
+
     def change(metadata: BatchMetadata) -> BatchMetadata:
         table = metadata.block_table.clone()
         if table.shape[1] > 1:
             owned = table[:, 1] >= 0
             table[owned, 1] = (table[owned, 1] + 1) % len(engine.manager.kv_cache[0, 0])
         return replace(metadata, block_table=table)
+
     read_through(engine, change)
 
 
@@ -74,6 +82,7 @@ def full_blocks_permuted(engine) -> None:
 
     Keys carry their positions, so this does no harm.
     """
+
     def change(metadata: BatchMetadata) -> BatchMetadata:
         table = metadata.block_table.clone()
         for row, length in enumerate(metadata.seq_lens_kv.tolist()):
@@ -81,13 +90,18 @@ def full_blocks_permuted(engine) -> None:
             if metadata.cu_seqlens_q[row + 1] - metadata.cu_seqlens_q[row] == 1:
                 table[row, :num_full] = table[row, :num_full].flip(0)
         return replace(metadata, block_table=table)
+
     read_through(engine, change)
 
 
 def tail_not_masked(engine) -> None:
     """Attention to a block covers all of its slots, even those past the last token."""
+
     def plan(metadata: BatchMetadata):
-        return lambda q, k_cache, v_cache: each_alone(q, k_cache, v_cache, metadata, mask_tail=False)
+        return lambda q, k_cache, v_cache: each_alone(
+            q, k_cache, v_cache, metadata, mask_tail=False
+        )
+
     engine.runner.plan = plan
 
 
@@ -96,26 +110,40 @@ def wrong_head_mapping(engine) -> None:
 
     The heads of a group are then no longer neighbours.
     """
+
     def plan(metadata: BatchMetadata):
         def attend(q, k_cache, v_cache):
             group = q.shape[1] // k_cache.shape[2]
-            dealt = torch.arange(q.shape[1], device=q.device).view(group, -1).T.flatten()  # heads by h % num_kv_heads
+            # heads by h % num_kv_heads
+            dealt = torch.arange(q.shape[1], device=q.device).view(group, -1).T.flatten()
             o = torch.empty_like(q)
             o[:, dealt] = attn_paged_torch(q[:, dealt], k_cache, v_cache, metadata)
             return o
+
         return attend
+
     engine.runner.plan = plan
 
 
 def accumulator_not_rescaled(engine) -> None:
     """When a new maximum comes, the online softmax does not shrink the output so far."""
+
     def plan(metadata: BatchMetadata):
-        return lambda q, k_cache, v_cache: each_alone(q, k_cache, v_cache, metadata, rescale=False)
+        return lambda q, k_cache, v_cache: each_alone(
+            q, k_cache, v_cache, metadata, rescale=False
+        )
+
     engine.runner.plan = plan
 
 
-def each_alone(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetadata, mask_tail: bool = True,
-               rescale: bool = True) -> Tensor:
+def each_alone(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    metadata: BatchMetadata,
+    mask_tail: bool = True,
+    rescale: bool = True,
+) -> Tensor:
     """Computes attention of all queries at once, block after block with an online softmax.
 
     mask_tail, rescale: False plants a fault.
@@ -132,11 +160,17 @@ def each_alone(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata: BatchMetad
         else:
             end = -(-metadata.seq_lens_kv // block_size) * block_size
             end = end.repeat_interleave(metadata.cu_seqlens_q.diff())
-            end = torch.where(context_lens < metadata.seq_lens_kv.repeat_interleave(metadata.cu_seqlens_q.diff()),
-                              context_lens, end)  # inside a chunk the causal mask still holds
+            end = torch.where(
+                context_lens
+                < metadata.seq_lens_kv.repeat_interleave(metadata.cu_seqlens_q.diff()),
+                context_lens,
+                end,
+            )  # inside a chunk the causal mask still holds
         hidden = positions >= end[:, None]  # (num_tokens, block_size)
-        k, v = (widen(cache[block_table[:, index].clamp(min=0)]).repeat_interleave(group, dim=2)
-                for cache in (k_cache, v_cache))
+        k, v = (
+            widen(cache[block_table[:, index].clamp(min=0)]).repeat_interleave(group, dim=2)
+            for cache in (k_cache, v_cache)
+        )
         v = v.masked_fill(hidden[..., None, None], 0.0)  # what is hidden may be NaN
         scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
         scores = scores.masked_fill(hidden[:, None], NO_KEY)
@@ -154,8 +188,17 @@ def position_plus_one(engine) -> None:
 
     def shifted(scheduled):
         tokens, positions, last = flatten_batch(scheduled)
-        ends = [index for index, (_, num_tokens) in zip(last, scheduled, strict=True) if num_tokens == 1]
-        return tokens, [position + (index in ends) for index, position in enumerate(positions)], last
+        ends = [
+            index
+            for index, (_, num_tokens) in zip(last, scheduled, strict=True)
+            if num_tokens == 1
+        ]
+        return (
+            tokens,
+            [position + (index in ends) for index, position in enumerate(positions)],
+            last,
+        )
+
     engine.runner.flatten_batch = shifted
 
 

@@ -32,13 +32,32 @@ class History(list):
 
     def __call__(self, engine, scheduled: list) -> None:
         scheduler, manager = engine.scheduler, engine.manager
-        users = Counter(block_id for request in scheduler.running for block_id in manager.blocks_of(request.id))
+        users = Counter(
+            block_id
+            for request in scheduler.running
+            for block_id in manager.blocks_of(request.id)
+        )
         kept = sum(block_id not in users for block_id in engine.prefix_cache.blocks.values())
-        phases = {request.id: (num_tokens, "decodes" if num_tokens == 1 and request.output else "prefills")
-                  for request, num_tokens in scheduled}
+        phases = {
+            request.id: (
+                num_tokens,
+                "decodes" if num_tokens == 1 and request.output else "prefills",
+            )
+            for request, num_tokens in scheduled
+        }
         again = tuple(request.id for request in scheduler.waiting if request.num_preempted)
-        self.append(StepRecord(
-            scheduled=phases, waiting=tuple(request.id for request in scheduler.waiting if not request.num_preempted),
-            preempted=again, alone=sum(count == 1 for count in users.values()),
-            shared=sum(count > 1 for count in users.values()), kept=kept,
-            lengths={request.id: manager.get(request.id).length for request in scheduler.running}))
+        self.append(
+            StepRecord(
+                scheduled=phases,
+                waiting=tuple(
+                    request.id for request in scheduler.waiting if not request.num_preempted
+                ),
+                preempted=again,
+                alone=sum(count == 1 for count in users.values()),
+                shared=sum(count > 1 for count in users.values()),
+                kept=kept,
+                lengths={
+                    request.id: manager.get(request.id).length for request in scheduler.running
+                },
+            )
+        )

@@ -27,12 +27,26 @@ YOURS, THE_COURSES = "yours", "the course's"
 
 # Exercises and the files under kernels/ that their answers replace, in the order in which they
 # are compiled. 1.3 is 1.2 made safe for threads. The engine has only one, so 1.2 will do.
-BLOCK_MANAGER, WITHOUT_MUTEX = {"1.1": "free_list.h", "1.3": "block_manager.h", "1.4": "block_manager_binding.cpp"}, "1.2"
-KERNEL = {"6.2": "paged_address.cuh", "6.3": "block_reduce.cuh", "6.4": "paged_scores.cuh", "6.5": "paged_values.cuh",
-          "6.6": "paged_attention.cu"}
+BLOCK_MANAGER, WITHOUT_MUTEX = (
+    {
+        "1.1": "free_list.h",
+        "1.3": "block_manager.h",
+        "1.4": "block_manager_binding.cpp",
+    },
+    "1.2",
+)
+KERNEL = {
+    "6.2": "paged_address.cuh",
+    "6.3": "block_reduce.cuh",
+    "6.4": "paged_scores.cuh",
+    "6.5": "paged_values.cuh",
+    "6.6": "paged_attention.cu",
+}
 # Paths, and the exercises with answers that are arguments of the path's function.
-PATH_FUNCTIONS = {"paged_torch": {"5.5": "attn_paged_torch"},
-                  "blockwise": {"4.1": "dispatch", "4.2": "block_attention", "4.5": "combine_segments"}}
+PATH_FUNCTIONS = {
+    "paged_torch": {"5.5": "attn_paged_torch"},
+    "blockwise": {"4.1": "dispatch", "4.2": "block_attention", "4.5": "combine_segments"},
+}
 # Exercise: the engine's part that has the function, its name there, and if it is a method.
 PLACES = {
     "2.5": ("manager", "append_token", True),
@@ -49,7 +63,8 @@ PLACES = {
 }
 FORWARD = "8.1"
 
-_passed: set[tuple[str, str]] = set()  # (exercise, digest) of the saved answers that this process has checked
+# (exercise, digest) of the saved answers that this process has checked
+_passed: set[tuple[str, str]] = set()
 
 
 @dataclass(frozen=True)
@@ -86,11 +101,18 @@ def assemble(model, **options) -> tuple[Engine, list[Part]]:
     if path == "kernel":
         _install_kernel(engine, answers)
     elif of_path:
-        yours = {name: answers.yours[exercise] for exercise, name in of_path.items() if exercise in answers.yours}
+        yours = {
+            name: answers.yours[exercise]
+            for exercise, name in of_path.items()
+            if exercise in answers.yours
+        }
         engine.runner.plan = functools.partial(PATHS[path], **yours)
     for exercise, (owner, name, is_method) in PLACES.items():
         if exercise in answers.yours:
-            place, function = getattr(engine, owner) if owner else engine, answers.yours[exercise]
+            place, function = (
+                getattr(engine, owner) if owner else engine,
+                answers.yours[exercise],
+            )
             setattr(place, name, types.MethodType(function, place) if is_method else function)
     if FORWARD in answers.yours:
         engine.runner.forward = answers.yours[FORWARD]
@@ -102,10 +124,17 @@ def assemble(model, **options) -> tuple[Engine, list[Part]]:
 
 def show_parts(parts: list[Part]) -> None:
     """Prints the parts as a table."""
-    rows = [("exercise", "part", "whose", "why"), *((part.exercise, part.name, part.whose, part.reason) for part in parts)]
+    rows = [
+        ("exercise", "part", "whose", "why"),
+        *((part.exercise, part.name, part.whose, part.reason) for part in parts),
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(
+                f"{text:{width}}" for text, width in zip(row, widths, strict=True)
+            ).rstrip()
+        )
 
 
 class _Answers:
@@ -120,8 +149,14 @@ class _Answers:
         self.reasons: dict[str, str] = {}
         with ThreadPoolExecutor(2) as pool:
             # To stdout: a bar on stderr leaves an empty red line in JupyterLab.
-            found = tqdm(pool.map(_find, exercises), "checking your parts", len(exercises), leave=False, delay=3,
-                         file=sys.stdout)
+            found = tqdm(
+                pool.map(_find, exercises),
+                "checking your parts",
+                len(exercises),
+                leave=False,
+                delay=3,
+                file=sys.stdout,
+            )
             for exercise, (answer, reason) in zip(exercises, found, strict=True):
                 if reason:
                     self.reasons[exercise] = reason
@@ -142,11 +177,17 @@ class _Answers:
         Returns None if no text is the learner's. Returns None, too, if the texts cannot be
             built together; then all of them count as the course's.
         """
-        texts = {file: self.yours[exercise] for exercise, file in files.items() if exercise in self.yours}
+        texts = {
+            file: self.yours[exercise]
+            for exercise, file in files.items()
+            if exercise in self.yours
+        }
         try:
             return build(texts) if texts else None
         except Exception as error:
-            reason = f"your texts cannot be built together: {describe_error(error).splitlines()[0]}"
+            reason = (
+                f"your texts cannot be built together: {describe_error(error).splitlines()[0]}"
+            )
             for exercise in [exercise for exercise in files if exercise in self.yours]:
                 del self.yours[exercise]
                 self.reasons[exercise] = reason
@@ -154,8 +195,13 @@ class _Answers:
 
     def parts(self) -> list[Part]:
         rows = [Part(exercise, _name(exercise), YOURS) for exercise in self.yours]
-        rows += [Part(exercise, _name(exercise), THE_COURSES, reason) for exercise, reason in self.reasons.items()]
-        return sorted(rows, key=lambda part: [int(number) for number in part.exercise.split(".")])
+        rows += [
+            Part(exercise, _name(exercise), THE_COURSES, reason)
+            for exercise, reason in self.reasons.items()
+        ]
+        return sorted(
+            rows, key=lambda part: [int(number) for number in part.exercise.split(".")]
+        )
 
 
 def _find(exercise: str) -> tuple[object, str]:
@@ -171,7 +217,9 @@ def _find(exercise: str) -> tuple[object, str]:
         return None, str(error)
     except Exception as error:
         return None, f"its check could not be run: {describe_error(error)}"
-    return saved.answer if isinstance(saved.answer, str) else _signed(exercise, saved.answer), ""
+    return (
+        saved.answer if isinstance(saved.answer, str) else _signed(exercise, saved.answer)
+    ), ""
 
 
 def _name(exercise: str) -> str:
@@ -183,20 +231,28 @@ def _signed(exercise: str, function: Callable) -> Callable:
 
     The notebook that held its text may be closed.
     """
+
     @functools.wraps(function)
     def call(*arguments, **named):
         try:
             return function(*arguments, **named)
         except Exception as error:
-            error.add_note(f"It came out of your answer to exercise {exercise}, `{_name(exercise)}`.")
+            error.add_note(
+                f"It came out of your answer to exercise {exercise}, `{_name(exercise)}`."
+            )
             raise
+
     return call
 
 
 def _install_block_manager(engine: Engine, answers: _Answers) -> None:
     """Gives the engine the C++ block manager built from the learner's texts."""
+
     def build(texts):
-        files = {file: texts.get(file) or read_kernel(file) for file in ("block_errors.h", *BLOCK_MANAGER.values())}
+        files = {
+            file: texts.get(file) or read_kernel(file)
+            for file in ("block_errors.h", *BLOCK_MANAGER.values())
+        }
         module = build_cpp(*files.values(), names=tuple(files), name="block_manager")
         return module.BlockManager(engine.manager.kv_cache.shape[2])
 
@@ -211,9 +267,14 @@ def _install_block_manager(engine: Engine, answers: _Answers) -> None:
 
 def _install_kernel(engine: Engine, answers: _Answers) -> None:
     """Gives the engine the kernel built from the learner's texts, for the model's device."""
+
     def build(texts):
         files = {file: texts.get(file) or read_kernel(file) for file in KERNEL_FILES}
         target = "gpu" if engine.runner.model.device.type == "cuda" else "fast"
-        return build_cuda(*files.values(), names=KERNEL_FILES, target=target, name="paged_attention")
+        return build_cuda(
+            *files.values(), names=KERNEL_FILES, target=target, name="paged_attention"
+        )
 
-    engine.runner.plan = functools.partial(PATHS["kernel"], library=answers.build(KERNEL, build))
+    engine.runner.plan = functools.partial(
+        PATHS["kernel"], library=answers.build(KERNEL, build)
+    )

@@ -24,16 +24,31 @@ FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's d
 
 
 def gather(metadata: BatchMetadata):
-    """Copies each sequence's blocks into a contiguous tensor, and calls PyTorch's attention on it."""
+    """Copies each sequence's blocks into a contiguous tensor, and calls PyTorch's attention on
+    it.
+    """
     starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
 
     def attend(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
-        return torch.cat([attend_one(q[starts[s] : starts[s + 1]], metadata.block_table[s], kv_len, k_cache, v_cache)
-                          for s, kv_len in enumerate(kv_lens)])
+        return torch.cat(
+            [
+                attend_one(
+                    q[starts[s] : starts[s + 1]],
+                    metadata.block_table[s],
+                    kv_len,
+                    k_cache,
+                    v_cache,
+                )
+                for s, kv_len in enumerate(kv_lens)
+            ]
+        )
+
     return attend
 
 
-def attend_one(q: Tensor, table_row: Tensor, kv_len: int, k_cache: Tensor, v_cache: Tensor) -> Tensor:
+def attend_one(
+    q: Tensor, table_row: Tensor, kv_len: int, k_cache: Tensor, v_cache: Tensor
+) -> Tensor:
     """Computes attention of one sequence's last tokens.
 
     q: (q_len, num_q_heads, head_size).
@@ -41,12 +56,21 @@ def attend_one(q: Tensor, table_row: Tensor, kv_len: int, k_cache: Tensor, v_cac
     kv_len: the sequence's number of keys.
     """
     block_ids = table_row[: -(-kv_len // k_cache.shape[1])]
-    k, v = (cache.index_select(0, block_ids).flatten(0, 1)[:kv_len].transpose(0, 1) for cache in (k_cache, v_cache))
+    k, v = (
+        cache.index_select(0, block_ids).flatten(0, 1)[:kv_len].transpose(0, 1)
+        for cache in (k_cache, v_cache)
+    )
     whole = len(q) == kv_len
     with q.device:  # the mask is made where it is used
         visible = None if whole else visible_keys(len(q), kv_len)
-    return scaled_dot_product_attention(q.transpose(0, 1)[None], k[None], v[None], attn_mask=visible, is_causal=whole,
-                                        enable_gqa=True)[0].transpose(0, 1)
+    return scaled_dot_product_attention(
+        q.transpose(0, 1)[None],
+        k[None],
+        v[None],
+        attn_mask=visible,
+        is_causal=whole,
+        enable_gqa=True,
+    )[0].transpose(0, 1)
 
 
 def paged_torch(metadata: BatchMetadata, attn_paged_torch=attn_paged_torch):
@@ -65,12 +89,18 @@ def each_query(metadata: BatchMetadata) -> tuple[Tensor, Tensor]:
     q_lens = metadata.cu_seqlens_q.diff().long()
     # (num_tokens,): how many keys the first query of its chunk sees
     first = (metadata.seq_lens_kv - q_lens + 1).repeat_interleave(q_lens)
-    behind = torch.arange(len(first), device=first.device) - metadata.cu_seqlens_q[:-1].repeat_interleave(q_lens)
+    behind = torch.arange(len(first), device=first.device) - metadata.cu_seqlens_q[
+        :-1
+    ].repeat_interleave(q_lens)
     return metadata.block_table.repeat_interleave(q_lens, dim=0), (first + behind).int()
 
 
-def blockwise(metadata: BatchMetadata, dispatch=dispatch, block_attention=block_attention,
-              combine_segments=combine_segments):
+def blockwise(
+    metadata: BatchMetadata,
+    dispatch=dispatch,
+    block_attention=block_attention,
+    combine_segments=combine_segments,
+):
     """Lesson 04's attention: each block gives (o, m, l), and a query's parts are combined."""
     block_table, context_lens = each_query(metadata)
 
@@ -81,8 +111,11 @@ def blockwise(metadata: BatchMetadata, dispatch=dispatch, block_attention=block_
         used = index < num_blocks[:, None]  # (num_tokens, max_blocks_per_seq)
         num_valid = (context_lens[:, None] - index * block_size).clamp(max=block_size)[used]
         block_ids = block_table[used]
-        parts = block_attention(dispatch(q, num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid)
+        parts = block_attention(
+            dispatch(q, num_blocks), k_cache[block_ids], v_cache[block_ids], num_valid
+        )
         return combine_segments(*parts, num_blocks)[0].to(q.dtype)
+
     return attend
 
 
@@ -92,7 +125,9 @@ def kernel(metadata: BatchMetadata, library=None):
     library: as for attn_paged_cuda.
     """
     block_table, context_lens = each_query(metadata)
-    return lambda q, k_cache, v_cache: attn_paged_cuda(q.contiguous(), k_cache, v_cache, block_table, context_lens, library)
+    return lambda q, k_cache, v_cache: attn_paged_cuda(
+        q.contiguous(), k_cache, v_cache, block_table, context_lens, library
+    )
 
 
 def batched(metadata: BatchMetadata):
@@ -122,7 +157,9 @@ def split(metadata: BatchMetadata, plan_singles, group_of):
     parts, groups = [], {}  # parts: rows of q, and their attention
     for s, kv_len in enumerate(kv_lens):
         if starts[s + 1] - starts[s] > 1:
-            attend_chunk = partial(attend_one, table_row=metadata.block_table[s], kv_len=kv_len)
+            attend_chunk = partial(
+                attend_one, table_row=metadata.block_table[s], kv_len=kv_len
+            )
             parts.append((slice(starts[s], starts[s + 1]), attend_chunk))
         else:
             groups.setdefault(group_of(kv_len), []).append(s)
@@ -137,6 +174,7 @@ def split(metadata: BatchMetadata, plan_singles, group_of):
         for rows, attend_rows in parts:
             o[rows] = attend_rows(q[rows], k_cache=k_cache, v_cache=v_cache)
         return o
+
     return attend
 
 
@@ -160,17 +198,26 @@ class Padded:
             num_blocks = -(-int(self.kv_lens.max()) // block_size)
             # Where there is no block, any will do: its slots are hidden.
             self.block_ids = self.block_table[:, :num_blocks].clamp(min=0).flatten()
-            self.visible = torch.arange(num_blocks * block_size, device=q.device) < self.kv_lens[:, None, None, None]
-            self.hidden = (~self.visible).flatten().nonzero().flatten()  # (num_hidden,): slots of the copy
+            self.visible = (
+                torch.arange(num_blocks * block_size, device=q.device)
+                < self.kv_lens[:, None, None, None]
+            )
+            # (num_hidden,): slots of the copy
+            self.hidden = (~self.visible).flatten().nonzero().flatten()
         # Query heads that share a KV head are the queries of one small attention, as in lesson 07.
         q = q.reshape(num_seqs, num_kv_heads, num_q_heads // num_kv_heads, head_size)
-        k, v = (self.gather(cache).view(num_seqs, -1, num_kv_heads, head_size).transpose(1, 2)
-                for cache in (k_cache, v_cache))
-        return scaled_dot_product_attention(q, k, v, attn_mask=self.visible).reshape(num_seqs, num_q_heads, head_size)
+        k, v = (
+            self.gather(cache).view(num_seqs, -1, num_kv_heads, head_size).transpose(1, 2)
+            for cache in (k_cache, v_cache)
+        )
+        return scaled_dot_product_attention(q, k, v, attn_mask=self.visible).reshape(
+            num_seqs, num_q_heads, head_size
+        )
 
     def gather(self, cache: Tensor) -> Tensor:
         """Copies the blocks, slot after slot, with 0 in the hidden slots."""
-        slots = cache.index_select(0, self.block_ids).flatten(0, 1)  # several times as fast as cache[block_ids]
+        # several times as fast as cache[block_ids]
+        slots = cache.index_select(0, self.block_ids).flatten(0, 1)
         return slots.index_fill_(0, self.hidden, 0.0)
 
 
@@ -178,14 +225,24 @@ class FastDecode:
     """Attention of single queries with the ladder's last rung, planned once for all layers."""
 
     def __init__(self, metadata: BatchMetadata, singles: list[int]):
-        self.context_lens, self.block_table = metadata.seq_lens_kv[singles], metadata.block_table[singles]
+        self.context_lens, self.block_table = (
+            metadata.seq_lens_kv[singles],
+            metadata.block_table[singles],
+        )
         self.decode = None
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         if self.decode is None:
             _, block_size, num_kv_heads, head_size = k_cache.shape
-            self.decode = PagedDecode(FAST_RUNG, self.context_lens, num_q_heads=q.shape[1], num_kv_heads=num_kv_heads,
-                                      head_size=head_size, block_size=block_size, dtype=q.dtype)
+            self.decode = PagedDecode(
+                FAST_RUNG,
+                self.context_lens,
+                num_q_heads=q.shape[1],
+                num_kv_heads=num_kv_heads,
+                head_size=head_size,
+                block_size=block_size,
+                dtype=q.dtype,
+            )
         return self.decode(q.contiguous(), k_cache, v_cache, self.block_table)
 
 
@@ -194,8 +251,15 @@ def fused(metadata: BatchMetadata):
     return FusedAttention(metadata)
 
 
-PATHS = {"gather": gather, "paged_torch": paged_torch, "blockwise": blockwise, "kernel": kernel, "batched": batched,
-         "fast": fast, "fused": fused}
+PATHS = {
+    "gather": gather,
+    "paged_torch": paged_torch,
+    "blockwise": blockwise,
+    "kernel": kernel,
+    "batched": batched,
+    "fast": fast,
+    "fused": fused,
+}
 NEEDS = {"fused": fused_needs}  # some machines cannot take these: what this one lacks, or None
 
 

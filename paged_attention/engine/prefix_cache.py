@@ -66,7 +66,10 @@ class PrefixCache:
 
     def num_evictable(self) -> int:
         """Counts the blocks that only the cache uses."""
-        return sum(self.manager.block_manager.get_ref_count(block_id) == 1 for block_id in self.blocks.values())
+        return sum(
+            self.manager.block_manager.get_ref_count(block_id) == 1
+            for block_id in self.blocks.values()
+        )
 
     def evict(self) -> bool:
         """Frees the least recently used of the blocks that only the cache uses.
@@ -98,7 +101,9 @@ class PrefixCache:
         if self.enabled:
             start = len(request.hashes) * self.manager.block_size
             parent = request.hashes[-1] if request.hashes else b""
-            request.hashes += self.block_hashes(request.tokens[start:num_tokens], self.manager.block_size, parent)
+            request.hashes += self.block_hashes(
+                request.tokens[start:num_tokens], self.manager.block_size, parent
+            )
 
     def _touch(self, digests: list[bytes]) -> None:
         """Marks blocks as just used.

@@ -60,8 +60,12 @@ class SamplingParams:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         if not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature must be 0 or more, not {self.temperature}")
-        if 0 < self.temperature < 1e-5:  # logits divided by it could be infinite, and nothing could be drawn
-            raise ValueError(f"temperature {self.temperature} is too close to 0; 0 takes the likeliest token")
+        # logits divided by it could be infinite, and nothing could be drawn
+        if 0 < self.temperature < 1e-5:
+            raise ValueError(
+                f"temperature {self.temperature} is too close to 0; 0 takes the likeliest"
+                " token"
+            )
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if not -(2**63) <= as_integer("seed", self.seed) < 2**64:
@@ -76,8 +80,8 @@ class Request:
     `num_computed`: how many of `tokens` have their keys and values in the cache.
     `reason`: None until it has ended; then "end" (the end token), "length", "cancelled", or
         "not finite": an overflow or a NaN left no logits to choose a token by.
-    `hashes`: of its full blocks, as far as needed. The prefix cache knows `num_inserted` of them.
-    `num_preempted`: how often it had to give its blocks back.
+    `hashes`: of its full blocks, as far as needed. The prefix cache knows `num_inserted` of
+    them. `num_preempted`: how often it had to give its blocks back.
     """
 
     id: Hashable
@@ -98,7 +102,7 @@ class Request:
     @property
     def output(self) -> list[int]:
         """What was generated so far."""
-        return self.tokens[len(self.prompt):]
+        return self.tokens[len(self.prompt) :]
 
     @property
     def num_uncomputed(self) -> int:

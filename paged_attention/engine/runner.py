@@ -8,7 +8,9 @@ from paged_attention.engine.request import Request
 from paged_attention.metadata import build_metadata
 
 
-def flatten_batch(scheduled: list[tuple[Request, int]]) -> tuple[list[int], list[int], list[int]]:
+def flatten_batch(
+    scheduled: list[tuple[Request, int]],
+) -> tuple[list[int], list[int], list[int]]:
     """Puts the step's new tokens into one row.
 
     The list and the requests are not changed: the tokens count as computed only after the
@@ -53,16 +55,25 @@ class ModelRunner:
         Returns (len(scheduled), vocab_size): the logits after each request's last token of the
             step.
         """
-        metadata = self.build_metadata(self.manager, [(request.id, num_tokens) for request, num_tokens in scheduled])
+        metadata = self.build_metadata(
+            self.manager, [(request.id, num_tokens) for request, num_tokens in scheduled]
+        )
         batch = self.flatten_batch(scheduled)
-        tokens, positions, last = (torch.tensor(numbers, device=self.model.device) for numbers in batch)
+        tokens, positions, last = (
+            torch.tensor(numbers, device=self.model.device) for numbers in batch
+        )
         step = PagedStep(self.manager.kv_cache, metadata.slot_mapping, self.plan(metadata))
         attention = self.model.config._attn_implementation
         try:
             # Only here, because other code may use the model between two steps.
             with plugged_in(self.model, self.forward):
-                return self.model(input_ids=tokens[None], position_ids=positions[None], logits_to_keep=last, use_cache=False,
-                                  paged=step).logits[0]
+                return self.model(
+                    input_ids=tokens[None],
+                    position_ids=positions[None],
+                    logits_to_keep=last,
+                    use_cache=False,
+                    paged=step,
+                ).logits[0]
         except BaseException:
             # Ctrl-C may have come while the plug was being removed.
             self.model.config._attn_implementation = attention

@@ -51,7 +51,11 @@ class Scheduler:
         scheduled, budget, num_running = [], self.token_budget, len(self.running)
         for request in list(self.running):
             num_tokens = min(request.num_uncomputed, budget)
-            while request in self.running and num_tokens and not self.make_room(request, num_tokens):
+            while (
+                request in self.running
+                and num_tokens
+                and not self.make_room(request, num_tokens)
+            ):
                 self.preempt(self.running[-1])
             if request in self.running and num_tokens:
                 scheduled.append((request, num_tokens))
@@ -101,7 +105,9 @@ class Scheduler:
         """
         # BEGIN SOLUTION 8.6
         blocks = self.prefix_cache.match(request)
-        request.num_computed = min(len(blocks) * self.manager.block_size, len(request.tokens) - 1)
+        request.num_computed = min(
+            len(blocks) * self.manager.block_size, len(request.tokens) - 1
+        )
         blocks = blocks[: self.manager.blocks_for(request.num_computed)]
         for block_id in blocks:
             self.manager.block_manager.increase_ref_count(block_id)

@@ -33,8 +33,16 @@ class ShardError(RuntimeError):
     """A rank failed without saying why, or the ranks took too long."""
 
 
-def sharded_forward(module, query: Tensor, key: Tensor, value: Tensor, attention_mask=None, *, paged: PagedStep,
-                    **others) -> tuple[Tensor, None]:
+def sharded_forward(
+    module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask=None,
+    *,
+    paged: PagedStep,
+    **others,
+) -> tuple[Tensor, None]:
     """Runs paged_attention_forward() for this rank's heads, then collects all ranks' heads.
 
     The arguments and the result are those of all heads. The cache in `paged` has only this
@@ -43,8 +51,11 @@ def sharded_forward(module, query: Tensor, key: Tensor, value: Tensor, attention
     rank, world_size = dist.get_rank(), dist.get_world_size()
     mine = (heads.chunk(world_size, dim=1)[rank] for heads in (query, key, value))
     o, _ = paged_attention_forward(module, *mine, attention_mask, paged=paged, **others)
-    parts = [torch.empty_like(o, memory_format=torch.contiguous_format) for _ in range(world_size)]
-    dist.all_gather(parts, o.contiguous())  # each (1, num_tokens, num_q_heads / world_size, head_size)
+    parts = [
+        torch.empty_like(o, memory_format=torch.contiguous_format) for _ in range(world_size)
+    ]
+    # each (1, num_tokens, num_q_heads / world_size, head_size)
+    dist.all_gather(parts, o.contiguous())
     return torch.cat(parts, dim=2), None
 
 
@@ -52,17 +63,28 @@ def sharded_engine(model, **options) -> Engine:
     """Builds this rank's engine. Raises ValueError if the KV heads do not divide evenly."""
     num_kv_heads, world_size = model.config.num_key_value_heads, dist.get_world_size()
     check_shares(num_kv_heads, world_size)
-    return Engine(model, forward=sharded_forward, num_kv_heads=num_kv_heads // world_size, **options)
+    return Engine(
+        model, forward=sharded_forward, num_kv_heads=num_kv_heads // world_size, **options
+    )
 
 
 def check_shares(num_kv_heads: int, world_size: int) -> None:
     if num_kv_heads % world_size:
-        raise ValueError(f"world_size must divide the model's {num_kv_heads} KV heads, and {world_size} does not")
+        raise ValueError(
+            f"world_size must divide the model's {num_kv_heads} KV heads, and {world_size}"
+            " does not"
+        )
 
 
-def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[SamplingParams] = SamplingParams(),
-                  world_size: int = 2, backend: str | None = None, load=load_model, time_limit: float = 300.0,
-                  **engine_options) -> list[list[int]]:
+def serve_sharded(
+    prompts: list[list[int]],
+    params: SamplingParams | list[SamplingParams] = SamplingParams(),
+    world_size: int = 2,
+    backend: str | None = None,
+    load=load_model,
+    time_limit: float = 300.0,
+    **engine_options,
+) -> list[list[int]]:
     """Serves all prompts on world_size processes. No process is left running.
 
     backend: "nccl", with a GPU for each rank, or "gloo", on the CPU. None takes NCCL if there
@@ -75,7 +97,9 @@ def serve_sharded(prompts: list[list[int]], params: SamplingParams | list[Sampli
     Raises ValueError if NCCL has fewer GPUs than ranks.
     Raises ShardError, or the error of a rank that failed.
     """
-    return run_sharded(prompts, params, world_size, backend, load, time_limit, **engine_options).answers
+    return run_sharded(
+        prompts, params, world_size, backend, load, time_limit, **engine_options
+    ).answers
 
 
 @dataclass(frozen=True)
@@ -94,8 +118,16 @@ class ShardedRun:
     reasons: list[str] | None = None
 
 
-def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: str | None = None, load=load_model,
-                time_limit: float = 300.0, turns: int = 1, **engine_options) -> ShardedRun:
+def run_sharded(
+    prompts,
+    params=SamplingParams(),
+    world_size: int = 2,
+    backend: str | None = None,
+    load=load_model,
+    time_limit: float = 300.0,
+    turns: int = 1,
+    **engine_options,
+) -> ShardedRun:
     """Does the same as serve_sharded(), several times, and measures the last turn.
 
     The turns before it warm up.
@@ -109,11 +141,23 @@ def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: 
     deadline = time.monotonic() + time_limit
     processes, pipes = [], []
     with tempfile.TemporaryDirectory() as folder:
-        job = (world_size, backend, f"file://{folder}/store", time_limit, load, prompts, params, turns, engine_options)
+        job = (
+            world_size,
+            backend,
+            f"file://{folder}/store",
+            time_limit,
+            load,
+            prompts,
+            params,
+            turns,
+            engine_options,
+        )
         try:
             for rank in range(world_size):
                 receive, send = context.Pipe(duplex=False)
-                process = context.Process(target=_serve_rank, args=(rank, send, *job), daemon=True)
+                process = context.Process(
+                    target=_serve_rank, args=(rank, send, *job), daemon=True
+                )
                 with without_main_module():
                     process.start()
                 send.close()
@@ -127,7 +171,10 @@ def run_sharded(prompts, params=SamplingParams(), world_size: int = 2, backend: 
             for pipe in pipes:
                 pipe.close()
     if any(run.answers != runs[0].answers for run in runs):
-        raise ShardError("the ranks gave different tokens; they must have the same weights and the same requests")
+        raise ShardError(
+            "the ranks gave different tokens; they must have the same weights and the same"
+            " requests"
+        )
     return runs[0]
 
 
@@ -142,8 +189,10 @@ def choose_backend(world_size: int, backend: str | None = None) -> str:
     if backend not in (None, "gloo", "nccl"):
         raise ValueError(f"backend must be 'gloo', 'nccl' or None, not {backend!r}")
     if backend == "nccl" and world_size > num_gpus:
-        raise ValueError(f"NCCL needs a GPU for each of the {world_size} ranks, and PyTorch sees {num_gpus} here; "
-                         "backend='gloo' runs on the CPU")
+        raise ValueError(
+            f"NCCL needs a GPU for each of the {world_size} ranks, and PyTorch sees {num_gpus}"
+            " here; backend='gloo' runs on the CPU"
+        )
     return backend or ("nccl" if num_gpus >= world_size else "gloo")
 
 
@@ -151,9 +200,15 @@ def _collect(pipes: list, deadline: float, time_limit: float) -> list[ShardedRun
     """Returns each rank's run. Raises the first error that a rank reports."""
     runs = {}
     while len(runs) < len(pipes):
-        ready = wait([pipe for rank, pipe in enumerate(pipes) if rank not in runs], max(0.0, deadline - time.monotonic()))
+        ready = wait(
+            [pipe for rank, pipe in enumerate(pipes) if rank not in runs],
+            max(0.0, deadline - time.monotonic()),
+        )
         if not ready:
-            raise ShardError(f"{len(pipes) - len(runs)} of {len(pipes)} ranks have not answered after {time_limit:g} s")
+            raise ShardError(
+                f"{len(pipes) - len(runs)} of {len(pipes)} ranks have not answered after"
+                f" {time_limit:g} s"
+            )
         for pipe in ready:
             rank = pipes.index(pipe)
             try:
@@ -167,8 +222,19 @@ def _collect(pipes: list, deadline: float, time_limit: float) -> list[ShardedRun
     return [runs[rank] for rank in range(len(pipes))]
 
 
-def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time_limit: float, load, prompts, params,
-                turns: int, engine_options: dict) -> None:
+def _serve_rank(
+    rank: int,
+    send,
+    world_size: int,
+    backend: str,
+    store: str,
+    time_limit: float,
+    load,
+    prompts,
+    params,
+    turns: int,
+    engine_options: dict,
+) -> None:
     """Runs one rank's process. It sends its run, or its error."""
     try:
         device = f"cuda:{rank}" if backend == "nccl" else "cpu"
@@ -177,16 +243,25 @@ def _serve_rank(rank: int, send, world_size: int, backend: str, store: str, time
             torch.cuda.set_device(rank)
         else:
             torch.set_num_threads(max(1, (os.cpu_count() or 1) // world_size))
-        dist.init_process_group(backend, init_method=store, rank=rank, world_size=world_size,
-                                timeout=datetime.timedelta(seconds=time_limit))
+        dist.init_process_group(
+            backend,
+            init_method=store,
+            rank=rank,
+            world_size=world_size,
+            timeout=datetime.timedelta(seconds=time_limit),
+        )
         model = load(device=device)
         for _ in range(turns):
             engine = sharded_engine(model, **engine_options)
             start = time.perf_counter()
             results = engine.generate(prompts, params)
             seconds = time.perf_counter() - start
-        message = ShardedRun(_outputs(results), seconds, engine.manager.kv_cache.nbytes,
-                             [request.reason for request in results])
+        message = ShardedRun(
+            _outputs(results),
+            seconds,
+            engine.manager.kv_cache.nbytes,
+            [request.reason for request in results],
+        )
         dist.barrier()
     except Exception as error:
         message = error

@@ -1,4 +1,6 @@
-"""The four tasks of the small model. A token is one character; each prompt has one right answer."""
+"""The four tasks of the small model. A token is one character; each prompt has one right
+answer.
+"""
 
 import numpy as np
 
@@ -10,10 +12,14 @@ MOST_FILLERS = 230
 
 
 def encode(text: str) -> list[int]:
-    """The token ids of a text. Raises ValueError for a character that the model does not know."""
+    """The token ids of a text. Raises ValueError for a character that the model does not
+    know.
+    """
     unknown = sorted(set(text) - set(CHARACTERS))
     if unknown:
-        raise ValueError(f"the model knows the characters {CHARACTERS!r}, and not {''.join(unknown)!r}")
+        raise ValueError(
+            f"the model knows the characters {CHARACTERS!r}, and not {''.join(unknown)!r}"
+        )
     return [TOKEN_OF[character] for character in text]
 
 
@@ -22,7 +28,9 @@ def decode(tokens: list[int]) -> str:
     return "".join(CHARACTERS[token] for token in tokens)
 
 
-def recall(random: np.random.Generator, size: float, fillers: int | None = None) -> tuple[str, str]:
+def recall(
+    random: np.random.Generator, size: float, fillers: int | None = None
+) -> tuple[str, str]:
     """`Ka17..q42...z93?zq>` asks for `z93q42`.
 
     The prompt is long, with pairs far apart. Some of them are asked for at the end.
@@ -37,8 +45,12 @@ def recall(random: np.random.Generator, size: float, fillers: int | None = None)
     values = ["".join(random.choice(DIGITS, 2)) for _ in keys]
     gaps = np.bincount(random.integers(0, num_pairs, fillers), minlength=num_pairs)
     wanted = random.permutation(num_pairs)[:num_wanted]
-    pairs = "".join("." * gap + key + value for gap, key, value in zip(gaps, keys, values, strict=True))
-    return f"K{pairs}?{''.join(keys[wanted])}>", "".join(keys[index] + values[index] for index in wanted)
+    pairs = "".join(
+        "." * gap + key + value for gap, key, value in zip(gaps, keys, values, strict=True)
+    )
+    return f"K{pairs}?{''.join(keys[wanted])}>", "".join(
+        keys[index] + values[index] for index in wanted
+    )
 
 
 def copy(random: np.random.Generator, size: float) -> tuple[str, str]:

@@ -1,4 +1,6 @@
-"""Trains the small model: `python -m paged_attention.tiny_qwen3.train OUT`. What it learned is measured and written down."""
+"""Trains the small model: `python -m paged_attention.tiny_qwen3.train OUT`. What it learned is
+measured and written down.
+"""
 
 import argparse
 import json
@@ -24,13 +26,26 @@ from paged_attention.tiny_qwen3.tasks import (
 
 NOT_ASKED = -100  # cross_entropy ignores such targets
 CONFIG = Qwen3Config(
-    vocab_size=len(CHARACTERS), hidden_size=128, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
-    intermediate_size=256, max_position_embeddings=512, tie_word_embeddings=True, initializer_range=0.08,
-    pad_token_id=TOKEN_OF[PAD], eos_token_id=TOKEN_OF[END], bos_token_id=None,
-    rope_parameters={"rope_type": "default", "rope_theta": 10_000.0})
+    vocab_size=len(CHARACTERS),
+    hidden_size=128,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    intermediate_size=256,
+    max_position_embeddings=512,
+    tie_word_embeddings=True,
+    initializer_range=0.08,
+    pad_token_id=TOKEN_OF[PAD],
+    eos_token_id=TOKEN_OF[END],
+    bos_token_id=None,
+    rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+)
 
 
-def batch_of(examples: list[tuple[str, str]], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def batch_of(
+    examples: list[tuple[str, str]], device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Makes rows of tokens, and the tokens that should follow them. Prompts have no targets.
 
     Both are int64 (len(examples), longest).
@@ -40,7 +55,7 @@ def batch_of(examples: list[tuple[str, str]], device: str) -> tuple[torch.Tensor
     targets = np.full(tokens.shape, NOT_ASKED)
     for index, (row, (prompt, _)) in enumerate(zip(rows, examples, strict=True)):
         tokens[index, : len(row)] = row
-        targets[index, len(prompt) - 1 : len(row) - 1] = row[len(prompt):]
+        targets[index, len(prompt) - 1 : len(row) - 1] = row[len(prompt) :]
     return torch.from_numpy(tokens).to(device), torch.from_numpy(targets).to(device)
 
 
@@ -58,7 +73,9 @@ def exact_match(model, examples: list[tuple[str, str]]) -> float:
     return right / len(examples)
 
 
-def examples_for(task: str, seed: int, count: int, size: float | None = None) -> list[tuple[str, str]]:
+def examples_for(
+    task: str, seed: int, count: int, size: float | None = None
+) -> list[tuple[str, str]]:
     """Makes `count` examples of a task.
 
     size: 0 to 1, the same for all; recall then has all its dots. None draws each size evenly.
@@ -71,7 +88,9 @@ def examples_for(task: str, seed: int, count: int, size: float | None = None) ->
     return [TASKS[task](random, size) for _ in range(count)]
 
 
-def train(steps: int, batch_size: int, learning_rate: float, seed: int, device: str) -> tuple[Qwen3ForCausalLM, list[dict]]:
+def train(
+    steps: int, batch_size: int, learning_rate: float, seed: int, device: str
+) -> tuple[Qwen3ForCausalLM, list[dict]]:
     """Trains from scratch. Muon updates the matrices, AdamW the rest.
 
     The prompts grow longer until 0.4 of the steps are done.
@@ -79,17 +98,37 @@ def train(steps: int, batch_size: int, learning_rate: float, seed: int, device: 
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     model = Qwen3ForCausalLM(CONFIG).to(device)
-    matrices = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and "embed" not in name]
-    others = [weight for weight in model.parameters() if all(weight is not matrix for matrix in matrices)]
-    optimizers = [torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.01),
-                  torch.optim.Muon(matrices, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")]
+    matrices = [
+        weight
+        for name, weight in model.named_parameters()
+        if weight.ndim == 2 and "embed" not in name
+    ]
+    others = [
+        weight
+        for weight in model.parameters()
+        if all(weight is not matrix for matrix in matrices)
+    ]
+    optimizers = [
+        torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.01),
+        torch.optim.Muon(
+            matrices, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"
+        ),
+    ]
     log, start = [], time.monotonic()
     for step in range(steps):
         done = step / steps
-        size = 1.0 if done > 0.4 and random.random() < 0.3 else random.random() * min(1.0, 0.3 + done / 0.4)
+        size = (
+            1.0
+            if done > 0.4 and random.random() < 0.3
+            else random.random() * min(1.0, 0.3 + done / 0.4)
+        )
         tasks = [TASKS[name] for name in TASKS] * (batch_size // len(TASKS))
-        tokens, targets = batch_of([task(random, size * random.uniform(0.4, 1)) for task in tasks], device)
-        loss = cross_entropy(model(tokens).logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_ASKED)
+        tokens, targets = batch_of(
+            [task(random, size * random.uniform(0.4, 1)) for task in tasks], device
+        )
+        loss = cross_entropy(
+            model(tokens).logits.flatten(0, 1), targets.flatten(), ignore_index=NOT_ASKED
+        )
         for optimizer in optimizers:
             optimizer.zero_grad()
             optimizer.param_groups[0]["lr"] = learning_rate * warm_up_and_decay(step, done)
@@ -98,8 +137,17 @@ def train(steps: int, batch_size: int, learning_rate: float, seed: int, device: 
         for optimizer in optimizers:
             optimizer.step()
         if (step + 1) % 500 == 0 or step + 1 == steps:
-            log.append({"step": step + 1, "minutes": round((time.monotonic() - start) / 60, 2), "loss": round(loss.item(), 4)}
-                       | {name: exact_match(model, examples_for(name, 99, 128, 1.0)) for name in TASKS})
+            log.append(
+                {
+                    "step": step + 1,
+                    "minutes": round((time.monotonic() - start) / 60, 2),
+                    "loss": round(loss.item(), 4),
+                }
+                | {
+                    name: exact_match(model, examples_for(name, 99, 128, 1.0))
+                    for name in TASKS
+                }
+            )
             print(json.dumps(log[-1]), flush=True)
     return model, log
 
@@ -123,20 +171,36 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     start = time.monotonic()
-    model, log = train(options.steps, options.batch_size, options.learning_rate, options.seed, options.device)
+    model, log = train(
+        options.steps, options.batch_size, options.learning_rate, options.seed, options.device
+    )
     model.to(torch.bfloat16).save_pretrained(options.out)
     # Measure the rounded weights, in the arithmetic that the lesson uses.
     model.float()
     summary = {
         "parameters": model.num_parameters(),
-        "run": {name: getattr(options, name) for name in ("steps", "batch_size", "learning_rate", "seed")},
+        "run": {
+            name: getattr(options, name)
+            for name in ("steps", "batch_size", "learning_rate", "seed")
+        },
         "minutes": round((time.monotonic() - start) / 60, 1),
-        "machine": torch.cuda.get_device_name() if options.device == "cuda" else f"CPU, {torch.get_num_threads()} threads",
+        "machine": (
+            torch.cuda.get_device_name()
+            if options.device == "cuda"
+            else f"CPU, {torch.get_num_threads()} threads"
+        ),
         "torch": torch.__version__,
-        "exact_match_longest": {name: exact_match(model, examples_for(name, 7, 1_024, 1.0)) for name in TASKS},
-        "exact_match_any_length": {name: exact_match(model, examples_for(name, 8, 1_024)) for name in TASKS},
-        "log": log}
-    (options.out / "training.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+        "exact_match_longest": {
+            name: exact_match(model, examples_for(name, 7, 1_024, 1.0)) for name in TASKS
+        },
+        "exact_match_any_length": {
+            name: exact_match(model, examples_for(name, 8, 1_024)) for name in TASKS
+        },
+        "log": log,
+    }
+    (options.out / "training.json").write_text(
+        json.dumps(summary, indent=1) + "\n", encoding="utf-8"
+    )
     print(json.dumps({name: summary[name] for name in summary if name != "log"}))
 
 

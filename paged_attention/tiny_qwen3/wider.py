@@ -23,7 +23,9 @@ def with_head_size(model, head_size: int):
     old_size = model.config.head_dim
     times, rest = divmod(head_size, old_size)
     if times < 1 or rest:
-        raise ValueError(f"head_size must be a multiple of the model's {old_size}, not {head_size}")
+        raise ValueError(
+            f"head_size must be a multiple of the model's {old_size}, not {head_size}"
+        )
     config = copy.deepcopy(model.config)
     config.head_dim = head_size
     wide = AutoModelForCausalLM.from_config(config, dtype=model.dtype).to(model.device).eval()
@@ -31,8 +33,12 @@ def with_head_size(model, head_size: int):
     # position. So the numbers go where the wider head has the same angles.
     index = torch.arange(old_size // 2, device=model.device) * times
     places = torch.cat([index, index + head_size // 2])
-    wide.load_state_dict({name: _widened(name, weight, wide.state_dict()[name], places, times)
-                          for name, weight in model.state_dict().items()})
+    wide.load_state_dict(
+        {
+            name: _widened(name, weight, wide.state_dict()[name], places, times)
+            for name, weight in model.state_dict().items()
+        }
+    )
     return wide
 
 

@@ -1,7 +1,9 @@
-"""A bank of CUDA kernels, one in each file: those with one fault, as learners make them, and right ones of different style.
+"""A bank of CUDA kernels, one in each file: those with one fault, as learners make them, and
+right ones of different style.
 
-A file's function and all its other names begin with the file's name, so that all files together compile as one. A line that
-an error may name ends with `// FAULT`. `faulty.py` and `right.py` say how each is called, and what must come of it.
+A file's function and all its other names begin with the file's name, so that all files
+together compile as one. A line that an error may name ends with `// FAULT`. `faulty.py` and
+`right.py` say how each is called, and what must come of it.
 """
 
 from collections.abc import Callable
@@ -15,8 +17,9 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Faulty:
-    """A kernel with a fault. `kinds`: those of KernelError that are true, mostly one. `thread`, `block` and `name`: what the
-    error has to name, where it can only be one."""
+    """A kernel with a fault. `kinds`: those of KernelError that are true, mostly one.
+    `thread`, `block` and `name`: what the error has to name, where it can only be one.
+    """
 
     file: str
     kinds: str
@@ -28,7 +31,9 @@ class Faulty:
 
 @dataclass(frozen=True)
 class Right:
-    """A kernel without a fault. `expected`: from the arguments, before the call, to the tensors that the call leaves."""
+    """A kernel without a fault. `expected`: from the arguments, before the call, to the
+    tensors that the call leaves.
+    """
 
     file: str
     arguments: Callable[[], dict]
@@ -52,7 +57,9 @@ def files() -> list[str]:
 
 
 def numbers(*shape: int, dtype=torch.float32) -> torch.Tensor:
-    """Random numbers, the same ones each time and on each device. `shape`: of the result; integers are 0 to 7."""
+    """Random numbers, the same ones each time and on each device. `shape`: of the result;
+    integers are 0 to 7.
+    """
     generator = torch.Generator().manual_seed(len(shape) + sum(shape))
     if dtype.is_floating_point:
         values = torch.randn(shape, generator=generator, device="cpu").to(dtype)

@@ -11,7 +11,9 @@ _HALF, _INT, _LONG = torch.float16, torch.int32, torch.int64
 
 
 def _pair(*shape: int, out: tuple[int, ...] | None = None, dtype=torch.float32, **more):
-    """Arguments `x` and `out`, of the same shape if nothing else is said, and copies of `more`."""
+    """Arguments `x` and `out`, of the same shape if nothing else is said, and copies of
+    `more`.
+    """
 
     def arguments():
         others = {
@@ -137,7 +139,9 @@ def _largest(given):
 
 
 def _paged_copy(axis: int):
-    """The pool's halves of keys and values beside each other in one allocation: as a whole (0), or block by block (1)."""
+    """The pool's halves of keys and values beside each other in one allocation: as a whole
+    (0), or block by block (1).
+    """
 
     def arguments():
         pool = numbers(*((2, 3) if axis == 0 else (3, 2)), 4, 24, dtype=_HALF)

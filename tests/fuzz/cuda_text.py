@@ -1,9 +1,11 @@
-"""Fuzzes what reads a learner's CUDA text before a compiler does, guided by coverage (Atheris).
+"""Fuzzes what reads a learner's CUDA text before a compiler does, guided by coverage
+(Atheris).
 
     python tests/fuzz/cuda_text.py -max_total_time=60 CORPUS_FOLDER
 
-Whatever the text: each reader gives a result or raises CompileError, whose line exists, and the rewritten text keeps its lines.
-The corpus folder is filled with the course's own kernels first, so that the fuzzer begins with real CUDA.
+Whatever the text: each reader gives a result or raises CompileError, whose line exists, and
+    the rewritten text keeps its lines. The corpus folder is filled with the course's own
+    kernels first, so that the fuzzer begins with real CUDA.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""Puts small faults into the course's code, one at a time, and lists those that no test notices.
+"""Puts small faults into the course's code, one at a time, and lists those that no test
+notices.
 
 make mutants ARGS="paged_attention/work_plan.py"       all mutants of a file, or of a folder
 make mutants ARGS="--sample 50 --seed 1"               some of all

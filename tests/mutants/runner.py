@@ -294,7 +294,9 @@ class _Job:
         return Verdict(outcome, by if outcome == "killed" else "", self.seconds)
 
     def _does_not_compile(self) -> bool:
-        """Whether the first failure of a changed C++ file is that our own text does not compile."""
+        """Whether the first failure of a changed C++ file is that our own text does not
+        compile.
+        """
         return (
             not self.mutant.path.endswith(".py")
             and re.search(r"^E +[\w.]*CompileError: ", self.log(), re.MULTILINE) is not None
