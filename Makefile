@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS   ?=
 PIP_ARGS ?=
+CPP     = $(shell find kernels lessons_* tests -name "*.h" -o -name "*.cpp" -o -name "*.cu" -o -name "*.cuh")
 
 .DEFAULT_GOAL := help
 .PHONY: help lab test test-slow test-platforms test-gpu test-nbgrader fuzz mutants lint format exercise lessons check grade doctor bench-build bench-cuda bench bench-serving screenshots clean
@@ -46,13 +47,15 @@ mutants: $(READY)  ## put small faults into the code, one at a time, and list th
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
-lint: $(READY)  ## look for slips, untidy imports and untidy lines in Python (`make format` mends them)
+lint: $(READY)  ## look for slips, untidy imports and untidy lines (`make format` mends them)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 
-format: $(READY)  ## tidy the Python files, and mend the slips that a tool can mend
+format: $(READY)  ## tidy Python, C++ and CUDA, and mend the slips that a tool can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+	$(VENV)/bin/clang-format -i $(CPP)
 
 exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))

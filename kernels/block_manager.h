@@ -7,7 +7,8 @@
 
 class BlockManager {
  public:
-  explicit BlockManager(int num_blocks) : free_list_(check_pool_size(num_blocks)), ref_counts_(num_blocks, 0) {}
+  explicit BlockManager(int num_blocks)
+      : free_list_(check_pool_size(num_blocks)), ref_counts_(num_blocks, 0) {}
 
   int allocate() {
     // BEGIN SOLUTION 1.3
@@ -61,7 +62,8 @@ class BlockManager {
  private:
   void check_index(int block_id) const {
     // BEGIN SOLUTION 1.2
-    if (block_id < 0 || block_id >= static_cast<int>(ref_counts_.size())) throw BlockIndexError(block_id);
+    if (block_id < 0 || block_id >= static_cast<int>(ref_counts_.size()))
+      throw BlockIndexError(block_id);
     // END SOLUTION
   }
   FreeList free_list_;

@@ -20,7 +20,8 @@ __device__ float block_reduce(float value) {
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
   value = of_warp[0];
-  for (int warp = 1; warp < blockDim.x / 32; ++warp) value = Operation::of(value, of_warp[warp]);
+  for (int warp = 1; warp < blockDim.x / 32; ++warp)
+    value = Operation::of(value, of_warp[warp]);
   __syncthreads();  // the next call writes of_warp again: not before everybody has read it
   return value;
   // END SOLUTION

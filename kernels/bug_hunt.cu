@@ -2,22 +2,25 @@
 
 #include "paged_params.cuh"
 
-__device__ int64_t row_of(const PagedAttentionParams& p, int sequence, int token, int kv_head) {
+__device__ int64_t row_of(const PagedAttentionParams& p, int sequence, int token,
+                          int kv_head) {
   // BEGIN SOLUTION STUB: const int64_t block_id = p.block_table[sequence * p.num_q_heads + token / p.block_size];
-  const int64_t block_id = p.block_table[int64_t(sequence) * p.max_blocks_per_seq + token / p.block_size];
+  const int64_t block_id =
+      p.block_table[int64_t(sequence) * p.max_blocks_per_seq + token / p.block_size];
   // END SOLUTION
   // BEGIN SOLUTION STUB: return ((block_id * p.num_kv_heads + kv_head) * p.block_size + token % p.block_size) * p.head_size;
-  return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) * p.head_size;
+  return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *
+         p.head_size;
   // END SOLUTION
 }
 
 __global__ void hunted_kernel(PagedAttentionParams p) {
-  extern __shared__ float query[];         // head_size numbers
-  // BEGIN SOLUTION STUB: extern __shared__ float largest[];       // one number for each thread
-  float* largest = query + p.head_size;    // one number for each thread
+  extern __shared__ float query[];  // head_size numbers
+  // BEGIN SOLUTION STUB: extern __shared__ float largest[];  // one number for each thread
+  float* largest = query + p.head_size;  // one number for each thread
   // END SOLUTION
-  // BEGIN SOLUTION STUB: __shared__ float scores[256];            // one number for each token
-  float* scores = largest + blockDim.x;    // one number for each token
+  // BEGIN SOLUTION STUB: __shared__ float scores[256];  // one number for each token
+  float* scores = largest + blockDim.x;  // one number for each token
   // END SOLUTION
   const int sequence = blockIdx.x, head = blockIdx.y, context_len = p.context_lens[sequence];
   // BEGIN SOLUTION STUB: const int kv_head = head / max(1, int(blockDim.y) / p.num_kv_heads);
@@ -47,7 +50,8 @@ __global__ void hunted_kernel(PagedAttentionParams p) {
   for (int d = threadIdx.x; d < p.head_size; d += blockDim.x) {
     float o = 0.0f;
     for (int token = 0; token < context_len; ++token)
-      o += expf(scores[token] - max_score) / sum * ((const float*)p.v_cache)[row_of(p, sequence, token, kv_head) + d];
+      o += expf(scores[token] - max_score) / sum *
+           ((const float*)p.v_cache)[row_of(p, sequence, token, kv_head) + d];
     out[d] = o;
   }
 }

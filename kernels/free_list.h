@@ -9,7 +9,8 @@ class FreeList {
   // Starts with the ids 0 … num_blocks - 1. The first pop() gives 0, the next one 1.
   explicit FreeList(int num_blocks) {
     // BEGIN SOLUTION 1.1
-    for (int block_id = num_blocks - 1; block_id >= 0; --block_id) block_ids_.push_back(block_id);
+    for (int block_id = num_blocks - 1; block_id >= 0; --block_id)
+      block_ids_.push_back(block_id);
     // END SOLUTION
   }
   // Takes the id on top. Called only when size() > 0.

@@ -12,8 +12,14 @@ __device__ inline float to_float(__nv_bfloat16 number) { return __bfloat162float
 template <typename T>
 __device__ T from_float(float number);
 template <>
-__device__ inline float from_float<float>(float number) { return number; }
+__device__ inline float from_float<float>(float number) {
+  return number;
+}
 template <>
-__device__ inline __half from_float<__half>(float number) { return __float2half(number); }
+__device__ inline __half from_float<__half>(float number) {
+  return __float2half(number);
+}
 template <>
-__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float number) { return __float2bfloat16(number); }
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float number) {
+  return __float2bfloat16(number);
+}

@@ -20,8 +20,8 @@ int launch(const PagedAttentionParams& params, cudaStream_t stream) {
   // BEGIN SOLUTION 6.6
   dim3 grid(params.num_seqs, params.num_q_heads);
   int shared_bytes = params.scores ? 0 : params.max_context_len * sizeof(float);
-  cudaError_t error =
-      cudaFuncSetAttribute(paged_attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  cudaError_t error = cudaFuncSetAttribute(
+      paged_attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   if (error != cudaSuccess) return error;
   paged_attention_kernel<T><<<grid, 128, shared_bytes, stream>>>(params);
   return cudaGetLastError();  // a launch itself returns nothing

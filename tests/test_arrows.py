@@ -11,7 +11,8 @@ import pytest
 
 from lessons_lib.paths import ROOT
 
-# A package and those that it may import. What a lesson imports is the lesson's business, so its own file is not listed.
+# A package and those that it may import. What a lesson imports is the lesson's business, so
+# its own file is not listed.
 ARROWS = {
     "lessons_lib": set(),
     "paged_attention": {"lessons_lib"},

@@ -11,7 +11,8 @@ from lessons_lib import checks
 from paged_attention.bug_hunt import CASES, hunt
 from right_answers.lesson_06_hunt import FAULTS, GIVEN, OURS, repaired
 
-# The case at which hunt() stops when only the faults before this one are repaired, and a word of what it prints.
+# The case at which hunt() stops when only the faults before this one are repaired, and a word
+# of what it prints.
 STOPS = {
     "no-dynamic-smem": (1, "dynamic shared memory"),
     "missing-barrier": (1, "__syncthreads()"),

@@ -14,7 +14,8 @@ SEEDS = 1, 2, 3
 EXERCISES = every_exercise()
 by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 
-# The models of these know the visible cases alone; as kernels they are caught, see the last test.
+# The models of these know the visible cases alone; as kernels they are caught, see the last
+# test.
 HUNTED = {
     "no-dynamic-smem",
     "missing-barrier",

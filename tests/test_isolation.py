@@ -332,7 +332,8 @@ def test_a_flood_is_cut_and_does_not_block():
 
 
 def test_what_stands_in_the_main_module_is_not_run_again():
-    # pytest's own script is __main__ here; running it again in the child would start the tests anew.
+    # pytest's own script is __main__ here; running it again in the child would start the tests
+    # anew.
     assert (
         run_isolated(
             lambda: __import__("sys").modules["__main__"].__dict__.get("__file__")

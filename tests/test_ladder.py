@@ -27,8 +27,8 @@ few = settings(max_examples=15, deadline=None, derandomize=True)
 HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
 FAR = 2**31 - 1  # a block that no pool has
 POISONED = 10_000  # the caches' own numbers are smaller
-# From rung 4 on the weights are rounded to the format of q too. Errors add up as the values do: they are compared with the
-# size of the row that they are in.
+# From rung 4 on the weights are rounded to the format of q too. Errors add up as the values
+# do: they are compared with the size of the row that they are in.
 ROUNDING = {FLOAT: 1e-5, HALF: 2**-11, BFLOAT: 2**-8}
 
 BATCHES = (

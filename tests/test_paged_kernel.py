@@ -32,7 +32,8 @@ from poison import POISONS, needs_gpu, poison_of, poisons
 TARGETS = ["fast", "checked", pytest.param("gpu", marks=needs_gpu)]
 on_each_target = pytest.mark.parametrize("target", TARGETS)
 few = settings(max_examples=50, deadline=None, derandomize=True)
-# The kernel computes in float32. What it gives is rounded once more, to 11 bits in float16 and to 8 in bfloat16.
+# The kernel computes in float32. What it gives is rounded once more, to 11 bits in float16 and
+# to 8 in bfloat16.
 CLOSE = {
     torch.float32: {"rtol": 1e-4, "atol": 1e-5},
     torch.float16: {"rtol": 1e-3, "atol": 1e-4},

@@ -112,7 +112,8 @@ def test_macos_on_arm64_compiles(tmp_path, mode):
     "tests, chosen",
     [
         ("tests/test_cuda_bank.py", ""),
-        # whole-row-in-a-lane writes past a lane's own array. The compiler decides what happens.
+        # whole-row-in-a-lane writes past a lane's own array. The compiler decides what
+        # happens.
         (
             "tests/test_banks.py",
             (

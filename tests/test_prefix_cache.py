@@ -40,7 +40,8 @@ class CacheAsALedger(RuleBasedStateMachine):
         # the tokens up to the end of a block: the block. The least recently used first
         self.known = OrderedDict()
         self.users = {}  # a request: how many of its tokens have been computed
-        # a request: how many of its blocks have been made known; what is forgotten then stays forgotten
+        # a request: how many of its blocks have been made known; what is forgotten then stays
+        # forgotten
         self.inserted = {}
 
     def use(self, tokens, num_full):

@@ -8,7 +8,8 @@
 
 // Pass 1 with wide loads. Each group takes the tokens group, group + num_groups, …, four at a
 // time.
-__device__ inline void wide_scores(const PagedAttentionParams& params, float* scores, int num_tokens) {
+__device__ inline void wide_scores(const PagedAttentionParams& params, float* scores,
+                                   int num_tokens) {
   Query query(params);
   int group = threadIdx.x / group_lanes;
   for (int first = group; first - group < num_tokens; first += rows_at_once * num_groups) {

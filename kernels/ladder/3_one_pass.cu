@@ -34,8 +34,10 @@ __global__ void __launch_bounds__(num_threads) one_pass_kernel(PagedAttentionPar
   SoftmaxState state = one_pass(params, params.context_lens[blockIdx.x]);
   merge_groups(state);
   if (threadIdx.x >= group_lanes) return;
-  Number* out = static_cast<Number*>(params.out) + (int64_t(blockIdx.x) * params.num_q_heads + blockIdx.y) * head_size;
-  for (int i = 0; i < lane_numbers; ++i) out[place(i)] = from_float<Number>(state.l == 0.0f ? 0.0f : state.acc[i] / state.l);
+  Number* out = static_cast<Number*>(params.out) +
+                (int64_t(blockIdx.x) * params.num_q_heads + blockIdx.y) * head_size;
+  for (int i = 0; i < lane_numbers; ++i)
+    out[place(i)] = from_float<Number>(state.l == 0.0f ? 0.0f : state.acc[i] / state.l);
 }
 
 extern "C" int paged_attention(PagedAttentionParams params, cudaStream_t stream) {

@@ -11,7 +11,8 @@ constexpr int num_warps = 4;
 struct CachedChunks {
   const KvNumber *keys[2], *values[4];
 
-  __device__ CachedChunks(const PagedAttentionParams& params, int seq, int kv_head, int first, int num_tokens) {
+  __device__ CachedChunks(const PagedAttentionParams& params, int seq, int kv_head, int first,
+                          int num_tokens) {
     int r = threadIdx.x % 32 / 4, s = threadIdx.x % 4;
     auto find = [&](const void* cache, int token, int chunk) {
       if (token >= num_tokens) return static_cast<const KvNumber*>(nullptr);
@@ -22,7 +23,8 @@ struct CachedChunks {
     for (int i = 0; i < 4; ++i) values[i] = find(params.v_cache, 2 * s + i % 2 + i / 2 * 8, r);
   }
   __device__ static uint4 read(const KvNumber* row, int chunk) {
-    return row ? *reinterpret_cast<const uint4*>(row + chunk * per_chunk) : make_uint4(0, 0, 0, 0);
+    return row ? *reinterpret_cast<const uint4*>(row + chunk * per_chunk)
+               : make_uint4(0, 0, 0, 0);
   }
   __device__ uint4 key(int i, int chunk) const { return read(keys[i], chunk * 4); }
   __device__ uint4 value(int i, int chunk) const { return read(values[i], chunk * 8); }
@@ -31,7 +33,8 @@ struct CachedChunks {
 // Grid: (num_seqs, num_kv_heads). The warps take the tiles in turn.
 __global__ void tensor_core_kernel(PagedAttentionParams params) {
   extern __shared__ float4 memory[];  // the states of all warps but the first
-  int seq = blockIdx.x, kv_head = blockIdx.y, warp = threadIdx.x / 32, num_tokens = params.context_lens[seq];
+  int seq = blockIdx.x, kv_head = blockIdx.y, warp = threadIdx.x / 32,
+      num_tokens = params.context_lens[seq];
   TileQueries queries = load_queries(query_row(params, seq, kv_head));
   TileState state;
   init(state);
@@ -39,13 +42,15 @@ __global__ void tensor_core_kernel(PagedAttentionParams params) {
     CachedChunks chunks(params, seq, kv_head, first, num_tokens - first);
     update(state, queries, chunks, num_tokens - first, params.scale);
   }
-  merge_warps(state, reinterpret_cast<float4(*)[state_numbers]>(memory), 1);  // as arrays of float4, one for each warp
+  // as arrays of float4, one for each warp
+  merge_warps(state, reinterpret_cast<float4(*)[state_numbers]>(memory), 1);
   if (warp == 0) write_out(state, out_row(params, seq, kv_head));
 }
 
 extern "C" int paged_attention(PagedAttentionParams params, cudaStream_t stream) {
   int states_bytes = (num_warps - 1) * state_numbers * sizeof(float4);
-  cudaError_t error = cudaFuncSetAttribute(tensor_core_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, states_bytes);
+  cudaError_t error = cudaFuncSetAttribute(
+      tensor_core_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, states_bytes);
   if (error != cudaSuccess) return error;
   dim3 grid(params.num_seqs, params.num_kv_heads);
   tensor_core_kernel<<<grid, num_warps * 32, states_bytes, stream>>>(params);

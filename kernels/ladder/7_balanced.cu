@@ -17,7 +17,8 @@ constexpr int num_stages = stages_with_room < enough_stages ? stages_with_room :
 static_assert(num_stages >= 1, "this card has too little shared memory for these heads");
 constexpr int lookups_ahead = 2;
 
-// One block's share of a sequence, for heads_at_once KV heads. Made by paged_attention/work_plan.py.
+// One block's share of a sequence, for heads_at_once KV heads. Made by
+// paged_attention/work_plan.py.
 struct alignas(16) WorkItem {
   int seq, kv_head;           // the first head
   int begin, end;             // tokens
@@ -42,7 +43,9 @@ struct Shared {
   int is_last;
 };
 
-__device__ inline int num_tiles(const WorkItem& item) { return (item.end - item.begin + tile_size - 1) / tile_size; }
+__device__ inline int num_tiles(const WorkItem& item) {
+  return (item.end - item.begin + tile_size - 1) / tile_size;
+}
 
 // Where a tile is. `block` is loaded from memory, and a thread waits for a load where it first
 // uses the number. So tiles are looked up lookups_ahead tiles early, and `block` is first used
@@ -61,8 +64,15 @@ struct Cursor {
   int head, tile, step;
   bool done;
 
-  __device__ Cursor(const PagedAttentionParams& params, const Work& work, int head, int tile, int step)
-      : params(params), items(work.items), item(items[blockIdx.x]), head(head), tile(tile), step(step), done(false) {
+  __device__ Cursor(const PagedAttentionParams& params, const Work& work, int head, int tile,
+                    int step)
+      : params(params),
+        items(work.items),
+        item(items[blockIdx.x]),
+        head(head),
+        tile(tile),
+        step(step),
+        done(false) {
     enter();
   }
   __device__ void enter() {  // prefetches what will be needed soon
@@ -79,7 +89,8 @@ struct Cursor {
     }
     Lookup found{0, 0, 0};
     if (done) return found;
-    int first = item.begin + tile * tile_size, token = min(first + int(threadIdx.x) % tile_size, item.end - 1);
+    int first = item.begin + tile * tile_size,
+        token = min(first + int(threadIdx.x) % tile_size, item.end - 1);
     found.tokens = item.end - first;
     const int* table = params.block_table + int64_t(item.seq) * params.max_blocks_per_seq;
     if (found.tokens > 0) found.block = table[token / block_size];
@@ -91,9 +102,12 @@ struct Cursor {
 
 // Puts the block's states among the parts. The last block of a sequence merges all parts and
 // returns true.
-__device__ inline bool merge_parts(TileState& state, Shared& shared, const Work& work, const WorkItem& item) {
+__device__ inline bool merge_parts(TileState& state, Shared& shared, const Work& work,
+                                   const WorkItem& item) {
   int warp = threadIdx.x / 32, head = warp % work.heads_at_once;
-  auto part = [&](int number) { return work.parts + (int64_t(number) * work.heads_at_once + head) * state_numbers; };
+  auto part = [&](int number) {
+    return work.parts + (int64_t(number) * work.heads_at_once + head) * state_numbers;
+  };
   if (warp < work.heads_at_once) store(state, part(item.part));
   __threadfence();  // the parts first, then the count
   __syncthreads();
@@ -105,17 +119,20 @@ __device__ inline bool merge_parts(TileState& state, Shared& shared, const Work&
   if (!shared.is_last) return false;
   __threadfence();
   init(state);
-  for (int number = warp / work.heads_at_once; number < item.num_parts; number += num_warps / work.heads_at_once)
+  for (int number = warp / work.heads_at_once; number < item.num_parts;
+       number += num_warps / work.heads_at_once)
     merge(state, part(item.first_part + number));
   merge_warps(state, shared.states, work.heads_at_once);
   return true;
 }
 
-__global__ void __launch_bounds__(num_warps * 32, 1) balanced_kernel(PagedAttentionParams params, Work work) {
+__global__ void __launch_bounds__(num_warps * 32, 1)
+    balanced_kernel(PagedAttentionParams params, Work work) {
   extern __shared__ uint4 memory[];  // 16 bytes each, so that a copy may begin at any of them
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   int table_numbers = (blockIdx.x * blockDim.x + threadIdx.x) * 32;
-  if (table_numbers < params.num_seqs * params.max_blocks_per_seq) prefetch(params.block_table + table_numbers);
+  if (table_numbers < params.num_seqs * params.max_blocks_per_seq)
+    prefetch(params.block_table + table_numbers);
   int warp = threadIdx.x / 32, head = warp % work.heads_at_once;
   int phase = warp / work.heads_at_once, num_phases = num_warps / work.heads_at_once;
   AsyncCopies copies;
@@ -137,7 +154,9 @@ __global__ void __launch_bounds__(num_warps * 32, 1) balanced_kernel(PagedAttent
   int stage = 0, tile = phase;
   WorkItem item = work.items[blockIdx.x];
   TileQueries queries = load_queries(query_row(params, item.seq, item.kv_head + head));
-  auto scale_of = [&](const float* scales) { return scales ? scales[item.kv_head + head] : 1.0f; };
+  auto scale_of = [&](const float* scales) {
+    return scales ? scales[item.kv_head + head] : 1.0f;
+  };
   while (true) {
     TileState state;
     init(state);
@@ -145,7 +164,8 @@ __global__ void __launch_bounds__(num_warps * 32, 1) balanced_kernel(PagedAttent
     for (; tile < num_tiles(item); tile += num_phases) {
       copies.wait<num_stages - 1>();
       __syncwarp();  // every lane's copies are there, not just this one's
-      update(state, queries, StagedChunks{shared.stages[warp][stage]}, item.end - item.begin - tile * tile_size, scale);
+      update(state, queries, StagedChunks{shared.stages[warp][stage]},
+             item.end - item.begin - tile * tile_size, scale);
       __syncwarp();  // every lane has read
       load_next(stage);
       stage = stage + 1 == num_stages ? 0 : stage + 1;
@@ -158,14 +178,18 @@ __global__ void __launch_bounds__(num_warps * 32, 1) balanced_kernel(PagedAttent
     }
     merge_warps(state, shared.states, work.heads_at_once);
     bool complete = item.part < 0 || merge_parts(state, shared, work, item);
-    if (complete && phase == 0) write_out(state, out_row(params, item.seq, item.kv_head + head), scale_of(work.v_scales));
+    if (complete && phase == 0)
+      write_out(state, out_row(params, item.seq, item.kv_head + head),
+                scale_of(work.v_scales));
     if (item.next < 0) break;
     item = next;
   }
 }
 
-inline int launch(const PagedAttentionParams& params, const Work& work, int num_blocks, cudaStream_t stream) {
-  cudaError_t error = cudaFuncSetAttribute(balanced_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared));
+inline int launch(const PagedAttentionParams& params, const Work& work, int num_blocks,
+                  cudaStream_t stream) {
+  cudaError_t error = cudaFuncSetAttribute(
+      balanced_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared));
   if (error != cudaSuccess) return error;
   balanced_kernel<<<num_blocks, num_warps * 32, sizeof(Shared), stream>>>(params, work);
   return cudaGetLastError();
@@ -173,8 +197,11 @@ inline int launch(const PagedAttentionParams& params, const Work& work, int num_
 
 // items: the WorkItems. parts: room for the states of all parts. arrived: zeros before and
 // after the launch.
-extern "C" int paged_attention(PagedAttentionParams params, const int* items, void* parts, int* arrived, int num_blocks,
-                               int heads_at_once, cudaStream_t stream) {
-  return launch(params, {reinterpret_cast<const WorkItem*>(items), static_cast<float4*>(parts), arrived, nullptr, nullptr,
-                         heads_at_once}, num_blocks, stream);
+extern "C" int paged_attention(PagedAttentionParams params, const int* items, void* parts,
+                               int* arrived, int num_blocks, int heads_at_once,
+                               cudaStream_t stream) {
+  return launch(params,
+                {reinterpret_cast<const WorkItem*>(items), static_cast<float4*>(parts),
+                 arrived, nullptr, nullptr, heads_at_once},
+                num_blocks, stream);
 }

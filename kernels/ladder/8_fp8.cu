@@ -5,9 +5,12 @@
 #include "7_balanced.cu"
 
 // k_scales, v_scales: (num_kv_heads,).
-extern "C" int paged_attention_fp8(PagedAttentionParams params, const float* k_scales, const float* v_scales,
-                                   const int* items, void* parts, int* arrived, int num_blocks, int heads_at_once,
+extern "C" int paged_attention_fp8(PagedAttentionParams params, const float* k_scales,
+                                   const float* v_scales, const int* items, void* parts,
+                                   int* arrived, int num_blocks, int heads_at_once,
                                    cudaStream_t stream) {
-  return launch(params, {reinterpret_cast<const WorkItem*>(items), static_cast<float4*>(parts), arrived, k_scales, v_scales,
-                         heads_at_once}, num_blocks, stream);
+  return launch(params,
+                {reinterpret_cast<const WorkItem*>(items), static_cast<float4*>(parts),
+                 arrived, k_scales, v_scales, heads_at_once},
+                num_blocks, stream);
 }

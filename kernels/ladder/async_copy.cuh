@@ -12,17 +12,24 @@ struct AsyncCopies {
   // compiler moves no access across it. The instruction takes the address within shared
   // memory, and how many of the 16 bytes to read. The rest become zeros.
   __device__ void copy(uint4* to, const void* from, bool there) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(uint32_t(__cvta_generic_to_shared(to))),
-                 "l"(from), "r"(there ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                     uint32_t(__cvta_generic_to_shared(to))),
+                 "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
   }
   __device__ void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
   template <int n>
-  __device__ void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory"); }
+  __device__ void wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
+  }
 #else
   // A GPU copies at some time between copy() and wait(). On the CPU it happens at the last
   // moment, and until then there are NaNs. They show if a kernel reads too early, or begins a
   // copy while other lanes still read.
-  struct Copy { uint4* to; const uint4* from; };
+  struct Copy {
+    uint4* to;
+    const uint4* from;
+  };
   // The most that are on their way. With more, the oldest are made.
   static constexpr int most_copies = 512, most_groups = 16;
   Copy copies[most_copies];

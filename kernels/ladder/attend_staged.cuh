@@ -17,20 +17,25 @@ union StagedTiles {
   float4 states[num_warps - 1][state_numbers];
 };
 
-// Attention of a KV head's queries over the tiles begin … end - 1 of a sequence. The result is in the first warp's state.
-__device__ inline void attend_staged(TileState& state, StagedTiles& shared, const PagedAttentionParams& params, int seq,
-                                     int kv_head, int begin, int end) {
+// Attention of a KV head's queries over the tiles begin … end - 1 of a sequence. The result is
+// in the first warp's state.
+__device__ inline void attend_staged(TileState& state, StagedTiles& shared,
+                                     const PagedAttentionParams& params, int seq, int kv_head,
+                                     int begin, int end) {
   int warp = threadIdx.x / 32, num_tokens = params.context_lens[seq];
   AsyncCopies copies;
   TileCopier copier(params);
   auto load = [&](int tile, int stage) {
     if (tile < end) {
-      int first = tile * tile_size, token = min(first + int(threadIdx.x) % tile_size, num_tokens - 1);
-      copier.copy(copies, shared.stages[warp][stage], cache_row(params, seq, token, kv_head), num_tokens - first);
+      int first = tile * tile_size,
+          token = min(first + int(threadIdx.x) % tile_size, num_tokens - 1);
+      copier.copy(copies, shared.stages[warp][stage], cache_row(params, seq, token, kv_head),
+                  num_tokens - first);
     }
     copies.close_group();  // even an empty one, so that counting groups counts tiles
   };
-  for (int stage = 0; stage < num_stages; ++stage) load(begin + warp + stage * num_warps, stage);
+  for (int stage = 0; stage < num_stages; ++stage)
+    load(begin + warp + stage * num_warps, stage);
 
   TileQueries queries = load_queries(query_row(params, seq, kv_head));
   init(state);
@@ -38,7 +43,8 @@ __device__ inline void attend_staged(TileState& state, StagedTiles& shared, cons
   for (int tile = begin + warp; tile < end; tile += num_warps) {
     copies.wait<num_stages - 1>();
     __syncwarp();  // every lane's copies are there, not only this one's
-    update(state, queries, StagedChunks{shared.stages[warp][stage]}, num_tokens - tile * tile_size, params.scale);
+    update(state, queries, StagedChunks{shared.stages[warp][stage]},
+           num_tokens - tile * tile_size, params.scale);
     __syncwarp();  // every lane has read
     load(tile + num_stages * num_warps, stage);
     stage = (stage + 1) % num_stages;

@@ -24,5 +24,6 @@ __device__ inline uint32_t widen_pair(uint16_t both) {
 }
 
 __device__ inline uint4 widen_half(uint32_t low, uint32_t high) {
-  return make_uint4(widen_pair(low & 0xffff), widen_pair(low >> 16), widen_pair(high & 0xffff), widen_pair(high >> 16));
+  return make_uint4(widen_pair(low & 0xffff), widen_pair(low >> 16), widen_pair(high & 0xffff),
+                    widen_pair(high >> 16));
 }

@@ -14,8 +14,10 @@ __device__ inline float* scores_of(const PagedAttentionParams& params, float* sh
 
 // score_bytes: dynamic shared memory for the scores. Returns 0, or the error.
 template <typename Kernel>
-int launch(Kernel kernel, const PagedAttentionParams& params, int score_bytes, cudaStream_t stream) {
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, score_bytes);
+int launch(Kernel kernel, const PagedAttentionParams& params, int score_bytes,
+           cudaStream_t stream) {
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, score_bytes);
   if (error != cudaSuccess) return error;
   dim3 grid(params.num_seqs, params.num_q_heads);
   kernel<<<grid, num_threads, score_bytes, stream>>>(params);

@@ -7,7 +7,8 @@ struct Query {
   float numbers[lane_numbers];
 
   __device__ Query(const PagedAttentionParams& params) {
-    const Number* q = static_cast<const Number*>(params.q) + blockIdx.x * params.q_stride + blockIdx.y * head_size;
+    const Number* q = static_cast<const Number*>(params.q) + blockIdx.x * params.q_stride +
+                      blockIdx.y * head_size;
     for (int i = 0; i < lane_numbers; ++i) numbers[i] = to_float(q[place(i)]);
   }
 };
@@ -25,7 +26,8 @@ struct NextRows {
     for (int i = 0; i < rows_at_once; ++i) {
       token[i] = first + i * num_groups;
       there[i] = token[i] < num_tokens;
-      offset[i] = cache_offset(params, blockIdx.x, there[i] ? token[i] : num_tokens - 1, blockIdx.y / queries_per_kv_head);
+      offset[i] = cache_offset(params, blockIdx.x, there[i] ? token[i] : num_tokens - 1,
+                               blockIdx.y / queries_per_kv_head);
     }
   }
   // Asks for the rows of a cache. Rows without a token become zeros. Nothing here waits for

@@ -5,7 +5,9 @@
 #include "../numbers.cuh"
 
 // A number of 8 bits: a sign, 4 bits of exponent and 3 of mantissa (e4m3). The largest is 448.
-struct Fp8 { uint8_t bits; };
+struct Fp8 {
+  uint8_t bits;
+};
 
 // What the kernels are compiled for. paged_attention/ladder.py writes new lines here for each
 // model. When the compiler knows these numbers, it can unroll loops and keep arrays in

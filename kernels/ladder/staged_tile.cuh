@@ -7,12 +7,15 @@ constexpr int num_stages = 4;
 constexpr int tile_rows = 8, row_size = 32;
 constexpr int tile_floats = tile_rows * row_size;
 
-struct Stage { uint4 chunks[tile_floats / 4]; };  // a chunk is 16 bytes
+struct Stage {
+  uint4 chunks[tile_floats / 4];
+};  // a chunk is 16 bytes
 
 // Begins to copy a tile into a stage, with all lanes of a warp. Neighbouring lanes take
 // neighbouring chunks.
 __device__ inline void start_copies(AsyncCopies& copies, Stage& stage, const float* tile) {
-  for (int i = threadIdx.x % 32; i < tile_floats / 4; i += 32) copies.copy(&stage.chunks[i], tile + 4 * i, true);
+  for (int i = threadIdx.x % 32; i < tile_floats / 4; i += 32)
+    copies.copy(&stage.chunks[i], tile + 4 * i, true);
 }
 
 // Adds up the column with the lane's number. Other lanes have copied most of it.

@@ -6,7 +6,9 @@
 // query are left out.
 constexpr int state_numbers = query_tiles * (head_size / 16 + 1) * 32;  // of 16 bytes
 
-__device__ inline bool has_queries(int t) { return 8 * t + threadIdx.x % 4 * 2 < queries_per_kv_head; }
+__device__ inline bool has_queries(int t) {
+  return 8 * t + threadIdx.x % 4 * 2 < queries_per_kv_head;
+}
 
 __device__ inline void store(const TileState& state, float4* to) {
 #pragma unroll
@@ -52,14 +54,16 @@ __device__ inline void merge(TileState& state, const float4* other) {
 // Merges the states of warps that share a head into the first of these warps. Warp w has head
 // w % heads_at_once. Every thread of the block calls it.
 //   states: room for all warps but the first
-__device__ inline void merge_warps(TileState& state, float4 (*states)[state_numbers], int heads_at_once) {
+__device__ inline void merge_warps(TileState& state, float4 (*states)[state_numbers],
+                                   int heads_at_once) {
   int warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
   if (heads_at_once == num_warps) return;
   __syncthreads();  // no warp still reads the states of the last call
   if (warp >= heads_at_once) store(state, states[warp - 1]);
   __syncthreads();
   if (warp >= heads_at_once) return;
-  for (int other = warp + heads_at_once; other < num_warps; other += heads_at_once) merge(state, states[other - 1]);
+  for (int other = warp + heads_at_once; other < num_warps; other += heads_at_once)
+    merge(state, states[other - 1]);
 }
 
 // Calls give(query, dim, o, m, l) for each of the lane's queries and each 8 dims in a row. o
@@ -72,7 +76,8 @@ __device__ void finish(const TileState& state, Give give) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       float l = state.l[t][i];
-      for (int distance = 4; distance < 32; distance *= 2) l += __shfl_xor_sync(0xffffffff, l, distance);
+      for (int distance = 4; distance < 32; distance *= 2)
+        l += __shfl_xor_sync(0xffffffff, l, distance);
       float factor = l == 0.0f ? 0.0f : 1.0f / l;
       int query = 8 * t + 2 * s + i;
       if (query >= queries_per_kv_head) continue;
@@ -89,8 +94,8 @@ __device__ void finish(const TileState& state, Give give) {
 // Writes the result to `out` (queries_per_kv_head, head_size), each number times `scale`.
 __device__ inline void write_out(const TileState& state, Number* out, float scale = 1.0f) {
   finish(state, [&](int query, int dim, const float (&o)[8], float, float) {
-    *reinterpret_cast<uint4*>(out + query * head_size + dim) =
-        make_uint4(pack<Number>(scale * o[0], scale * o[1]), pack<Number>(scale * o[2], scale * o[3]),
-                   pack<Number>(scale * o[4], scale * o[5]), pack<Number>(scale * o[6], scale * o[7]));
+    *reinterpret_cast<uint4*>(out + query * head_size + dim) = make_uint4(
+        pack<Number>(scale * o[0], scale * o[1]), pack<Number>(scale * o[2], scale * o[3]),
+        pack<Number>(scale * o[4], scale * o[5]), pack<Number>(scale * o[6], scale * o[7]));
   });
 }

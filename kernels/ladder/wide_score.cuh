@@ -8,7 +8,8 @@ __device__ inline WideRow load_row(const KvNumber* row) {
   // BEGIN SOLUTION 7.2
   WideRow part;
   const uint4* loads = reinterpret_cast<const uint4*>(row);
-  for (int i = 0; i < lane_loads; ++i) part.loads[i] = loads[i * group_lanes + threadIdx.x % group_lanes];
+  for (int i = 0; i < lane_loads; ++i)
+    part.loads[i] = loads[i * group_lanes + threadIdx.x % group_lanes];
   return part;
   // END SOLUTION
 }
@@ -16,7 +17,8 @@ __device__ inline WideRow load_row(const KvNumber* row) {
 // Returns scale * (q · key) to every lane of the group. All 32 lanes of the warp call it at
 // the same time, each group with its own key.
 //   query: the lane's part of q, number for number as in `key`
-__device__ inline float wide_score(const float (&query)[lane_numbers], const WideRow& key, float scale) {
+__device__ inline float wide_score(const float (&query)[lane_numbers], const WideRow& key,
+                                   float scale) {
   // BEGIN SOLUTION 7.2
   float product = 0.0f;
   for (int i = 0; i < lane_numbers; ++i) product += query[i] * number(key, i);

@@ -16,7 +16,8 @@ def blocks_needed(num_tokens, block_size):
 
 def observe(answer, case):
     result = answer(*case)
-    # True equals 1 and 2.0 equals 2 in Python; a count of blocks is an integer, NumPy's or Python's.
+    # True equals 1 and 2.0 equals 2 in Python; a count of blocks is an integer, NumPy's or
+    # Python's.
     if isinstance(result, Integral) and not isinstance(result, bool):
         return int(result)
     return Text(f"{result!r}, of type {type(result).__name__}")

@@ -1,5 +1,5 @@
-// How the checks of exercises 1.2 and 1.3 call the learner's BlockManager: through ctypes, so that a build takes half a
-// second (no pybind11).
+// How the checks of exercises 1.2 and 1.3 call the learner's BlockManager: through ctypes, so
+// that a build takes half a second (no pybind11).
 #include <cstring>
 
 enum Method { ALLOCATE, INCREASE_REF_COUNT, FREE, GET_REF_COUNT, GET_NUM_FREE_BLOCKS };
@@ -27,9 +27,7 @@ static int guarded(char* message, Body body) {
   } catch (const std::out_of_range&) {
     std::strncpy(message, "it names no block", 255);
     return 6;
-  } catch (const std::exception& error) {
-    return failed(7, error);
-  } catch (...) {
+  } catch (const std::exception& error) { return failed(7, error); } catch (...) {
     std::strncpy(message, "something thrown that is no std::exception", 255);
     return 7;
   }
@@ -42,16 +40,26 @@ extern "C" void* manager_new(int num_blocks, int* code, char* message) {
 }
 extern "C" void manager_delete(void* manager) { delete static_cast<BlockManager*>(manager); }
 
-extern "C" int manager_call(void* pointer, int method, int block_id, int* result, char* message) {
+extern "C" int manager_call(void* pointer, int method, int block_id, int* result,
+                            char* message) {
   BlockManager& manager = *static_cast<BlockManager*>(pointer);
   return guarded(message, [&] {
     switch (method) {
-      case ALLOCATE: *result = manager.allocate(); break;
-      case INCREASE_REF_COUNT: manager.increase_ref_count(block_id); break;
-      case FREE: manager.free(block_id); break;
-      case GET_REF_COUNT: *result = manager.get_ref_count(block_id); break;
-      case GET_NUM_FREE_BLOCKS: *result = manager.get_num_free_blocks(); break;
+      case ALLOCATE:
+        *result = manager.allocate();
+        break;
+      case INCREASE_REF_COUNT:
+        manager.increase_ref_count(block_id);
+        break;
+      case FREE:
+        manager.free(block_id);
+        break;
+      case GET_REF_COUNT:
+        *result = manager.get_ref_count(block_id);
+        break;
+      case GET_NUM_FREE_BLOCKS:
+        *result = manager.get_num_free_blocks();
+        break;
     }
   });
 }
-

@@ -333,7 +333,8 @@ def position_for_slot(manager, pool, blocks, position, value):
     pool.view(-1)[position] = value
 
 
-# (blocks in the pool, block size, blocks of the writer, further users of them, position to write, value)
+# (blocks in the pool, block size, blocks of the writer, further users of them, position to
+# write, value)
 CASES = [
     (2, 4, [0], [], 0, 70),
     (2, 4, [0], [0], 0, 70),

@@ -20,9 +20,7 @@ extern "C" int free_list_pop(void* list, int* result, char* message) {
   try {
     *result = static_cast<FreeList*>(list)->pop();
     return 0;
-  } catch (const std::exception& error) {
-    return failed(message, error.what());
-  } catch (...) {
+  } catch (const std::exception& error) { return failed(message, error.what()); } catch (...) {
     return failed(message, "something thrown that is no std::exception");
   }
 }
@@ -30,9 +28,7 @@ extern "C" int free_list_push(void* list, int block_id, char* message) {
   try {
     static_cast<FreeList*>(list)->push(block_id);
     return 0;
-  } catch (const std::exception& error) {
-    return failed(message, error.what());
-  } catch (...) {
+  } catch (const std::exception& error) { return failed(message, error.what()); } catch (...) {
     return failed(message, "something thrown that is no std::exception");
   }
 }

@@ -20,7 +20,8 @@ class StandardOutOfRange(Exception):
     """C++'s own std::out_of_range, whose text differs between standard libraries."""
 
 
-# Out-of-range indexing and pop_back() of an empty vector end the process instead of using what lies there.
+# Out-of-range indexing and pop_back() of an empty vector end the process instead of using what
+# lies there.
 CHECKED = (
     *QUICK,
     "-D_GLIBCXX_ASSERTIONS",

@@ -1,7 +1,9 @@
-// What a BlockManager does with its data and its locks, seen without a second thread. The compiler calls a function before
-// each access to memory (-fsanitize=thread; ours are here, not libtsan's), and the mutexes say when they are taken and given
-// back. Two calls race where both touch the same byte, one of them writes, and no lock keeps them apart: then it does not
-// matter whether they ever met. And in each gap, where a call holds no lock, another call can be let in.
+// What a BlockManager does with its data and its locks, seen without a second thread. The
+// compiler calls a function before each access to memory (-fsanitize=thread; ours are here,
+// not libtsan's), and the mutexes say when they are taken and given back. Two calls race where
+// both touch the same byte, one of them writes, and no lock keeps them apart: then it does not
+// matter whether they ever met. And in each gap, where a call holds no lock, another call can
+// be let in.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -27,7 +29,8 @@ namespace check {
 
 struct NeverComesBack {};  // thrown where a thread would wait for itself
 
-using Lock = std::pair<const void*, int>;  // a mutex; one on the stack is another one in each call, whose number is here
+// a mutex; one on the stack is another one in each call, whose number is here
+using Lock = std::pair<const void*, int>;
 
 struct Held {
   Lock lock;
@@ -42,7 +45,8 @@ struct Touch {
   int taken, given_back;          // locks of this call so far
   bool operator<(const Touch& other) const {
     return std::tie(method, call, write, any, exclusive, taken, given_back) <
-           std::tie(other.method, other.call, other.write, other.any, other.exclusive, other.taken, other.given_back);
+           std::tie(other.method, other.call, other.write, other.any, other.exclusive,
+                    other.taken, other.given_back);
   }
 };
 
@@ -60,14 +64,17 @@ struct Watch {
   int method = 0, call = 0, calls = 0, taken = 0, given_back = 0, once = 0;
   std::vector<Held> held;
   std::map<const char*, Block> heap;
-  std::map<std::pair<long, long>, std::set<Touch>> touches;  // of each byte: its block, and where in it
-  std::map<int, int> taken_in;                               // locks that a call took, by its number
+  // of each byte: its block, and where in it
+  std::map<std::pair<long, long>, std::set<Touch>> touches;
+  // locks that a call took, by its number
+  std::map<int, int> taken_in;
   void (*visitor)() = nullptr;
   int gaps = 0, visit_at = -1;
 };
 static bool busy = true;  // inside of the watch itself, or before it is there
 alignas(Watch) static char memory_of_the_watch[sizeof(Watch)];
-static Watch& watch = *new (memory_of_the_watch) Watch;  // never destroyed, since memory is freed to the very end
+// never destroyed, since memory is freed to the very end
+static Watch& watch = *new (memory_of_the_watch) Watch;
 static bool ready = (busy = false, true);
 
 // While it lives, the watch looks away.
@@ -123,7 +130,8 @@ UNWATCHED static void given_back(const void* mutex) {
 }
 
 UNWATCHED static bool is_held(const void* mutex) {
-  return std::any_of(watch.held.begin(), watch.held.end(), [&](const Held& held) { return held.lock.first == mutex; });
+  return std::any_of(watch.held.begin(), watch.held.end(),
+                     [&](const Held& held) { return held.lock.first == mutex; });
 }
 
 // A mutex that says what is done to it. Nothing else runs, so it need not lock anything.
@@ -137,9 +145,13 @@ class Mutex {
   void unlock() { given_back(this); }
   bool try_lock() { return (recursive || !is_held(this)) && (lock(), true); }
   template <class Time>
-  bool try_lock_for(const Time&) { return try_lock(); }
+  bool try_lock_for(const Time&) {
+    return try_lock();
+  }
   template <class Time>
-  bool try_lock_until(const Time&) { return try_lock(); }
+  bool try_lock_until(const Time&) {
+    return try_lock();
+  }
   void lock_shared() { taking(this, true, false); }
   void unlock_shared() { given_back(this); }
   bool try_lock_shared() { return !is_held(this) && (lock_shared(), true); }
@@ -148,7 +160,9 @@ class Mutex {
   char unused_ = 0;
 };
 
-struct WatchedOnceFlag { bool done = false; };
+struct WatchedOnceFlag {
+  bool done = false;
+};
 
 }  // namespace check
 
@@ -156,14 +170,17 @@ namespace std {
 using watched_mutex = check::Mutex<false>;
 using watched_recursive_mutex = check::Mutex<true>;
 using watched_once_flag = check::WatchedOnceFlag;
-// What is done once is done before all other calls go on: it counts as a part of the constructor.
+// What is done once is done before all other calls go on: it counts as a part of the
+// constructor.
 template <class Body, class... Arguments>
 void watched_call_once(watched_once_flag& flag, Body&& body, Arguments&&... arguments) {
   struct Unwatched {
     Unwatched() { ++check::watch.once; }
     ~Unwatched() { --check::watch.once; }
   } here;
-  if (!std::exchange(flag.done, true)) std::apply(std::forward<Body>(body), std::forward_as_tuple(std::forward<Arguments>(arguments)...));
+  if (!std::exchange(flag.done, true))
+    std::apply(std::forward<Body>(body),
+               std::forward_as_tuple(std::forward<Arguments>(arguments)...));
 }
 }  // namespace std
 #define mutex watched_mutex
@@ -177,21 +194,27 @@ void watched_call_once(watched_once_flag& flag, Body&& body, Arguments&&... argu
 
 namespace check {
 
-// Which block of memory an address lies in, if calls share it: the manager itself, memory that an earlier call or the
-// constructor asked for, or a static variable. A negative number: none of these.
+// Which block of memory an address lies in, if calls share it: the manager itself, memory that
+// an earlier call or the constructor asked for, or a static variable. A negative number: none
+// of these.
 UNWATCHED static std::pair<long, long> place_of(const char* address) {
-  if (address >= watch.object && address < watch.object + watch.object_bytes) return {0, address - watch.object};
+  if (address >= watch.object && address < watch.object + watch.object_bytes)
+    return {0, address - watch.object};
   const char* own = memory_of_the_watch;
-  bool ours_alone = (address >= own && address < own + sizeof(Watch)) || address == reinterpret_cast<const char*>(&busy);
+  bool ours_alone = (address >= own && address < own + sizeof(Watch)) ||
+                    address == reinterpret_cast<const char*>(&busy);
   if (on_stack(address) || ours_alone) return {-1, 0};
   auto after = watch.heap.upper_bound(address);
   if (after != watch.heap.begin()) {
     auto& [base, block] = *std::prev(after);
-    if (address < base + block.bytes) return {block.born == watch.call ? -1 : block.serial, address - base};
+    if (address < base + block.bytes)
+      return {block.born == watch.call ? -1 : block.serial, address - base};
   }
   Dl_info ours, theirs;
-  bool is_static = dladdr(&watch, &ours) && dladdr(address, &theirs) && ours.dli_fbase == theirs.dli_fbase;
-  return {is_static ? 1 : -1, is_static ? address - static_cast<const char*>(ours.dli_fbase) : 0};
+  bool is_static =
+      dladdr(&watch, &ours) && dladdr(address, &theirs) && ours.dli_fbase == theirs.dli_fbase;
+  return {is_static ? 1 : -1,
+          is_static ? address - static_cast<const char*>(ours.dli_fbase) : 0};
 }
 
 UNWATCHED static void touch(const void* address, size_t bytes, bool write) {
@@ -235,15 +258,18 @@ UNWATCHED static void release(void* memory) {
 class Call {
  public:
   UNWATCHED Call(const void* object, size_t bytes, int method)
-      : before_{watch.object, watch.stack_from, watch.object_bytes, watch.method, watch.call, watch.taken, watch.given_back} {
+      : before_{watch.object, watch.stack_from, watch.object_bytes, watch.method,
+                watch.call,   watch.taken,      watch.given_back} {
     Busy while_here;
-    watch.object = static_cast<const char*>(object), watch.object_bytes = bytes, watch.method = method;
+    watch.object = static_cast<const char*>(object), watch.object_bytes = bytes,
+    watch.method = method;
     watch.stack_from = static_cast<const char*>(__builtin_frame_address(0)) + 4096;
     watch.call = ++watch.calls, watch.taken = watch.given_back = 0;
   }
   UNWATCHED ~Call() {
     Busy while_here;
-    std::tie(watch.object, watch.stack_from, watch.object_bytes, watch.method, watch.call, watch.taken, watch.given_back) = before_;
+    std::tie(watch.object, watch.stack_from, watch.object_bytes, watch.method, watch.call,
+             watch.taken, watch.given_back) = before_;
   }
 
  private:
@@ -251,13 +277,22 @@ class Call {
 };
 
 // How a method used locks. The numbers are those of Python's `USES` (native.py).
-enum Use { COVERED, SHARED_FOR_A_CHANGE, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, OWN_MUTEX, WITHOUT };
+enum Use {
+  COVERED,
+  SHARED_FOR_A_CHANGE,
+  LOOKS_BEFORE,
+  CHANGES_BEFORE,
+  AFTER,
+  OWN_MUTEX,
+  WITHOUT
+};
 
 UNWATCHED static bool race(const Touch& one, const Touch& other) {
   if (one.call == other.call || !(one.write || other.write)) return false;
   const std::set<Lock>& first = one.write ? one.exclusive : one.any;
   const std::set<Lock>& second = other.write ? other.exclusive : other.any;
-  return std::none_of(first.begin(), first.end(), [&](const Lock& lock) { return second.count(lock); });
+  return std::none_of(first.begin(), first.end(),
+                      [&](const Lock& lock) { return second.count(lock); });
 }
 
 // The mutex that most touches hold.
@@ -276,7 +311,9 @@ UNWATCHED static Lock usual_lock() {
 UNWATCHED static Use use_of(const Touch& touch) {
   if (!touch.any.empty()) return OWN_MUTEX;
   if (touch.given_back) return AFTER;
-  return !watch.taken_in.count(touch.call) ? WITHOUT : touch.write ? CHANGES_BEFORE : LOOKS_BEFORE;
+  return !watch.taken_in.count(touch.call) ? WITHOUT
+         : touch.write                     ? CHANGES_BEFORE
+                                           : LOOKS_BEFORE;
 }
 
 // For each method how it used the usual lock, where calls race.
@@ -291,7 +328,8 @@ UNWATCHED static void judge(int* uses, int methods) {
       for (const Touch& other : touches) {
         if (!race(one, other)) continue;
         if (one.any.count(usual)) {
-          if (one.write && !one.exclusive.count(usual)) found[one.method].insert(SHARED_FOR_A_CHANGE);
+          if (one.write && !one.exclusive.count(usual))
+            found[one.method].insert(SHARED_FOR_A_CHANGE);
           continue;
         }
         found[one.method].insert(use_of(one));
@@ -319,7 +357,7 @@ void operator delete[](void* memory) noexcept { check::release(memory); }
 void operator delete(void* memory, size_t) noexcept { check::release(memory); }
 void operator delete[](void* memory, size_t) noexcept { check::release(memory); }
 
-#define HOOKS(bytes)                                                                     \
+#define HOOKS(bytes)                                                                      \
   UNWATCHED void __tsan_read##bytes(void* p) { check::touch(p, bytes, false); }           \
   UNWATCHED void __tsan_write##bytes(void* p) { check::touch(p, bytes, true); }           \
   UNWATCHED void __tsan_unaligned_read##bytes(void* p) { check::touch(p, bytes, false); } \
@@ -328,36 +366,40 @@ void operator delete[](void* memory, size_t) noexcept { check::release(memory); 
   UNWATCHED void __tsan_volatile_write##bytes(void* p) { check::touch(p, bytes, true); }
 
 // An atomic access races with nothing, and before it another call can come in.
-#define ATOMIC_UPDATE(bits, T, name)                                               \
-  UNWATCHED T __tsan_atomic##bits##_##name(volatile T* p, T value, int) {          \
-    check::touch_atomically();                                                     \
-    return __atomic_##name(p, value, __ATOMIC_SEQ_CST);                            \
+#define ATOMIC_UPDATE(bits, T, name)                                      \
+  UNWATCHED T __tsan_atomic##bits##_##name(volatile T* p, T value, int) { \
+    check::touch_atomically();                                            \
+    return __atomic_##name(p, value, __ATOMIC_SEQ_CST);                   \
   }
-#define ATOMIC_HOOKS(bits, T)                                                      \
-  UNWATCHED T __tsan_atomic##bits##_load(const volatile T* p, int) {               \
-    check::touch_atomically();                                                     \
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                   \
-  }                                                                                \
-  UNWATCHED void __tsan_atomic##bits##_store(volatile T* p, T value, int) {        \
-    check::touch_atomically();                                                     \
-    __atomic_store_n(p, value, __ATOMIC_SEQ_CST);                                  \
-  }                                                                                \
-  UNWATCHED T __tsan_atomic##bits##_exchange(volatile T* p, T value, int) {        \
-    check::touch_atomically();                                                     \
-    return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST);                        \
-  }                                                                                \
-  UNWATCHED bool __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T value, int, int) { \
-    check::touch_atomically();                                                     \
-    return __atomic_compare_exchange_n(p, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);           \
-  }                                                                                \
-  UNWATCHED bool __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* expected, T value, int, int) {   \
-    check::touch_atomically();                                                     \
-    return __atomic_compare_exchange_n(p, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);           \
-  }                                                                                \
-  ATOMIC_UPDATE(bits, T, fetch_add)                                                \
-  ATOMIC_UPDATE(bits, T, fetch_sub)                                                \
-  ATOMIC_UPDATE(bits, T, fetch_and)                                                \
-  ATOMIC_UPDATE(bits, T, fetch_or)                                                 \
+#define ATOMIC_HOOKS(bits, T)                                                              \
+  UNWATCHED T __tsan_atomic##bits##_load(const volatile T* p, int) {                       \
+    check::touch_atomically();                                                             \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                           \
+  }                                                                                        \
+  UNWATCHED void __tsan_atomic##bits##_store(volatile T* p, T value, int) {                \
+    check::touch_atomically();                                                             \
+    __atomic_store_n(p, value, __ATOMIC_SEQ_CST);                                          \
+  }                                                                                        \
+  UNWATCHED T __tsan_atomic##bits##_exchange(volatile T* p, T value, int) {                \
+    check::touch_atomically();                                                             \
+    return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST);                                \
+  }                                                                                        \
+  UNWATCHED bool __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, \
+                                                               T value, int, int) {        \
+    check::touch_atomically();                                                             \
+    return __atomic_compare_exchange_n(p, expected, value, false, __ATOMIC_SEQ_CST,        \
+                                       __ATOMIC_SEQ_CST);                                  \
+  }                                                                                        \
+  UNWATCHED bool __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* expected,   \
+                                                             T value, int, int) {          \
+    check::touch_atomically();                                                             \
+    return __atomic_compare_exchange_n(p, expected, value, false, __ATOMIC_SEQ_CST,        \
+                                       __ATOMIC_SEQ_CST);                                  \
+  }                                                                                        \
+  ATOMIC_UPDATE(bits, T, fetch_add)                                                        \
+  ATOMIC_UPDATE(bits, T, fetch_sub)                                                        \
+  ATOMIC_UPDATE(bits, T, fetch_and)                                                        \
+  ATOMIC_UPDATE(bits, T, fetch_or)                                                         \
   ATOMIC_UPDATE(bits, T, fetch_xor)
 
 extern "C" {

@@ -1,4 +1,5 @@
-// What the check of exercise 1.3 asks beside the calls themselves. watched.h stands before the learner's text.
+// What the check of exercise 1.3 asks beside the calls themselves. watched.h stands before the
+// learner's text.
 
 static int watched_call(void* manager, int method, int block_id, int* result, char* message) {
   int code;
@@ -14,7 +15,8 @@ extern "C" void* watched_new(int num_blocks, int* code, char* message) {
   check::watch.held.clear();  // what others never gave back
   return manager_new(num_blocks, code, message);
 }
-extern "C" int watched_manager_call(void* manager, int method, int block_id, int* result, char* message) {
+extern "C" int watched_manager_call(void* manager, int method, int block_id, int* result,
+                                    char* message) {
   return watched_call(manager, method, block_id, result, message);
 }
 extern "C" int is_locked() { return !check::watch.held.empty(); }
@@ -45,11 +47,14 @@ static struct {
 
 static void make(int i) {
   Outcome& outcome = meeting.outcomes[i];
-  outcome.code = watched_call(meeting.manager, meeting.methods[i], meeting.block_ids[i], &outcome.result, outcome.message);
+  outcome.code = watched_call(meeting.manager, meeting.methods[i], meeting.block_ids[i],
+                              &outcome.result, outcome.message);
 }
 
-// Makes the first call, and the second one in gap number `gap` of it. Returns 0 where the first has no such gap.
-extern "C" int meet(void* manager, int gap, const int* methods, const int* block_ids, Outcome* outcomes) {
+// Makes the first call, and the second one in gap number `gap` of it. Returns 0 where the
+// first has no such gap.
+extern "C" int meet(void* manager, int gap, const int* methods, const int* block_ids,
+                    Outcome* outcomes) {
   meeting = {manager, methods, block_ids, outcomes, false};
   check::watch.visitor = [] { meeting.came = true, make(1); };
   check::watch.gaps = 0, check::watch.visit_at = gap;
@@ -58,9 +63,16 @@ extern "C" int meet(void* manager, int gap, const int* methods, const int* block
   return meeting.came;
 }
 
-// Whether the class has a member `mutex_`; built with -fno-access-control, which opens private members.
+// Whether the class has a member `mutex_`; built with -fno-access-control, which opens private
+// members.
 template <class Manager>
-static auto has_member(Manager& manager, int) -> decltype(manager.mutex_.lock(), 1) { return 1; }
+static auto has_member(Manager& manager, int) -> decltype(manager.mutex_.lock(), 1) {
+  return 1;
+}
 template <class Manager>
-static int has_member(Manager&, long) { return 0; }
-extern "C" int has_mutex(void* manager) { return has_member(*static_cast<BlockManager*>(manager), 0); }
+static int has_member(Manager&, long) {
+  return 0;
+}
+extern "C" int has_mutex(void* manager) {
+  return has_member(*static_cast<BlockManager*>(manager), 0);
+}

@@ -14,7 +14,8 @@ from paged_attention.kv_cache import PagedAttentionManager
 SMALL = {"num_blocks": 4, "block_size": 2, "max_num_seqs": 3, "max_blocks_per_seq": 3}
 
 
-# Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it goes well is another matter.
+# Arguments for a step or a call, drawn by `chance`: `one` of the sequences, mostly. Whether it
+# goes well is another matter.
 DRAWN = {
     "add_sequence": lambda chance, one: (chance.randrange(6), chance.randint(-1, 9)),
     "append_token": lambda chance, one: (one,),
@@ -139,7 +140,8 @@ def drive(name: str, method, case) -> list:
     """
     manager, calls = case if isinstance(case[0], PagedAttentionManager) else arrange(case)
     manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
-    # What was there must stay where callers hold it; what a new slot holds is nobody's business yet.
+    # What was there must stay where callers hold it; what a new slot holds is nobody's
+    # business yet.
     watched = (
         manager.kv_cache,
         manager.block_table,

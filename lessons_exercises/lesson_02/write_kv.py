@@ -182,7 +182,8 @@ WRONG_ARGUMENTS = {
     "a slot below 0": lambda slots, k, v: (slots - int(slots[0]) - 1, k, v),
     "values of another dtype": lambda slots, k, v: (slots, k, v.double()),
 }
-# (num_blocks, block_size, num_kv_heads, head_size, slots), and perhaps what is wrong with the arguments
+# (num_blocks, block_size, num_kv_heads, head_size, slots), and perhaps what is wrong with the
+# arguments
 CASES = [
     (2, 2, 1, 1, [0]),
     (2, 2, 1, 1, [3]),

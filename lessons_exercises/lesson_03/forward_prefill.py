@@ -387,8 +387,9 @@ class ManagerChanged(Text):
     __hash__ = Text.__hash__
 
 
-# (tokens of each request, block size, KV heads, query heads for each, head size, dim, layer of the two, seed, is the manager
-# busy). A busy manager has another sequence, and had one that has ended; the requests came to it in another order.
+# (tokens of each request, block size, KV heads, query heads for each, head size, dim, layer of
+# the two, seed, is the manager busy). A busy manager has another sequence, and had one that
+# has ended; the requests came to it in another order.
 CASES = [
     ((1,), 1, 1, 1, 2, 2, 0, 1, False),
     ((1, 1), 1, 1, 1, 2, 2, 0, 11, False),
@@ -497,7 +498,8 @@ def given(case):
         manager.block_manager.free(block_id)
     seq_ids = shuffle.sample(range(1, 8), len(lengths))
     if busy:
-        # As many blocks as each request has, so that no mistake raises: rows 3, 2 and 0 for the requests 0, 1 and 2.
+        # As many blocks as each request has, so that no mistake raises: rows 3, 2 and 0 for
+        # the requests 0, 1 and 2.
         ended, other = 8, 9
         manager.add_sequence(ended, 1)
         manager.add_sequence(other, 2 * block_size)

@@ -341,8 +341,9 @@ def missing_l_divided_and_multiplied(self, other):
 # marks the case in which a third state is merged after the second, and the second is looked at
 TWICE = "twice"
 
-# (rows, keys that the first has seen, keys that the second has seen, head size, centre of the second's scores, seed).
-# Where there are more than two rows, the last row of the first state and the first row of the second have seen no key.
+# (rows, keys that the first has seen, keys that the second has seen, head size, centre of the
+# second's scores, seed). Where there are more than two rows, the last row of the first state
+# and the first row of the second have seen no key.
 CASES = [
     ((1,), 1, 1, 1, 1.0, 1),
     ((1,), 1, 1, 1, -1.0, 2),

@@ -11,9 +11,10 @@ from lessons_lib.checks import Text
 
 POISON = 1e4  # behind each request's last token: large, so that reading it shows
 
-# (tokens, block size, query heads, KV heads, head size, seed, what stands behind the last token). The smallest first; then
-# 0 behind the end: a query made of large numbers sees itself only, and if its value is set to 0, so is its output. Then NaN,
-# so that a mistake with finite numbers is told by finite numbers; and no token at all.
+# (tokens, block size, query heads, KV heads, head size, seed, what stands behind the last
+# token). The smallest first; then 0 behind the end: a query made of large numbers sees itself
+# only, and if its value is set to 0, so is its output. Then NaN, so that a mistake with finite
+# numbers is told by finite numbers; and no token at all.
 CASES = [
     *(
         (*sizes, POISON)
@@ -158,9 +159,10 @@ def describe(case):
     num_blocks = -(-length // block_size)
     empty = num_blocks * block_size - length
     poison = "NaN" if math.isnan(behind) else f"{behind:.0f}"
+    after = f" ({poison} stands in the {empty} behind the last token)" if empty else ""
     return (
         f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} of"
-        f" {counted(block_size, 'slot')}{f' ({poison} stands in the {empty} behind the last token)' if empty else ''};"
+        f" {counted(block_size, 'slot')}{after};"
         f" {counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size"
         f" {head_size}"
     )
@@ -171,7 +173,8 @@ def in_double(attend):
     return lambda q, k, v, length: attend(q.double(), k.double(), v.double(), length)
 
 
-# Mistakes that exercises 3.1 and 3.4 share. `attend`: a right answer, or one of another mistake.
+# Mistakes that exercises 3.1 and 3.4 share. `attend`: a right answer, or one of another
+# mistake.
 
 
 def without_tokens(attend):

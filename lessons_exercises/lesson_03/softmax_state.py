@@ -472,8 +472,9 @@ class MeanForSum(Varied):
 
 FLOAT, DOUBLE = torch.float32, torch.float64
 
-# (rows, keys of each part, head size, centre of the scores, their spread, masked parts, is finish() called after each part,
-# seed, dtype). A masked part is (part, row): every score of that row in it is -inf; row None stands for all.
+# (rows, keys of each part, head size, centre of the scores, their spread, masked parts, is
+# finish() called after each part, seed, dtype). A masked part is (part, row): every score of
+# that row in it is -inf; row None stands for all.
 CASES = [
     ((1,), (1,), 1, 0.5, 0.1, (), False, 1, FLOAT),
     ((1,), (2,), 1, -300.0, 1.0, (), False, 2, FLOAT),
@@ -493,7 +494,8 @@ CASES = [
     ((3,), (2, 4), 4, 0.0, 0.0, (), True, 16, DOUBLE),
     ((3,), (4, 3, 1), 4, 0.0, 3.0, ((0, 1), (1, 0), (2, 2)), True, 17, DOUBLE),
 ]
-# where all scores are equal, the values are this high and this low by turns: float32 loses what is between
+# where all scores are equal, the values are this high and this low by turns: float32 loses
+# what is between
 HIGH = 1e7
 
 

@@ -511,8 +511,9 @@ def parts_averaged(q, k, v, length):
 
 writes_into_q, other_changes = requests.inputs_changing(tiled)
 
-# One request with so few numbers for a token that the scores of more than one pair of blocks stand out. It has one head:
-# to take all heads at once is as good as to take one after the other.
+# One request with so few numbers for a token that the scores of more than one pair of blocks
+# stand out. It has one head: to take all heads at once is as good as to take one after the
+# other.
 LONG = (93, 16, 1, 1, 1, 15, requests.POISON)
 
 

@@ -425,7 +425,8 @@ def cleans_the_tail_in_place(q, k, v, num_valid):
     return _attend(q, k, v, num_valid)
 
 
-# (tokens in each block, block size, query heads, KV heads, head size, scores, what stands behind the tokens, seed)
+# (tokens in each block, block size, query heads, KV heads, head size, scores, what stands
+# behind the tokens, seed)
 CASES = [
     ((1,), 1, 1, 1, 4, "usual", POISON, 0),
     ((2,), 2, 1, 1, 4, "usual", POISON, 1),
@@ -447,7 +448,8 @@ CASES = [
     ((2, 0, 3), 3, 2, 1, 4, "usual", NAN, 17),
     ((16, 5), 16, 6, 2, 16, "usual", NAN, 18),
 ]
-# exp(500) overflows, exp(-500) is 0; and float32 is exact enough there for exp(logsumexp(scores) - m), a right way to l.
+# exp(500) overflows, exp(-500) is 0; and float32 is exact enough there for
+# exp(logsumexp(scores) - m), a right way to l.
 LEVELS = {"near +500": 500.0, "near -500": -500.0}
 
 
@@ -480,7 +482,8 @@ def observe(answer, case):
     q = torch.randn(len(counts), num_q_heads, head_size, generator=source)
     k, v = torch.randn(2, len(counts), block_size, num_kv_heads, head_size, generator=source)
     if level := LEVELS.get(scores):
-        # Whole numbers, so that float32 gives the scores without an error: level + 0, 1, 2 or 3.
+        # Whole numbers, so that float32 gives the scores without an error: level + 0, 1, 2 or
+        # 3.
         q.zero_()[..., 0] = math.sqrt(head_size)
         k[..., 0] = level + torch.randint(4, k.shape[:-1], generator=source)
     behind = torch.arange(block_size) >= num_valid[:, None]

@@ -543,8 +543,9 @@ def starts_at_zero(o, m, l):
     return (weight[..., None] * o).sum(0) / _guarded(l_all)[..., None], m_all, l_all
 
 
-# Levels of 500: exp(500) overflows, exp(-500) is 0, and float32 is exact enough for a detour over the logarithm of l.
-# (shape of m, head size, level of the maxima, their spread, the parts that saw no key, seed)
+# Levels of 500: exp(500) overflows, exp(-500) is 0, and float32 is exact enough for a detour
+# over the logarithm of l. (shape of m, head size, level of the maxima, their spread, the parts
+# that saw no key, seed)
 CASES = [
     ((1, 1), 2, 0.0, 1.0, (), 0),
     ((2, 1), 2, 0.0, 0.0, (), 1),

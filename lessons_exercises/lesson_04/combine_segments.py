@@ -535,7 +535,8 @@ def outputs_without_weights(o, m, l, request_num_blocks):
     )
 
 
-# (blocks of each request, heads, head size, level of the maxima, their spread, the blocks that saw no key, seed)
+# (blocks of each request, heads, head size, level of the maxima, their spread, the blocks that
+# saw no key, seed)
 CASES = [
     ((1,), 1, 2, 0.0, 1.0, (), 0),
     ((2,), 1, 2, 0.0, 1.0, (), 1),

@@ -555,8 +555,8 @@ def not_projected(layer, x, seq_ids, manager):
 
 BLOCKS = 24
 
-# (tokens in the pool for each sequence of the batch, block size, query heads, KV heads, head size, layers, seed), and what
-# unused slots hold
+# (tokens in the pool for each sequence of the batch, block size, query heads, KV heads, head
+# size, layers, seed), and what unused slots hold
 CASES = [
     ((0,), 2, 1, 1, 4, 1, 0),
     ((1,), 2, 1, 1, 4, 1, 1),
@@ -616,7 +616,8 @@ def prepare(case):
         BLOCKS, block_size, num_kv_heads, head_size, num_seqs + 1, 16, num_layers
     )
     manager.kv_cache.fill_(poison)
-    # Values that grow from slot to slot, so that one slot too many and a whole tail do different damage.
+    # Values that grow from slot to slot, so that one slot too many and a whole tail do
+    # different damage.
     manager.kv_cache[:, 1] *= torch.arange(1.0, block_size + 1)[:, None, None]
     taken = [manager.block_manager.allocate() for _ in range(BLOCKS)]
     # Block 0 last, so that no sequence starts there.

@@ -7,7 +7,8 @@ from lessons_exercises.tensors import Values, values
 from lessons_lib.checks import Text
 from paged_attention.softmax_state import NO_KEY
 
-# stands where an answer must not look; a finite number, so that mistakes can be told apart by the damage
+# stands where an answer must not look; a finite number, so that mistakes can be told apart by
+# the damage
 POISON = 1e4
 NAN = float("nan")  # stands there in further cases, where a mask must have both its halves
 

@@ -416,8 +416,8 @@ def by_tokens_backwards(scheduled):
     scheduled.sort(key=lambda pair: -pair[1])
 
 
-# (blocks in the pool, block size, entries of a row, the past, the batch); the past: ("A", 3) starts sequence A with 3
-# tokens, ("A", "B") forks B from A.
+# (blocks in the pool, block size, entries of a row, the past, the batch); the past: ("A", 3)
+# starts sequence A with 3 tokens, ("A", "B") forks B from A.
 CASES = [
     (1, 4, 4, [("A", 0)], [("A", 1)]),
     (1, 4, 4, [("A", 3)], [("A", 1)]),

@@ -300,7 +300,8 @@ def previous_lengths(manager, scheduled):
     return int32(before)
 
 
-# (block size, length of each sequence, the order in which they got their rows, the batch); the last row is nobody's
+# (block size, length of each sequence, the order in which they got their rows, the batch); the
+# last row is nobody's
 CASES = [
     (4, {0: 1}, [0], [(0, 1)]),
     (4, {0: 3}, [0], [(0, 3)]),

@@ -187,9 +187,8 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=lambda case: (
-        "bytes_gathered(context_len={}, num_layers={}, num_kv_heads={}, head_size={}, bytes_per_number={})".format(
-            *case
-        )
+        "bytes_gathered(context_len={}, num_layers={}, num_kv_heads={}, head_size={},"
+        " bytes_per_number={})".format(*case)
     ),
     same=lambda expected, actual: type(expected) is type(actual) and expected == actual,
     mistakes=(

@@ -282,7 +282,8 @@ def zeros_for_none(expected, actual, tolerance):
 
 ALL = slice(None)  # in place of a number in a row: each of them
 
-# (layers, tokens, dim, tolerance, what is added where: (layer, position, number in the row, how much), scale)
+# (layers, tokens, dim, tolerance, what is added where: (layer, position, number in the row,
+# how much), scale)
 CASES = [
     (*case, 1)
     for case in (
@@ -313,7 +314,8 @@ CASES = [
 ]
 # Where 0 is expected: a NaN that was made 0 looks right there.
 ZEROS = (2, 3, 2, 0.1, [(1, 1, 0, float("nan"))], 0)
-# A case where a list or a tensor is told from a tuple of ints, so that other mistakes keep their names.
+# A case where a list or a tensor is told from a tuple of ints, so that other mistakes keep
+# their names.
 KINDS = (3, 4, 2, 0.1, [(1, 2, 0, 1.0)], 1)
 
 

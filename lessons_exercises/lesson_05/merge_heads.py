@@ -97,7 +97,8 @@ def heads_assumed_adjacent(stride):
     return lambda o: o.as_strided((len(o), o[0].numel()), (stride(o), 1))
 
 
-# (seed, tokens, heads, head size), then the special ones: (…, dtype, are the heads first in memory)
+# (seed, tokens, heads, head size), then the special ones: (…, dtype, are the heads first in
+# memory)
 USUAL = (torch.float32, False)
 CASES = [
     (*case, *USUAL)

@@ -347,7 +347,8 @@ def batch_attends_across_sequences(q, k_cache, v_cache, metadata):
     return torch.cat(outputs)
 
 
-# (seed, block size, query heads, KV heads, head size, the sequences: queries and keys of each), then the kind
+# (seed, block size, query heads, KV heads, head size, the sequences: queries and keys of
+# each), then the kind
 CASES = [
     (*case, USUAL)
     for case in (

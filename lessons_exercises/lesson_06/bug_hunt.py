@@ -75,8 +75,8 @@ class FailingLaunch(HuntCase):
     """The launch is made to fail, and what counts is what the launcher returns."""
 
 
-# What hunt() does not run: another length in place of its long one, so that an array of just that size is too small, and
-# two faults that a repair can bring in.
+# What hunt() does not run: another length in place of its long one, so that an array of just
+# that size is too small, and two faults that a repair can bring in.
 LONGER = replace(VERY_MANY_TOKENS, title="11,400 tokens", context_lens=(11_400,))
 EMPTY_LARGE_HEAD = HuntCase(
     "no token, two heads of size 256", (0,), num_q_heads=2, num_kv_heads=2, head_size=256

@@ -426,9 +426,13 @@ def of_type(dtype):
     return lambda batch: batch.q.dtype == dtype
 
 
-# A number with nothing behind it, where a condition stands: in an if, or before the ? of a ternary.
+# A number with nothing behind it, where a condition stands: in an if, or before the ? of a
+# ternary.
 NUMBER = r"\s*=(?!=)\s*(?:\d+|nullptr|NULL)\s*"
-ASSIGNED = rf"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*{NUMBER}(?:\)|&&|\|\|)|\bparams\.\w+{NUMBER}\)?\s*\?"
+ASSIGNED = (
+    rf"\b(?:if|while)\s*\(\s*\w+(?:(?:\.|->)\w+)*{NUMBER}(?:\)|&&|\|\|)"
+    rf"|\bparams\.\w+{NUMBER}\)?\s*\?"
+)
 
 
 def shared_bytes_of(launch: str, text: str) -> int | None:

@@ -282,9 +282,10 @@ def observe(subject, case):
 
 def describe(case):
     sizes, _ = case
+    each = " each" if sizes.num_seqs > 1 else ""
     return (
         f"a block table of {counted(sizes.num_seqs, 'row')} with"
-        f" {counted(sizes.max_blocks_per_seq, 'entry')}{' each' if sizes.num_seqs > 1 else ''},"
+        f" {counted(sizes.max_blocks_per_seq, 'entry')}{each},"
         f" {sizes.num_blocks:,} blocks of {sizes.block_size},"
         f" {counted(sizes.num_kv_heads, 'KV head')} of size {sizes.head_size}; the result for"
         " each (sequence, token, KV head)".replace("entrys", "entries")

@@ -5,8 +5,8 @@ __global__ void scores_kernel(PagedAttentionParams params) {
   paged_scores<T>(params, params.scores + row * params.max_context_len);
 }
 
-// The same, and then what the next step does: without waiting, each thread reads the scores that it owns.
-// params.out: float, as long as params.scores, with 0 behind a context.
+// The same, and then what the next step does: without waiting, each thread reads the scores
+// that it owns. params.out: float, as long as params.scores, with 0 behind a context.
 template <typename T>
 __global__ void owners_kernel(PagedAttentionParams params) {
   int64_t row = int64_t(blockIdx.x) * params.num_q_heads + blockIdx.y;

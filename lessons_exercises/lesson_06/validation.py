@@ -808,7 +808,8 @@ EXERCISE = Exercise(
             " the smallest number first, and then one more than the largest.",
             lengths_if(lambda *case: True),
         ),
-        # Some forms of these two take what they should refuse: the mistakes that say what is taken come first.
+        # Some forms of these two take what they should refuse: the mistakes that say what is
+        # taken come first.
         Mistake(
             "assert-in-place-of-raise",
             "An assert refuses the input. Python leaves asserts out when it runs with -O, and"

@@ -644,8 +644,9 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=describe_case,
-    # With so many tokens or elements all threads may have something to do, and a call in a branch happens to be right.
-    # Where the block lies far away, the mistakes that other cases find do as they like.
+    # With so many tokens or elements all threads may have something to do, and a call in a
+    # branch happens to be right. Where the block lies far away, the mistakes that other cases
+    # find do as they like.
     chancy=lambda case: (
         max(case.context_lens) >= THREADS
         or case.head_size > THREADS

@@ -398,7 +398,8 @@ def one_row_for_each_block(num_tiles, num_blocks):
     return changed(lambda share, _: share[:1])(num_tiles, num_blocks)
 
 
-# (tiles of each row, blocks). 15 tiles in 22 shares, and others, have a border that floats miss.
+# (tiles of each row, blocks). 15 tiles in 22 shares, and others, have a border that floats
+# miss.
 CASES = [
     ([1], 1),
     ([2], 1),

@@ -11,8 +11,8 @@ from lessons_lib.inline import read_kernel
 from paged_attention.bug_hunt import STEP_LIMIT
 from paged_attention.ladder import Shape, shape_text
 
-# What a group of lanes is depends on the shape: 16 lanes with a load each, 8 lanes, 32 lanes with two loads
-# each, or with one.
+# What a group of lanes is depends on the shape: 16 lanes with a load each, 8 lanes, 32 lanes
+# with two loads each, or with one.
 SHAPES = {
     "half": Shape(torch.float16, 128, 4, 16),
     "bfloat16": Shape(torch.bfloat16, 64, 4, 16),

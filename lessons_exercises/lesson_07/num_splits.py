@@ -143,8 +143,9 @@ def up_to(most):
     return fastest(tried=lambda rows, tiles, sms: range(1, min(tiles, most) + 1))
 
 
-# (rows, tiles, multiprocessors), up to real sizes, but not so large that an answer which makes each block takes seconds.
-# Then contexts of one tile: a loop that ends too soon tries nothing there.
+# (rows, tiles, multiprocessors), up to real sizes, but not so large that an answer which makes
+# each block takes seconds. Then contexts of one tile: a loop that ends too soon tries nothing
+# there.
 CASES = [
     (1, 2, 1),
     (1, 2, 4),
@@ -286,7 +287,8 @@ EXERCISE = Exercise(
             " many splits there are.",
             fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * (s > 1))),
         ),
-        # These forms are one function: with each of them, 1 split is among the quickest, whatever the sizes.
+        # These forms are one function: with each of them, 1 split is among the quickest,
+        # whatever the sizes.
         Mistake(
             "one-split-always",
             "Your answer is 1, whatever the sizes: with your time, no split ever helps. If"

@@ -426,9 +426,11 @@ NEXT = "    int next = tile + num_stages;\n"
 LOAD = "    if (next < num_tiles) start_copies(copies, stage, tiles + next * tile_floats);\n"
 CLOSE = "    copies.close_group();  // an empty one, too: wait() counts groups\n"
 BEFORE_LOOP_HEAD = "  for (int tile = 0; tile < num_stages; ++tile) {\n"
-BEFORE_LOOP = """    if (tile < num_tiles) start_copies(copies, stages[tile], tiles + tile * tile_floats);
-    copies.close_group();
-"""
+BEFORE_LOOP = (
+    "    if (tile < num_tiles)"
+    " start_copies(copies, stages[tile], tiles + tile * tile_floats);\n"
+    "    copies.close_group();\n"
+)
 LOOP = "  for (int tile = 0; tile < num_tiles; ++tile) {\n"
 
 EXERCISE = Exercise(

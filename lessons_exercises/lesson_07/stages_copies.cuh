@@ -1,13 +1,17 @@
 #include <cstdint>
 
-// AsyncCopies for the check. A GPU makes a copy at some time between copy() and the wait() for it. Here it is made at one of
-// these two ends, and notes are taken of what is under way while a stage is in use. A copy has the opposite sign: the sums
-// of what stands in `tiles` itself are not those of what comes into the stages.
+// AsyncCopies for the check. A GPU makes a copy at some time between copy() and the wait() for
+// it. Here it is made at one of these two ends, and notes are taken of what is under way while
+// a stage is in use. A copy has the opposite sign: the sums of what stands in `tiles` itself
+// are not those of what comes into the stages.
 static bool copies_at_once;
 constexpr int stages_of_a_warp = 4;
 
 struct AsyncCopies {
-  struct Copy { uint4* to; const uint4* from; };
+  struct Copy {
+    uint4* to;
+    const uint4* from;
+  };
   static constexpr int most = 512;  // two objects fit into a frame
   Copy copies[most];
   int groups[most], done = 0, asked = 0, num_groups = 0;
@@ -51,7 +55,8 @@ struct Notes {
       under_way += !into_this;
     }
     // Near the end there are not so many tiles left that could be under way.
-    if (--tiles_left >= stages_of_a_warp - 1) least_under_way = min(least_under_way, under_way / copies_of_a_tile);
+    if (--tiles_left >= stages_of_a_warp - 1)
+      least_under_way = min(least_under_way, under_way / copies_of_a_tile);
   }
 };
 static Notes notes[64];

@@ -232,7 +232,8 @@ def nothing(cache, slots, new):
     pass
 
 
-# (block size, KV heads, query heads of each, head size, layers, sequences: tokens in the cache and new tokens, seed)
+# (block size, KV heads, query heads of each, head size, layers, sequences: tokens in the cache
+# and new tokens, seed)
 CASES = [
     (4, 1, 1, 4, 1, [(0, 1)], 1),
     (4, 1, 1, 4, 1, [(2, 1)], 2),

@@ -352,10 +352,11 @@ def number_of_two_bytes(tokens, block_size, parent=b""):
 
 
 MANY = 1_500  # blocks, among which hashes of one or two bytes cannot all be different
-# bytes of a hash: with fewer, blocks that differ get the same one where a server has millions of them
+# bytes of a hash: with fewer, blocks that differ get the same one where a server has millions
+# of them
 ENOUGH = 8
-# So many blocks of so many tokens, each of 17 bits: nothing that is made of them and fits in fewer bytes than ENOUGH can
-# tell them all apart.
+# So many blocks of so many tokens, each of 17 bits: nothing that is made of them and fits in
+# fewer bytes than ENOUGH can tell them all apart.
 LONG, WIDE = 32, 16
 
 # (block size, calls)

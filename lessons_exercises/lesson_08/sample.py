@@ -27,7 +27,8 @@ NUM_GENERATORS, NUM_DRAWS = 4, 24  # from each
 # of a token's part of the draws; more than five standard deviations of 96 draws
 TOLERANCE = 0.27
 SEEN = 0.15  # a token with this probability comes up in 96 draws
-# the logit of a token that hardly ever does; for its sake the others' sum is below 1 in float32 as well
+# the logit of a token that hardly ever does; for its sake the others' sum is below 1 in
+# float32 as well
 RARE = -12.0
 ALWAYS_ONE = Text("the same token at each draw from a generator")
 ALWAYS_LIKELIEST = Text("always the likeliest token")
@@ -53,8 +54,9 @@ def params(temperature=1.0, **more):
     return SamplingParams(temperature=temperature, **more)
 
 
-# Each token that may be drawn has a probability of 0.17 or more. Those that may not would be seen as well. In one case, 40
-# tokens are rare and together would not be, if the draws were more even.
+# Each token that may be drawn has a probability of 0.17 or more. Those that may not would be
+# seen as well. In one case, 40 tokens are rare and together would not be, if the draws were
+# more even.
 CASES = [
     Case((0.5, 1.0, 0.0), params(0.0)),
     Case((-1.5, -1.0, -1.2), params(0.0)),
@@ -301,10 +303,8 @@ def show(expected, actual):
 def _in_words(part, value):
     if not isinstance(value, dict):
         return f"{part}: {value}"
-    return (
-        f"{part}:"
-        f" {', '.join(f'token {token} ({share:.0%})' for token, share in value.items() if share > 0.001)}"
-    )
+    likely = {token: share for token, share in value.items() if share > 0.001}
+    return f"{part}: {', '.join(f'token {t} ({share:.0%})' for t, share in likely.items())}"
 
 
 EXERCISE = Exercise(

@@ -37,7 +37,8 @@ class Model:
     follows_the_generator: bool = False
 
 
-# of each function that this file makes. A copy of one, handed in as an answer, is not in here: it draws.
+# of each function that this file makes. A copy of one, handed in as an answer, is not in here:
+# it draws.
 MODELS = {}
 
 

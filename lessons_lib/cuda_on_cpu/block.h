@@ -10,7 +10,8 @@
 
 // Kernels see these variables as constants. They are set before a thread runs.
 extern "C" {
-extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx, blockDim, gridDim;
+extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx,
+    blockDim, gridDim;
 }
 
 namespace cuda_on_cpu {
@@ -20,23 +21,23 @@ inline long long step_limit;  // Python sets it before each call
 enum class State { ready, at_barrier, in_warp, returned };
 
 struct Thread {
-    uint3 index{};
-    unsigned number, warp, lane;
-    State state = State::ready;
-    void* stack = nullptr;
-    // Where the thread waits, and for what.
-    const char *what, *file;
-    int line;
-    // What it brings to a meeting of its warp, and where the answer goes (warp.h).
-    const void* value;
-    void* result;
-    size_t bytes;
-    int source;
+  uint3 index{};
+  unsigned number, warp, lane;
+  State state = State::ready;
+  void* stack = nullptr;
+  // Where the thread waits, and for what.
+  const char *what, *file;
+  int line;
+  // What it brings to a meeting of its warp, and where the answer goes (warp.h).
+  const void* value;
+  void* result;
+  size_t bytes;
+  int source;
 #if CHECKED
-    uint32_t clock = 1, seen[32] = {};      // its time (clock.h)
-    long long steps = step_limit;           // how many it may still take
-    long long waited = 0;                   // how many of those taken were for waiting
-    const void* table_reads[4] = {};        // the block table's entries that it read last
+  uint32_t clock = 1, seen[32] = {};  // its time (clock.h)
+  long long steps = step_limit;       // how many it may still take
+  long long waited = 0;               // how many of those taken were for waiting
+  const void* table_reads[4] = {};    // the block table's entries that it read last
 #endif
 };
 
@@ -44,108 +45,114 @@ struct Thread {
 // is missing when a thread reads it may still come, because a barrier is missing. The block
 // runs on to find out, at most to its next barrier. The suspicion with the most weight counts.
 struct Suspicion {
-    enum Weight { none, unwritten, race_in_warp, look_before_swap, certain };
-    Weight weight = none;
-    std::string report;
-    const void* cell = nullptr;  // the element's, and the thread that used it
-    unsigned thread = 0;
+  enum Weight { none, unwritten, race_in_warp, look_before_swap, certain };
+  Weight weight = none;
+  std::string report;
+  const void* cell = nullptr;  // the element's, and the thread that used it
+  unsigned thread = 0;
 };
 
 struct Meeting;
 
 class Block;
-inline CUDA_ON_CPU_LOCAL Block* block = nullptr;   // runs on this processor thread
-inline CUDA_ON_CPU_LOCAL Thread* self = nullptr;   // whose turn it is; null in the launcher
+inline CUDA_ON_CPU_LOCAL Block* block = nullptr;  // runs on this processor thread
+inline CUDA_ON_CPU_LOCAL Thread* self = nullptr;  // whose turn it is; null in the launcher
 
 void enter_thread();
 
 class Block {
-public:
-    void begin_launch(const Launch& launch, void (*body)(void*), void* arguments, size_t argument_bytes) {
-        launch_ = &launch, body_ = body, arguments_ = arguments, argument_bytes_ = argument_bytes;
-        threads.resize(size_t(launch.block.x) * launch.block.y * launch.block.z);
-        stacks_.reserve(threads.size() + 1);
-        turns_.resize(threads.size());
-        for (size_t i = 0; i < turns_.size(); ++i) turns_[i] = i;
-        shared.begin_launch(launch.shared_bytes, launch.shared_allowed);
-    }
-    void run(uint3 index, size_t number, unsigned long long seed);
-    void call_kernel() { body_(arguments_); }
+ public:
+  void begin_launch(const Launch& launch, void (*body)(void*), void* arguments,
+                    size_t argument_bytes) {
+    launch_ = &launch, body_ = body, arguments_ = arguments, argument_bytes_ = argument_bytes;
+    threads.resize(size_t(launch.block.x) * launch.block.y * launch.block.z);
+    stacks_.reserve(threads.size() + 1);
+    turns_.resize(threads.size());
+    for (size_t i = 0; i < turns_.size(); ++i) turns_[i] = i;
+    shared.begin_launch(launch.shared_bytes, launch.shared_allowed);
+  }
+  void run(uint3 index, size_t number, unsigned long long seed);
+  void call_kernel() { body_(arguments_); }
 
-    // Gives the turn to the next thread that can run. Returns when it is this one's turn
-    // again.
-    void wait(State state) {
-        Thread& mine = *self;
-        mine.state = state;
+  // Gives the turn to the next thread that can run. Returns when it is this one's turn
+  // again.
+  void wait(State state) {
+    Thread& mine = *self;
+    mine.state = state;
 #if CHECKED
-        long long steps = state == State::at_barrier ? 1000 : 100;  // so that a loop that waits is soon called endless
-        mine.steps -= steps, mine.waited += steps;
+    // so that a loop that waits is soon called endless
+    long long steps = state == State::at_barrier ? 1000 : 100;
+    mine.steps -= steps, mine.waited += steps;
 #endif
-        hand_over(&mine.stack);
-    }
-    // Ends the block. If there is a suspicion, it may be the cause; then only this thread
-    // ends.
-    [[noreturn]] void fail(Report& report, cudaError_t code = cudaErrorLaunchFailure) {
-        if (!suspicion.weight) stop(complete(report), code);
-        if (self != &threads[turns_[turn_]]) stop(suspicion.report);  // for another thread
-        for (;;) wait(State::returned);
-    }
-    [[noreturn]] void fail(Report&& report) { fail(report); }
-    // Ends the block: none of its threads runs on.
-    [[noreturn]] void stop(const std::string& report, cudaError_t code = cudaErrorLaunchFailure) {
-        outcome.record(report, code, number_);
-        failed_ = true;
-        turn_ = turns_.size();
-        for (;;) wait(State::returned);
-    }
-    void suspect(Suspicion::Weight weight, Report& report) {
-        suspicion = {weight, complete(report)};
+    hand_over(&mine.stack);
+  }
+  // Ends the block. If there is a suspicion, it may be the cause; then only this thread
+  // ends.
+  [[noreturn]] void fail(Report& report, cudaError_t code = cudaErrorLaunchFailure) {
+    if (!suspicion.weight) stop(complete(report), code);
+    if (self != &threads[turns_[turn_]]) stop(suspicion.report);  // for another thread
+    for (;;) wait(State::returned);
+  }
+  [[noreturn]] void fail(Report&& report) { fail(report); }
+  // Ends the block: none of its threads runs on.
+  [[noreturn]] void stop(const std::string& report,
+                         cudaError_t code = cudaErrorLaunchFailure) {
+    outcome.record(report, code, number_);
+    failed_ = true;
+    turn_ = turns_.size();
+    for (;;) wait(State::returned);
+  }
+  void suspect(Suspicion::Weight weight, Report& report) {
+    suspicion = {weight, complete(report)};
 #if CHECKED
-        // What follows may come from a wrong value, which may cause an endless loop.
-        for (Thread& thread : threads) thread.steps = std::min(thread.steps, 1'000'000LL);
+    // What follows may come from a wrong value, which may cause an endless loop.
+    for (Thread& thread : threads) thread.steps = std::min(thread.steps, 1'000'000LL);
 #endif
-    }
-    std::string complete(Report& report) const {
-        if (self) report.index("thread", self->index).add("linear", self->number);
-        return report.add("kernel", launch_->kernel).index("block", index_).text();
-    }
+  }
+  std::string complete(Report& report) const {
+    if (self) report.index("thread", self->index).add("linear", self->number);
+    return report.add("kernel", launch_->kernel).index("block", index_).text();
+  }
 
-    const Launch& launch() const { return *launch_; }
-    bool is_argument(const char* address) const { return size_t(address - static_cast<char*>(arguments_)) < argument_bytes_; }
-    char* own_stack() const { return stacks_.stack(self->number); }
-    char* spare_stack() const { return stacks_.stack(threads.size()); }
-    unsigned count(State state) const {
-        return std::count_if(threads.begin(), threads.end(), [=](const Thread& thread) { return thread.state == state; });
-    }
+  const Launch& launch() const { return *launch_; }
+  bool is_argument(const char* address) const {
+    return size_t(address - static_cast<char*>(arguments_)) < argument_bytes_;
+  }
+  char* own_stack() const { return stacks_.stack(self->number); }
+  char* spare_stack() const { return stacks_.stack(threads.size()); }
+  unsigned count(State state) const {
+    return std::count_if(threads.begin(), threads.end(),
+                         [=](const Thread& thread) { return thread.state == state; });
+  }
 
-    std::vector<Thread> threads;
-    std::vector<unsigned> present;  // the lanes of each warp that exist and have not returned
-    std::vector<Meeting> meetings;  // of warps that wait for a lane
-    SharedMemory shared;
-    Suspicion suspicion;
-    int votes[2] = {}, vote_round = 0;  // __syncthreads_count
+  std::vector<Thread> threads;
+  std::vector<unsigned> present;  // the lanes of each warp that exist and have not returned
+  std::vector<Meeting> meetings;  // of warps that wait for a lane
+  SharedMemory shared;
+  Suspicion suspicion;
+  int votes[2] = {}, vote_round = 0;  // __syncthreads_count
 
-private:
-    void hand_over(void** stack);
-    void start_threads();
-    bool take_turns();
-    void open_barrier();
-    void report_deadlock();
-    void fail_waiting(Report& report);
-    void conclude(const std::string& report);
+ private:
+  void hand_over(void** stack);
+  void start_threads();
+  bool take_turns();
+  void open_barrier();
+  void report_deadlock();
+  void fail_waiting(Report& report);
+  void conclude(const std::string& report);
 
-    const Launch* launch_ = nullptr;
-    void (*body_)(void*) = nullptr;
-    void* arguments_ = nullptr;
-    size_t argument_bytes_ = 0;
-    uint3 index_{};
-    size_t number_ = 0;
-    bool failed_ = false;
-    unsigned long long random_ = 0;
-    void* scheduler_ = nullptr;
-    std::vector<unsigned> turns_;  // the threads, in the order of their turns
-    size_t turn_ = 0;
-    Stacks stacks_;
+  const Launch* launch_ = nullptr;
+  void (*body_)(void*) = nullptr;
+  void* arguments_ = nullptr;
+  size_t argument_bytes_ = 0;
+  uint3 index_{};
+  size_t number_ = 0;
+  bool failed_ = false;
+  unsigned long long random_ = 0;
+  void* scheduler_ = nullptr;
+  std::vector<unsigned> turns_;  // the threads, in the order of their turns
+  size_t turn_ = 0;
+  Stacks stacks_;
 };
 
 }  // namespace cuda_on_cpu

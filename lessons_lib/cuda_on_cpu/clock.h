@@ -21,52 +21,55 @@ namespace cuda_on_cpu {
 // Within that epoch, only what warps did that made such an operation. No barrier orders the
 // other warps.
 struct Published {
-    uint32_t time = 0, warps = 0;
+  uint32_t time = 0, warps = 0;
 };
 
 struct Epochs {
-    uint32_t now = 1, block_began = 1, launch_began = 1;
-    std::vector<uint32_t> began;       // when each block of the launch began
-    std::vector<Published> published;
-    bool fenced = false, acquired = false;   // by the running block
+  uint32_t now = 1, block_began = 1, launch_began = 1;
+  std::vector<uint32_t> began;  // when each block of the launch began
+  std::vector<Published> published;
+  bool fenced = false, acquired = false;  // by the running block
 
-    void begin_launch() { launch_began = block_began = ++now, began.clear(), published.clear(); }
-    void begin_block() {
-        block_began = ++now;
-        began.push_back(now), published.push_back({});
-        fenced = acquired = false;
-    }
-    void atomic() {
-        if (fenced && published.back().time != now) published.back() = {now, 0};
-        if (fenced) published.back().warps |= 1u << self->warp;
-        acquired = true;
-    }
-    // Blocks run one after the other, so each epoch belongs to one block.
-    size_t block_of(uint32_t time) const { return std::upper_bound(began.begin(), began.end(), time) - began.begin() - 1; }
-    bool handed_over(uint32_t time, uint32_t warps) const {
-        const Published& last = published[block_of(time)];
-        return acquired && (last.time > time || (last.time == time && last.warps & warps));
-    }
+  void begin_launch() { launch_began = block_began = ++now, began.clear(), published.clear(); }
+  void begin_block() {
+    block_began = ++now;
+    began.push_back(now), published.push_back({});
+    fenced = acquired = false;
+  }
+  void atomic() {
+    if (fenced && published.back().time != now) published.back() = {now, 0};
+    if (fenced) published.back().warps |= 1u << self->warp;
+    acquired = true;
+  }
+  // Blocks run one after the other, so each epoch belongs to one block.
+  size_t block_of(uint32_t time) const {
+    return std::upper_bound(began.begin(), began.end(), time) - began.begin() - 1;
+  }
+  bool handed_over(uint32_t time, uint32_t warps) const {
+    const Published& last = published[block_of(time)];
+    return acquired && (last.time > time || (last.time == time && last.warps & warps));
+  }
 };
 inline Epochs epoch;
 
 inline void synchronise_lanes(std::vector<Thread>& threads, unsigned warp, unsigned lanes) {
-    uint32_t seen[32] = {}, latest = 0;
-    auto each = [&](auto&& what) {
-        for (unsigned lane = 0; lane < 32; ++lane)
-            if (lanes >> lane & 1) what(lane, threads[warp * 32 + lane]);
-    };
-    each([&](unsigned lane, Thread& thread) {
-        for (unsigned other = 0; other < 32; ++other) seen[other] = std::max(seen[other], thread.seen[other]);
-        latest = std::max(latest, thread.clock);
-    });
-    // A record keeps only the latest time of several lanes. So lanes that met all go on from
-    // the latest of their times.
-    each([&](unsigned lane, Thread&) { seen[lane] = latest; });
-    each([&](unsigned, Thread& thread) {
-        std::copy(seen, seen + 32, thread.seen);
-        thread.clock = latest + 1;
-    });
+  uint32_t seen[32] = {}, latest = 0;
+  auto each = [&](auto&& what) {
+    for (unsigned lane = 0; lane < 32; ++lane)
+      if (lanes >> lane & 1) what(lane, threads[warp * 32 + lane]);
+  };
+  each([&](unsigned lane, Thread& thread) {
+    for (unsigned other = 0; other < 32; ++other)
+      seen[other] = std::max(seen[other], thread.seen[other]);
+    latest = std::max(latest, thread.clock);
+  });
+  // A record keeps only the latest time of several lanes. So lanes that met all go on from
+  // the latest of their times.
+  each([&](unsigned lane, Thread&) { seen[lane] = latest; });
+  each([&](unsigned, Thread& thread) {
+    std::copy(seen, seen + 32, thread.seen);
+    thread.clock = latest + 1;
+  });
 }
 
 }  // namespace cuda_on_cpu

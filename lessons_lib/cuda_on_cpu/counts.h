@@ -8,8 +8,8 @@
 // In Python's layout (lessons_lib/cuda_counts.py). Visible, because a function with hidden
 // types is hidden too.
 struct __attribute__((visibility("default"))) CudaOnCpuCounts {
-    long long bytes_read, load_instructions, sectors;   // of the named tensors
-    long long barriers, warp_meetings, steps;           // of all threads
+  long long bytes_read, load_instructions, sectors;  // of the named tensors
+  long long barriers, warp_meetings, steps;          // of all threads
 };
 
 #if CHECKED
@@ -21,34 +21,37 @@ inline CudaOnCpuCounts counts{};
 // the other. So what the lanes do with the same instruction, each for the n-th time, counts as
 // one load.
 class Loads {
-public:
-    void begin_block(size_t threads) {
-        times_.assign(threads, {});
-        sectors_.assign((threads + 31) / 32, {});
+ public:
+  void begin_block(size_t threads) {
+    times_.assign(threads, {});
+    sectors_.assign((threads + 31) / 32, {});
+  }
+  void add(unsigned thread, uintptr_t address, size_t size, const void* code) {
+    counts.bytes_read += size;
+    std::vector<std::vector<uintptr_t>>& loads = sectors_[thread / 32][code];
+    for (uintptr_t end = address + size; address < end; address += most_bytes) {
+      unsigned number = times_[thread][code]++;
+      if (number == loads.size()) loads.emplace_back(), ++counts.load_instructions;
+      uintptr_t last = std::min(address + most_bytes, end) - 1;
+      for (uintptr_t sector = address / 32; sector <= last / 32; ++sector)
+        add_sector(loads[number], sector);
     }
-    void add(unsigned thread, uintptr_t address, size_t size, const void* code) {
-        counts.bytes_read += size;
-        std::vector<std::vector<uintptr_t>>& loads = sectors_[thread / 32][code];
-        for (uintptr_t end = address + size; address < end; address += most_bytes) {
-            unsigned number = times_[thread][code]++;
-            if (number == loads.size()) loads.emplace_back(), ++counts.load_instructions;
-            uintptr_t last = std::min(address + most_bytes, end) - 1;
-            for (uintptr_t sector = address / 32; sector <= last / 32; ++sector) add_sector(loads[number], sector);
-        }
-    }
+  }
 
-private:
-    static constexpr size_t most_bytes = 16;  // the most that a lane gets from one load
+ private:
+  static constexpr size_t most_bytes = 16;  // the most that a lane gets from one load
 
-    static void add_sector(std::vector<uintptr_t>& sectors, uintptr_t sector) {
-        if (std::find(sectors.rbegin(), sectors.rend(), sector) != sectors.rend()) return;
-        sectors.push_back(sector);
-        ++counts.sectors;
-    }
+  static void add_sector(std::vector<uintptr_t>& sectors, uintptr_t sector) {
+    if (std::find(sectors.rbegin(), sectors.rend(), sector) != sectors.rend()) return;
+    sectors.push_back(sector);
+    ++counts.sectors;
+  }
 
-    using Code = const void*;  // a place in the library's code
-    std::vector<std::unordered_map<Code, unsigned>> times_;                               // for each thread
-    std::vector<std::unordered_map<Code, std::vector<std::vector<uintptr_t>>>> sectors_;  // for each warp and each load
+  using Code = const void*;  // a place in the library's code
+  // for each thread
+  std::vector<std::unordered_map<Code, unsigned>> times_;
+  // for each warp and each load
+  std::vector<std::unordered_map<Code, std::vector<std::vector<uintptr_t>>>> sectors_;
 };
 inline Loads loads;
 

@@ -11,45 +11,49 @@
 // A launch in Python's layout (lessons_lib/cuda_launches.py). Visible, because a function with
 // hidden types is hidden too.
 struct __attribute__((visibility("default"))) RecordedLaunch {
-    char kernel[128];
-    const void *function, *stream;
-    unsigned grid[3], block[3];
-    size_t shared_bytes;
+  char kernel[128];
+  const void *function, *stream;
+  unsigned grid[3], block[3];
+  size_t shared_bytes;
 };
 
 namespace cuda_on_cpu {
 
 class Launches {
-public:
-    // For the next call. `failing`: the number, from 1, of the launch that fails; 0 for none.
-    void begin_call(int failing) { list.clear(), failing_ = failing; }
+ public:
+  // For the next call. `failing`: the number, from 1, of the launch that fails; 0 for none.
+  void begin_call(int failing) { list.clear(), failing_ = failing; }
 
-    void add(const Launch& launch) {
-        const dim3 grid = launch.grid, block = launch.block;
-        list.push_back({"", launch.function, launch.stream, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
-                        launch.shared_bytes});
-        snprintf(list.back().kernel, sizeof list.back().kernel, "%s", launch.kernel);
-    }
-    // Whether the launch that was added last has to fail.
-    bool fails(cudaError_t& code) const {
-        if (failing_ <= 0 || list.size() != size_t(failing_)) return false;
-        code = cudaErrorInvalidConfiguration;
-        return true;
-    }
+  void add(const Launch& launch) {
+    const dim3 grid = launch.grid, block = launch.block;
+    list.push_back({"",
+                    launch.function,
+                    launch.stream,
+                    {grid.x, grid.y, grid.z},
+                    {block.x, block.y, block.z},
+                    launch.shared_bytes});
+    snprintf(list.back().kernel, sizeof list.back().kernel, "%s", launch.kernel);
+  }
+  // Whether the launch that was added last has to fail.
+  bool fails(cudaError_t& code) const {
+    if (failing_ <= 0 || list.size() != size_t(failing_)) return false;
+    code = cudaErrorInvalidConfiguration;
+    return true;
+  }
 
-    // The last call counts, even if it allows less than the one before, or than the default.
-    void allow(const void* kernel, int bytes) { allowed_[kernel] = bytes; }
-    void forget(const void* kernel) { allowed_.erase(kernel); }
-    int allowed(const void* kernel) const {
-        auto found = allowed_.find(kernel);
-        return found == allowed_.end() ? not_set : found->second;
-    }
+  // The last call counts, even if it allows less than the one before, or than the default.
+  void allow(const void* kernel, int bytes) { allowed_[kernel] = bytes; }
+  void forget(const void* kernel) { allowed_.erase(kernel); }
+  int allowed(const void* kernel) const {
+    auto found = allowed_.find(kernel);
+    return found == allowed_.end() ? not_set : found->second;
+  }
 
-    std::vector<RecordedLaunch> list;
+  std::vector<RecordedLaunch> list;
 
-private:
-    int failing_ = 0;
-    std::unordered_map<const void*, int> allowed_;
+ private:
+  int failing_ = 0;
+  std::unordered_map<const void*, int> allowed_;
 };
 inline Launches launches;
 

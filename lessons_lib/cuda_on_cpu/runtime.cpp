@@ -53,43 +53,54 @@ cudaError_t cudaGetLastError() { return cuda_on_cpu::outcome.last_error(true); }
 cudaError_t cudaPeekAtLastError() { return cuda_on_cpu::outcome.last_error(false); }
 cudaError_t cudaDeviceSynchronize() { return cuda_on_cpu::outcome.fault(); }
 const char* cudaGetErrorString(cudaError_t error) {
-    return error == cudaSuccess ? "no error" : error == cudaErrorInvalidValue ? "invalid argument"
-         : error == cudaErrorInvalidConfiguration ? "invalid configuration argument" : "unspecified launch failure";
+  return error == cudaSuccess                     ? "no error"
+         : error == cudaErrorInvalidValue         ? "invalid argument"
+         : error == cudaErrorInvalidConfiguration ? "invalid configuration argument"
+                                                  : "unspecified launch failure";
 }
 
 // What Python calls (lessons_lib/cuda.py).
 extern "C" {
 
 void cuda_on_cpu_options(int seed, int os_threads, long long step_limit) {
-    cuda_on_cpu::seed = seed, cuda_on_cpu::os_threads = os_threads, cuda_on_cpu::step_limit = step_limit;
+  cuda_on_cpu::seed = seed, cuda_on_cpu::os_threads = os_threads,
+  cuda_on_cpu::step_limit = step_limit;
 }
 void cuda_on_cpu_clear() { cuda_on_cpu::outcome.clear(); }
-void cuda_on_cpu_begin_call(int failing_launch) { cuda_on_cpu::launches.begin_call(failing_launch); }
+void cuda_on_cpu_begin_call(int failing_launch) {
+  cuda_on_cpu::launches.begin_call(failing_launch);
+}
 size_t cuda_on_cpu_launches(RecordedLaunch* to, size_t count) {
-    auto& launches = cuda_on_cpu::launches.list;
-    std::copy_n(launches.begin(), std::min(count, launches.size()), to);
-    return launches.size();
+  auto& launches = cuda_on_cpu::launches.list;
+  std::copy_n(launches.begin(), std::min(count, launches.size()), to);
+  return launches.size();
 }
 int cuda_on_cpu_last_error() { return cuda_on_cpu::outcome.error(); }
-const char* cuda_on_cpu_report(int returned) { return cuda_on_cpu::outcome.report(returned).c_str(); }
+const char* cuda_on_cpu_report(int returned) {
+  return cuda_on_cpu::outcome.report(returned).c_str();
+}
 
 #if CHECKED
 // kind: 0 input, 1 updated, 2 output; plus 8 for int32. Returns null if there is no room.
-void* cuda_on_cpu_tensor(const char* name, void* data, size_t bytes, int element_size, int kind) {
-    const cuda_on_cpu::Kind kinds[] = {cuda_on_cpu::Kind::input, cuda_on_cpu::Kind::updated, cuda_on_cpu::Kind::output};
-    return cuda_on_cpu::tensors.add(name, data, bytes, element_size, kinds[kind % 8], kind >= 8);
+void* cuda_on_cpu_tensor(const char* name, void* data, size_t bytes, int element_size,
+                         int kind) {
+  const cuda_on_cpu::Kind kinds[] = {cuda_on_cpu::Kind::input, cuda_on_cpu::Kind::updated,
+                                     cuda_on_cpu::Kind::output};
+  return cuda_on_cpu::tensors.add(name, data, bytes, element_size, kinds[kind % 8], kind >= 8);
 }
 void cuda_on_cpu_finish() {
-    if (cuda_on_cpu::outcome.error() == cudaSuccess) cuda_on_cpu::tensors.look_for_unwritten();
+  if (cuda_on_cpu::outcome.error() == cudaSuccess) cuda_on_cpu::tensors.look_for_unwritten();
 }
 void cuda_on_cpu_release(int copy_back) { cuda_on_cpu::tensors.release(copy_back); }
 void cuda_on_cpu_trace(const char* names) { cuda_on_cpu::tensors.trace(names); }
 size_t cuda_on_cpu_traced(TracedAccess* to, size_t count) {
-    auto& accesses = cuda_on_cpu::tensors.accesses;
-    std::copy_n(accesses.begin(), std::min(count, accesses.size()), to);
-    return accesses.size();
+  auto& accesses = cuda_on_cpu::tensors.accesses;
+  std::copy_n(accesses.begin(), std::min(count, accesses.size()), to);
+  return accesses.size();
 }
-void cuda_on_cpu_count(const char* names) { cuda_on_cpu::tensors.count(names), cuda_on_cpu::counts = {}; }
+void cuda_on_cpu_count(const char* names) {
+  cuda_on_cpu::tensors.count(names), cuda_on_cpu::counts = {};
+}
 void cuda_on_cpu_counted(CudaOnCpuCounts* to) { *to = cuda_on_cpu::counts; }
 #endif
 

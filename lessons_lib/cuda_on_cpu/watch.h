@@ -13,215 +13,264 @@ namespace cuda_on_cpu {
 inline const char* code_base = nullptr;  // the start of the library; records keep distances
 
 inline const char* memory(const Region& region) {
-    return region.tensor() ? "tensor" : region.kind == Kind::dynamic ? "dynamic" : "shared";
+  return region.tensor() ? "tensor" : region.kind == Kind::dynamic ? "dynamic" : "shared";
 }
 
-inline Report access_report(const char* kind, const Region& region, const char* address, size_t size, Access access,
-                            const void* code) {
-    Report report(kind);
-    report.add("memory", memory(region)).add("name", region.name).add("byte", address - region.base).add("size", size);
-    report.add("bytes", region.bytes).add("element", region.element).add("access", word(access)).code("pc", code);
-    return report;
+inline Report access_report(const char* kind, const Region& region, const char* address,
+                            size_t size, Access access, const void* code) {
+  Report report(kind);
+  report.add("memory", memory(region))
+      .add("name", region.name)
+      .add("byte", address - region.base)
+      .add("size", size);
+  report.add("bytes", region.bytes)
+      .add("element", region.element)
+      .add("access", word(access))
+      .code("pc", code);
+  return report;
 }
 
-[[noreturn]] inline void report_outside(const Region& region, const char* address, size_t size, Access access, const void* code) {
-    Report report = access_report(region.tensor() ? "out-of-bounds" : "shared-out-of-bounds", region, address, size, access, code);
-    for (const void* entry : self->table_reads) {
-        if (!entry) continue;
-        Region* table = tensors.region_at(static_cast<const char*>(entry));
-        int value;
-        memcpy(&value, entry, sizeof value);
-        if (table) report.add("table", static_cast<const char*>(entry) - table->base, value, table->name);
-    }
-    block->fail(report);
+[[noreturn]] inline void report_outside(const Region& region, const char* address, size_t size,
+                                        Access access, const void* code) {
+  Report report = access_report(region.tensor() ? "out-of-bounds" : "shared-out-of-bounds",
+                                region, address, size, access, code);
+  for (const void* entry : self->table_reads) {
+    if (!entry) continue;
+    Region* table = tensors.region_at(static_cast<const char*>(entry));
+    int value;
+    memcpy(&value, entry, sizeof value);
+    if (table)
+      report.add("table", static_cast<const char*>(entry) - table->base, value, table->name);
+  }
+  block->fail(report);
 }
 
 // The other lanes of the record whose access is not ordered before this thread's, now.
 inline uint32_t unordered_lanes(const Record& record) {
-    uint32_t others = record.lanes & ~(1u << self->lane), left = 0;
-    for (; others; others &= others - 1)
-        if (self->seen[__builtin_ctz(others)] < record.clock) left |= others & -others;
-    return left;
+  uint32_t others = record.lanes & ~(1u << self->lane), left = 0;
+  for (; others; others &= others - 1)
+    if (self->seen[__builtin_ctz(others)] < record.clock) left |= others & -others;
+  return left;
 }
 
 inline bool clashes_in_block(const Record& record) {
-    return record.epoch == epoch.now && (record.warp != self->warp || unordered_lanes(record));
+  return record.epoch == epoch.now && (record.warp != self->warp || unordered_lanes(record));
 }
 
 // The time of an access to a tensor by another block of this launch that did not hand over its
 // result, or 0.
 inline uint32_t clash_between_blocks(const Record& record) {
-    bool latest = record.epoch < epoch.block_began;  // of older ones, only the time
-    uint32_t when = latest ? record.epoch : record.other_block;
-    uint32_t warps = latest && record.warp != several ? 1u << record.warp : ~0u;
-    return when >= epoch.launch_began && !epoch.handed_over(when, warps) ? when : 0;
+  bool latest = record.epoch < epoch.block_began;  // of older ones, only the time
+  uint32_t when = latest ? record.epoch : record.other_block;
+  uint32_t warps = latest && record.warp != several ? 1u << record.warp : ~0u;
+  return when >= epoch.launch_began && !epoch.handed_over(when, warps) ? when : 0;
 }
 
 inline bool clashes(const Record& record, bool tensor) {
-    return clashes_in_block(record) || (tensor && clash_between_blocks(record));
+  return clashes_in_block(record) || (tensor && clash_between_blocks(record));
 }
 
 // The other thread in a clash, and where it was in the code.
 struct Other {
-    int32_t code;
-    uint16_t thread;
+  int32_t code;
+  uint16_t thread;
 };
 
 // A thread of the record that is not this thread, if possible from another warp. If the record
 // has several warps, its two threads are from different ones (see note).
 inline Other other_thread(const Record& record) {
-    bool previous = record.thread == self->number || (record.warp == several && record.thread / 32 == self->warp);
-    return previous ? Other{record.previous_code, record.previous} : Other{record.code, record.thread};
+  bool previous = record.thread == self->number ||
+                  (record.warp == several && record.thread / 32 == self->warp);
+  return previous ? Other{record.previous_code, record.previous}
+                  : Other{record.code, record.thread};
 }
 
 inline Other other_block(const Record& record) {
-    if (record.epoch < epoch.block_began) return {record.code, record.thread};
-    return {record.other_block_code, nobody};
+  if (record.epoch < epoch.block_began) return {record.code, record.thread};
+  return {record.other_block_code, nobody};
 }
 
 inline void add_other_block(Report& report, const Record& record) {
-    size_t number = epoch.block_of(clash_between_blocks(record));
-    const dim3 grid = block->launch().grid;
-    uint3 index = {unsigned(number % grid.x), unsigned(number / grid.x % grid.y), unsigned(number / grid.x / grid.y)};
-    report.index("other_block", index);
+  size_t number = epoch.block_of(clash_between_blocks(record));
+  const dim3 grid = block->launch().grid;
+  uint3 index = {unsigned(number % grid.x), unsigned(number / grid.x % grid.y),
+                 unsigned(number / grid.x / grid.y)};
+  report.index("other_block", index);
 }
 
 // Two accesses that clash. A clash within a warp may be only the first of many, some between
 // warps. And a look at a value that atomics change may be the first step of a
 // compare-and-swap. In these two cases the block runs on a little further.
-inline void race(const Region& region, const char* address, size_t size, Access access, const void* code, const Cell& cell,
-                 const Record& record) {
-    bool in_block = clashes_in_block(record), atomic = &record == &cell.atomic;
-    Other other = in_block ? other_thread(record) : other_block(record);
-    bool in_warp = in_block && other.thread / 32 == self->warp, look = access == Access::read && atomic;
-    auto weight = look ? Suspicion::look_before_swap : in_warp ? Suspicion::race_in_warp : Suspicion::certain;
-    if (weight <= block->suspicion.weight) return;
-    Report report = access_report("race", region, address, size, access, code);
-    report.add("other_access", word(&record == &cell.read ? Access::read : atomic ? Access::atomic : Access::write));
-    report.code("other_pc", code_base + other.code);
-    if (!in_block) add_other_block(report, record);
-    if (other.thread != nobody)
-        report.add("other_linear", other.thread).index("other_thread", block->threads[other.thread].index);
-    report.add("both_update", cell.written.epoch == cell.read.epoch && cell.written.thread == cell.read.thread);
-    if (weight == Suspicion::certain) block->stop(block->complete(report));
-    block->suspect(weight, report);
-    block->suspicion.cell = &cell, block->suspicion.thread = self->number;
+inline void race(const Region& region, const char* address, size_t size, Access access,
+                 const void* code, const Cell& cell, const Record& record) {
+  bool in_block = clashes_in_block(record), atomic = &record == &cell.atomic;
+  Other other = in_block ? other_thread(record) : other_block(record);
+  bool in_warp = in_block && other.thread / 32 == self->warp,
+       look = access == Access::read && atomic;
+  auto weight = look      ? Suspicion::look_before_swap
+                : in_warp ? Suspicion::race_in_warp
+                          : Suspicion::certain;
+  if (weight <= block->suspicion.weight) return;
+  Report report = access_report("race", region, address, size, access, code);
+  report.add("other_access", word(&record == &cell.read ? Access::read
+                                  : atomic              ? Access::atomic
+                                                        : Access::write));
+  report.code("other_pc", code_base + other.code);
+  if (!in_block) add_other_block(report, record);
+  if (other.thread != nobody)
+    report.add("other_linear", other.thread)
+        .index("other_thread", block->threads[other.thread].index);
+  report.add("both_update",
+             cell.written.epoch == cell.read.epoch && cell.written.thread == cell.read.thread);
+  if (weight == Suspicion::certain) block->stop(block->complete(report));
+  block->suspect(weight, report);
+  block->suspicion.cell = &cell, block->suspicion.thread = self->number;
 }
 
 [[gnu::always_inline]] inline void note(Record& record, const void* code) {
-    if (record.epoch == epoch.now && record.thread == self->number && record.clock == self->clock) return;  // again
-    if (record.epoch == epoch.now && record.warp == several && record.previous != nobody)
-        return;  // many threads; two are noted, so each has another thread to name
-    uint32_t kept = record.epoch == epoch.now && record.warp == self->warp ? unordered_lanes(record) : 0;
-    if (record.epoch == epoch.now && (record.warp != self->warp || kept)) {
-        if (record.warp != self->warp) record.warp = several;
-        record.lanes = kept | 1u << self->lane;
-        record.clock = std::max(record.clock, self->clock);
-    } else {
-        if (record.epoch && record.epoch < epoch.block_began)
-            record.other_block = record.epoch, record.other_block_code = record.code;
-        record.epoch = epoch.now, record.clock = self->clock, record.lanes = 1u << self->lane, record.warp = self->warp;
-        record.thread = nobody;
-    }
-    if (record.thread != self->number)
-        record.previous = record.thread, record.previous_code = record.code, record.thread = self->number;
-    record.code = int32_t(static_cast<const char*>(code) - code_base);
+  // again
+  if (record.epoch == epoch.now && record.thread == self->number &&
+      record.clock == self->clock)
+    return;
+  if (record.epoch == epoch.now && record.warp == several && record.previous != nobody)
+    return;  // many threads; two are noted, so each has another thread to name
+  uint32_t kept =
+      record.epoch == epoch.now && record.warp == self->warp ? unordered_lanes(record) : 0;
+  if (record.epoch == epoch.now && (record.warp != self->warp || kept)) {
+    if (record.warp != self->warp) record.warp = several;
+    record.lanes = kept | 1u << self->lane;
+    record.clock = std::max(record.clock, self->clock);
+  } else {
+    if (record.epoch && record.epoch < epoch.block_began)
+      record.other_block = record.epoch, record.other_block_code = record.code;
+    record.epoch = epoch.now, record.clock = self->clock, record.lanes = 1u << self->lane,
+    record.warp = self->warp;
+    record.thread = nobody;
+  }
+  if (record.thread != self->number)
+    record.previous = record.thread, record.previous_code = record.code,
+    record.thread = self->number;
+  record.code = int32_t(static_cast<const char*>(code) - code_base);
 }
 
-[[gnu::always_inline]] inline void touch(Region& region, const char* address, size_t size, Access access, const void* code) {
-    bool tensor = region.tensor();
-    auto found = region.cells(address - region.base, size);
-    Cell* cell = found.first;
-    for (size_t count = found.second; count; --count, ++cell, address += region.granule()) {
-        bool unwritten = !cell->has_value(tensor ? tensors.epoch_of_call : epoch.block_began) && region.kind != Kind::updated;
-        if (access != Access::write && unwritten && block->suspicion.weight < Suspicion::unwritten) {
-            if (region.is_padding(address - region.base)) continue;
-            const char* kind = tensor ? "output-read" : "shared-uninitialised";
-            Report report = access_report(kind, region, address, size, access, code);
-            block->suspect(Suspicion::unwritten, report);
-        }
-        auto check = [&](const Record& record) {
-            if (clashes(record, tensor)) race(region, address, size, access, code, *cell, record);
-        };
-        check(cell->written);
-        if (access != Access::read) check(cell->read);
-        if (access != Access::atomic) check(cell->atomic);
-        note(access == Access::read ? cell->read : access == Access::write ? cell->written : cell->atomic, code);
+[[gnu::always_inline]] inline void touch(Region& region, const char* address, size_t size,
+                                         Access access, const void* code) {
+  bool tensor = region.tensor();
+  auto found = region.cells(address - region.base, size);
+  Cell* cell = found.first;
+  for (size_t count = found.second; count; --count, ++cell, address += region.granule()) {
+    bool unwritten = !cell->has_value(tensor ? tensors.epoch_of_call : epoch.block_began) &&
+                     region.kind != Kind::updated;
+    if (access != Access::write && unwritten &&
+        block->suspicion.weight < Suspicion::unwritten) {
+      if (region.is_padding(address - region.base)) continue;
+      const char* kind = tensor ? "output-read" : "shared-uninitialised";
+      Report report = access_report(kind, region, address, size, access, code);
+      block->suspect(Suspicion::unwritten, report);
     }
+    auto check = [&](const Record& record) {
+      if (clashes(record, tensor)) race(region, address, size, access, code, *cell, record);
+    };
+    check(cell->written);
+    if (access != Access::read) check(cell->read);
+    if (access != Access::atomic) check(cell->atomic);
+    note(access == Access::read    ? cell->read
+         : access == Access::write ? cell->written
+                                   : cell->atomic,
+         code);
+  }
 }
 
 // Memory outside tensors and shared variables: a thread's own variables, the kernel's
 // arguments and constants of the library.
 inline void elsewhere(const char* address, size_t size, Access access, const void* code) {
-    if (size_t(address - block->own_stack()) < stack_bytes || block->is_argument(address)) return;
-    static const char* known_page = reinterpret_cast<const char*>(1);  // none
-    const char* page = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(address) & ~uintptr_t(4095));
-    Dl_info image;
-    if (page == known_page || (page && dladdr(address, &image))) return void(known_page = page);
-    Report report("no-address");
-    report.add("access", word(access)).add("size", size).add("address", static_cast<const void*>(address)).code("pc", code);
-    block->fail(report);
+  if (size_t(address - block->own_stack()) < stack_bytes || block->is_argument(address))
+    return;
+  static const char* known_page = reinterpret_cast<const char*>(1);  // none
+  const char* page =
+      reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(address) & ~uintptr_t(4095));
+  Dl_info image;
+  if (page == known_page || (page && dladdr(address, &image))) return void(known_page = page);
+  Report report("no-address");
+  report.add("access", word(access))
+      .add("size", size)
+      .add("address", static_cast<const void*>(address))
+      .code("pc", code);
+  block->fail(report);
 }
 
 // A loop over atomicCAS first looks at the old value. This look need not be atomic, because a
 // wrong value only costs another round. So this thread's read just before it clashes with
 // nothing.
 inline void forgive_read(const void* where, size_t size) {
-    if (!self) return;
-    const char* address = static_cast<const char*>(where);
-    Region* region = block->shared.region_at(address);
-    if (!region) region = tensors.region_at(address);
-    if (!region || region->kind == Kind::input || size_t(address - region->base) + size > region->bytes) return;
-    auto [cell, count] = region->cells(address - region->base, size);
-    for (; count; --count, ++cell) {
-        if (cell->read.epoch == epoch.now && cell->read.thread == self->number && cell->read.previous == nobody) cell->read = {};
-        if (block->suspicion.cell == cell && block->suspicion.thread == self->number) block->suspicion = {};
-    }
+  if (!self) return;
+  const char* address = static_cast<const char*>(where);
+  Region* region = block->shared.region_at(address);
+  if (!region) region = tensors.region_at(address);
+  if (!region || region->kind == Kind::input ||
+      size_t(address - region->base) + size > region->bytes)
+    return;
+  auto [cell, count] = region->cells(address - region->base, size);
+  for (; count; --count, ++cell) {
+    if (cell->read.epoch == epoch.now && cell->read.thread == self->number &&
+        cell->read.previous == nobody)
+      cell->read = {};
+    if (block->suspicion.cell == cell && block->suspicion.thread == self->number)
+      block->suspicion = {};
+  }
 }
 
 // The launcher's own code runs on the host, which cannot reach a GPU's memory.
 inline void watch_host(const char* address, size_t size, Access access, const void* code) {
-    Region* region = tensors.region_at(address);
-    if (!region) return;
-    outcome.record(access_report("host-access", *region, address, size, access, code).text(), cudaErrorLaunchFailure, 0);
+  Region* region = tensors.region_at(address);
+  if (!region) return;
+  outcome.record(access_report("host-access", *region, address, size, access, code).text(),
+                 cudaErrorLaunchFailure, 0);
 }
 
 inline void watch(const void* where, size_t size, Access access, const void* code) {
-    if (!self) return watch_host(static_cast<const char*>(where), size, access, code);
-    const char* address = static_cast<const char*>(where);
-    Region* region = block->shared.region_at(address);
-    if (!region) region = tensors.region_at(address);
-    if (!region) return elsewhere(address, size, access, code);
-    size_t offset = address - region->base;
-    if (offset >= region->bytes || size > region->bytes - offset) report_outside(*region, address, size, access, code);
-    if (region->traced) tensors.record(*region, offset, size, access, code);
-    if (region->counted && access == Access::read) loads.add(self->number, reinterpret_cast<uintptr_t>(address), size, code);
-    if (region->kind == Kind::input) {
-        if (access != Access::read) block->fail(access_report("write-to-input", *region, address, size, access, code));
-        if (region->integers && self->table_reads[0] != where) {
-            std::copy_backward(self->table_reads, self->table_reads + 3, self->table_reads + 4);
-            self->table_reads[0] = where;
-        }
-        return;
+  if (!self) return watch_host(static_cast<const char*>(where), size, access, code);
+  const char* address = static_cast<const char*>(where);
+  Region* region = block->shared.region_at(address);
+  if (!region) region = tensors.region_at(address);
+  if (!region) return elsewhere(address, size, access, code);
+  size_t offset = address - region->base;
+  if (offset >= region->bytes || size > region->bytes - offset)
+    report_outside(*region, address, size, access, code);
+  if (region->traced) tensors.record(*region, offset, size, access, code);
+  if (region->counted && access == Access::read)
+    loads.add(self->number, reinterpret_cast<uintptr_t>(address), size, code);
+  if (region->kind == Kind::input) {
+    if (access != Access::read)
+      block->fail(access_report("write-to-input", *region, address, size, access, code));
+    if (region->integers && self->table_reads[0] != where) {
+      std::copy_backward(self->table_reads, self->table_reads + 3, self->table_reads + 4);
+      self->table_reads[0] = where;
     }
-    if (access == Access::atomic && region->tensor()) epoch.atomic();
-    touch(*region, address, size, access, code);
+    return;
+  }
+  if (access == Access::atomic && region->tensor()) epoch.atomic();
+  touch(*region, address, size, access, code);
 }
 
 // A GPU accepts an access only at a multiple of its size. Some types of 16 bytes are not
 // aligned to their size (two doubles), so there the tensors decide.
-[[gnu::noinline]] inline void refuse_misaligned(const char* address, size_t size, Access access, const void* code) {
-    if (!self) return;
-    Region* region = tensors.region_at(address);
-    bool two_halves = size == 16 && reinterpret_cast<uintptr_t>(address) % 8 == 0 && !(region && region->element <= 4);
-    if (!region) region = block->shared.region_at(address);
-    if (region && !two_halves) block->fail(access_report("misaligned", *region, address, size, access, code));
+[[gnu::noinline]] inline void refuse_misaligned(const char* address, size_t size,
+                                                Access access, const void* code) {
+  if (!self) return;
+  Region* region = tensors.region_at(address);
+  bool two_halves = size == 16 && reinterpret_cast<uintptr_t>(address) % 8 == 0 &&
+                    !(region && region->element <= 4);
+  if (!region) region = block->shared.region_at(address);
+  if (region && !two_halves)
+    block->fail(access_report("misaligned", *region, address, size, access, code));
 }
 
 // The compiler calls this for types that are aligned to their size.
 inline void watch_aligned(const void* where, size_t size, Access access, const void* code) {
-    if (reinterpret_cast<uintptr_t>(where) % size) refuse_misaligned(static_cast<const char*>(where), size, access, code);
-    watch(where, size, access, code);
+  if (reinterpret_cast<uintptr_t>(where) % size)
+    refuse_misaligned(static_cast<const char*>(where), size, access, code);
+  watch(where, size, access, code);
 }
 
 #else

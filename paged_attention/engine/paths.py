@@ -204,7 +204,8 @@ class Padded:
             )
             # (num_hidden,): slots of the copy
             self.hidden = (~self.visible).flatten().nonzero().flatten()
-        # Query heads that share a KV head are the queries of one small attention, as in lesson 07.
+        # Query heads that share a KV head are the queries of one small attention, as in lesson
+        # 07.
         q = q.reshape(num_seqs, num_kv_heads, num_q_heads // num_kv_heads, head_size)
         k, v = (
             self.gather(cache).view(num_seqs, -1, num_kv_heads, head_size).transpose(1, 2)

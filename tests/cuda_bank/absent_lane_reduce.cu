@@ -7,7 +7,7 @@ __global__ void absent_lane_reduce_kernel(const float* x, float* out) {
   auto tile = cg::tiled_partition<32>(cg::this_thread_block());
   float value = x[threadIdx.x];
   if (value > 0) value = cg::reduce(tile, value, cg::greater<float>());  // FAULT
-  tile.sync();  // FAULT
+  tile.sync();                                                           // FAULT
   out[threadIdx.x] = value;
 }
 

@@ -1,4 +1,5 @@
-// The sum of each 16 numbers, of which the last may be missing: their lanes do not come to the shuffle.
+// The sum of each 16 numbers, of which the last may be missing: their lanes do not come to the
+// shuffle.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 
@@ -7,7 +8,8 @@ __global__ void absent_lane_tile_kernel(const float* x, float* out, int n) {
   float sum = 0.0f;
   if (threadIdx.x < n) {
     sum = x[threadIdx.x];
-    for (int distance = 8; distance > 0; distance /= 2) sum += tile.shfl_xor(sum, distance);  // FAULT
+    // FAULT
+    for (int distance = 8; distance > 0; distance /= 2) sum += tile.shfl_xor(sum, distance);
   }
   tile.sync();  // FAULT
   out[threadIdx.x] = sum;

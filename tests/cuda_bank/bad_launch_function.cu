@@ -7,5 +7,6 @@ __global__ void bad_launch_function_kernel(const float* x, float* out, int n) {
 
 extern "C" int bad_launch_function(const float* x, float* out, int n, cudaStream_t stream) {
   void* arguments[] = {&x, &out, &n};
-  return cudaLaunchKernel((void*)bad_launch_function_kernel, 1, n, arguments, 0, stream);  // FAULT
+  // FAULT
+  return cudaLaunchKernel((void*)bad_launch_function_kernel, 1, n, arguments, 0, stream);
 }

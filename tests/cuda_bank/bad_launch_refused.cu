@@ -2,17 +2,19 @@
 #include <cuda_runtime.h>
 
 __global__ void bad_launch_refused_kernel(const float* x, float* out, int n) {
-    extern __shared__ float numbers[];
-    for (int i = threadIdx.x; i < n; i += blockDim.x) numbers[i] = x[i];
-    __syncthreads();
-    for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = numbers[n - 1 - i];
+  extern __shared__ float numbers[];
+  for (int i = threadIdx.x; i < n; i += blockDim.x) numbers[i] = x[i];
+  __syncthreads();
+  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = numbers[n - 1 - i];
 }
 
 extern "C" int bad_launch_refused(const float* x, float* out, int n, cudaStream_t stream) {
-    int bytes = n * static_cast<int>(sizeof(float));
-    auto kernel = bad_launch_refused_kernel;
-    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);  // FAULT
-    if (error != cudaSuccess) return error;
-    bad_launch_refused_kernel<<<1, 64, bytes, stream>>>(x, out, n);
-    return cudaGetLastError();
+  int bytes = n * static_cast<int>(sizeof(float));
+  auto kernel = bad_launch_refused_kernel;
+  // FAULT
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) return error;
+  bad_launch_refused_kernel<<<1, 64, bytes, stream>>>(x, out, n);
+  return cudaGetLastError();
 }

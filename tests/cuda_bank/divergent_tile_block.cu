@@ -1,4 +1,5 @@
-// A sum over a block, warp by warp. The first warp waits for the block, the others only for their own tile.
+// A sum over a block, warp by warp. The first warp waits for the block, the others only for
+// their own tile.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;

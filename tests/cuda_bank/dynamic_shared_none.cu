@@ -1,14 +1,16 @@
-// Reverses numbers through dynamic shared memory. The launch gives none: its third number is 0.
+// Reverses numbers through dynamic shared memory. The launch gives none: its third number is
+// 0.
 #include <cuda_runtime.h>
 
 __global__ void dynamic_shared_none_kernel(const float* x, float* out) {
-    extern __shared__ float numbers[];
-    numbers[threadIdx.x] = x[threadIdx.x];  // FAULT
-    __syncthreads();
-    out[threadIdx.x] = numbers[blockDim.x - 1 - threadIdx.x];
+  extern __shared__ float numbers[];
+  numbers[threadIdx.x] = x[threadIdx.x];  // FAULT
+  __syncthreads();
+  out[threadIdx.x] = numbers[blockDim.x - 1 - threadIdx.x];
 }
 
-extern "C" int dynamic_shared_none(const float* x, float* out, int threads, cudaStream_t stream) {
-    dynamic_shared_none_kernel<<<1, threads, 0, stream>>>(x, out);
-    return cudaGetLastError();
+extern "C" int dynamic_shared_none(const float* x, float* out, int threads,
+                                   cudaStream_t stream) {
+  dynamic_shared_none_kernel<<<1, threads, 0, stream>>>(x, out);
+  return cudaGetLastError();
 }

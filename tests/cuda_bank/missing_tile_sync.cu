@@ -1,4 +1,5 @@
-// Each group of 8 numbers in reverse, through a slice for each tile. Its lanes do not wait for each other.
+// Each group of 8 numbers in reverse, through a slice for each tile. Its lanes do not wait for
+// each other.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 
@@ -6,7 +7,7 @@ __global__ void missing_tile_sync_kernel(const float* x, float* out) {
   __shared__ float slices[64];
   auto tile = cg::tiled_partition<8>(cg::this_thread_block());
   float* slice = slices + threadIdx.x / 8 * 8;
-  slice[tile.thread_rank()] = x[threadIdx.x];  // FAULT
+  slice[tile.thread_rank()] = x[threadIdx.x];        // FAULT
   out[threadIdx.x] = slice[7 - tile.thread_rank()];  // FAULT
 }
 

@@ -1,4 +1,5 @@
-// Each group of 8 numbers in reverse. The lanes wait for those of their tile, but the tile is too small.
+// Each group of 8 numbers in reverse. The lanes wait for those of their tile, but the tile is
+// too small.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 

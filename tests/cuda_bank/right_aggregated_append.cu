@@ -1,4 +1,5 @@
-// Counts the positive numbers: of the lanes that run together, whichever these are, the first adds for all.
+// Counts the positive numbers: of the lanes that run together, whichever these are, the first
+// adds for all.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 
@@ -12,7 +13,8 @@ __global__ void right_aggregated_append_kernel(const float* x, int* count, int* 
   atomicAdd(&taken[place], 1);
 }
 
-extern "C" int right_aggregated_append(const float* x, int* count, int* taken, cudaStream_t stream) {
+extern "C" int right_aggregated_append(const float* x, int* count, int* taken,
+                                       cudaStream_t stream) {
   right_aggregated_append_kernel<<<2, 48, 0, stream>>>(x, count, taken);
   return cudaGetLastError();
 }

@@ -25,7 +25,9 @@ __global__ void right_group_sum_kernel(const float* x, float* out, float* out_fo
   if (block.thread_rank() == 0) out[blockIdx.x] = sum;
 }
 
-extern "C" int right_group_sum(const float* x, float* out, float* out_fours, int blocks, int threads, cudaStream_t stream) {
-  right_group_sum_kernel<<<blocks, threads, threads * sizeof(float), stream>>>(x, out, out_fours);
+extern "C" int right_group_sum(const float* x, float* out, float* out_fours, int blocks,
+                               int threads, cudaStream_t stream) {
+  right_group_sum_kernel<<<blocks, threads, threads * sizeof(float), stream>>>(x, out,
+                                                                               out_fours);
   return cudaGetLastError();
 }

@@ -12,11 +12,14 @@ static __global__ void right_launch_function_reverse_kernel(float* out, int n) {
   if (threadIdx.x < n) out[threadIdx.x] = right_launch_function_row[n - 1 - threadIdx.x];
 }
 
-extern "C" int right_launch_function(const float* x, float* out, int n, float factor, cudaStream_t stream) {
+extern "C" int right_launch_function(const float* x, float* out, int n, float factor,
+                                     cudaStream_t stream) {
   void* arguments[] = {&x, &out, &n, &factor};
   dim3 grid((n + 31) / 32), block(32);
-  cudaError_t error = cudaLaunchKernel((const void*)right_launch_function_kernel<float, 3>, grid, block, arguments, 0, stream);
+  cudaError_t error = cudaLaunchKernel((const void*)right_launch_function_kernel<float, 3>,
+                                       grid, block, arguments, 0, stream);
   if (error != cudaSuccess) return error;
   void* others[] = {&out, &n};
-  return cudaLaunchKernel(right_launch_function_reverse_kernel, dim3(1), dim3(64), others, 64 * sizeof(float), stream);
+  return cudaLaunchKernel(right_launch_function_reverse_kernel, dim3(1), dim3(64), others,
+                          64 * sizeof(float), stream);
 }

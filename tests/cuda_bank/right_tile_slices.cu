@@ -1,4 +1,5 @@
-// Each group of 8 numbers in reverse, through a slice of shared memory that one tile of 8 lanes has for itself.
+// Each group of 8 numbers in reverse, through a slice of shared memory that one tile of 8
+// lanes has for itself.
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
 

@@ -5,7 +5,8 @@ namespace cg = cooperative_groups;
 
 template <unsigned size>
 __device__ float right_tiles_sum(const cg::thread_block_tile<size>& tile, float value) {
-  for (int distance = tile.size() / 2; distance > 0; distance /= 2) value += tile.shfl_down(value, distance);
+  for (int distance = tile.size() / 2; distance > 0; distance /= 2)
+    value += tile.shfl_down(value, distance);
   return tile.shfl(value, 0);
 }
 

@@ -1,7 +1,9 @@
-// Fuzzes the course's block manager (lesson 01), guided by coverage (libFuzzer), under the address and undefined-behaviour
-// sanitizers: any sequence of calls, beside a model that is a map from block id to count.
+// Fuzzes the course's block manager (lesson 01), guided by coverage (libFuzzer), under the
+// address and undefined-behaviour sanitizers: any sequence of calls, beside a model that is a
+// map from block id to count.
 //
-//     clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -Ikernels tests/fuzz/block_manager.cpp -o fuzz
+//     clang++ -std=c++17 -g -O1 -fsanitize=fuzzer,address,undefined -Ikernels \
+//         tests/fuzz/block_manager.cpp -o fuzz
 //     ./fuzz -max_total_time=60
 
 #include "block_manager.h"
@@ -10,7 +12,8 @@
 #include <cstdlib>
 #include <map>
 
-// Aborts, so that the fuzzer keeps the input. assert() would do nothing in a build with NDEBUG.
+// Aborts, so that the fuzzer keeps the input. assert() would do nothing in a build with
+// NDEBUG.
 static void require(bool condition) {
   if (!condition) std::abort();
 }
@@ -20,9 +23,7 @@ static bool succeeds(Call call) {
   try {
     call();
     return true;
-  } catch (const std::exception&) {
-    return false;
-  }
+  } catch (const std::exception&) { return false; }
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -57,10 +58,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (used && --counts[block_id] == 0) counts.erase(block_id);
         break;
       default:
-        require(succeeds([&] { manager.get_ref_count(block_id); }) == (block_id >= 0 && block_id < num_blocks));
+        require(succeeds([&] { manager.get_ref_count(block_id); }) ==
+                (block_id >= 0 && block_id < num_blocks));
     }
     require(manager.get_num_free_blocks() == num_blocks - static_cast<int>(counts.size()));
-    for (int id = 0; id < num_blocks; ++id) require(manager.get_ref_count(id) == (counts.count(id) ? counts[id] : 0));
+    for (int id = 0; id < num_blocks; ++id)
+      require(manager.get_ref_count(id) == (counts.count(id) ? counts[id] : 0));
   }
   return 0;
 }
