@@ -101,7 +101,7 @@ FAULTS = {
     "the largest of the first part": (
         6,
         "combine_parts.cuh",
-        "split < num_splits; ++split) m_all",
+        "split < num_splits; ++split)\n    m_all",
         "split < 1; ++split) m_all",
     ),
     "splits that overlap": (

@@ -285,7 +285,7 @@ EXERCISE = Exercise(
             + (
                 ('"DoubleFreeError", PyExc_RuntimeError);', '"DoubleFreeError");'),
                 (
-                    '"BlockNotAllocatedError", PyExc_RuntimeError);',
+                    '"BlockNotAllocatedError",\n                                                       PyExc_RuntimeError);',
                     '"BlockNotAllocatedError");',
                 ),
             ),
@@ -306,8 +306,7 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "py::register_local_exception<BlockNotAllocatedError>(module,"
-                        ' "BlockNotAllocatedError", PyExc_RuntimeError);'
+                        'py::register_local_exception<BlockNotAllocatedError>(module, "BlockNotAllocatedError",\n                                                       PyExc_RuntimeError);'
                     ),
                     "",
                 ),

@@ -422,7 +422,7 @@ DISTANCES = (
 )
 SHUFFLE = "value = Operation::of(value, __shfl_xor_sync(0xffffffff, value, distance));"
 WRITE = "if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;\n  __syncthreads();"
-READ = "value = of_warp[0];\n  for (int warp = 1; warp < blockDim.x / 32; ++warp) value"
+READ = "value = of_warp[0];\n  for (int warp = 1; warp < blockDim.x / 32; ++warp)\n    value"
 AGAIN = (
     "  __syncthreads();  // the next call writes of_warp again: not before everybody has read"
     " it\n"

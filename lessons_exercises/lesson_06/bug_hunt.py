@@ -355,13 +355,10 @@ def _code_of(text: str) -> str:
     return "".join(mask(text).split())
 
 
-LARGEST = "float* largest = query + p.head_size;    // one number for each thread"
-SCORES = "float* scores = largest + blockDim.x;    // one number for each token"
+LARGEST = "float* largest = query + p.head_size;  // one number for each thread"
+SCORES = "float* scores = largest + blockDim.x;  // one number for each token"
 TABLE = "p.block_table[int64_t(sequence) * p.max_blocks_per_seq + token / p.block_size]"
-ROW = (
-    "return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *"
-    " p.head_size;"
-)
+ROW = "return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *\n         p.head_size;"
 KV_HEAD = "head / (p.num_q_heads / p.num_kv_heads);"
 EMPTY_OUT = "// Without a key, the loops over tokens have no turn, and out gets zeros."
 BARRIER = "__syncthreads();\n  // END SOLUTION\n  float max_score"
@@ -572,7 +569,7 @@ EXERCISE = Exercise(
             cut_off(expected_output),
             (
                 (
-                    "const int64_t block_id = p.block_table[int64_t(",
+                    "const int64_t block_id =\n      p.block_table[int64_t(",
                     "const int block_id = p.block_table[int64_t(",
                 ),
             ),

@@ -400,7 +400,7 @@ EXERCISE = Exercise(
             in_32_bits,
             (
                 (
-                    "int64_t slot = int64_t(row[token / params.block_size])",
+                    "int64_t slot =\n      int64_t(row[token / params.block_size])",
                     "int slot = row[token / params.block_size]",
                 ),
             ),

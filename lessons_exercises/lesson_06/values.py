@@ -680,7 +680,7 @@ EXERCISE = Exercise(
             found(SCORES_AND_SOFTMAX, any_token),
             (
                 (
-                    "token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
+                    "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n    largest",
                     "token = 0; token < num_tokens; ++token) largest",
                 ),
             ),
@@ -698,7 +698,7 @@ EXERCISE = Exercise(
                     "float largest = -INFINITY, sum = 0.0f;\n  __syncthreads();",
                 ),
                 (
-                    "token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
+                    "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n    largest",
                     "token = 0; token < num_tokens; ++token) largest",
                 ),
                 ("  largest = block_max(largest);\n", ""),
@@ -770,8 +770,7 @@ EXERCISE = Exercise(
                 ("float result = 0.0f;", "T result = from_float<T>(0.0f);"),
                 (
                     (
-                        "result += weights[token] * to_float(v_cache[cache_offset(params, seq,"
-                        " token, kv_head) + i]);"
+                        "result +=\n          weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
                     ),
                     (
                         "result = from_float<T>(to_float(result) + weights[token] *\n       "
@@ -935,7 +934,7 @@ EXERCISE = Exercise(
             "The output is the last token's weighted value, and the others are lost. They are"
             " added up.",
             attention(weighted_sum=last_token_only),
-            (("result += weights", "result = weights"),),
+            (("result +=\n          weights", "result = weights"),),
         ),
         Mistake(
             "own-tokens-only",
@@ -1058,8 +1057,7 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "result += weights[token] * to_float(v_cache[cache_offset(params, seq,"
-                        " token, kv_head) + i]);"
+                        "result +=\n          weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
                     ),
                     (
                         "int place = cache_offset(params, seq, token, kv_head) + i;\n"
@@ -1076,8 +1074,7 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "for (int token = threadIdx.x; token < num_tokens; token +="
-                        " blockDim.x) largest"
+                        "for (int token = threadIdx.x; token < num_tokens; token += blockDim.x)\n    largest"
                     ),
                     "if (int token = threadIdx.x; token < num_tokens) largest",
                 ),
@@ -1144,7 +1141,7 @@ EXERCISE = Exercise(
             "The number of an element stands where the number of a token belongs. There is one"
             " weight for each token. All elements of its value have the same.",
             weight_of_the_element,
-            (("result += weights[token]", "result += weights[i]"),),
+            (("result +=\n          weights[token]", "result += weights[i]"),),
         ),
         Mistake(
             "behind-the-last-score",
@@ -1153,7 +1150,7 @@ EXERCISE = Exercise(
             behind_the_last_score,
             (
                 (
-                    "token < num_tokens; token += blockDim.x) largest",
+                    "token < num_tokens; token += blockDim.x)\n    largest",
                     "token <= num_tokens; token += blockDim.x) largest",
                 ),
             ),

@@ -533,10 +533,7 @@ def describe(case):
 WEIGHT = "part_l[part] == 0.0f ? 0.0f : __expf(part_m[part] - m_all) * part_l[part]"
 ROW = "row = blockIdx.x * gridDim.y + blockIdx.y"
 LAST = "l_all == 0.0f ? 0.0f : o_all / l_all"
-FIND_MAX = (
-    "  for (int split = 0; split < num_splits; ++split) m_all = fmaxf(m_all, part_m[split *"
-    " num_rows + row]);\n"
-)
+FIND_MAX = "  for (int split = 0; split < num_splits; ++split)\n    m_all = fmaxf(m_all, part_m[split * num_rows + row]);\n"
 SPLITS = "  for (int split = 0; split < num_splits; ++split) {\n"
 SAME_ROW = "race-between-blocks"
 STORE = "part_o[int64_t(part) * head_size + threadIdx.x]"

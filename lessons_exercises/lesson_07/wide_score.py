@@ -399,7 +399,7 @@ def describe(case):
 
 
 LOAD = "part.loads[i] = loads[i * group_lanes + threadIdx.x % group_lanes];"
-LOADS = f"  for (int i = 0; i < lane_loads; ++i) {LOAD}"
+LOADS = "  for (int i = 0; i < lane_loads; ++i) "
 DISTANCES = "for (int distance = group_lanes / 2; distance > 0; distance /= 2)"
 SHUFFLE = "__shfl_xor_sync(0xffffffff, product, distance)"
 

@@ -1,6 +1,7 @@
 """Lesson 06, exercises 6.7 and 6.8."""
 
 import torch
+from cpp_edits import edited
 
 from lessons_lib.inline import read_kernel
 from paged_attention.validate import check_range, check_tensor
@@ -225,14 +226,6 @@ def clamps_the_table(block_table, context_lens, num_blocks, block_size):
 
 OURS = read_kernel("bug_hunt.cu")
 GIVEN = given_kernel("bug_hunt.cu", "6.8")
-
-
-def edited(text, *edits):
-    for old, new in edits:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return text
-
 
 # From here to there: one edit for each fault of the given text, in hunting order.
 REPAIRS = {

@@ -5,16 +5,10 @@ import math
 from itertools import accumulate
 
 import numpy as np
+from cpp_edits import edited
 
-from paged_attention.splits import SPLIT_COST
 from lessons_build.source import given_kernel
-
-
-def edited(text, *edits):
-    for old, new in edits:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return text
+from paged_attention.splits import SPLIT_COST
 
 
 def written(file, exercise, body, *more):
