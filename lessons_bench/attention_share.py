@@ -121,7 +121,8 @@ def _replayed(function) -> float:
         torch.cuda.synchronize()
         kept, run = None, function
     run()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start = torch.cuda.Event(enable_timing=True)
+    end = torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(STEPS):
         run()

@@ -359,10 +359,8 @@ class Gpu:
 
     def milliseconds(self, run: Callable[[], Tensor]) -> float:
         """How long one run takes on the GPU."""
-        before, after = (
-            torch.cuda.Event(enable_timing=True),
-            torch.cuda.Event(enable_timing=True),
-        )
+        before = torch.cuda.Event(enable_timing=True)
+        after = torch.cuda.Event(enable_timing=True)
         torch.cuda._sleep(SLEEP_CYCLES)
         before.record()
         run()

@@ -90,7 +90,8 @@ def xqa(batch) -> list[Callable[[], Tensor]]:
         torch.uint32
     )
     q = batch.q[:, None].contiguous()  # (num_seqs, 1, num_q_heads, head_size)
-    lens, out = batch.context_lens.to(torch.uint32)[:, None].contiguous(), torch.empty_like(q)
+    lens = batch.context_lens.to(torch.uint32)[:, None].contiguous()
+    out = torch.empty_like(q)
 
     def run(k_cache: Tensor, v_cache: Tensor) -> Tensor:
         launch(

@@ -143,7 +143,8 @@ def main(words: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    packing, unpacking = commands.add_parser("pack"), commands.add_parser("unpack")
+    packing = commands.add_parser("pack")
+    unpacking = commands.add_parser("unpack")
     for command in (packing, unpacking):
         command.add_argument("folder", type=Path)
     packing.add_argument(

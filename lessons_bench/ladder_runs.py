@@ -143,10 +143,8 @@ class Run:
         """
         found = {}
         for workload in self.workloads:
-            ours, theirs = (
-                [row for row in self.rungs(workload) if row.backend == LAST_RUNG],
-                self.flashinfer_row(workload),
-            )
+            ours = [row for row in self.rungs(workload) if row.backend == LAST_RUNG]
+            theirs = self.flashinfer_row(workload)
             if ours and theirs:
                 found[workload] = theirs.milliseconds / ours[0].milliseconds
         return found

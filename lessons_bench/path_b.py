@@ -141,10 +141,14 @@ def compare_batches(
     name: str, batches: Sequence[Batch], sequences=(), fused: Callable = attn_paged_fused
 ) -> BatchRow:
     """A row for batches with the same dtype and head size."""
-    differences, errors, of_torch, same = [], [], [], True
+    differences = []
+    errors = []
+    of_torch = []
+    same = True
     for batch in batches:
         exact = batch.attend(attn_paged_torch, dtype=torch.float64)
-        loop, result = batch.attend(attn_paged_torch).double(), batch.attend(fused)
+        loop = batch.attend(attn_paged_torch).double()
+        result = batch.attend(fused)
         for one, other, found in (
             (result, loop, differences),
             (result, exact, errors),

@@ -158,10 +158,8 @@ class GenerateServer:
 
     def __init__(self, model, trace: Trace, batch_size: int):
         self.model, self.trace, self.batch_size = copy.deepcopy(model), trace, batch_size
-        self.name, self.title = (
-            f"generate, batches of {batch_size}",
-            "padded on the left, sorted by length",
-        )
+        self.name = f"generate, batches of {batch_size}"
+        self.title = "padded on the left, sorted by length"
 
     def prepare(self) -> None:
         pass

@@ -122,10 +122,8 @@ def check(lessons: list[Lesson]) -> list[str]:
     ]
     remedy = "run `make lessons`"
     for lesson in lessons:
-        student, solution = (
-            NOTEBOOKS / f"{lesson.name}.ipynb",
-            SOLUTIONS / f"{lesson.name}.ipynb",
-        )
+        student = NOTEBOOKS / f"{lesson.name}.ipynb"
+        solution = SOLUTIONS / f"{lesson.name}.ipynb"
         for path, expected in (
             (student, render_student(lesson)),
             (solution, render_solution(lesson)),

@@ -102,11 +102,9 @@ class Cell:
         ]
 
     def _stub(self, region: Region) -> str:
-        indent, comment, text = (
-            region.begin["indent"],
-            region.begin["comment"],
-            region.begin["stub"],
-        )
+        indent = region.begin["indent"]
+        comment = region.begin["comment"]
+        text = region.begin["stub"]
         if text is not None:
             return indent + text
         if comment == "#":
@@ -169,7 +167,9 @@ def read_lesson(path: Path) -> Lesson:
 
 def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterator[Region]:
     """Splits lines into given ones and solution regions."""
-    given, inside, begin = [], [], None
+    given = []
+    inside = []
+    begin = None
     for number, line in enumerate(lines, 1):
         if match := _BEGIN.match(line):
             if begin:
@@ -177,7 +177,9 @@ def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterato
                     f"line {number} of {where!r}: BEGIN SOLUTION inside a solution"
                 )
             yield Region(tuple(given))
-            given, inside, begin = [], [], match
+            given = []
+            inside = []
+            begin = match
         elif _END.match(line):
             if not begin:
                 raise SourceError(

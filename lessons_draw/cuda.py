@@ -129,7 +129,9 @@ def shuffles(values: list[float]):
     lanes = len(values)
     figure, axes = plt.subplots(figsize=(8.5, 3.6), layout="constrained")
     _row_of_lanes(axes, 0, values)
-    distance, row, known = lanes // 2, 0, list(values)
+    distance = lanes // 2
+    row = 0
+    known = list(values)
     while distance:
         for lane in range(lanes):
             for source, colour, style in (

@@ -33,7 +33,8 @@ def owners_of(tables: list[list[int]]) -> list[int]:
 
 def decode_step(tables: list[list[int]], num_blocks: int):
     """The lesson in one figure: blocks of the pool, a query and a part for each, an answer."""
-    owners, ids = owners_of(tables), [block_id for blocks in tables for block_id in blocks]
+    owners = owners_of(tables)
+    ids = [block_id for blocks in tables for block_id in blocks]
     figure, axes = _canvas(
         max(num_blocks, len(ids)), 8.6, "One step of decoding, for three requests"
     )
@@ -74,7 +75,8 @@ def queries_above_blocks(tables: list[list[int]], rows: dict[str, list[int]]):
 
     rows: title to the request of each query, in order.
     """
-    owners, ids = owners_of(tables), [block_id for blocks in tables for block_id in blocks]
+    owners = owners_of(tables)
+    ids = [block_id for blocks in tables for block_id in blocks]
     figure, axes = _canvas(len(ids), 1.2 * len(rows) + 1.4)
     for line, (title, queries) in enumerate(rows.items()):
         y = 1.4 + 1.2 * (len(rows) - 1 - line)

@@ -200,10 +200,8 @@ def _with_version(backend: str, run: Run) -> str:
 
 
 def _draw_workloads(axes, run: Run, names: list[str]) -> None:
-    ours, theirs = (
-        [run.row(name, LAST_RUNG) for name in names],
-        [run.flashinfer_row(name) for name in names],
-    )
+    ours = [run.row(name, LAST_RUNG) for name in names]
+    theirs = [run.flashinfer_row(name) for name in names]
     for place, (rung, other) in enumerate(zip(ours, theirs, strict=True)):
         _draw_rate(axes, run, place - 0.19, rung, 0.36)
         if other:

@@ -217,7 +217,9 @@ def batching(lengths: dict[str, int], places: int):
 
 def _batches(lengths: dict[str, int], places: int) -> list[tuple[int, list[str]]]:
     """When each batch begins, and which requests it has."""
-    names, start, batches = list(lengths), 0, []
+    names = list(lengths)
+    start = 0
+    batches = []
     for first in range(0, len(names), places):
         batch = names[first : first + places]
         batches.append((start, batch))

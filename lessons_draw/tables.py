@@ -100,10 +100,8 @@ def draw_tables(manager, title: str) -> Frame:
     pitch = (WIDTH - 10) / len(counts)
     parts = [_text(5, 20, title, size=15, anchor="start", weight="bold")]
     for place, (seq_id, sequence) in enumerate(sorted(manager.sequences.items())):
-        left, colour = (
-            5 + place * (WIDTH - 10) / len(manager.block_table),
-            LINES[place % len(LINES)],
-        )
+        left = 5 + place * (WIDTH - 10) / len(manager.block_table)
+        colour = LINES[place % len(LINES)]
         parts.append(
             _text(
                 left,

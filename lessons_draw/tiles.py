@@ -73,11 +73,9 @@ def stages(num_stages: int, num_tiles: int, latency: int = 3):
     """
     figure, axes = plt.subplots(figsize=(9, 0.55 * num_stages + 1.5), layout="constrained")
     for tile in range(num_tiles):
-        stage, asked, used = (
-            tile % num_stages,
-            max(0, tile - num_stages) + (tile >= num_stages),
-            tile,
-        )
+        stage = tile % num_stages
+        asked = max(0, tile - num_stages) + (tile >= num_stages)
+        used = tile
         if tile < num_stages:
             asked = -latency
         there = min(used, asked + latency)

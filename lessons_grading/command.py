@@ -62,7 +62,9 @@ def _run(arguments: argparse.Namespace, grader) -> int:
 
 
 def _grade(arguments: argparse.Namespace, grader, scratch: Path) -> int:
-    started, limits, seed = time.monotonic(), arguments.limits, arguments.seed
+    started = time.monotonic()
+    limits = arguments.limits
+    seed = arguments.seed
     print(
         f"Hidden cases of seed {seed}, which is kept in"
         f" {text_of(str(arguments.results / 'seed'))}.",
@@ -79,10 +81,8 @@ def _grade(arguments: argparse.Namespace, grader, scratch: Path) -> int:
             if not each.problem and (grade := kept.find(each))
         }
     )
-    before, rest = (
-        len(grades),
-        [submission for submission in arguments.submissions if submission not in grades],
-    )
+    before = len(grades)
+    rest = [submission for submission in arguments.submissions if submission not in grades]
     judged = grade_all(
         rest,
         functools.partial(grader, seed=seed, limits=limits),

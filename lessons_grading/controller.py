@@ -58,10 +58,8 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 def serve():
     """Takes orders from descriptor 0 and replies to descriptor 1, until the judge is gone."""
-    orders, replies = (
-        Connection(os.dup(0), writable=False),
-        Connection(os.dup(1), readable=False),
-    )
+    orders = Connection(os.dup(0), writable=False)
+    replies = Connection(os.dup(1), readable=False)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)

@@ -94,7 +94,9 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
         exercise.reference,
         *(form for mistake in exercise.mistakes for form in (mistake.wrong, *mistake.also)),
     ]
-    sent, known, names = (bare, tuple(map(exercise.arrange, cases))), None, frozenset()
+    sent = (bare, tuple(map(exercise.arrange, cases)))
+    known = None
+    names = frozenset()
     while known != names:  # each round reaches what the names of the last round led to
         known, file = names, io.BytesIO()
         pickler = _Pickler(file, names, forms)

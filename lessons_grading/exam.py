@@ -38,10 +38,8 @@ class Exam:
 @functools.lru_cache(maxsize=100)
 def exam_of(exercise_id: str, seed: int) -> Exam:
     exercise = checks.find(exercise_id)
-    visible, hidden = (
-        exercise.in_order(exercise.cases()),
-        exercise.in_order(exercise.hidden(seed)),
-    )
+    visible = exercise.in_order(exercise.cases())
+    hidden = exercise.in_order(exercise.hidden(seed))
     cases = (*visible, *hidden)
     expected = tuple(checks._attempt(exercise, exercise.reference, case) for case in cases)
 

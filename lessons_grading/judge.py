@@ -81,12 +81,10 @@ class _Grading:
         limits: Limits,
         progress=lambda: None,
     ):
-        self.notebook, self.exercises, self.seed, self.limits = (
-            notebook,
-            exercises,
-            seed,
-            limits,
-        )
+        self.notebook = notebook
+        self.exercises = exercises
+        self.seed = seed
+        self.limits = limits
         self.answers: dict[str, list[dict]] = {exercise.id: [] for exercise in exercises}
         self.events: dict[str, None] = {}  # each once, in their order
         # its cells' own seconds; whether only the clock has ended a run
@@ -166,10 +164,8 @@ class _Grading:
             match report:
                 # a cell has its time once
                 case ["cell", int(begun)] if upcoming and begun == upcoming[0]:
-                    number, left = (
-                        upcoming.popleft(),
-                        self.limits.notebook_seconds - self.seconds - run.seconds,
-                    )
+                    number = upcoming.popleft()
+                    left = self.limits.notebook_seconds - self.seconds - run.seconds
                     limit = max(0.0, min(self.limits.cell_seconds + GRACE, left))
                 case ["error", int(cell), str(words)]:
                     self._note(f"cell {cell} raised {words}")

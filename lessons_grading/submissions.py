@@ -54,7 +54,10 @@ def _look_into(student: Path) -> tuple[list[Path], str]:
 
     If there are too many notebooks, it gives the nearest ones.
     """
-    notebooks, problems, links, room = [], [], 0, MOST_ENTRIES
+    notebooks = []
+    problems = []
+    links = 0
+    room = MOST_ENTRIES
     level = [student]
     for _ in range(DEEPEST):
         below = []

@@ -104,7 +104,8 @@ class CudaLibrary:
         os_threads: how many processor threads target "fast" uses; None takes all.
         step_limit: how many steps a thread may take before target "checked" calls it endless.
         """
-        run, threads = self._cpu("options"), processors() if os_threads is None else os_threads
+        run = self._cpu("options")
+        threads = processors() if os_threads is None else os_threads
         for name, value, least, most in (
             ("seed", seed, 0, 2**31 - 1),
             ("os_threads", threads, 1, 1024),

@@ -243,7 +243,9 @@ class _Types:
     """The structs in the texts, and the other names that the texts give to types."""
 
     def __init__(self, codes):
-        self.aliases, self.structs, self.being_read = dict(_SAME), {}, []
+        self.aliases = dict(_SAME)
+        self.structs = {}
+        self.being_read = []
         for code in codes:
             for match in _ALIAS.finditer(code.bare):
                 new, old = (match[1], match[2]) if match[1] else (match[4], match[3])

@@ -230,7 +230,9 @@ def _limit_memory():
 
 def _follow(process, results, output, time_limit, on_report, output_limit) -> Outcome:
     """Reads reports and output until the run ends in one way or another."""
-    time_of_run, printed, last_report = _TimeOfRun(process.pid), _Printed(), None
+    time_of_run = _TimeOfRun(process.pid)
+    printed = _Printed()
+    last_report = None
     sources = {results, output, process.sentinel}
     while not time_of_run.is_over():
         ready = wait(list(sources), LOOK_EVERY)

@@ -1,6 +1,8 @@
-"""The verbs that a lesson uses: `check`, `hint`, `solution`, `progress_bar`."""
+"""The verbs of a lesson: `open_lesson`, `check`, `hint`, `solution`, `progress_bar`."""
 
+import importlib
 import json
+from types import ModuleType
 
 from lessons_lib import checks, progress, saved_answers, solution_cells
 from lessons_lib.display import Card, show
@@ -22,6 +24,24 @@ class CheckFailed(Exception):
 
 class NotAttempted(CheckFailed):
     """The exercise still has its stub."""
+
+
+def open_lesson(lesson: str) -> ModuleType:
+    """Shows how far the learner is in a lesson ("01"), and returns the lesson's pictures.
+
+    Raises ModuleNotFoundError, with what to do, if something is missing that lessons need.
+    """
+    try:
+        for name in ("torch", "transformers", f"lessons_exercises.lesson_{lesson}"):
+            if importlib.util.find_spec(name) is None:
+                raise ModuleNotFoundError(f"No module named {name!r}")
+        pictures = importlib.import_module(f"lessons_draw.lesson_{lesson}")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{error}. Close this, and open the course with: make lab"
+        ) from None
+    progress_bar(lesson)
+    return pictures
 
 
 def check(exercise_id: str, answer: object) -> None:

@@ -107,7 +107,8 @@ def forward_prefill(
     q, k, v = layer.project(x)  # (total_blocks, block_size, heads, head_size)
     o, start = torch.zeros_like(q), 0
     for seq_id, num_blocks in zip(seq_ids, request_num_blocks, strict=True):
-        mine, length = slice(start, start + num_blocks), manager.get(seq_id).length
+        mine = slice(start, start + num_blocks)
+        length = manager.get(seq_id).length
         o[mine] = attend(q[mine], k[mine], v[mine], length)
         positions = torch.arange(length, device=x.device)
         slots = slot_mapping(

@@ -106,7 +106,9 @@ def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, Tensor, Tensor]:
     Returns int64 block_ids (total_blocks,), num_valid (total_blocks,) and request_num_blocks
     (num_seqs,). The blocks are in order, request after request.
     """
-    block_ids, num_valid, request_num_blocks = [], [], []
+    block_ids = []
+    num_valid = []
+    request_num_blocks = []
     for seq_id in seq_ids:
         past = manager.get(seq_id).length - 1
         in_blocks = [

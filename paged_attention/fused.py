@@ -193,10 +193,8 @@ class FusedAttention:
         with torch.cuda.device_of(q):
             if self.attend is None:
                 check_fused(q, k_cache, v_cache, self.metadata, self.way)
-                self.attend, self.planned_for = (
-                    WAYS[self.way].plan(self.metadata, q, k_cache),
-                    given,
-                )
+                self.attend = WAYS[self.way].plan(self.metadata, q, k_cache)
+                self.planned_for = given
             elif given != self.planned_for:
                 raise ValueError(
                     f"this batch was planned for q, k_cache and v_cache of {self.planned_for},"

@@ -318,7 +318,8 @@ class PagedDecode:
         }
 
     def _plan_work(self, lens: np.ndarray, heads_at_once: int | None, num_blocks: int | None):
-        multiprocessors, most = num_multiprocessors(self.device), num_warps(self.shape)
+        multiprocessors = num_multiprocessors(self.device)
+        most = num_warps(self.shape)
         if heads_at_once is None:
             heads_at_once = choose_heads_at_once(
                 lens, self.num_kv_heads, most, multiprocessors
@@ -336,10 +337,8 @@ class PagedDecode:
         else:
             plan = plan_work(lens, self.num_kv_heads, num_blocks, heads_at_once)
         num_parts = max(1, plan.num_parts) * heads_at_once  # an empty tensor has no address
-        query_tiles, of_dims = (
-            -(-self.shape.queries_per_kv_head // 8),
-            self.shape.head_size // 16 + 1,
-        )
+        query_tiles = -(-self.shape.queries_per_kv_head // 8)
+        of_dims = self.shape.head_size // 16 + 1
         items = np.pad(plan.items, ((0, 1), (0, 0)))  # the kernel looks one item ahead
         self.workspace = {
             "items": torch.from_numpy(items).to(self.device),

@@ -27,12 +27,10 @@ class AttentionLayer(nn.Module):
                 f"num_q_heads must be a multiple of num_kv_heads, not {num_q_heads} with"
                 f" {num_kv_heads}"
             )
-        self.num_q_heads, self.num_kv_heads, self.head_size, self.index = (
-            num_q_heads,
-            num_kv_heads,
-            head_size,
-            index,
-        )
+        self.num_q_heads = num_q_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_size = head_size
+        self.index = index
         generator = torch.Generator().manual_seed(seed)
         self.wq, self.wk, self.wv = (
             nn.Parameter(

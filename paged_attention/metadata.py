@@ -111,7 +111,8 @@ def attn_paged_torch(
     check_paged_attention(q, k_cache, v_cache, metadata)
     # BEGIN SOLUTION 5.5
     block_size, outputs = k_cache.shape[1], []
-    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+    starts = metadata.cu_seqlens_q.tolist()
+    kv_lens = metadata.seq_lens_kv.tolist()
     for s, kv_len in enumerate(kv_lens):
         # (num_q_heads, q_len, head_size)
         q_rows = q[starts[s] : starts[s + 1]].transpose(0, 1)

@@ -43,10 +43,12 @@ def cut_evenly(num_tiles: list[int], num_blocks: int) -> list[list[tuple[int, in
     # BEGIN SOLUTION 7.7
     total, shares = sum(num_tiles), []
     for block in range(num_blocks):
-        first, end = total * block // num_blocks, total * (block + 1) // num_blocks
+        first = total * block // num_blocks
+        end = total * (block + 1) // num_blocks
         pieces, row_start = [], 0
         for row, length in enumerate(num_tiles):
-            begin_in_row, end_in_row = max(first - row_start, 0), min(end - row_start, length)
+            begin_in_row = max(first - row_start, 0)
+            end_in_row = min(end - row_start, length)
             if begin_in_row < end_in_row:
                 pieces.append((row, begin_in_row, end_in_row))
             row_start += length

@@ -186,7 +186,8 @@ def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata)
     check_tensor(
         "block_table", metadata.block_table, (num_seqs, "max_blocks_per_seq"), torch.int32
     )
-    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+    starts = metadata.cu_seqlens_q.tolist()
+    kv_lens = metadata.seq_lens_kv.tolist()
     if starts[0] != 0 or starts[-1] != len(q):
         raise ValueError(
             f"cu_seqlens_q must run from 0 to the {len(q)} tokens of q, not from {starts[0]}"

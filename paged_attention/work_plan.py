@@ -75,10 +75,8 @@ def best_plan(
 
     busy: how many blocks that is, per multiprocessor.
     """
-    num_rows, busy = (
-        len(context_lens) * num_kv_heads // heads_at_once,
-        max(1, int(busy * multiprocessors)),
-    )
+    num_rows = len(context_lens) * num_kv_heads // heads_at_once
+    busy = max(1, int(busy * multiprocessors))
     whole = max(n for n in range(1, multiprocessors + 1) if num_rows % n == 0)
     counts = {whole} | ({busy // num_rows * num_rows} if num_rows <= busy else set())
     plans = [
@@ -126,10 +124,12 @@ def plan_work(
     # Pieces: between two neighbouring ends, of a row or of a share.
     bounds = np.union1d(ends, cuts)
     starts = np.concatenate([[0], bounds[:-1]])
-    row, block = np.searchsorted(ends, starts, "right"), np.searchsorted(cuts, starts, "right")
+    row = np.searchsorted(ends, starts, "right")
+    block = np.searchsorted(cuts, starts, "right")
     begin = (starts - (ends - rows)[row]) * TILE_SIZE
     end = np.minimum(begin + (bounds - starts) * TILE_SIZE, lens[row // groups])
-    pieces_of_row, first_of_row = np.bincount(row), np.searchsorted(row, np.arange(len(rows)))
+    pieces_of_row = np.bincount(row)
+    first_of_row = np.searchsorted(row, np.arange(len(rows)))
     is_part = pieces_of_row[row] > 1
     part = np.cumsum(is_part) - 1
     items = np.stack(
@@ -150,7 +150,8 @@ def plan_work(
     # block b goes to place b.
     order = np.lexsort((~is_part, block))
     items, block = items[order], block[order]
-    is_first, is_last = np.diff(block, prepend=-1) > 0, np.diff(block, append=num_blocks) > 0
+    is_first = np.diff(block, prepend=-1) > 0
+    is_last = np.diff(block, append=num_blocks) > 0
     place = np.where(is_first, block, num_blocks + np.cumsum(~is_first) - 1)
     items[:, 7] = np.where(is_last, -1, np.roll(place, -1))
     placed = np.empty(items.shape, dtype=np.int32)

@@ -390,7 +390,8 @@ lessons_draw.show(
 # %%
 class SmallestManager:
     def __init__(self, num_blocks):
-        self.free_blocks, self.ref_counts = list(range(num_blocks))[::-1], [0] * num_blocks
+        self.free_blocks = list(range(num_blocks))[::-1]
+        self.ref_counts = [0] * num_blocks
 
     def allocate(self):
         block_id = self.free_blocks.pop()

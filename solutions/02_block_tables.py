@@ -149,11 +149,9 @@ for what, of_layouts in views.items():
 # and dotted.
 
 # %%
-first, second, third = (
-    torch.zeros(4, 4, 2, 2, 2),
-    torch.zeros(4, 2, 2, 4, 2),
-    torch.zeros(2, 4, 4, 2, 2),
-)
+first = torch.zeros(4, 4, 2, 2, 2)
+second = torch.zeros(4, 2, 2, 4, 2)
+third = torch.zeros(2, 4, 4, 2, 2)
 lessons_draw.show(
     draw_layouts(
         {
@@ -488,10 +486,8 @@ film
 # change nothing:
 
 # %%
-table_before, free_before = (
-    manager.table.cpu.clone(),
-    manager.block_manager.get_num_free_blocks(),
-)
+table_before = manager.table.cpu.clone()
+free_before = manager.block_manager.get_num_free_blocks()
 wrong_calls = {
     "add_sequence(8, 9)": lambda: manager.add_sequence(8, 9),
     "fork_sequence(0, 5)": lambda: manager.fork_sequence(0, 5),
@@ -668,7 +664,10 @@ Step = namedtuple("Step", "running waiting tokens kept unused free largest_hole"
 
 
 def replay(memory, requests, num_slots):
-    waiting, running, gave_way, history = deque(requests), [], [], []
+    waiting = deque(requests)
+    running = []
+    gave_way = []
+    history = []
     while waiting or running:
         while waiting and memory.come(waiting[0]):
             running.append(waiting.popleft())

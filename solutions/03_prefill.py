@@ -112,7 +112,8 @@ for size in (16, 64, 256):
 # scale, large heads behave like small ones:
 
 # %%
-close, far_apart = torch.tensor([1.0, 0.0, -1.0]), torch.tensor([16.0, 0.0, -16.0])
+close = torch.tensor([1.0, 0.0, -1.0])
+far_apart = torch.tensor([16.0, 0.0, -16.0])
 print(
     [f"{weight:.4f}" for weight in close.softmax(0)],
     [f"{weight:.4f}" for weight in far_apart.softmax(0)],
@@ -266,7 +267,10 @@ print(
 # That is the **online softmax**. Here it is with two keys in each part:
 
 # %%
-largest, total, weighted, steps = -math.inf, 0.0, 0.0, []
+largest = -math.inf
+total = 0.0
+weighted = 0.0
+steps = []
 print("part          m  factor       l     acc       o")
 for part, value in zip(row.split(2), numbers.split(2)):
     new_largest = max(largest, part.max().item())
@@ -316,10 +320,8 @@ largest, total, weighted = -math.inf, 0.0, 0.0
 for part, value in zip(row.split(2), numbers.split(2)):
     largest = max(largest, part.max().item())
     exponentials = torch.exp(part - largest)
-    total, weighted = (
-        total + exponentials.sum().item(),
-        weighted + (exponentials @ value).item(),
-    )
+    total = total + exponentials.sum().item()
+    weighted = weighted + (exponentials @ value).item()
 print(f"without the factor {weighted / total:.4f}, and it should be {goal[2]:.4f}")
 
 # %% [markdown]
@@ -405,10 +407,8 @@ check("3.2", SoftmaxState)
 
 # %%
 generator = torch.Generator().manual_seed(0)
-scores, values = (
-    10 * torch.randn(1, 200, generator=generator),
-    torch.randn(1, 200, 8, generator=generator),
-)
+scores = 10 * torch.randn(1, 200, generator=generator)
+values = torch.randn(1, 200, 8, generator=generator)
 whole = scores.softmax(-1) @ values[0]
 for _ in range(100):
     cuts = torch.randint(1, 200, (7,), generator=generator).unique().tolist()
@@ -519,7 +519,8 @@ generator = torch.Generator().manual_seed(0)
 q, k, v = (torch.randn(21, 16, heads, 32, generator=generator) for heads in (14, 2, 2))
 for tensor in (q, k, v):
     tensor.flatten(0, 1)[length:] = float("nan")
-plain, tiled = plain_attention(q, k, v, length), tiled_attention(q, k, v, length)
+plain = plain_attention(q, k, v, length)
+tiled = tiled_attention(q, k, v, length)
 torch.testing.assert_close(tiled, plain, atol=1e-5, rtol=1e-5)
 torch.testing.assert_close(
     plain.flatten(0, 1)[:length], by_pytorch(q, k, v, length), atol=1e-5, rtol=1e-5

@@ -295,7 +295,9 @@ assert not all_o.isnan().any()
 # is attention over all ten keys at once, computed by PyTorch.
 
 # %%
-first_o, first_m, first_l = all_o[:3, 0], all_m[:3, 0], all_l[:3, 0]
+first_o = all_o[:3, 0]
+first_m = all_m[:3, 0]
+first_l = all_l[:3, 0]
 weights = torch.exp(first_m - first_m.max()) * first_l
 shares = weights / weights.sum()
 # (10, 16)

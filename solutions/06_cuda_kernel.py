@@ -786,10 +786,8 @@ print(
     "blocks",
 )
 broken = batch | {"block_table": torch.tensor([[1, 70_000]], dtype=torch.int32)}
-out, sizes = (
-    torch.empty(1, 1, 8),
-    dict(num_seqs=1, num_q_heads=1, num_kv_heads=1, head_size=8, block_size=4),
-)
+out = torch.empty(1, 1, 8)
+sizes = dict(num_seqs=1, num_q_heads=1, num_kv_heads=1, head_size=8, block_size=4)
 attempt(
     watched.paged_attention,
     **broken,

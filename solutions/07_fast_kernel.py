@@ -674,10 +674,8 @@ lessons_draw.show(
 
 # %%
 generator = torch.Generator().manual_seed(4)
-keys, queries = (
-    torch.randn(16, 64, generator=generator),
-    torch.randn(64, 8, generator=generator),
-)
+keys = torch.randn(16, 64, generator=generator)
+queries = torch.randn(64, 8, generator=generator)
 order = torch.randperm(64, generator=generator)
 assert torch.allclose(keys @ queries, keys[:, order] @ queries[order], atol=1e-5)
 print("the same scores, with the dims of keys and queries shuffled alike")

@@ -982,10 +982,8 @@ assert engine.manager.block_manager.get_num_free_blocks() == 256
 
 # %%
 engine = Engine(model, path="gather")
-bad, good = (
-    engine.add("bad", encode("Ka17..q42......z93?zq>")),
-    engine.add("good", encode("Cq7b4mxy>")),
-)
+bad = engine.add("bad", encode("Ka17..q42......z93?zq>"))
+good = engine.add("good", encode("Cq7b4mxy>"))
 engine.step()
 engine.manager.kv_cache[:, :, engine.manager.blocks_of("bad")[0]] = torch.inf
 engine.run()

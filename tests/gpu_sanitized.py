@@ -62,10 +62,8 @@ def launch_rung(number, dtype, head_size, context_lens, how, launch=True):
 
 
 def main(build_only: bool = False):
-    library, vector_add = (
-        paged_attention_library("gpu"),
-        build_cuda(read_kernel("vector_add.cu"), target="gpu"),
-    )
+    library = paged_attention_library("gpu")
+    vector_add = build_cuda(read_kernel("vector_add.cu"), target="gpu")
     torch.manual_seed(0)
     for rung in rungs():
         launch_rung(*rung, launch=not build_only)

@@ -383,10 +383,8 @@ def test_prefill_is_pytorchs_for_each_request_and_fills_the_pool(
             expected = layer.output(by_pytorch(q, k, v).float())
             torch.testing.assert_close(result[:length], expected, **CLOSE)
         for token in range(length):
-            block_id, offset = (
-                manager.blocks_of(seq_id)[token // block_size],
-                token % block_size,
-            )
+            block_id = manager.blocks_of(seq_id)[token // block_size]
+            offset = token % block_size
             pool[index, :, block_id, offset] = torch.stack([k[token], v[token]])
     torch.testing.assert_close(manager.kv_cache, pool, **CLOSE, equal_nan=True)
 

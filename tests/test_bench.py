@@ -39,7 +39,9 @@ class Machine:
     device = "cpu"
 
     def __init__(self, clock=lambda run: 2.0):
-        self.clock, self.prepared, self.seen = clock, [], []
+        self.clock = clock
+        self.prepared = []
+        self.seen = []
 
     def facts(self):
         return {
@@ -106,7 +108,8 @@ def made_up(shares=None, workloads=WORKLOADS, **fields):
     rows = []
     for workload in workloads:
         for each in (each for each in BACKENDS if each.name in shares):
-            size, share = workload.kv_bytes(FP8 if each.fp8 else None), shares[each.name]
+            size = workload.kv_bytes(FP8 if each.fp8 else None)
+            share = shares[each.name]
             measured = (
                 (None, size, None, None, None, "it fell over")
                 if share is None

@@ -85,10 +85,8 @@ def test_a_slot_is_of_one_token_or_of_nobody(sequences, block_size, seed):
     assert batch.metadata.seq_lens_kv.tolist() == kv_lens and int(
         (~batch.unused).sum()
     ) == sum(kv_lens)
-    table, blocks = (
-        batch.metadata.block_table,
-        [-(-kv_len // block_size) for kv_len in kv_lens],
-    )
+    table = batch.metadata.block_table
+    blocks = [-(-kv_len // block_size) for kv_len in kv_lens]
     used = [
         entry
         for row, count in zip(table.tolist(), blocks, strict=True)

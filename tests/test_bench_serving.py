@@ -38,13 +38,11 @@ class Pretender:
     """Answers what it is told to, or raises."""
 
     def __init__(self, name, answers, error=None):
-        self.name, self.title, self.answers, self.error, self.turns = (
-            name,
-            "made up",
-            answers,
-            error,
-            0,
-        )
+        self.name = name
+        self.title = "made up"
+        self.answers = answers
+        self.error = error
+        self.turns = 0
 
     def prepare(self):
         self.turns += 1

@@ -85,7 +85,8 @@ def test_what_belongs_to_a_later_exercise_is_left_out():
         "  // BEGIN SOLUTION 1.3\n  lock;\n  // END SOLUTION\n  // BEGIN SOLUTION 1.2\n "
         " act;\n  // END SOLUTION"
     )
-    early, late = Cell("exercise", source, "1.2"), Cell("exercise", source, "1.10")
+    early = Cell("exercise", source, "1.2")
+    late = Cell("exercise", source, "1.10")
     assert (
         "lock" not in early.solution()
         and "act" in early.solution()
@@ -294,7 +295,8 @@ def test_cells_carry_nbgraders_metadata(lesson):
     """As nbgrader's schema version 3 has it: answers are solutions, checks are locked and have
     points.
     """
-    student, solution = build.render_student(lesson), build.render_solution(lesson)
+    student = build.render_student(lesson)
+    solution = build.render_solution(lesson)
     assert [cell.metadata for cell in student.cells] == [
         cell.metadata for cell in solution.cells
     ]

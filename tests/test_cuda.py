@@ -337,7 +337,8 @@ extern "C" int nested(int* out, cudaStream_t stream) {
   inner<<<1, 1, 0, stream>>>(out, out);
   return cudaGetLastError();
 }"""
-    library, out = build_cuda(text, target=target), torch.zeros(4, dtype=torch.int)
+    library = build_cuda(text, target=target)
+    out = torch.zeros(4, dtype=torch.int)
     with pytest.raises(KernelError, match="Thread 2 divides an integer by zero") as caught:
         library.stop(torch.tensor([1, 7, 0, 2], dtype=torch.int32), out)
     assert (caught.value.kind, caught.value.line, caught.value.block) == (

@@ -248,11 +248,9 @@ def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(
 
 
 def swap(look: int, threads: int = 64, seed: int = 0, target: str = "checked"):
-    x, total, seen = (
-        torch.arange(threads, dtype=torch.float32),
-        torch.zeros(1),
-        torch.full((1,), -5.0),
-    )
+    x = torch.arange(threads, dtype=torch.float32)
+    total = torch.zeros(1)
+    seen = torch.full((1,), -5.0)
     library(target).options(seed=seed)
     try:
         library(target).swap(total, x, seen, look, threads)

@@ -100,7 +100,8 @@ extern "C" int meet(const int* a, int* out, int blocks, cudaStream_t stream) {
 
 
 def test_meetings_and_barriers_are_counted():
-    library, a = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32)
+    library = build_cuda(MEETINGS, target="checked")
+    a = torch.ones(96, dtype=torch.int32)
     out = torch.zeros(2 * 96, dtype=torch.int32)
     with library.count("a") as counts:
         library.meet(a, out, 2)
@@ -110,11 +111,9 @@ def test_meetings_and_barriers_are_counted():
 
 
 def test_calls_add_up_and_seeds_do_not_matter():
-    library, a, totals = (
-        build_cuda(MEETINGS, target="checked"),
-        torch.ones(96, dtype=torch.int32),
-        [],
-    )
+    library = build_cuda(MEETINGS, target="checked")
+    a = torch.ones(96, dtype=torch.int32)
+    totals = []
     for seed in range(3):
         library.options(seed=seed)
         with library.count("a") as counts:
@@ -129,7 +128,8 @@ def test_calls_add_up_and_seeds_do_not_matter():
 
 
 def test_a_call_that_fails_is_counted_to_its_failure_and_the_next_one_from_zero():
-    library, a = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32)
+    library = build_cuda(MEETINGS, target="checked")
+    a = torch.ones(96, dtype=torch.int32)
     with library.count("a") as counts, pytest.raises(KernelError):
         library.meet(a[:90], torch.zeros(96, dtype=torch.int32), 1)
     assert counts.bytes_read == 4 * 90
@@ -139,7 +139,8 @@ def test_a_call_that_fails_is_counted_to_its_failure_and_the_next_one_from_zero(
 
 
 def test_a_trace_and_a_count_at_the_same_time():
-    library, a = build_cuda(MEETINGS, target="checked"), torch.ones(96, dtype=torch.int32)
+    library = build_cuda(MEETINGS, target="checked")
+    a = torch.ones(96, dtype=torch.int32)
     with library.count("a") as counts, library.trace("a") as accesses:
         library.meet(a, torch.zeros(96, dtype=torch.int32), 1)
     assert counts.bytes_read == 4 * len(accesses) == 4 * 96

@@ -231,7 +231,8 @@ def test_the_code_of_a_refusal_is_cudas(target):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_asking_forgets_an_error_and_peeking_does_not(target):
-    ran, out = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    ran = torch.zeros(1, dtype=torch.int32)
+    out = torch.zeros(1, dtype=torch.int32)
     with (
         library(target).launches() as launches,
         pytest.raises(KernelError, match=r"ask, .* returned 33300"),
@@ -253,7 +254,8 @@ def test_errors_have_texts(target, code, which):
 )
 def test_of_blocks_that_fail_the_first_counts_and_nothing_runs_after_it(target, first, grid):
     for threads in (1, 2, 4):
-        work, after = torch.zeros(64, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+        work = torch.zeros(64, dtype=torch.int32)
+        after = torch.zeros(1, dtype=torch.int32)
         library(target).options(os_threads=threads)
         with library(target).launches() as launches, pytest.raises(KernelError) as caught:
             library(target).fail(work, after, first, *grid)

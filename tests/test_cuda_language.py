@@ -569,7 +569,8 @@ def test_an_atomic_operation_returns_what_was_there_and_leaves_the_new_value(tar
 @pytest.mark.parametrize("target", ["fast", "checked"])
 def test_who_waits_for_a_lock_lets_others_go_on(target):
     """Only over atomicCAS (README.md)."""
-    lock, out = torch.zeros(1, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
+    lock = torch.zeros(1, dtype=torch.int32)
+    out = torch.zeros(4, dtype=torch.int32)
     library(target).lock(lock, out)
     assert out.tolist() == [5] * 4 and lock.item() == 0
 

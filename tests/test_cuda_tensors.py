@@ -198,7 +198,9 @@ def test_each_element_of_each_output_has_to_be_written_in_each_call(
 
 
 def each_way():
-    a, aa, b = torch.arange(96.0), torch.zeros(96), torch.zeros(1, dtype=torch.int32)
+    a = torch.arange(96.0)
+    aa = torch.zeros(96)
+    b = torch.zeros(1, dtype=torch.int32)
     library().each_way(a, aa, b)
     assert torch.equal(aa, 2 * a) and b.item() == 96
 
@@ -256,7 +258,8 @@ def test_a_wide_access_is_one_to_each_of_its_elements():
 
 
 def test_a_call_that_fails_leaves_all_as_it_was_and_one_that_does_not_changes_what_is_written():
-    x, y = torch.arange(4, dtype=torch.int32), torch.tensor([5, 6, 7, 8], dtype=torch.int32)
+    x = torch.arange(4, dtype=torch.int32)
+    y = torch.tensor([5, 6, 7, 8], dtype=torch.int32)
     with pytest.raises(KernelError, match=r"Thread 3 writes x\[100\]"):
         library().add(x, y, 1)
     assert x.tolist() == [0, 1, 2, 3] and y.tolist() == [5, 6, 7, 8]
@@ -297,10 +300,8 @@ def test_a_copy_of_a_known_length_is_watched_too(what):
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_an_access_has_to_be_at_a_multiple_of_its_size(name, size):
     """As on a GPU."""
-    x, to = (
-        torch.zeros(16, dtype=torch.float64).view(KINDS[name][0]),
-        torch.zeros(2, dtype=torch.float64),
-    )
+    x = torch.zeros(16, dtype=torch.float64).view(KINDS[name][0])
+    to = torch.zeros(2, dtype=torch.float64)
     first = -x.data_ptr() % 16  # the byte that is a multiple of 16
     for in_shared in (0, 1):
         for at in range(17):

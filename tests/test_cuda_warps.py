@@ -144,7 +144,9 @@ def source_lane(kind: int, lane: int, distance: int, width: int) -> int:
     count, and a lane that would read outside of its group of `width` lanes reads itself. (xor
     may read from a group before its own.)
     """
-    first, last, distance = lane & -width, lane | (width - 1), distance & 31
+    first = lane & -width
+    last = lane | (width - 1)
+    distance = distance & 31
     if kind == INDEX:
         return first | (distance & (width - 1))
     source = (

@@ -27,7 +27,8 @@ from poison import needs_gpu, on_each_device, poisons
 DIM = 24
 FORMS = [forward_decoding_loop, forward_decoding]
 quick = settings(max_examples=100, deadline=None, derandomize=True)
-ratios, head_sizes = st.sampled_from([1, 3, 4, 7]), st.sampled_from([16, 32, 80, 128])
+ratios = st.sampled_from([1, 3, 4, 7])
+head_sizes = st.sampled_from([16, 32, 80, 128])
 block_sizes = st.sampled_from([1, 2, 3, 8, 16, 32])
 lengths = st.one_of(
     st.integers(0, 40), st.integers(41, 400), st.sampled_from([0, 1, 15, 16, 17, 32])
@@ -48,7 +49,9 @@ def attend(q, k, v):
     """PyTorch's attention of one query (num_q_heads, head_size) over k and v (num_tokens,
     num_kv_heads, head_size).
     """
-    q, k, v = q.double(), k.double(), v.double()
+    q = q.double()
+    k = k.double()
+    v = v.double()
     o = F.scaled_dot_product_attention(
         q[None, :, None], k.transpose(0, 1)[None], v.transpose(0, 1)[None], enable_gqa=True
     )
@@ -165,10 +168,8 @@ def test_only_the_new_tokens_slots_are_written(form, past_lens, block_size, seed
     _, k, v = layer.project(new)
     expected = before.clone()
     for seq_id, key, value in zip(past, k, v, strict=True):
-        block_id, offset = (
-            manager.blocks_of(seq_id)[-1],
-            (manager.get(seq_id).length - 1) % block_size,
-        )
+        block_id = manager.blocks_of(seq_id)[-1]
+        offset = (manager.get(seq_id).length - 1) % block_size
         expected[1, 0, block_id, offset], expected[1, 1, block_id, offset] = key, value
     # bit for bit, NaN included
     assert torch.equal(manager.kv_cache.view(torch.int32), expected.view(torch.int32))
@@ -273,10 +274,8 @@ def test_blocks_combined_equal_attention_over_all_keys(
 )
 def test_parts_without_a_key_disturb_nothing(num_parts, num_empty, level, seed):
     source = torch.Generator().manual_seed(seed)
-    o, m = (
-        torch.randn(num_parts, 3, 8, generator=source),
-        level + torch.randn(num_parts, 3, generator=source),
-    )
+    o = torch.randn(num_parts, 3, 8, generator=source)
+    m = level + torch.randn(num_parts, 3, generator=source)
     l = 1 + torch.rand(num_parts, 3, generator=source)
     order = torch.randperm(num_parts + num_empty, generator=source)
     padded = [
@@ -320,10 +319,8 @@ def test_parts_of_16_bit_numbers_have_32(device, dtype):
         torch.randn(400, *shape, generator=source).to(device, dtype)
         for shape in ((6, 16), (16, 2, 16), (16, 2, 16))
     )
-    num_valid, number = (
-        torch.full((400,), 16, device=device),
-        torch.tensor([400], device=device),
-    )
+    num_valid = torch.full((400,), 16, device=device)
+    number = torch.tensor([400], device=device)
     parts = block_attention(q, k, v, num_valid)
     rounded = [part.to(dtype) for part in parts]
     for ours, exact in (
@@ -353,11 +350,9 @@ def test_a_step_in_16_bits_is_rounded_at_the_end(dtype):
 
 @pytest.mark.parametrize("device", ["meta", pytest.param("cuda", marks=needs_gpu)])
 def test_parts_are_where_their_arguments_are(device):
-    q, k, num_valid = (
-        torch.ones(3, 6, 16, device=device),
-        torch.ones(3, 4, 2, 16, device=device),
-        torch.ones(3, device=device),
-    )
+    q = torch.ones(3, 6, 16, device=device)
+    k = torch.ones(3, 4, 2, 16, device=device)
+    num_valid = torch.ones(3, device=device)
     parts = block_attention(q, k, k, num_valid)
     assert all(
         part.device.type == device

@@ -107,10 +107,8 @@ def test_it_says_whose_head_it_is(what, head):
 
 
 def test_how_far_apart():
-    a, b = (
-        torch.zeros(1, 4, 2),
-        torch.tensor([[[0.0, 3.0], [math.nan, 0.0], [0.0, -math.inf], [-5.0, 2.0]]]),
-    )
+    a = torch.zeros(1, 4, 2)
+    b = torch.tensor([[[0.0, 3.0], [math.nan, 0.0], [0.0, -math.inf], [-5.0, 2.0]]])
     assert apart(a, b).tolist() == [[3.0, math.inf, math.inf, 5.0]] == apart(b, a).tolist()
     half = torch.full((1, 1, 2), 60_000.0, dtype=torch.float16)
     assert apart(half, -half).tolist() == [[120_000.0]]  # which float16 cannot hold

@@ -251,7 +251,8 @@ def test_what_is_no_integer_is_refused():
 def test_postprocess_gives_a_token_to_those_whose_tokens_are_all_computed():
     """In any order: with another scheduler a chunk may come first."""
     engine, params = engine_with(), SamplingParams(max_new_tokens=3)
-    chunk, whole = engine.add("chunk", [1] * 6, params), engine.add("whole", [2, 3], params)
+    chunk = engine.add("chunk", [1] * 6, params)
+    whole = engine.add("whole", [2, 3], params)
     rows = torch.eye(VOCAB_SIZE)
     assert engine.postprocess([(chunk, 4), (whole, 2)], rows[[4, 5]]) == [(whole, 5)]
     assert (chunk.num_computed, chunk.output, whole.num_computed, whole.output) == (

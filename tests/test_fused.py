@@ -412,10 +412,8 @@ def test_a_batch_is_planned_once_for_all_layers(stand_ins):
 
 
 def test_two_plans_at_once_do_not_disturb_each_other(stand_ins):
-    one, other = (
-        batch_for("flashinfer", seed=1),
-        batch_for("flashinfer", ((3, 2), (0, 40)), seed=2),
-    )
+    one = batch_for("flashinfer", seed=1)
+    other = batch_for("flashinfer", ((3, 2), (0, 40)), seed=2)
     paths = [FusedAttention(batch.metadata) for batch in (one, other)]
     for _ in range(2):
         for path, batch in zip(paths, (one, other), strict=True):
@@ -428,7 +426,8 @@ def test_two_plans_at_once_do_not_disturb_each_other(stand_ins):
 
 
 def test_a_layer_of_another_shape_is_refused(stand_ins):
-    attend, batch = FusedAttention(batch_for("flashinfer").metadata), batch_for("flashinfer")
+    attend = FusedAttention(batch_for("flashinfer").metadata)
+    batch = batch_for("flashinfer")
     attend(batch.q, *batch.kv_cache)
     with pytest.raises(ValueError, match="was planned for q, k_cache and v_cache of"):
         attend(batch.q[1:], *batch.kv_cache)
@@ -712,7 +711,8 @@ def test_random_mixes_are_the_loop(dtype, head_size):
 
 @needs_fused
 def test_a_layer_after_the_other_in_a_stream_of_its_own():
-    batch, stream = Batch(MIX, torch.float16, HEAD_SIZE, 16), torch.cuda.Stream()
+    batch = Batch(MIX, torch.float16, HEAD_SIZE, 16)
+    stream = torch.cuda.Stream()
     expected = batch.attend(attn_paged_torch)
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -206,9 +206,11 @@ def test_any_edit_of_a_kernel_is_read_or_refused_with_its_line(text):
 @pytest.mark.parametrize("exercise", ["1.1", "6.2", "6.4", "7.2"])
 def test_any_edit_of_an_answer_gets_a_verdict(exercise, seed):
     """Built and run for real: lines dropped, doubled or swapped, and one character changed."""
-    choose, lines = random.Random(seed), our_answer(checks.find(exercise)).split("\n")
+    choose = random.Random(seed)
+    lines = our_answer(checks.find(exercise)).split("\n")
     for _ in range(choose.randint(1, 3)):
-        first, second = choose.randrange(len(lines)), choose.randrange(len(lines))
+        first = choose.randrange(len(lines))
+        second = choose.randrange(len(lines))
         lines[first : first + 1] = choose.choice([[], [lines[first]] * 2, [lines[second]]])
     text = "\n".join(lines)
     place = choose.randrange(len(text))

@@ -230,7 +230,9 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_no_trap(tmp_path, monkey
 def test_a_file_that_changes_while_it_is_read_is_read_another_time(
     tmp_path, monkeypatch, change
 ):
-    path, seen, fstat = tmp_path / "00.ipynb", [], os.fstat
+    path = tmp_path / "00.ipynb"
+    seen = []
+    fstat = os.fstat
     path.write_text("good")
 
     def look(descriptor):
@@ -381,13 +383,11 @@ def test_of_eight_answers_the_last_five_are_tried():
         seconds, starved = 0.0, False
 
         def __init__(self):
-            self.left, self.outcome = (
-                [
-                    ["cell", 1],
-                    *(["answer", "0.1", {"text": str(n)}] for n in range(1, 9)),
-                ],
-                None,
-            )
+            self.left = [
+                ["cell", 1],
+                *(["answer", "0.1", {"text": str(n)}] for n in range(1, 9)),
+            ]
+            self.outcome = None
 
         def next(self, seconds=None, clock=None):
             self.outcome = None if self.left else Outcome("returned")

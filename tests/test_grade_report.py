@@ -58,7 +58,9 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.words, self.elements, self.open = [], [], []
+        self.words = []
+        self.elements = []
+        self.open = []
         self.feed(path.read_text(encoding="utf-8"))
         assert not self.open
         self.text = " ".join(" ".join(self.words).split())

@@ -52,12 +52,10 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
         self.manager = PagedAttentionManager(
             num_blocks, block_size, 1, 2, rows, entries, num_layers=2
         )
-        self.block_size, self.num_blocks, self.rows, self.entries = (
-            block_size,
-            num_blocks,
-            rows,
-            entries,
-        )
+        self.block_size = block_size
+        self.num_blocks = num_blocks
+        self.rows = rows
+        self.entries = entries
         self.tokens, self.shared_blocks, self.written = {}, {}, 0
 
     def blocks_for(self, num_tokens):

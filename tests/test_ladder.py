@@ -24,7 +24,9 @@ from poison import POISONS, needs_gpu, poisons
 from test_paged_kernel import Batch, dense_attention, on_each_target, one_thread  # noqa: F401
 
 few = settings(max_examples=15, deadline=None, derandomize=True)
-HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
+HALF = torch.float16
+BFLOAT = torch.bfloat16
+FLOAT = torch.float32
 FAR = 2**31 - 1  # a block that no pool has
 POISONED = 10_000  # the caches' own numbers are smaller
 # From rung 4 on the weights are rounded to the format of q too. Errors add up as the values
@@ -124,7 +126,8 @@ def prepared(number, batch, target, library=None, tensors=None, **how):
 
 
 def assert_right(out, exact, expected=None):
-    q, expected = exact["q"], dense_attention(**exact) if expected is None else expected
+    q = exact["q"]
+    expected = dense_attention(**exact) if expected is None else expected
     assert (out.dtype, out.shape, out.device) == (q.dtype, q.shape, q.device)
     size = expected.square().mean(-1, keepdim=True).sqrt()
     worst = ((out.cpu().double() - expected).abs() / (size + 1e-30)).max()
@@ -405,11 +408,9 @@ def test_what_a_rung_is_not_made_for_is_refused(changes, error, words):
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-Q, CACHE, TABLE = (
-    torch.zeros(2, 8, 128).half(),
-    torch.zeros(3, 16, 2, 128).half(),
-    torch.zeros(2, 1, dtype=torch.int32),
-)
+Q = torch.zeros(2, 8, 128).half()
+CACHE = torch.zeros(3, 16, 2, 128).half()
+TABLE = torch.zeros(2, 1, dtype=torch.int32)
 SCALES = torch.ones(2)
 
 

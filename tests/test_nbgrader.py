@@ -128,7 +128,8 @@ def test_autograde_gives_the_points_that_were_earned(course, lesson):
     exercises = checks.exercises_of(lesson)
     hand_in(course, "all", solved)
     hand_in(course, "nothing", released)
-    notebook, right = json.loads(released.read_text()), json.loads(solved.read_text())
+    notebook = json.loads(released.read_text())
+    right = json.loads(solved.read_text())
     for cell, answer in zip(notebook["cells"], right["cells"], strict=True):
         if cell["metadata"].get("exercise") == exercises[0].id:
             cell["source"] = answer["source"]

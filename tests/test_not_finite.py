@@ -137,10 +137,12 @@ def test_minus_infinity_rules_a_token_out_and_is_no_fault(temperature):
 
 
 def test_generate_stream_and_history_agree():
-    params, history = SamplingParams(max_new_tokens=6, ignore_end=True), History()
+    params = SamplingParams(max_new_tokens=6, ignore_end=True)
+    history = History()
     model = OverflowingModel(ROWS["a NaN"])
     engine = engine_with(model, history=history)
-    bad, good = engine.add("bad", [1, TOO_MUCH], params), engine.add("good", [1, 2], params)
+    bad = engine.add("bad", [1, TOO_MUCH], params)
+    good = engine.add("good", [1, 2], params)
     assert list(engine.stream(bad)) == [] and bad.reason == "not finite"
     # it was in the step; its end comes after
     assert list(history[0].scheduled) == ["bad", "good"]
@@ -182,10 +184,8 @@ def test_spoiled_keys_and_values_end_those_who_share_them_and_nobody_after(
 
     Other requests are not affected, and the next request computes it again.
     """
-    document, params = (
-        "Ka17..q42......z93c21......k45..m60....t88..?",
-        SamplingParams(max_new_tokens=8),
-    )
+    document = "Ka17..q42......z93c21......k45..m60....t88..?"
+    params = SamplingParams(max_new_tokens=8)
     engine = Engine(model, path=path, num_blocks=40)
     first = engine.add("first", encode(document + "az>"), params)
     engine.step()

@@ -33,11 +33,9 @@ class Machine:
         )
 
     def look_after(self, seconds: float, worked: float = 0.0, is_awake: bool = True) -> float:
-        self.now, self.worked, self.is_awake = (
-            self.now + seconds,
-            self.worked + worked,
-            is_awake,
-        )
+        self.now = self.now + seconds
+        self.worked = self.worked + worked
+        self.is_awake = is_awake
         return self.stopwatch.look()
 
 

@@ -91,7 +91,8 @@ def one_thread():
 @pytest.mark.parametrize("path", sorted(PATHS.keys() - {"fast", "fused"}))
 @pytest.mark.parametrize("kind", ["qwen3", "qwen3_moe", "llama"])
 def test_what_is_served_gives_the_tokens_of_transformers(kind, path):
-    model, prompts = random_model(kind), PROMPTS[:2] if path == "kernel" else PROMPTS
+    model = random_model(kind)
+    prompts = PROMPTS[:2] if path == "kernel" else PROMPTS
     assert served(model, prompts, path=path) == [dense(model, prompt) for prompt in prompts]
 
 

@@ -25,7 +25,9 @@ from paged_attention.metadata import build_metadata
 from paged_attention.tiny_qwen3.tasks import decode, encode
 from poison import POISONS, fill_where, on_each_device, owned_slots, poisons
 
-HALF, BFLOAT, FLOAT = torch.float16, torch.bfloat16, torch.float32
+HALF = torch.float16
+BFLOAT = torch.bfloat16
+FLOAT = torch.float32
 FOR_16_BITS = ("fast", "fused")  # paths whose kernels take no float32
 NEEDS = getattr(paths, "NEEDS", {})
 CLOSE = {FLOAT: {"rtol": 1e-3, "atol": 1e-3}, BFLOAT: {"rtol": 0.1, "atol": 0.2}}
@@ -139,9 +141,11 @@ def test_the_others_do_not_notice_what_one_of_the_batch_has_in_its_own_blocks(
     skip_where_missing(path, device)
     manager, q, metadata = scene(device, BFLOAT if path in FOR_16_BITS else FLOAT)
     caches = manager.kv_cache[0]
-    expected, q_lens = PATHS[path](metadata)(q, *caches), [new for _, new in BATCH]
+    expected = PATHS[path](metadata)(q, *caches)
+    q_lens = [new for _, new in BATCH]
     for index, (name, q_len) in enumerate(BATCH):
-        poisoned, where = caches.clone(), torch.zeros(caches.shape[1:3], dtype=torch.bool)
+        poisoned = caches.clone()
+        where = torch.zeros(caches.shape[1:3], dtype=torch.bool)
         where[manager.blocks_of(name)] = True
         fill_where(poisoned, where, poison)
         o = PATHS[path](metadata)(q, *poisoned)
@@ -220,7 +224,9 @@ def poison_the_rest(engine, poison):
 
 def serve(model, path, trace, sizes, poison=None):
     """The requests of a trace, and of each the logits that its tokens were chosen from."""
-    engine, requests, logits = Engine(model, path=path, block_size=4, **sizes), [], {}
+    engine = Engine(model, path=path, block_size=4, **sizes)
+    requests = []
+    logits = {}
     choose = engine.sample
 
     def choose_and_keep(row, params, generator):

@@ -200,13 +200,12 @@ def test_who_finds_no_block_for_its_copy_waits():
     """Its prompt is all in the cache. It needs no further block, and yet one to write its last
     token to.
     """
-    engine, prompt, params = (
-        engine_with(num_blocks=3),
-        [1, 2, 3, 4, 5, 6, 7, 8],
-        SamplingParams(max_new_tokens=2),
-    )
+    engine = engine_with(num_blocks=3)
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8]
+    params = SamplingParams(max_new_tokens=2)
     engine.generate([prompt], SamplingParams(max_new_tokens=1))
-    first, second = engine.add("first", [9], params), engine.add("second", prompt, params)
+    first = engine.add("first", [9], params)
+    second = engine.add("second", prompt, params)
     engine.step()
     assert engine.scheduler.running == [first] and list(engine.scheduler.waiting) == [second]
     engine.run()
@@ -265,10 +264,8 @@ def test_nothing_is_evicted_for_a_request_that_finds_no_room_all_the_same():
 
 def test_a_preempted_request_finds_its_own_blocks_again():
     history = History()
-    engine, params = (
-        engine_with(history=history),
-        SamplingParams(max_new_tokens=8, ignore_end=True),
-    )
+    engine = engine_with(history=history)
+    params = SamplingParams(max_new_tokens=8, ignore_end=True)
     request = engine.add("a", [1, 2, 3, 4, 5, 6], params)
     for _ in range(4):
         engine.step()
@@ -287,7 +284,8 @@ def test_what_a_preempted_request_computes_again_is_shared_again():
     """Its blocks were evicted while it waited. When it has computed them anew, others find
     them.
     """
-    engine, params = engine_with(), SamplingParams(max_new_tokens=8, ignore_end=True)
+    engine = engine_with()
+    params = SamplingParams(max_new_tokens=8, ignore_end=True)
     first = engine.add("first", [1, 2, 3, 4, 5, 6, 7, 8, 9], params)
     engine.step()
     engine.scheduler.preempt(first)

@@ -51,12 +51,10 @@ def test_who_may_be_drawn(powers, top_k, eighths, seed):
     """
     weights = [2**power for power in powers]
     kept = sorted(range(len(weights)), key=lambda token: -weights[token])[:top_k]
-    whole, top_p, before, expected = (
-        sum(weights[token] for token in kept),
-        Fraction(eighths, 8),
-        0,
-        set(),
-    )
+    whole = sum(weights[token] for token in kept)
+    top_p = Fraction(eighths, 8)
+    before = 0
+    expected = set()
     for token in kept:
         if Fraction(before, whole) < top_p:
             expected.add(token)

@@ -78,7 +78,8 @@ def module(lesson, tmp_path_factory):
     # not all: PyTorch's headers want the C library's assert
     for header in ("cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h"):
         (folder / header).write_text(f'#include "{CUDA_ON_CPU / "include" / header}"')
-    load_inline, runtime = cpp_extension.load_inline, runtime_library(checked=False)
+    load_inline = cpp_extension.load_inline
+    runtime = runtime_library(checked=False)
 
     def by_the_cpp_compiler(name, cpp_sources, functions, cuda_sources):
         return load_inline(
@@ -101,7 +102,8 @@ def batch():
     KV heads of size 8.
     """
     device = "cuda" if choose_target(None) == "gpu" else "cpu"
-    q, cache = torch.randn(3, 6, 8, device=device), torch.randn(2, 7, 4, 2, 8, device=device)
+    q = torch.randn(3, 6, 8, device=device)
+    cache = torch.randn(2, 7, 4, 2, 8, device=device)
     block_table = torch.tensor(
         [[5, 0, -1], [2, 6, 1], [3, -1, -1]], dtype=torch.int32, device=device
     )

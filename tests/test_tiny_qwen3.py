@@ -197,10 +197,8 @@ def test_training_is_written_down(monkeypatch, tmp_path, capsys):
     )
     train.main()
     assert asked == [(3, 8, 0.5, 4, "cpu")]
-    saved, summary = (
-        load_model(tmp_path / "out"),
-        json.loads((tmp_path / "out/training.json").read_text(encoding="utf-8")),
-    )
+    saved = load_model(tmp_path / "out")
+    summary = json.loads((tmp_path / "out/training.json").read_text(encoding="utf-8"))
     for dtype, weight, count in measured:
         assert (
             dtype == torch.float32
@@ -254,10 +252,8 @@ def test_a_step_of_training_moves_every_weight(monkeypatch, capsys):
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_wider_heads_say_the_same(times):
     model = load_model()
-    wide, tokens = (
-        with_head_size(model, 32 * times),
-        torch.tensor([encode("Ka17..q42...z93?zq>z93")]),
-    )
+    wide = with_head_size(model, 32 * times)
+    tokens = torch.tensor([encode("Ka17..q42...z93?zq>z93")])
     assert (
         wide.config.head_dim == 32 * times
         and model.config.head_dim == 32

@@ -364,10 +364,8 @@ def hidden(seed):
     for number in range(16):
         length, block_size = chance.randint(1, 4), chance.randint(1, 6)
         num_blocks = length + number % 2
-        blocks, position = (
-            chance.sample(range(num_blocks), length),
-            chance.randrange(length * block_size),
-        )
+        blocks = chance.sample(range(num_blocks), length)
+        position = chance.randrange(length * block_size)
         further_users = (
             chance.choices(blocks, k=chance.randint(0, 3))
             + blocks[position // block_size :][: number % 4]

@@ -18,10 +18,8 @@ class BlockManager:
     def __init__(self, num_blocks):
         inner = PythonBlockManager(num_blocks)
         self.allocate, self.free = inner.allocate, inner.free
-        self.increase_ref_count, self.get_ref_count = (
-            inner.increase_ref_count,
-            inner.get_ref_count,
-        )
+        self.increase_ref_count = inner.increase_ref_count
+        self.get_ref_count = inner.get_ref_count
         self.get_num_free_blocks = inner.get_num_free_blocks
 
     def __repr__(self):

@@ -203,7 +203,10 @@ def describe(case):
     )
 
 
-FILL = "for (int block_id = num_blocks - 1; block_id >= 0; --block_id)\n      block_ids_.push_back(block_id);"
+FILL = (
+    "for (int block_id = num_blocks - 1; block_id >= 0; --block_id)\n     "
+    " block_ids_.push_back(block_id);"
+)
 FILL_UPWARDS = (
     "for (int block_id = 0; block_id < num_blocks; ++block_id) block_ids_.push_back(block_id);"
 )

@@ -208,7 +208,8 @@ def _outcome_type() -> type:
 
 def _method(function, number):
     def call(self, block_id=0):
-        result, message = ctypes.c_int(NO_RESULT), ctypes.create_string_buffer(256)
+        result = ctypes.c_int(NO_RESULT)
+        message = ctypes.create_string_buffer(256)
         _raise(
             function(self.pointer, number, block_id, ctypes.byref(result), message), message
         )

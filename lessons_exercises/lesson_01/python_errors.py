@@ -285,7 +285,10 @@ EXERCISE = Exercise(
             + (
                 ('"DoubleFreeError", PyExc_RuntimeError);', '"DoubleFreeError");'),
                 (
-                    '"BlockNotAllocatedError",\n                                                       PyExc_RuntimeError);',
+                    (
+                        '"BlockNotAllocatedError",\n                                          '
+                        "             PyExc_RuntimeError);"
+                    ),
                     '"BlockNotAllocatedError");',
                 ),
             ),
@@ -306,7 +309,9 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        'py::register_local_exception<BlockNotAllocatedError>(module, "BlockNotAllocatedError",\n                                                       PyExc_RuntimeError);'
+                        "py::register_local_exception<BlockNotAllocatedError>(module,"
+                        ' "BlockNotAllocatedError",\n                                         '
+                        "              PyExc_RuntimeError);"
                     ),
                     "",
                 ),

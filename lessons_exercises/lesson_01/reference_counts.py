@@ -579,7 +579,9 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "if (block_id < 0 || block_id >= static_cast<int>(ref_counts_.size()))\n      throw BlockIndexError(block_id);"
+                        "if (block_id < 0 || block_id >="
+                        " static_cast<int>(ref_counts_.size()))\n      throw"
+                        " BlockIndexError(block_id);"
                     ),
                     "ref_counts_.at(block_id);",
                 ),

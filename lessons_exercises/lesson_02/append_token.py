@@ -102,7 +102,8 @@ def last_block_of_nothing(self, seq_id):
 
 def old_slot(self, seq_id):
     sequence = self.get(seq_id)
-    before, offset = self.blocks_of(seq_id)[-1:], sequence.length % self.block_size
+    before = self.blocks_of(seq_id)[-1:]
+    offset = sequence.length % self.block_size
     slot = PagedAttentionManager.append_token(self, seq_id)
     return before[0] * self.block_size + offset if offset else slot
 

@@ -79,10 +79,8 @@ def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
         "add_sequence": more,
         "append_token": manager.sequences[seq_id].length + 1 if known else 0,
     }.get(step, 0)
-    num_blocks, num_free = (
-        -(-length // manager.block_size),
-        manager.block_manager.get_num_free_blocks(),
-    )
+    num_blocks = -(-length // manager.block_size)
+    num_free = manager.block_manager.get_num_free_blocks()
     faults = {
         "unknown": step != "add_sequence" and not known,
         "duplicate": (

@@ -121,7 +121,8 @@ def hidden(seed):
     chance = random.Random(seed)
     for number in range(12):
         block_size, length = chance.randint(1, 20), chance.randint(1, 6)
-        blocks, num_tokens = chance.sample(range(2 * length), length), block_size * length
+        blocks = chance.sample(range(2 * length), length)
+        num_tokens = block_size * length
         yield (
             block_size,
             blocks,

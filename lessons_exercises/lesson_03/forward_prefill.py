@@ -42,7 +42,8 @@ class Prefill:
             zip(seq_ids, request_num_blocks, strict=True)
         ):
             self.number, first = number, self.first_block(number, start)
-            mine, length = slice(first, first + num_blocks), self.length(manager, seq_id)
+            mine = slice(first, first + num_blocks)
+            length = self.length(manager, seq_id)
             self.attend_to(o, q, k, v, mine, length)
             self.write(
                 manager, seq_id, start, k[mine].flatten(0, 1), v[mine].flatten(0, 1), length
@@ -530,7 +531,9 @@ def lengths_of(manager):
 
 def observe(answer, case):
     layer, x, request_num_blocks, seq_ids, manager = given(case)
-    x_before, lengths_before, calls = x.clone(), lengths_of(manager), []
+    x_before = x.clone()
+    lengths_before = lengths_of(manager)
+    calls = []
 
     def attend(q, k, v, length):
         calls.append(length)

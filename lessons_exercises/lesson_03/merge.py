@@ -58,7 +58,8 @@ def finite_on_all(self, other):
 
 def maximum_stays_mine(self, other):
     theirs = torch.exp(other.m - finite(self.m))
-    self.l, self.acc = self.l + theirs * other.l, self.acc + theirs[..., None] * other.acc
+    self.l = self.l + theirs * other.l
+    self.acc = self.acc + theirs[..., None] * other.acc
 
 
 def one_maximum_for_all(self, other):
@@ -124,7 +125,9 @@ def _takes_over(merge):
 
     def wrong(self, other):
         if (self.m == NO_KEY).all():
-            self.m, self.l, self.acc = other.m, other.l, other.acc
+            self.m = other.m
+            self.l = other.l
+            self.acc = other.acc
         else:
             merge(self, other)
 
@@ -254,14 +257,13 @@ def _one_comparison(which):
     def wrong(self, other):
         if which(other.m > self.m):
             mine = torch.exp(self.m - finite(other.m))
-            self.l, self.acc = mine * self.l + other.l, mine[..., None] * self.acc + other.acc
+            self.l = mine * self.l + other.l
+            self.acc = mine[..., None] * self.acc + other.acc
             self.m = other.m.clone()
         else:
             theirs = torch.exp(other.m - finite(self.m))
-            self.l, self.acc = (
-                self.l + theirs * other.l,
-                self.acc + theirs[..., None] * other.acc,
-            )
+            self.l = self.l + theirs * other.l
+            self.acc = self.acc + theirs[..., None] * other.acc
 
     return wrong
 

@@ -48,11 +48,9 @@ def hidden(seed):
     """
     chance = random.Random(seed)
     for number in range(14):
-        block_size, num_kv_heads, group = (
-            chance.randint(2, 6),
-            chance.randint(1, 3),
-            chance.choice((1, 2, 3, 5)),
-        )
+        block_size = chance.randint(2, 6)
+        num_kv_heads = chance.randint(1, 3)
+        group = chance.choice((1, 2, 3, 5))
         length = block_size * chance.randint(1 + number // 4, 4) - chance.choice(
             (0, 1, block_size - 1)
         )

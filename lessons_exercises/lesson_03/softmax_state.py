@@ -503,10 +503,8 @@ def hidden(seed):
     """Up to four parts, of each of which a row may be masked; then no part, and float64."""
     chance = random.Random(seed)
     for number in range(12):
-        rows, sizes = (
-            chance.choice(((1,), (3,), (4,), (2, 3), (5, 2))),
-            chance.choices(range(1, 7), k=1 + number // 3),
-        )
+        rows = chance.choice(((1,), (3,), (4,), (2, 3), (5, 2)))
+        sizes = chance.choices(range(1, 7), k=1 + number // 3)
         masked = {
             part: chance.choice((None, *range(rows[-1])))
             for part in range(len(sizes))

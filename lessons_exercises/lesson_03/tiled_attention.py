@@ -55,7 +55,8 @@ def tiled(
     for i in range(num_blocks):
         state = SoftmaxState(num_q_heads, block_size, head_size=head_size)
         for j in key_blocks(i, num_blocks):
-            scores, hidden = score(q[i], k[j]), hide(position[i], position[j], length)
+            scores = score(q[i], k[j])
+            hidden = hide(position[i], position[j], length)
             scores = (
                 scores.masked_fill(hidden, NO_KEY)
                 if hidden.dtype == torch.bool

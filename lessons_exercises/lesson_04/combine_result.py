@@ -176,10 +176,13 @@ SOFTMAX_OF_THE_MAXIMA = tuple(
 
 def walking_without_l(o, m, l):
     """Part by part, with finished outputs: each counts by its factor alone."""
-    o_all, m_all, l_all = o[0], m[0], l[0]
+    o_all = o[0]
+    m_all = m[0]
+    l_all = l[0]
     for part in range(1, len(m)):
         m_new = torch.maximum(m_all, m[part])
-        old, new = torch.exp(m_all - finite(m_new)), torch.exp(m[part] - finite(m_new))
+        old = torch.exp(m_all - finite(m_new))
+        new = torch.exp(m[part] - finite(m_new))
         l_all = old * l_all + new * l[part]
         o_all = (old[..., None] * o_all + new[..., None] * o[part]) / _guarded(l_all)[
             ..., None
@@ -474,13 +477,17 @@ def upside_down_finite(o, m, l):
 
 
 def _running(o, m, l, *, l_rescaled):
-    m_all, l_all, total = m[0], torch.zeros_like(l[0]), torch.zeros_like(o[0])
+    m_all = m[0]
+    l_all = torch.zeros_like(l[0])
+    total = torch.zeros_like(o[0])
     for part in range(len(m)):
         m_new = torch.maximum(m_all, m[part])
         weight = torch.exp(m[part] - finite(m_new)) * l[part]
         if l_rescaled:
             l_all = l_all * torch.exp(m_all - finite(m_new))
-        l_all, total, m_all = l_all + weight, total + weight[..., None] * o[part], m_new
+        l_all = l_all + weight
+        total = total + weight[..., None] * o[part]
+        m_all = m_new
     return total / _guarded(l_all)[..., None], m_all, l_all
 
 

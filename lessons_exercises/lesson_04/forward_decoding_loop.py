@@ -149,7 +149,9 @@ def first_blocks_alone(layer, x, seq_ids, manager):
 
 def _all_tokens(seq_ids, manager):
     """past_blocks() with the new token's slot counted in."""
-    block_ids, num_valid, counts = [], [], []
+    block_ids = []
+    num_valid = []
+    counts = []
     for seq_id in seq_ids:
         length = manager.get(seq_id).length
         valid = [
@@ -656,7 +658,8 @@ def observe(answer, case):
         return y
     pool, name = manager.kv_cache.flatten(2, 3).clone(), "the pool, [layer, k or v, slot]"
     if holds_nan(case):
-        pool, name = pool.masked_fill(pool.isnan(), math.inf), f"{name}, with inf for NaN"
+        pool = pool.masked_fill(pool.isnan(), math.inf)
+        name = f"{name}, with inf for NaN"
     return y, tensors.Values(pool, name)
 
 

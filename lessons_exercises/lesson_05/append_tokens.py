@@ -463,7 +463,9 @@ def hidden(seed):
     """
     chance = random.Random(seed)
     for number in range(18):
-        block_size, names, past = chance.randint(1, 5), [], []
+        block_size = chance.randint(1, 5)
+        names = []
+        past = []
         for name in "ABCD"[: 1 + number // 3]:
             forked = names and chance.random() < 0.5
             past.append(
@@ -503,7 +505,8 @@ def hidden(seed):
 
 
 def is_bad(case):
-    names, numbers = [name for name, _ in case[4]], [number for _, number in case[4]]
+    names = [name for name, _ in case[4]]
+    numbers = [number for _, number in case[4]]
     return not names or len(set(names)) < len(names) or min(numbers) < 1
 
 
@@ -561,10 +564,10 @@ def books(manager):
 def observe(answer, case):
     manager, scheduled = make_manager(answer, case), list(case[4])
     pool = manager.kv_cache
-    before, texts = (
-        books(manager),
-        {name: [float(place) for place in slots(manager, name)] for name in manager.sequences},
-    )
+    before = books(manager)
+    texts = {
+        name: [float(place) for place in slots(manager, name)] for name in manager.sequences
+    }
     try:
         manager.append_tokens(scheduled)
     except NotImplementedError:

@@ -330,7 +330,8 @@ def hidden(seed):
     """
     chance = random.Random(seed)
     for number in range(14):
-        block_size, seq_ids = chance.randint(1, 9), chance.sample(range(20), 1 + number // 3)
+        block_size = chance.randint(1, 9)
+        seq_ids = chance.sample(range(20), 1 + number // 3)
         by_id = {
             seq_id: (
                 block_size * chance.randint(1, 3) + chance.choice((0, 0, 1, block_size - 1))

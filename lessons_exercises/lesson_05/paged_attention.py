@@ -119,7 +119,9 @@ def attend_by_sdpa(q, k, v, visible, scale, softmax):
 
 def masked_tail(q, k_cache, v_cache, metadata):
     """Whole blocks are attended to, with the tail's scores at minus infinity."""
-    starts, outputs, size = metadata.cu_seqlens_q.tolist(), [], k_cache.shape[1]
+    starts = metadata.cu_seqlens_q.tolist()
+    outputs = []
+    size = k_cache.shape[1]
     for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
         mine = q[starts[s] : starts[s + 1]]
         k, v = (
@@ -331,7 +333,9 @@ def first_row(cache, metadata, s, kv_len):
 
 
 def batch_attends_across_sequences(q, k_cache, v_cache, metadata):
-    starts, outputs, past = metadata.cu_seqlens_q.tolist(), [], []
+    starts = metadata.cu_seqlens_q.tolist()
+    outputs = []
+    past = []
     for s, kv_len in enumerate(metadata.seq_lens_kv.tolist()):
         past.append(
             [
@@ -380,7 +384,9 @@ def hidden(seed):
     """
     chance = random.Random(seed)
     for number in range(13):
-        block_size, num_kv_heads, lengths = chance.randint(2, 9), chance.randint(1, 3), []
+        block_size = chance.randint(2, 9)
+        num_kv_heads = chance.randint(1, 3)
+        lengths = []
         for _ in range(1 + number // 3 % 4):
             kv_len = block_size * chance.randint(0, 3) + chance.choice(
                 (1, block_size - 1, block_size)
@@ -430,7 +436,9 @@ def make_batch(case):
     if kind == LARGE:
         q *= 5_000
     if kind == DOUBLE:
-        q, k_cache, v_cache = q.double(), k_cache.double(), v_cache.double()
+        q = q.double()
+        k_cache = k_cache.double()
+        v_cache = v_cache.double()
     metadata = BatchMetadata(
         cumulative_lengths([q_len for q_len, _ in lengths]),
         torch.tensor([kv_len for _, kv_len in lengths], dtype=torch.int32),

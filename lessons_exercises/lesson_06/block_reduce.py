@@ -96,7 +96,9 @@ def parts_of_a_tree(values):
     """What the threads have when half of them have added the other half's, then half of these,
     and so on.
     """
-    largest, total, count = values.clone(), values.clone(), values.shape[-1]
+    largest = values.clone()
+    total = values.clone()
+    count = values.shape[-1]
     while count > 1:
         half = (count + 1) // 2
         largest[..., : count - half] = torch.maximum(
@@ -280,10 +282,8 @@ def shuffled_with(*distances, partner_of=across):
         largest, total = warps, warps.double()
         for distance in distances:
             partner = partner_of(lanes, distance)
-            largest, total = (
-                torch.maximum(largest, largest[..., partner]),
-                total + total[..., partner],
-            )
+            largest = torch.maximum(largest, largest[..., partner])
+            total = total + total[..., partner]
         return to_all(largest[..., 0].amax(-1), values), to_all(
             total[..., 0].sum(-1).float(), values
         )

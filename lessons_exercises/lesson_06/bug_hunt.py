@@ -84,10 +84,8 @@ EMPTY_LARGE_HEAD = HuntCase(
 LOW_SCORES = LowScores("3 tokens, all scores near -200", (3,))
 SPACED = SpacedQueries("two sequences, queries with room between them", (2, 3), num_q_heads=3)
 FAILING = FailingLaunch("a launch that is made to fail", (2,))
-RETURNS_ERROR, RETURNS_ZERO = (
-    Text("an error is returned"),
-    Text("0 is returned, as if all were well"),
-)
+RETURNS_ERROR = Text("an error is returned")
+RETURNS_ZERO = Text("0 is returned, as if all were well")
 CHECKED = tuple(LONGER if case is VERY_MANY_TOKENS else case for case in CASES) + (
     EMPTY_LARGE_HEAD,
     LOW_SCORES,
@@ -247,7 +245,8 @@ def addressed(kv_head_of=own_kv_head, row_of=declared_row, stride_of=table_width
         k_rows, v_rows = (
             cache.reshape(-1, head_size).double() for cache in (k_cache, v_cache)
         )
-        table, stride = block_table.flatten().tolist(), stride_of(q, k_cache, block_table)
+        table = block_table.flatten().tolist()
+        stride = stride_of(q, k_cache, block_table)
         out = torch.zeros(q.shape, dtype=torch.float64)
         for seq, context_len in enumerate(context_lens.tolist()):
             for head in range(q.shape[1] if context_len else 0):
@@ -358,7 +357,10 @@ def _code_of(text: str) -> str:
 LARGEST = "float* largest = query + p.head_size;  // one number for each thread"
 SCORES = "float* scores = largest + blockDim.x;  // one number for each token"
 TABLE = "p.block_table[int64_t(sequence) * p.max_blocks_per_seq + token / p.block_size]"
-ROW = "return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *\n         p.head_size;"
+ROW = (
+    "return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *\n "
+    "        p.head_size;"
+)
 KV_HEAD = "head / (p.num_q_heads / p.num_kv_heads);"
 EMPTY_OUT = "// Without a key, the loops over tokens have no turn, and out gets zeros."
 BARRIER = "__syncthreads();\n  // END SOLUTION\n  float max_score"

@@ -466,7 +466,11 @@ def name_from_text(source: str) -> str | None:
     return "fixed-score-buffer" if any(LARGEST <= size < ALL for size in sizes) else None
 
 
-ASKS = "  cudaError_t error = cudaFuncSetAttribute(\n      paged_attention_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);\n  if (error != cudaSuccess) return error;\n"
+ASKS = (
+    "  cudaError_t error = cudaFuncSetAttribute(\n      paged_attention_kernel<T>,"
+    " cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);\n  if (error != cudaSuccess)"
+    " return error;\n"
+)
 LAUNCH = "<<<grid, 128, shared_bytes, stream>>>"
 
 EXERCISE = Exercise(

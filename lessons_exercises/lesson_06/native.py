@@ -360,11 +360,9 @@ FAR = FarCase((3,), 1, 1, 8, 4)
 
 def drawn(chance: random.Random, **sizes) -> Case:
     """For hidden cases: a small batch of any shape, with `sizes` as they are given."""
-    block_size, num_kv_heads, group = (
-        chance.randint(2, 9),
-        chance.randint(1, 3),
-        chance.randint(1, 4),
-    )
+    block_size = chance.randint(2, 9)
+    num_kv_heads = chance.randint(1, 3)
+    group = chance.randint(1, 4)
     lengths = [
         chance.choice((1, block_size, block_size + 1, chance.randint(2, 4 * block_size)))
         # never more sequences than heads

@@ -244,11 +244,9 @@ def hidden(seed):
     """Any sizes; then a pool of more than 2^31 numbers."""
     chance = random.Random(seed)
     for number in range(12):
-        num_seqs, row, num_kv_heads = (
-            chance.randint(1, 4),
-            chance.randint(2, 5),
-            chance.randint(1, 5),
-        )
+        num_seqs = chance.randint(1, 4)
+        row = chance.randint(2, 5)
+        num_kv_heads = chance.randint(1, 5)
         num_blocks = (
             num_seqs * row + chance.randint(0, 20)
             if number < 10

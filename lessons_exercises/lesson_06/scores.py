@@ -53,7 +53,9 @@ def scores(
     """
 
     def wrong(batch):
-        result, dtype, batch = batch.new_scores(), batch.q.dtype, batch.double()
+        result = batch.new_scores()
+        dtype = batch.q.dtype
+        batch = batch.double()
         num_seqs, num_q_heads, _ = batch.q.shape
         for seq, length in enumerate(batch.context_lens.tolist()):
             slots = places(
@@ -328,11 +330,9 @@ def whole_blocks(least=lambda batch: batch.max_context_len + 1):
     """
 
     def wrong(batch):
-        num_heads, block_size, row_length = (
-            batch.q.shape[1],
-            batch.k_cache.shape[1],
-            batch.max_context_len,
-        )
+        num_heads = batch.q.shape[1]
+        block_size = batch.k_cache.shape[1]
+        row_length = batch.max_context_len
         lengths, owner = batch.context_lens.tolist(), {}
         for head in range(num_heads):
             for seq, length in enumerate(lengths):

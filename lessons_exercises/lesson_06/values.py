@@ -36,10 +36,8 @@ from lessons_lib.cuda_on_cpu.reports import KernelError
 THREADS = 128
 # Kinds of faults, as `refined` has them.
 BLOCK_CALL, PASS_2_AND_SOFTMAX = "within a block_ function", "order: pass 2 and softmax"
-SCORES_AND_SOFTMAX, SOFTMAX_ALONE = (
-    "order: paged_scores.cuh and softmax",
-    "order: softmax and softmax",
-)
+SCORES_AND_SOFTMAX = "order: paged_scores.cuh and softmax"
+SOFTMAX_ALONE = "order: softmax and softmax"
 
 
 @dataclass(frozen=True)
@@ -295,7 +293,8 @@ def last_token_only(weights, rows, dtype):
 
 def own_tokens_only(weights, rows, dtype):
     """Thread t adds up the tokens t, t + 128, … for the elements t, t + 128, …"""
-    token, element = torch.arange(len(rows))[:, None], torch.arange(rows.shape[1])
+    token = torch.arange(len(rows))[:, None]
+    element = torch.arange(rows.shape[1])
     return weights @ (rows * (token % THREADS == element % THREADS))
 
 
@@ -680,7 +679,10 @@ EXERCISE = Exercise(
             found(SCORES_AND_SOFTMAX, any_token),
             (
                 (
-                    "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n    largest",
+                    (
+                        "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n   "
+                        " largest"
+                    ),
                     "token = 0; token < num_tokens; ++token) largest",
                 ),
             ),
@@ -698,7 +700,10 @@ EXERCISE = Exercise(
                     "float largest = -INFINITY, sum = 0.0f;\n  __syncthreads();",
                 ),
                 (
-                    "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n    largest",
+                    (
+                        "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n   "
+                        " largest"
+                    ),
                     "token = 0; token < num_tokens; ++token) largest",
                 ),
                 ("  largest = block_max(largest);\n", ""),
@@ -770,7 +775,8 @@ EXERCISE = Exercise(
                 ("float result = 0.0f;", "T result = from_float<T>(0.0f);"),
                 (
                     (
-                        "result +=\n          weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
+                        "result +=\n          weights[token] *"
+                        " to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
                     ),
                     (
                         "result = from_float<T>(to_float(result) + weights[token] *\n       "
@@ -1057,7 +1063,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "result +=\n          weights[token] * to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
+                        "result +=\n          weights[token] *"
+                        " to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
                     ),
                     (
                         "int place = cache_offset(params, seq, token, kv_head) + i;\n"
@@ -1074,7 +1081,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "for (int token = threadIdx.x; token < num_tokens; token += blockDim.x)\n    largest"
+                        "for (int token = threadIdx.x; token < num_tokens; token +="
+                        " blockDim.x)\n    largest"
                     ),
                     "if (int token = threadIdx.x; token < num_tokens) largest",
                 ),

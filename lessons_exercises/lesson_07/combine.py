@@ -214,7 +214,8 @@ def two_by_two(parts, guarded=True):
     o, m_all = parts.o[0], parts.m[0]
     for number in range(1, len(parts.m)):
         m = torch.maximum(m_all, parts.m[number])
-        mine, its = torch.exp(m_all - m)[..., None], torch.exp(parts.m[number] - m)[..., None]
+        mine = torch.exp(m_all - m)[..., None]
+        its = torch.exp(parts.m[number] - m)[..., None]
         both = (mine * o + its * parts.o[number]) / (mine + its)
         o, m_all = torch.where((parts.l[number] == 0)[..., None] & guarded, o, both), m
     return o.to(parts.dtype)
@@ -330,7 +331,8 @@ def running(parts, l_rescaled=False):
     """One pass with a maximum that grows, where what was summed before is not rescaled, or l
     alone is.
     """
-    m_all, total = torch.full_like(parts.m[0], -math.inf), torch.zeros_like(parts.o[0])
+    m_all = torch.full_like(parts.m[0], -math.inf)
+    total = torch.zeros_like(parts.o[0])
     weights = torch.zeros_like(m_all)
     for o, m, l in zip(parts.o, parts.m, parts.l, strict=True):
         before, m_all = m_all, torch.maximum(m_all, m)
@@ -533,7 +535,10 @@ def describe(case):
 WEIGHT = "part_l[part] == 0.0f ? 0.0f : __expf(part_m[part] - m_all) * part_l[part]"
 ROW = "row = blockIdx.x * gridDim.y + blockIdx.y"
 LAST = "l_all == 0.0f ? 0.0f : o_all / l_all"
-FIND_MAX = "  for (int split = 0; split < num_splits; ++split)\n    m_all = fmaxf(m_all, part_m[split * num_rows + row]);\n"
+FIND_MAX = (
+    "  for (int split = 0; split < num_splits; ++split)\n    m_all = fmaxf(m_all, part_m[split"
+    " * num_rows + row]);\n"
+)
 SPLITS = "  for (int split = 0; split < num_splits; ++split) {\n"
 SAME_ROW = "race-between-blocks"
 STORE = "part_o[int64_t(part) * head_size + threadIdx.x]"

@@ -51,7 +51,8 @@ def pieces_between(
     """The pieces of the line's tiles first … end - 1."""
     pieces, start = [], 0
     for row, length in enumerate(num_tiles):
-        begin, stop = begin_of(first - start, length), end_of(end - start, length)
+        begin = begin_of(first - start, length)
+        stop = end_of(end - start, length)
         if keep(begin, stop):
             pieces.append((row, begin, stop))
         start += length
@@ -112,7 +113,9 @@ def next_row_for_next_block(num_tiles, num_blocks):
     """Each share begins with a row of its own, and has the length that it should have while
     there are rows.
     """
-    places, row, shares = even(sum(num_tiles), num_blocks), 0, []
+    places = even(sum(num_tiles), num_blocks)
+    row = 0
+    shares = []
     for first, end in zip(places[:-1], places[1:]):
         share, left = [], end - first
         while left and row < len(num_tiles):
@@ -363,7 +366,11 @@ def grown_shares(num_tiles, num_blocks):
 
 def by_a_walk(num_tiles, num_blocks):
     """A row is left when nothing of it is found any more: a piece without tiles."""
-    total, row, tile, place, shares = sum(num_tiles), 0, 0, 0, []
+    total = sum(num_tiles)
+    row = 0
+    tile = 0
+    place = 0
+    shares = []
     for block in range(num_blocks):
         end, share = total * (block + 1) // num_blocks, []
         while place < end:

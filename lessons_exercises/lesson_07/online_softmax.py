@@ -43,7 +43,8 @@ class Rounds:
 
 
 def made(case: Case) -> Rounds:
-    shape, generator = SHAPES[case.shape], torch.Generator().manual_seed(case.seed)
+    shape = SHAPES[case.shape]
+    generator = torch.Generator().manual_seed(case.seed)
     rounds, groups = len(case.there), 32 // group_lanes(shape)
     scores = torch.randn(rounds, groups, ROWS, generator=generator) + case.level
     scores += case.rise * torch.arange(rounds)[:, None, None]
@@ -90,21 +91,18 @@ def states(
     def wrong(rounds: Rounds):
         groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
         m = torch.full((groups,), NEVER, dtype=torch.float64)
-        l, acc = (
-            torch.zeros(groups, dtype=torch.float64),
-            torch.zeros(groups, head_size, dtype=torch.float64),
-        )
+        l = torch.zeros(groups, dtype=torch.float64)
+        acc = torch.zeros(groups, head_size, dtype=torch.float64)
         for scores, values in zip(rounds.scores.double(), rounds.values.double(), strict=True):
             largest = m_of(m, scores)
             p, factor = weights(scores, m, largest), rescale(m, largest)
-            new_l, new_acc = (
-                l_of(l, factor, p),
-                acc_of(acc, factor[:, None], sums_of(shares(p, scores), values)),
-            )
+            new_l = l_of(l, factor, p)
+            new_acc = acc_of(acc, factor[:, None], sums_of(shares(p, scores), values))
             new_acc = acc_at_last(new_l[:, None], new_acc)
             some = ((largest != NEVER) | (not guarded)) & comes_in(scores)
             m = torch.where(some, new_m(largest, m), m)
-            l, acc = torch.where(some, new_l, l), torch.where(some[:, None], new_acc, acc)
+            l = torch.where(some, new_l, l)
+            acc = torch.where(some[:, None], new_acc, acc)
         lanes = group_lanes(rounds.shape)
         return tuple(
             part.float()
@@ -444,11 +442,9 @@ def prepare(answer):
     def native(rounds: Rounds):
         groups, head_size = rounds.scores.shape[1], rounds.values.shape[-1]
         lanes = group_lanes(rounds.shape)
-        out_m, out_l, out_acc = (
-            torch.empty(groups, lanes),
-            torch.empty(groups, lanes),
-            torch.empty(groups, head_size),
-        )
+        out_m = torch.empty(groups, lanes)
+        out_l = torch.empty(groups, lanes)
+        out_acc = torch.empty(groups, head_size)
         out_behind = torch.empty(groups * lanes, 8)
         libraries[rounds.shape].take_in_all(
             rounds.scores, rounds.values, out_m, out_l, out_acc, out_behind, len(rounds.scores)
@@ -522,10 +518,8 @@ def describe(case):
 
 
 GUARD = "  if (m == -INFINITY) return;\n"
-RESCALE_ACC, RESCALE_L = (
-    "  for (float& sum : state.acc) sum *= rescale;\n",
-    "  state.l *= rescale;\n",
-)
+RESCALE_ACC = "  for (float& sum : state.acc) sum *= rescale;\n"
+RESCALE_L = "  state.l *= rescale;\n"
 RESCALE = "float rescale = __expf(state.m - m);"
 WEIGHT = "float weight = __expf(scores[token] - m);"
 ADD = "state.acc[i] += weight * number(values[token], i);"

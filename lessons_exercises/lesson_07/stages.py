@@ -42,14 +42,14 @@ class Warp:
         self.tiles, self.first, self.late = tiles, first, late  # tiles: of all warps
         self.stages = [torch.full(TILE_SHAPE, BEFORE) for _ in range(NUM_STAGES)]
         # asked: (stage, first float, which of its chunks)
-        self.asked, self.groups, self.done = [], [], 0
+        self.asked = []
+        self.groups = []
+        self.done = 0
         self.written, self.read = set(), set()  # stages, since the lanes last met
-        self.sum, self.left, self.under_way, self.in_use = (
-            torch.zeros(32),
-            count,
-            NUM_STAGES - 1,
-            False,
-        )
+        self.sum = torch.zeros(32)
+        self.left = count
+        self.under_way = NUM_STAGES - 1
+        self.in_use = False
 
     def start(self, stage, tile, tile_floats=TILE_FLOATS, which=ALL):
         """tile_floats: how far apart two tiles are taken to be. which: of the tile's chunks
@@ -327,10 +327,8 @@ def prepare(answer):
         )
 
         def run(late):
-            sums, under_way = (
-                torch.empty(num_warps, 32),
-                torch.empty(num_warps, 32, dtype=torch.int32),
-            )
+            sums = torch.empty(num_warps, 32)
+            under_way = torch.empty(num_warps, 32, dtype=torch.int32)
             try:
                 library.stages(
                     sums, under_way, -case.tiles, first_tiles, num_warps, BEFORE, not late

@@ -47,7 +47,8 @@ class Keys:
 
 
 def made(case: Case) -> Keys:
-    shape, generator = SHAPES[case.shape], torch.Generator().manual_seed(case.seed)
+    shape = SHAPES[case.shape]
+    generator = torch.Generator().manual_seed(case.seed)
     memory = torch.full((case.num_keys, shape.head_size + BEHIND_A_ROW), POISON)
     memory[:, : shape.head_size] = torch.randn(
         case.num_keys, shape.head_size, generator=generator
@@ -102,7 +103,9 @@ def scores(
     """
 
     def wrong(keys: Keys) -> Tensor:
-        shape, lanes, num_keys = keys.shape, group_lanes(keys.shape), len(keys.keys)
+        shape = keys.shape
+        lanes = group_lanes(keys.shape)
+        num_keys = len(keys.keys)
         thread = torch.arange(-(-num_keys * lanes // THREADS) * THREADS)
         token = thread // lanes
         total = torch.zeros(len(thread), dtype=torch.float64)
@@ -315,11 +318,9 @@ def prepare(answer):
     }
 
     def native(keys: Keys):
-        library, lanes, num_keys = (
-            libraries[keys.shape],
-            group_lanes(keys.shape),
-            len(keys.keys),
-        )
+        library = libraries[keys.shape]
+        lanes = group_lanes(keys.shape)
+        num_keys = len(keys.keys)
         out = torch.empty(num_keys, lanes)
         with library.count("keys") as counts:
             library.wide_scores(

@@ -119,7 +119,9 @@ def forward(
         where keys and where values are written. written: which of the two
     caches each is written to, read: which are handed to attend.
     """
-    q, k, v = q_rows(query), (k_rows or rows)(key), (v_rows or rows)(value)
+    q = q_rows(query)
+    k = (k_rows or rows)(key)
+    v = (v_rows or rows)(value)
     pool = pool_of(paged, module) if pool_of else paged.kv_cache[layer(module)]
     caches, new = (pool[unpacked[0]], pool[unpacked[1]]), (k, v)
     for doing in order:
@@ -168,7 +170,8 @@ def new_keys_to_attend(module, query, key, value, attention_mask=None, *, paged,
 
 def heads_repeated(module, query, key, value, attention_mask=None, *, paged, **others):
     times = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(times, dim=1), value.repeat_interleave(times, dim=1)
+    key = key.repeat_interleave(times, dim=1)
+    value = value.repeat_interleave(times, dim=1)
     return forward(module, query, key, value, paged=paged)[None], None
 
 
@@ -314,7 +317,8 @@ def observe(answer, case):
             is_causal=True,
             training=False,
         )
-        given, slots = copy.deepcopy([query, key, value]), step.slot_mapping.clone()
+        given = copy.deepcopy([query, key, value])
+        slots = step.slot_mapping.clone()
         result = answer(
             module, query, key, value, None, paged=step, scaling=module.scaling, dropout=0.0
         )

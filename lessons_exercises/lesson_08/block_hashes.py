@@ -438,7 +438,9 @@ def hidden(seed):
                 Call(tokens[end:]),
             ],
         )
-    one, two, three = chance.randint(1, 9), chance.randint(1, 9), chance.randint(1, 9)
+    one = chance.randint(1, 9)
+    two = chance.randint(1, 9)
+    three = chance.randint(1, 9)
     yield (
         2,
         [

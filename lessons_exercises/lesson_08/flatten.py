@@ -149,7 +149,9 @@ def one_list_or_the_other(own_last, own_positions):
     """Slices the prompt while it is being read, and the output behind it."""
 
     def answer(scheduled):
-        tokens, positions, last = [], [], []
+        tokens = []
+        positions = []
+        last = []
         for request, number in scheduled:
             start, num_prompt = request.num_computed, len(request.prompt)
             part = (
@@ -373,10 +375,8 @@ def hidden(seed):
     for number in range(12):
         requests = []
         for _ in range(1 + number // 3):
-            prompt, generated = (
-                chance.randint(1, 20),
-                chance.choice((0, 0, 1, chance.randint(1, 9))),
-            )
+            prompt = chance.randint(1, 20)
+            generated = chance.choice((0, 0, 1, chance.randint(1, 9)))
             computed = chance.choice(
                 (0, prompt + generated - 1, chance.randrange(prompt + generated))
             )

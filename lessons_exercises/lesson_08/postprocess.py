@@ -73,7 +73,8 @@ class BareEngine(Engine):
         """From now on self.sample tells whether it gets rows of these. A constant added to a
         row changes nothing.
         """
-        rows, self.rows_given = logits.double().log_softmax(-1), Text("as they came")
+        rows = logits.double().log_softmax(-1)
+        self.rows_given = Text("as they came")
 
         def sample(row, params, generator):
             given = (
@@ -653,11 +654,10 @@ def hidden(seed):
     for number in range(16):
         prompts = [chance.randint(2, 7) for _ in range(1 + number // 4 % 3)]
         own, limits = (chance.choices(those, k=3) for those in ((0, 0, 0, 2, 3), range(4, 7)))
-        ignore_end, ends = (
-            tuple(chance.sample(range(3), number % 2)),
-            chance.choice(((END,), (END, OTHER_END), ())),
-        )
-        left, steps = [prompt + more for prompt, more in zip(prompts, own, strict=False)], []
+        ignore_end = tuple(chance.sample(range(3), number % 2))
+        ends = chance.choice(((END,), (END, OTHER_END), ()))
+        left = [prompt + more for prompt, more in zip(prompts, own, strict=False)]
+        steps = []
         num_new = list(own)
         while len(steps) < 4 and any(left):
             step = []
@@ -730,7 +730,8 @@ def observe(answer, case):
             if not torch.equal(given, request.generator.get_state())
         ]
     if case.drawn:
-        drawn, likeliest = set(_plain(requests[0].output)), {case.steps[0][0][2]}
+        drawn = set(_plain(requests[0].output))
+        likeliest = {case.steps[0][0][2]}
         seen["its output"] = Text(
             "many different tokens"
             if len(drawn) > 3

@@ -200,9 +200,12 @@ def _run(answer, case, seed, own_seed):
     """The tokens of one generator's draws, their types, and whether the logits and the
     generator have changed.
     """
-    logits, generator = torch.tensor(case.logits), torch.Generator().manual_seed(seed)
+    logits = torch.tensor(case.logits)
+    generator = torch.Generator().manual_seed(seed)
     own, state = replace(case.params, seed=own_seed), generator.get_state()
-    tokens, kinds, changed = [], set(), False
+    tokens = []
+    kinds = set()
+    changed = False
     for _ in range(16 if case.known[0] else NUM_DRAWS):
         token = answer(given := logits.clone(), own, generator)
         kinds.add(type(token).__name__)

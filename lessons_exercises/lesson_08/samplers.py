@@ -61,7 +61,9 @@ def wrong_sampler(
     greedy: takes at_zero(logits) at temperature 0, the likeliest token.
     """
     kind_at_zero = kind_at_zero or kind
-    draw, limit, token = draw or multinomial, limit or shares_of_multinomial, token or at
+    draw = draw or multinomial
+    limit = limit or shares_of_multinomial
+    token = token or at
 
     def sampler(logits, params, generator):
         if greedy and params.temperature == 0:

@@ -79,12 +79,10 @@ def from_whole_budget(first, second, spends=(True, True)):
     """
 
     def schedule(self):
-        scheduled, budget, num_running, whole = (
-            [],
-            self.token_budget,
-            len(self.running),
-            self.token_budget,
-        )
+        scheduled = []
+        budget = self.token_budget
+        num_running = len(self.running)
+        whole = self.token_budget
         for request in list(self.running):
             num_tokens = number_left(request, whole if first else budget)
             while (
@@ -122,7 +120,9 @@ def even_shares(share):
     """
 
     def schedule(self):
-        scheduled, budget, num_running = [], self.token_budget, len(self.running)
+        scheduled = []
+        budget = self.token_budget
+        num_running = len(self.running)
         for request in list(self.running):
             num_tokens = (
                 min(request.num_uncomputed, share(self, num_running, budget))
@@ -226,7 +226,9 @@ def admits_if(keeps_out):
     """A wrong answer in which not every preemption keeps those that wait out of the step."""
 
     def schedule(self):
-        scheduled, budget, kept_out = [], self.token_budget, False
+        scheduled = []
+        budget = self.token_budget
+        kept_out = False
         for request in list(self.running):
             if request not in self.running:
                 continue
@@ -249,7 +251,10 @@ def admits_if(keeps_out):
 
 def oldest_by_index(self):
     """Goes on with the next index when the first one that runs has given way."""
-    scheduled, budget, num_running, index = [], self.token_budget, len(self.running), 0
+    scheduled = []
+    budget = self.token_budget
+    num_running = len(self.running)
+    index = 0
     while index < len(self.running):
         request = self.running[index]
         num_tokens = number_left(request, budget)
@@ -273,7 +278,10 @@ def oldest_at_each_look(self):
     """Looks anew at the same index after each that gave way; by then another request stands
     there.
     """
-    scheduled, budget, num_running, index = [], self.token_budget, len(self.running), 0
+    scheduled = []
+    budget = self.token_budget
+    num_running = len(self.running)
+    index = 0
     while index < len(self.running) and budget:
         request = self.running[index]
         num_tokens = number_left(request, budget)
@@ -646,7 +654,9 @@ def running_by(each, admit=admit):
     """
 
     def schedule(self):
-        scheduled, budget, num_running = [], self.token_budget, len(self.running)
+        scheduled = []
+        budget = self.token_budget
+        num_running = len(self.running)
         for request in list(self.running):
             num_tokens = number_left(request, budget)
             if each(self, request, num_tokens):
@@ -911,11 +921,11 @@ def asking_the_manager(running, new):
             self.manager.append_tokens([(request.id, num_tokens)])
             return True
 
-        room_for_running, room_for_new = (
-            append if running else self.make_room,
-            (append if new else self.make_room),
-        )
-        scheduled, budget, num_running = [], self.token_budget, len(self.running)
+        room_for_running = append if running else self.make_room
+        room_for_new = append if new else self.make_room
+        scheduled = []
+        budget = self.token_budget
+        num_running = len(self.running)
         for request in list(self.running):
             num_tokens = number_left(request, budget)
             while (

@@ -66,11 +66,9 @@ def hidden(seed: int, num_scenarios: int = 20):
     """
     chance = random.Random(seed)
     while num_scenarios:
-        sharing, names, block_size = (
-            chance.random() < 0.3,
-            chance.sample("ABCD", chance.randint(2, 4)),
-            chance.randint(1, 3),
-        )
+        sharing = chance.random() < 0.3
+        names = chance.sample("ABCD", chance.randint(2, 4))
+        block_size = chance.randint(1, 3)
         prompts = [
             (
                 "abcdefgh"[: chance.randint(1, 8)]

@@ -471,10 +471,8 @@ def hidden(seed):
     """
     chance = random.Random(seed)
     for number in range(16):
-        block_size, letters = (
-            chance.randint(1, 5),
-            "".join(chance.sample("abcdefghijklmno", 15)),
-        )
+        block_size = chance.randint(1, 5)
+        letters = "".join(chance.sample("abcdefghijklmno", 15))
 
         def text():
             start = chance.choice((letters, letters, letters, letters[::-1]))

@@ -43,8 +43,7 @@ asm(".text\n.globl " CUDA_ON_CPU_SYMBOL "\n.p2align 2\n" CUDA_ON_CPU_SYMBOL
     "  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
     "  add sp, sp, #160\n  ret\n");
 #else
-#error \
-    "Kernels run on the CPU of x86-64 and arm64 machines; write the switch of others here."
+#error "Kernels run on the CPU of x86-64 and arm64 machines; write the switch of others here."
 #endif
 
 namespace cuda_on_cpu {

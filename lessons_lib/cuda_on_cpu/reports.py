@@ -178,9 +178,11 @@ def updates_itself(line: str) -> bool:
     changed = re.search(place + r"(?:\+\+|--|(?P<sign>[-+*/%&|^]|<<|>>)?=(?!=))", plain)
     if not changed:
         return re.search(r"(?:\+\+|--)[*(]*" + place, plain) is not None
-    place, rest = changed["place"], plain[: changed.start()] + " " + plain[changed.end() :]
+    place = changed["place"]
+    rest = plain[: changed.start()] + " " + plain[changed.end() :]
     base = re.match(r"\w+", place)[0]
-    own, others = rest.count(place), len(re.findall(rf"\b{base}\b", rest.replace(place, " ")))
+    own = rest.count(place)
+    others = len(re.findall(rf"\b{base}\b", rest.replace(place, " ")))
     plain_assignment = changed["sign"] is None and changed[0].endswith("=")
     return others == 0 and (own > 0 or not plain_assignment)
 

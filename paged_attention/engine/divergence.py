@@ -100,10 +100,8 @@ class Recorder:
 
     def slots(self, block_size: int) -> list[int]:
         """Finds the slots of the sequence's keys, by its block table."""
-        blocks, length = (
-            self.engine.manager.blocks_of(self),
-            self.engine.manager.get(self).length,
-        )
+        blocks = self.engine.manager.blocks_of(self)
+        length = self.engine.manager.get(self).length
         return [
             blocks[position // block_size] * block_size + position % block_size
             for position in range(length)

@@ -247,7 +247,9 @@ class Engine:
         return results
 
     def _check(self, request: Request) -> None:
-        id, prompt, most = request.id, request.prompt, request.params.max_new_tokens
+        id = request.id
+        prompt = request.prompt
+        most = request.params.max_new_tokens
         if id in self.requests:
             raise DuplicateRequestError(
                 f"request {id!r} is here already; an id is free again when its request has"

@@ -49,10 +49,8 @@ def table_one_step_late(engine) -> None:
     """
 
     def change(metadata: BatchMetadata) -> BatchMetadata:
-        table, lengths = (
-            metadata.block_table.clone(),
-            metadata.seq_lens_kv - metadata.cu_seqlens_q.diff(),
-        )
+        table = metadata.block_table.clone()
+        lengths = metadata.seq_lens_kv - metadata.cu_seqlens_q.diff()
         for row, length in enumerate(lengths.tolist()):
             if length:  # it has computed before, and has that step's table
                 table[row, -(-length // engine.manager.block_size) :] = 0

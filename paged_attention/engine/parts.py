@@ -27,14 +27,12 @@ YOURS, THE_COURSES = "yours", "the course's"
 
 # Exercises and the files under kernels/ that their answers replace, in the order in which they
 # are compiled. 1.3 is 1.2 made safe for threads. The engine has only one, so 1.2 will do.
-BLOCK_MANAGER, WITHOUT_MUTEX = (
-    {
-        "1.1": "free_list.h",
-        "1.3": "block_manager.h",
-        "1.4": "block_manager_binding.cpp",
-    },
-    "1.2",
-)
+BLOCK_MANAGER = {
+    "1.1": "free_list.h",
+    "1.3": "block_manager.h",
+    "1.4": "block_manager_binding.cpp",
+}
+WITHOUT_MUTEX = "1.2"
 KERNEL = {
     "6.2": "paged_address.cuh",
     "6.3": "block_reduce.cuh",
@@ -109,10 +107,8 @@ def assemble(model, **options) -> tuple[Engine, list[Part]]:
         engine.runner.plan = functools.partial(PATHS[path], **yours)
     for exercise, (owner, name, is_method) in PLACES.items():
         if exercise in answers.yours:
-            place, function = (
-                getattr(engine, owner) if owner else engine,
-                answers.yours[exercise],
-            )
+            place = getattr(engine, owner) if owner else engine
+            function = answers.yours[exercise]
             setattr(place, name, types.MethodType(function, place) if is_method else function)
     if FORWARD in answers.yours:
         engine.runner.forward = answers.yours[FORWARD]

@@ -27,7 +27,8 @@ def gather(metadata: BatchMetadata):
     """Copies each sequence's blocks into a contiguous tensor, and calls PyTorch's attention on
     it.
     """
-    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+    starts = metadata.cu_seqlens_q.tolist()
+    kv_lens = metadata.seq_lens_kv.tolist()
 
     def attend(q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         return torch.cat(
@@ -153,7 +154,8 @@ def split(metadata: BatchMetadata, plan_singles, group_of):
 
     group_of: gives the group for a number of keys. A group is planned together.
     """
-    starts, kv_lens = metadata.cu_seqlens_q.tolist(), metadata.seq_lens_kv.tolist()
+    starts = metadata.cu_seqlens_q.tolist()
+    kv_lens = metadata.seq_lens_kv.tolist()
     parts, groups = [], {}  # parts: rows of q, and their attention
     for s, kv_len in enumerate(kv_lens):
         if starts[s + 1] - starts[s] > 1:
@@ -226,10 +228,8 @@ class FastDecode:
     """Attention of single queries with the ladder's last rung, planned once for all layers."""
 
     def __init__(self, metadata: BatchMetadata, singles: list[int]):
-        self.context_lens, self.block_table = (
-            metadata.seq_lens_kv[singles],
-            metadata.block_table[singles],
-        )
+        self.context_lens = metadata.seq_lens_kv[singles]
+        self.block_table = metadata.block_table[singles]
         self.decode = None
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:

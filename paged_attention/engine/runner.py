@@ -24,7 +24,9 @@ def flatten_batch(
         last: for each request, the place of its last new token in the row.
     """
     # BEGIN SOLUTION 8.2
-    tokens, positions, last = [], [], []
+    tokens = []
+    positions = []
+    last = []
     for request, num_tokens in scheduled:
         new = range(request.num_computed, request.num_computed + num_tokens)
         tokens += [request.tokens[position] for position in new]

@@ -48,7 +48,9 @@ class Scheduler:
         Returns (request, num_tokens) for each request of the step.
         """
         # BEGIN SOLUTION 8.3
-        scheduled, budget, num_running = [], self.token_budget, len(self.running)
+        scheduled = []
+        budget = self.token_budget
+        num_running = len(self.running)
         for request in list(self.running):
             num_tokens = min(request.num_uncomputed, budget)
             while (

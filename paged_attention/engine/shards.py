@@ -61,7 +61,8 @@ def sharded_forward(
 
 def sharded_engine(model, **options) -> Engine:
     """Builds this rank's engine. Raises ValueError if the KV heads do not divide evenly."""
-    num_kv_heads, world_size = model.config.num_key_value_heads, dist.get_world_size()
+    num_kv_heads = model.config.num_key_value_heads
+    world_size = dist.get_world_size()
     check_shares(num_kv_heads, world_size)
     return Engine(
         model, forward=sharded_forward, num_kv_heads=num_kv_heads // world_size, **options

@@ -7,7 +7,9 @@ import torch
 
 from cuda_bank import Right, blank, integers, numbers
 
-_HALF, _INT, _LONG = torch.float16, torch.int32, torch.int64
+_HALF = torch.float16
+_INT = torch.int32
+_LONG = torch.int64
 
 
 def _pair(*shape: int, out: tuple[int, ...] | None = None, dtype=torch.float32, **more):
@@ -171,7 +173,8 @@ def _paged_copy(axis: int):
 
 
 def _gather_arguments():
-    table, lengths = integers([3, 0, -1], [5, 1, 4], [-1, -1, -1]), integers(8, 9, 0)
+    table = integers([3, 0, -1], [5, 1, 4], [-1, -1, -1])
+    lengths = integers(8, 9, 0)
     return {
         "k_cache": numbers(6, 4, 32),
         "block_table": table,

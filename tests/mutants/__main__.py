@@ -96,10 +96,8 @@ def _run(root, mutants, concerns, results, jobs):
         batches[(*concerns.tests(mutant.path), keeps_kernels(root, mutant.path))].append(
             mutant
         )
-    runner, done = (
-        Runner(root, root / ".build/mutants", min(jobs, len(mutants)), concerns.patience),
-        0,
-    )
+    runner = Runner(root, root / ".build/mutants", min(jobs, len(mutants)), concerns.patience)
+    done = 0
     try:
         for (*tests, kept), batch in batches.items():
             _say(

@@ -99,7 +99,9 @@ def _changed_tokens(
     source: str, tokens: list[re.Match]
 ) -> Iterator[tuple[int, int, int, str]]:
     for place, token in enumerate(tokens):
-        word, start, end = token[0], token.start(), token.end()
+        word = token[0]
+        start = token.start()
+        end = token.end()
         if (
             word in _BETWEEN
             and source[start - 1].isspace()
@@ -190,7 +192,9 @@ def _functions(tokens: list[re.Match]) -> list[str]:
 
     It is the name before the parentheses of the outermost head that has any.
     """
-    names, open_names, first = [], [], 0
+    names = []
+    open_names = []
+    first = 0
     for place, token in enumerate(tokens):
         if token[0] == "{":
             open_names.append(_name_of([other[0] for other in tokens[first:place]]))

@@ -99,8 +99,6 @@ class Explained:
 
     def unused(self, mutants: list[Mutant]) -> list[tuple[str, str, str, str]]:
         """Entries about the files of `mutants` that fit none of the mutants."""
-        files, places = (
-            {mutant.path for mutant in mutants},
-            {mutant.place for mutant in mutants},
-        )
+        files = {mutant.path for mutant in mutants}
+        places = {mutant.place for mutant in mutants}
         return [place for place in self.reasons if place[0] in files and place not in places]

@@ -97,7 +97,9 @@ class _Visitor(cst.CSTVisitor):
     METADATA_DEPENDENCIES = (WhitespaceInclusivePositionProvider,)
 
     def __init__(self, module: cst.Module, source: str):
-        self.changes, self._module, self._within = [], module, []
+        self.changes = []
+        self._module = module
+        self._within = []
         self._line_starts = [0]
         for line in source.splitlines(keepends=True):
             self._line_starts.append(self._line_starts[-1] + len(line))

@@ -150,7 +150,9 @@ class Runner:
         kept: bool = False,
     ) -> Iterator[tuple[Mutant, Verdict]]:
         """The verdict on each mutant, as soon as there is one."""
-        waiting, free, running = deque(mutants), list(self.trees), []
+        waiting = deque(mutants)
+        free = list(self.trees)
+        running = []
         prepare = partial(_build_runtime, free[0].runtime_texts()) if kept else None
         try:
             while waiting or running:
@@ -204,13 +206,11 @@ class _Job:
         limit: float,
         prepare=None,
     ):
-        self.tree, self.mutant, self.limit, self.result, self.ending = (
-            tree,
-            mutant,
-            limit,
-            {},
-            "",
-        )
+        self.tree = tree
+        self.mutant = mutant
+        self.limit = limit
+        self.result = {}
+        self.ending = ""
         self._files = runner.scratch / tree.folder.name
         self._builds = tree.builds()
         self._files.with_suffix(".json").unlink(missing_ok=True)

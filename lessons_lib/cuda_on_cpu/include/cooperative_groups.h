@@ -211,18 +211,17 @@ auto group_size(const Group& group) {
 }
 
 // Blocks that wait for each other must all run at the same time. Here they do not.
-#define CUDA_ON_CPU_NO_GROUP(type, function)                                                     \
-  struct type {                                                                                  \
-    void sync() const;                                                                           \
-    unsigned long long thread_rank() const, num_threads() const, size() const;                   \
-  };                                                                                             \
-  template <class... None>                                                                       \
-  type function(None...) {                                                                       \
-    static_assert(                                                                               \
-        sizeof...(None) > 99, #function                                                          \
-        "() is not for the CPU stand-in, whose blocks run one after the "  \
-        "other; it needs a GPU"); \
-    return {};                                                                                   \
+#define CUDA_ON_CPU_NO_GROUP(type, function)                                        \
+  struct type {                                                                     \
+    void sync() const;                                                              \
+    unsigned long long thread_rank() const, num_threads() const, size() const;      \
+  };                                                                                \
+  template <class... None>                                                          \
+  type function(None...) {                                                          \
+    static_assert(sizeof...(None) > 99, #function                                   \
+                  "() is not for the CPU stand-in, whose blocks run one after the " \
+                  "other; it needs a GPU");                                         \
+    return {};                                                                      \
   }
 CUDA_ON_CPU_NO_GROUP(grid_group, this_grid)
 CUDA_ON_CPU_NO_GROUP(cluster_group, this_cluster)
