@@ -50,12 +50,14 @@ mutants: $(READY)  ## put small faults into the code, one at a time, and list th
 lint: $(READY)  ## look for slips, untidy imports and untidy lines (`make format` mends them)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
+	@echo clang-format --dry-run
+	@$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 
 format: $(READY)  ## tidy Python, C++ and CUDA, and mend the slips that a tool can mend
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
-	$(VENV)/bin/clang-format -i $(CPP)
+	@echo clang-format
+	@$(VENV)/bin/clang-format -i $(CPP)
 
 exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))

@@ -7,7 +7,15 @@ from lessons_lib.compiler_errors import CompileError
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from lessons_lib.inline import build_cpp, build_library
 from lessons_lib.isolation import run_isolated
-from lessons_lib.verbs import CheckFailed, NotAttempted, check, hint, progress_bar, solution
+from lessons_lib.verbs import (
+    CheckFailed,
+    NotAttempted,
+    check,
+    hint,
+    open_lesson,
+    progress_bar,
+    solution,
+)
 
 __all__ = [
     "CheckFailed",
@@ -19,6 +27,7 @@ __all__ = [
     "build_library",
     "check",
     "hint",
+    "open_lesson",
     "progress_bar",
     "run_isolated",
     "solution",

@@ -1,6 +1,6 @@
 """The verbs of a lesson: `open_lesson`, `check`, `hint`, `solution`, `progress_bar`."""
 
-import importlib
+import importlib.util
 import json
 from types import ModuleType
 

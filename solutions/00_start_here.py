@@ -20,15 +20,21 @@
 #
 # Run the cells from top to bottom with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 
+# %%
+from lessons_lib import check, hint, open_lesson, progress_bar, solution
+
+draw = open_lesson("00")
+draw.opening()
+
+# %% [markdown]
+# This is the idea of the whole course. Two requests share one memory, which is cut into blocks
+# of equal size. A request gets a block when it has words to put into it, wherever one is free.
+# Its **block table** says where they are.
+#
+# ## What your machine can do
+
 # %% tags=["nbval-ignore-output"]
-try:
-    import lessons_draw
-    from lessons_lib import check, hint, progress_bar, solution
-    from lessons_lib.doctor import doctor
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
+from lessons_lib.doctor import doctor
 
 report = doctor()
 display(report)
@@ -71,41 +77,11 @@ print(
 # requests with a limit of 512 tokens.
 
 # %%
-import matplotlib.pyplot as plt
-
 limit = 512
 lengths = {"A": 61, "B": 310, "C": 24, "D": 147, "E": 96}
-
-
-def draw_memory(reserved, title):
-    """Draws a bar for each request: what it reserved, and in blue the part with tokens."""
-    figure, axes = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
-    axes.barh(
-        list(lengths),
-        [reserved[name] for name in lengths],
-        color=draw.WASTED,
-        hatch="///",
-        edgecolor="white",
-        label="reserved and empty",
-    )
-    axes.barh(list(lengths), list(lengths.values()), color=draw.USED, label="holds a token")
-    axes.set(xlim=(0, limit), xlabel="tokens", ylabel="request")
-    axes.invert_yaxis()
-    axes.set_title(title, loc="left", fontsize=11)
-    axes.legend(loc="lower right", fontsize=8)
-    return figure
-
-
-contiguous = {name: limit for name in lengths}
-useful = sum(lengths.values()) / sum(contiguous.values())
+useful = sum(lengths.values()) / (limit * len(lengths))
 print(f"{100 * useful:.0f} % of the reserved memory holds a token")
-lessons_draw.show(
-    draw_memory(contiguous, "One piece for each request"),
-    alt=(
-        "Five bars of 512 tokens each, one for each request. Only a part of each bar, between"
-        " 24 and 310 tokens, is in use; the rest is reserved and empty."
-    ),
-)
+draw.one_piece_each(lengths, limit)
 
 # %% [markdown]
 # Kwon et al. (2023, figure 2) measured three systems with contiguous caches. One reserved the
@@ -198,13 +174,7 @@ print(
     " holds a token"
 )
 assert all(paged[name] - lengths[name] < block_size for name in lengths)
-lessons_draw.show(
-    draw_memory(paged, "Blocks of 16 tokens"),
-    alt=(
-        "Five bars, one for each request, each hardly longer than its "
-        "tokens: less than one block of 16 tokens is empty in each."
-    ),
-)
+draw.blocks_of_16(lengths, paged, limit)
 
 # %% [markdown]
 # Each request now wastes less than one block, however long it grows. The paper measured 96.3 %
