@@ -47,9 +47,10 @@ mutants: $(READY)  ## put small faults into the code, one at a time, and list th
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS) --editable '.[mutants]'
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
-lint: $(READY)  ## look for slips, untidy imports and untidy lines (`make format` mends them)
+lint: $(READY)  ## look for slips, types that do not fit, and untidy lines (`make format` mends lines)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 	@echo clang-format --dry-run
 	@$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 

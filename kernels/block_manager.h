@@ -62,8 +62,7 @@ class BlockManager {
  private:
   void check_index(int block_id) const {
     // BEGIN SOLUTION 1.2
-    if (block_id < 0 || block_id >= static_cast<int>(ref_counts_.size()))
-      throw BlockIndexError(block_id);
+    if (block_id < 0 || block_id >= int(ref_counts_.size())) throw BlockIndexError(block_id);
     // END SOLUTION
   }
   FreeList free_list_;

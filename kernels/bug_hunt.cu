@@ -2,13 +2,12 @@
 
 #include "paged_params.cuh"
 
-__device__ int64_t row_of(const PagedAttentionParams& p, int sequence, int token,
-                          int kv_head) {
+__device__ int64_t row(const PagedAttentionParams& p, int sequence, int token, int kv_head) {
   // BEGIN SOLUTION STUB: const int64_t block_id = p.block_table[sequence * p.num_q_heads + token / p.block_size];
   const int64_t block_id =
       p.block_table[int64_t(sequence) * p.max_blocks_per_seq + token / p.block_size];
   // END SOLUTION
-  // BEGIN SOLUTION STUB: return ((block_id * p.num_kv_heads + kv_head) * p.block_size + token % p.block_size) * p.head_size;
+  // BEGIN SOLUTION STUB: return ((block_id * p.num_kv_heads + kv_head) * p.block_size + token % p.block_size) *\n         p.head_size;
   return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *
          p.head_size;
   // END SOLUTION
@@ -35,7 +34,7 @@ __global__ void hunted_kernel(PagedAttentionParams p) {
   largest[threadIdx.x] = -INFINITY;
   __syncthreads();
   for (int token = threadIdx.x; token < context_len; token += blockDim.x) {
-    const float* key = (const float*)p.k_cache + row_of(p, sequence, token, kv_head);
+    const float* key = (const float*)p.k_cache + row(p, sequence, token, kv_head);
     float score = 0.0f;
     for (int d = 0; d < p.head_size; ++d) score += query[d] * key[d];
     scores[token] = score * p.scale;
@@ -51,7 +50,7 @@ __global__ void hunted_kernel(PagedAttentionParams p) {
     float o = 0.0f;
     for (int token = 0; token < context_len; ++token)
       o += expf(scores[token] - max_score) / sum *
-           ((const float*)p.v_cache)[row_of(p, sequence, token, kv_head) + d];
+           ((const float*)p.v_cache)[row(p, sequence, token, kv_head) + d];
     out[d] = o;
   }
 }

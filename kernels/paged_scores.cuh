@@ -17,8 +17,8 @@ __device__ void paged_scores(const PagedAttentionParams& params, float* scores) 
   // BEGIN SOLUTION 6.4
   for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) q[i] = to_float(q_row[i]);
   __syncthreads();
-  int kv_head = head / (params.num_q_heads / params.num_kv_heads),
-      num_tokens = params.context_lens[seq];
+  int kv_head = head / (params.num_q_heads / params.num_kv_heads);
+  int num_tokens = params.context_lens[seq];
   for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) {
     const T* key = k_cache + cache_offset(params, seq, token, kv_head);
     float product = 0.0f;

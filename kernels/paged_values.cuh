@@ -33,8 +33,8 @@ __device__ void paged_values(const PagedAttentionParams& params, const float* we
                (int64_t(seq) * params.num_q_heads + head) * params.head_size;
   const T* v_cache = static_cast<const T*>(params.v_cache);
   // BEGIN SOLUTION 6.5
-  int kv_head = head / (params.num_q_heads / params.num_kv_heads),
-      num_tokens = params.context_lens[seq];
+  int kv_head = head / (params.num_q_heads / params.num_kv_heads);
+  int num_tokens = params.context_lens[seq];
   for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {
     float result = 0.0f;
     for (int token = 0; token < num_tokens; ++token) {

@@ -65,8 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def select(numbers: list[str]) -> list[Lesson]:
     """The lessons with these numbers, or all of them."""
-    paths = sorted(SOLUTIONS.glob("[0-9][0-9]_*.py"))
-    known = {path.name[:2]: path for path in paths}
+    paths = sorted(SOLUTIONS.glob("*.py"))
+    known = {path.stem.split("_")[0]: path for path in paths}
     if unknown := [number for number in numbers if number not in known]:
         raise SourceError(
             f"There is no lesson {', '.join(unknown)}; the lessons are {', '.join(known)}."
@@ -113,7 +113,7 @@ def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
 def check(lessons: list[Lesson]) -> list[str]:
     """What is out of step: a line for each notebook that would change, and for each leak."""
     problems = leaks(lessons)
-    sources = {path.stem for path in SOLUTIONS.glob("[0-9][0-9]_*.py")}
+    sources = {path.stem for path in SOLUTIONS.glob("*.py")}
     problems += [
         f"{path.parent.name}/{path.name} has no source"
         for folder in (NOTEBOOKS, SOLUTIONS)
@@ -217,7 +217,7 @@ def _notebook(lesson: Lesson, text) -> nbformat.NotebookNode:
 def _metadata(cell: Cell) -> dict:
     """The cell's metadata: its exercise, and nbgrader's (schema version 3)."""
     metadata = {"tags": list(cell.tags)} if cell.tags else {}
-    if cell.kind not in ("exercise", "check"):
+    if cell.exercise is None:
         return metadata
     is_check = cell.kind == "check"
     grader = {

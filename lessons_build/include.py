@@ -3,6 +3,7 @@
 import ast
 import re
 import textwrap
+from collections.abc import Iterable
 
 from lessons_lib.paths import ROOT
 
@@ -11,7 +12,7 @@ class SourceError(Exception):
     """A lesson's source cannot be rendered. The message names the file and the place."""
 
 
-def python_definition(file: str, name: str, without: list[str] = ()) -> list[str]:
+def python_definition(file: str, name: str, without: Iterable[str] = ()) -> list[str]:
     """The lines of a function, class, method ("Class.method") or constant, with its comments.
 
     file: in the project.

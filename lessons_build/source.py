@@ -3,7 +3,8 @@
 A region is between the comment lines `BEGIN SOLUTION` and `END SOLUTION`, in Python, C++ or
 CUDA, even inside a string. It may name its exercise (`// BEGIN SOLUTION 1.4`); without a name
 it belongs to its cell's exercise. It may also say what the learner gets in its place (`STUB:
-text`); without it, the learner gets a line that fails and names the exercise.
+text`, in which `\\n` begins a new line); without it, the learner gets a line that fails and
+names the exercise.
 
 `// INCLUDE file` takes in a file of `kernels/`. `# INCLUDE lessons_lib/file.py name` takes in
 a function, a class or a method (see `lessons_build/include.py`). What is taken in comes
@@ -14,6 +15,7 @@ and need not say so. Its solution is that text, followed by one region with the 
 the solutions are cleared, the faults stay.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from pathlib import Path
 
 from lessons_build.include import SourceError, python_definition
 from lessons_lib.paths import KERNELS
+
+WIDEST_LITERAL = 88  # characters of a text, so that a line of the cell has 95
 
 _BEGIN = re.compile(
     r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB:"
@@ -39,7 +43,7 @@ class Region:
 
     lines: tuple[str, ...]
     exercise: str | None = None
-    begin: re.Match | None = None
+    begin: re.Match[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,9 @@ class Cell:
             return "\n".join(
                 [self.student(), "# BEGIN SOLUTION", *self._repairs(), "# END SOLUTION"]
             )
-        lines = []
+        lines: list[str] = []
         for region in self._regions():
-            if region.exercise is None:
+            if region.begin is None:
                 lines += region.lines
             else:
                 marker = f"{region.begin['indent']}{region.begin['comment']}"
@@ -74,9 +78,9 @@ class Cell:
 
     def student(self) -> str:
         """The cell as the learner gets it, with a stub in place of each region."""
-        lines = []
+        lines: list[str] = []
         for region in self._regions():
-            lines += region.lines if region.exercise is None else [self._stub(region)]
+            lines += region.lines if region.begin is None else [self._stub(region)]
         return "\n".join(lines)
 
     def solution_lines(self) -> set[str]:
@@ -95,18 +99,21 @@ class Cell:
             for region in self._regions()
             if region.exercise
         ]
-        return [
-            line
-            for fault, repair in pairs
-            for line in (f"{name} = {name}.replace(", f"    {fault!r},", f"    {repair!r})")
-        ]
+        lines = []
+        for fault, repair in pairs:
+            *first, fault_end = _literals(fault)
+            *second, repair_end = _literals(repair)
+            lines += [f"{name} = {name}.replace(", *first, f"{fault_end},", *second]
+            lines += [f"{repair_end},", ")"]
+        return lines
 
     def _stub(self, region: Region) -> str:
+        assert region.begin is not None  # only a solution has a stub
         indent = region.begin["indent"]
         comment = region.begin["comment"]
         text = region.begin["stub"]
         if text is not None:
-            return indent + text
+            return indent + text.replace(r"\n", "\n")
         if comment == "#":
             return f'{indent}raise NotImplementedError("Exercise {self.exercise}")'
         if self.language == "cuda":
@@ -120,23 +127,22 @@ class Cell:
 
         Those of later exercises are left out, neighbours joined.
         """
-        regions = []
+        regions: list[Region] = []
         for region in parse_regions(
             self.source.split("\n"), self.exercise, where=self.source[:60]
         ):
-            if region.exercise and self.exercise is None:
-                raise SourceError(
-                    f"A solution region outside an exercise cell: {self.source[:60]!r}"
-                )
-            if region.exercise and _number(region.exercise) > _number(self.exercise):
-                continue
-            if region.exercise and not region.lines:
-                raise SourceError(f"an empty solution region: {self.source[:60]!r}")
-            neighbours = regions and region.exercise and regions[-1].exercise
-            if neighbours and not region.begin["stub"] and not regions[-1].begin["stub"]:
-                regions[-1] = Region(
-                    regions[-1].lines + region.lines, self.exercise, regions[-1].begin
-                )
+            if region.exercise:
+                if self.exercise is None:
+                    raise SourceError(
+                        f"A solution region outside an exercise cell: {self.source[:60]!r}"
+                    )
+                if _number(region.exercise) > _number(self.exercise):
+                    continue
+                if not region.lines:
+                    raise SourceError(f"an empty solution region: {self.source[:60]!r}")
+            begin, before = region.begin, regions[-1].begin if regions else None
+            if begin and before and not begin["stub"] and not before["stub"]:
+                regions[-1] = Region(regions[-1].lines + region.lines, self.exercise, before)
             elif region.lines:
                 regions.append(region)
         return regions
@@ -167,8 +173,8 @@ def read_lesson(path: Path) -> Lesson:
 
 def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterator[Region]:
     """Splits lines into given ones and solution regions."""
-    given = []
-    inside = []
+    given: list[str] = []
+    inside: list[str] = []
     begin = None
     for number, line in enumerate(lines, 1):
         if match := _BEGIN.match(line):
@@ -203,12 +209,12 @@ def _read_cell(cell) -> Cell:
     metadata = cell.metadata
     if cell.cell_type == "markdown":
         return Cell("markdown", cell.source)
-    exercise = metadata.get("exercise") or metadata.get("check")
-    if exercise is not None and not (
+    kind = "exercise" if "exercise" in metadata else "check" if "check" in metadata else "code"
+    exercise = None if kind == "code" else metadata[kind]
+    if kind != "code" and not (
         isinstance(exercise, str) and re.fullmatch(r"\d+\.\d+", exercise)
     ):
         raise SourceError(f'an exercise is named like "1.2" (a string), not {exercise!r}')
-    kind = "exercise" if "exercise" in metadata else "check" if "check" in metadata else "code"
     result = Cell(
         kind,
         _expand_includes(cell.source),
@@ -227,6 +233,19 @@ def _read_cell(cell) -> Cell:
     ):
         raise SourceError(f"exercise {exercise}: nothing in the student's version would fail")
     return result
+
+
+def _literals(text: str) -> list[str]:
+    """A text as string literals within a call: one for each of its lines, or more."""
+    pieces = []
+    for line in text.splitlines(keepends=True):
+        words = re.findall(r"\s*\S+\s*", line)
+        pieces.append("")
+        for word in words:
+            if len(pieces[-1] + word) > WIDEST_LITERAL:
+                pieces.append("")
+            pieces[-1] += word
+    return [f"    {json.dumps(piece, ensure_ascii=False)}" for piece in pieces]
 
 
 def given_kernel(file_name: str, exercise: str) -> str:

@@ -35,7 +35,9 @@ def _code(source: str) -> str:
             isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module))
             and ast.get_docstring(node) is not None
         ):
-            node.body[0].value.value = ""
+            docstring = node.body[0]
+            assert isinstance(docstring, ast.Expr)
+            docstring.value = ast.Constant("")
         elif (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)

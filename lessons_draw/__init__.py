@@ -133,14 +133,6 @@ def pool_steps(steps: list[tuple]):
     return figure
 
 
-def pool_text(ref_counts: list[int]) -> str:
-    """The pool in one line of text: `[0 ×2] [1 free]`."""
-    return " ".join(
-        f"[{block_id} {f'×{count}' if count else 'free'}]"
-        for block_id, count in enumerate(ref_counts)
-    )
-
-
 def _frame(axes, width: float) -> None:
     axes.set_xlim(-0.1, width + 0.1)
     axes.set_ylim(-0.5, 1.05)

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import wait
@@ -31,7 +31,7 @@ def grade_all(
     workers: int,
     patience: float = 3600.0,
     scratch: Path | None = None,
-) -> Iterator[tuple[Submission, SubmissionGrade]]:
+) -> Generator[tuple[Submission, SubmissionGrade], None, None]:
     """Yields each submission with its grade, as soon as it has one.
 
     If a process is lost on a submission, or its grade is not final, the submission is tried
@@ -61,12 +61,12 @@ def grade_all(
         else:
             again[submission] = outcome, ()
     for submission, outcome in _outcomes(list(again), new_worker, 1):
-        grade, events = again[submission]
+        result, events = again[submission]
         if isinstance(outcome, str):
             events = (*events, f"the second attempt failed: {outcome}")
         else:
-            grade = outcome
-        yield submission, replace(grade, events=(*grade.events, *events))
+            result = outcome
+        yield submission, replace(result, events=(*result.events, *events))
 
 
 def _outcomes(
@@ -80,15 +80,16 @@ def _outcomes(
             for worker in crew:
                 if waiting and not worker.submission:
                     worker.begin(waiting.popleft())
-            busy = [worker for worker in crew if worker.submission]
+            busy = [(worker, worker.submission) for worker in crew if worker.submission]
             ready = wait(
-                [worker.pipe for worker in busy], min(worker.seconds_left() for worker in busy)
+                [worker.pipe for worker, _ in busy],
+                min(worker.seconds_left() for worker, _ in busy),
             )
-            for worker in busy:
+            for worker, submission in busy:
                 outcome = worker.outcome(worker.pipe in ready)
                 if outcome is None:
                     continue
-                submission, worker.submission = worker.submission, None
+                worker.submission = None
                 if isinstance(outcome, str):
                     worker.end()
                     crew[crew.index(worker)] = new_worker()
@@ -155,7 +156,7 @@ def _serve(pipe, grade: Grader, scratch: Path | None):
     # an exception, so that it can tidy up
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_the_command, daemon=True).start()
-    tempfile.tempdir = scratch and str(scratch)
+    tempfile.tempdir = str(scratch) if scratch else None
     with suppress(EOFError, OSError):
         while True:
             path, student = pipe.recv()
@@ -166,5 +167,7 @@ def _serve(pipe, grade: Grader, scratch: Path | None):
 
 
 def _end_with_the_command():
-    multiprocessing.parent_process().join()
+    command = multiprocessing.parent_process()
+    assert command is not None  # this is a worker
+    command.join()
     os.kill(os.getpid(), signal.SIGTERM)

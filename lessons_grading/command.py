@@ -17,10 +17,9 @@ from tqdm import tqdm
 
 from lessons_grading import sandbox
 from lessons_grading.claim import Claim
-from lessons_grading.classroom import grade_all
+from lessons_grading.classroom import Grader, grade_all
 from lessons_grading.judge import RUN_FACTOR, grade_notebook
 from lessons_grading.kept import Kept, course_digest, write_whole
-from lessons_grading.notebook import lessons
 from lessons_grading.report import to_look_at, write_report
 from lessons_grading.sandbox import Limits
 from lessons_grading.submissions import find_submissions, text_of
@@ -33,7 +32,7 @@ OF_THE_JUDGE = 600.0  # seconds for its work between two runs in the sandbox, wh
 LARGEST_SEED = (1 << 31) - 1
 
 
-def main(words: Sequence[str] | None = None, grader=grade_notebook) -> int:
+def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) -> int:
     """Returns 0 if each submission has a grade, of whatever kind.
 
     Returns 1 if the results cannot be written, and 130 after Ctrl-C. Exits with 2 for bad
@@ -56,12 +55,12 @@ def main(words: Sequence[str] | None = None, grader=grade_notebook) -> int:
         return 1
 
 
-def _run(arguments: argparse.Namespace, grader) -> int:
+def _run(arguments: argparse.Namespace, grader: Grader) -> int:
     with arguments.claim as scratch:
         return _grade(arguments, grader, scratch)
 
 
-def _grade(arguments: argparse.Namespace, grader, scratch: Path) -> int:
+def _grade(arguments: argparse.Namespace, grader: Grader, scratch: Path) -> int:
     started = time.monotonic()
     limits = arguments.limits
     seed = arguments.seed
@@ -125,7 +124,7 @@ def _patience(limits: Limits) -> float:
         checks.BUILD_TIME_LIMIT,
         *(
             RUN_FACTOR * exercise.time_limit
-            for lesson in lessons()
+            for lesson in checks.lessons()
             for exercise in checks.exercises_of(lesson)
         ),
     )

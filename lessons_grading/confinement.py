@@ -124,9 +124,9 @@ def bubblewrap() -> str | None:
 @cache
 def words_of_bubblewrap() -> list[str]:
     """The words of its help, which show the options that it has."""
-    return subprocess.run(
-        [bubblewrap(), "--help"], capture_output=True, text=True
-    ).stdout.split()
+    program = bubblewrap()
+    assert program is not None  # `missing` comes first
+    return subprocess.run([program, "--help"], capture_output=True, text=True).stdout.split()
 
 
 @cache
@@ -164,9 +164,10 @@ def command_line(
 
 
 def _namespaces() -> list[str]:
-    known = words_of_bubblewrap()
+    program, known = bubblewrap(), words_of_bubblewrap()
+    assert program is not None  # `missing` comes first
     return [
-        bubblewrap(),
+        program,
         "--unshare-all",
         "--unshare-user",
         "--die-with-parent",
@@ -278,7 +279,8 @@ def systemd_scope() -> str | None:
 
 def in_scope(memory: int, tasks: int) -> list[str]:
     """The words before a command that put it into a cgroup. Empty if there is no cgroup."""
-    return _scope(systemd_scope(), memory, tasks) if systemd_scope() else []
+    tool = systemd_scope()
+    return _scope(tool, memory, tasks) if tool else []
 
 
 def _scope(tool: str, memory: int, tasks: int) -> list[str]:

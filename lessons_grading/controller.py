@@ -191,7 +191,8 @@ class _Run:
 
     def __init__(self, order: dict, orders: Connection, replies: Connection):
         self.orders, self.replies, self.output_limit = orders, replies, order["output_limit"]
-        self.printed, self.num_printed, self.waiting, self.status = b"", 0, bytearray(), None
+        self.printed, self.num_printed, self.waiting = b"", 0, bytearray()
+        self.status: int | None = None
         self.reports, theirs = os.pipe()
         answers, self.answers = os.pipe()
         self.output, written = os.pipe()
@@ -230,14 +231,14 @@ class _Run:
 
     def _follow(self) -> tuple[str, str]:
         while True:
-            has_ended = self._has_ended()
-            came = self._read(0.0 if has_ended else LOOK_EVERY)
+            status = self._status_if_ended()
+            came = self._read(LOOK_EVERY if status is None else 0.0)
             if self.num_printed > self.output_limit:
                 return "flooded", f"{self.output_limit} bytes"
             if (message := self._next_message()) is not None:
                 self._pass_on(message)
-            elif has_ended and not came:
-                code = os.waitstatus_to_exitcode(self.status)
+            elif status is not None and not came:
+                code = os.waitstatus_to_exitcode(status)
                 return (
                     ("exited", f"exit code {code}")
                     if code >= 0
@@ -250,11 +251,11 @@ class _Run:
             if len(self.waiting) > LARGEST_MESSAGE + LENGTH.size:
                 return "exited", "with a message that is too long"
 
-    def _has_ended(self) -> bool:
+    def _status_if_ended(self) -> int | None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 self.status = ended[1] if ended[0] == self.pid else self.status
-        return self.status is not None
+        return self.status
 
     def _read(self, seconds: float) -> bool:
         """Reads what arrives within `seconds`. Returns whether there was anything."""

@@ -80,14 +80,14 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
         mistakes=mistakes,
         hints=(),
         cases=tuple,
-        size=len,
-        hidden=len,
-        describe=repr,
-        same=bool,
-        show=repr,
-        chancy=bool,
-        name_from_text=len,
-        arrange=repr,
+        size=results.gone,
+        hidden=results.gone,
+        describe=results.gone,
+        same=results.gone,
+        show=results.gone,
+        chancy=results.gone,
+        name_from_text=results.gone,
+        arrange=results.gone,
     )
     # `is` and not `==`, because the class of an answer may compare in any way.
     forms = [
@@ -96,7 +96,7 @@ def pack(exercise: Exercise, cases: tuple) -> bytes:
     ]
     sent = (bare, tuple(map(exercise.arrange, cases)))
     known = None
-    names = frozenset()
+    names: frozenset[str] = frozenset()
     while known != names:  # each round reaches what the names of the last round led to
         known, file = names, io.BytesIO()
         pickler = _Pickler(file, names, forms)
@@ -114,11 +114,9 @@ class _Pickler(cloudpickle.Pickler):
 
     def __init__(self, file, names: frozenset[str], forms: list):
         super().__init__(file)
-        self.names, self.found, self.forms = (
-            names,
-            set(),
-            {id(form) for form in forms if form is not None},
-        )
+        self.names = names
+        self.found: set[str] = set()
+        self.forms = {id(form) for form in forms if form is not None}
 
     def dump(self, value):
         cloudpickle.register_pickle_by_value(lessons_exercises)

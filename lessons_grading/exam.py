@@ -77,7 +77,8 @@ class Effort:
     """Processor seconds of this thread for reading and comparing one submission's results."""
 
     def __init__(self):
-        self._before, self._begun = 0.0, None
+        self._before = 0.0
+        self._begun: float | None = None
 
     def __enter__(self):
         self._begun = time.thread_time()
@@ -131,6 +132,7 @@ def compare(
             return CheckResult(exam.exercise.id, False, "wrong", TOO_MUCH_EFFORT), None
         if refused:
             return refused, None
+        assert run.outcome is not None  # `next` had no more reports
         verdict = broken(exam.exercise, run.outcome, last)
         outcome = replace(run.outcome, last_report=last)
         crash = outcome if checks.crashed_first(outcome) else None
@@ -146,7 +148,11 @@ def compare(
     return verdict, crash
 
 
-def broken(exercise: Exercise, outcome: isolation.Outcome, last_report) -> CheckResult:
+def broken(
+    exercise: Exercise,
+    outcome: isolation.Outcome,
+    last_report: tuple[int, checks.Failure | None] | None,
+) -> CheckResult:
     # it claims to have returned
     if outcome.ending not in ("crashed", "exited", "timed out") and not outcome.error:
         outcome = replace(outcome, ending="exited", detail="without a result")
@@ -160,7 +166,7 @@ def decode(data):
         return results.Foreign("something that cannot be read")
 
 
-def refusal(exercise: Exercise, report) -> CheckResult | None:
+def refusal(exercise: Exercise, report: object) -> CheckResult | None:
     """What the sandbox says of an answer that was not tried. It can only harm the answer."""
     match report:
         case ["refused", str(mistake), str(message)]:

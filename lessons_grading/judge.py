@@ -13,6 +13,7 @@ import base64
 import functools
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +27,6 @@ from lessons_lib import checks, cuda_builds, isolation
 from lessons_lib.checks import CheckResult, Exercise
 from lessons_lib.compiler_errors import CompileError
 from lessons_lib.isolation import BUSY
-from lessons_lib.paths import SOLUTIONS
 
 RESTARTS = 3  # of a notebook whose cells end their process
 MOST_ANSWERS = 5  # for each exercise, the last ones count
@@ -37,7 +37,11 @@ RUN_FACTOR = 2  # there are about as many hidden cases as visible ones
 
 
 def grade_notebook(
-    path: Path, student: str, seed: int, limits: Limits = Limits(), progress=lambda: None
+    path: Path,
+    student: str,
+    seed: int,
+    limits: Limits = Limits(),
+    progress: Callable[[], object] = lambda: None,
 ) -> SubmissionGrade:
     """The grade of one notebook. A bad submission never raises.
 
@@ -79,7 +83,7 @@ class _Grading:
         exercises: tuple[Exercise, ...],
         seed: int,
         limits: Limits,
-        progress=lambda: None,
+        progress: Callable[[], object] = lambda: None,
     ):
         self.notebook = notebook
         self.exercises = exercises
@@ -186,7 +190,7 @@ class _Grading:
                     if len(alike) == MOST_ANSWERS:
                         self.answers[exercise].remove(alike[0])
                     self.answers[exercise].append(answer)
-        outcome = run.outcome
+        outcome = _ended(run)
         self.seconds += run.seconds
         if outcome.ending == "returned":
             return None
@@ -204,9 +208,10 @@ class _Grading:
             )
         if self.seconds >= self.limits.notebook_seconds:
             return number
+        raised = isolation.describe_error(outcome.error) if outcome.error is not None else ""
         self._note(
             {
-                "raised": f"cell {number} raised {isolation.describe_error(outcome.error)}",
+                "raised": f"cell {number} raised {raised}",
                 "crashed": f"the process crashed in cell {number}: {outcome.detail}",
                 "exited": f"the process ended in cell {number}, {outcome.detail}",
                 "timed out": f"cell {number} was stopped after {self.limits.cell_seconds:g} s",
@@ -251,7 +256,9 @@ class _Grading:
         if self.effort.is_too_much():
             return CheckResult(exercise.id, False, "wrong", TOO_MUCH_EFFORT)
         if _is_refused(answer):
-            return refusal(exercise, ["refused", *answer["refused"]])
+            refused = refusal(exercise, ["refused", *answer["refused"]])
+            assert refused is not None  # _run_once lets no other form through
+            return refused
         if exercise.language != "python":
             run = self._run(
                 "build",
@@ -263,8 +270,9 @@ class _Grading:
             )
             refused = refusal(exercise, run.next())
             self._stop(run)
-            if refused or run.outcome.ending != "returned":
-                return refused or broken(exercise, run.outcome, None)
+            outcome = _ended(run)
+            if refused or outcome.ending != "returned":
+                return refused or broken(exercise, outcome, None)
         verdict, crash = self._observe(exercise, answer, {})
         if crash is None:
             return verdict
@@ -304,14 +312,13 @@ class _Grading:
 @functools.cache
 def _every_exercise() -> dict[str, tuple[str, str, bool]]:
     """The exercises, in the form that worker.run_cells needs."""
-    lessons = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
     return {
         exercise.id: (
             exercise.answer_name,
             exercise.language,
             isinstance(exercise.reference, type),
         )
-        for lesson in lessons
+        for lesson in checks.lessons()
         for exercise in checks.exercises_of(lesson)
     }
 
@@ -324,6 +331,12 @@ def _files(exercise_id: str) -> dict[str, str]:
 @functools.lru_cache(maxsize=100)
 def _tryout_of_none(exercise_id: str) -> str:
     return base64.b64encode(course.pack(checks.find(exercise_id), ())).decode()
+
+
+def _ended(run: Run) -> isolation.Outcome:
+    """How a run ended, after its last report."""
+    assert run.outcome is not None
+    return run.outcome
 
 
 def _is_refused(answer: dict) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lessons_lib import checks
-from lessons_lib.paths import SOLUTIONS
 
 LARGEST_FILE = 100 << 20  # bytes, with all outputs
 # bytes, without outputs; a lesson with all its text has less than one million
@@ -172,7 +171,8 @@ def _source(cell: dict) -> str:
 
 
 def _most_named(of_cells) -> str | None:
-    known = Counter(lesson for found in of_cells for lesson in found if lesson in lessons())
+    lessons = checks.lessons()
+    known = Counter(lesson for found in of_cells for lesson in found if lesson in lessons)
     return known.most_common(1)[0][0] if known else None
 
 
@@ -201,21 +201,16 @@ def _lesson_of_name(file_name: str) -> str | None:
         (
             number
             for number in re.findall(r"(?<!\d)\d\d(?!\d)", file_name)
-            if number in lessons()
+            if number in checks.lessons()
         ),
         None,
     )
 
 
 @functools.cache
-def lessons() -> tuple[str, ...]:
-    return tuple(path.name[:2] for path in sorted(SOLUTIONS.glob("[0-9][0-9]_*.py")))
-
-
-@functools.cache
 def _lessons_by_answer() -> dict[str, str]:
     return {
         exercise.answer_name: lesson
-        for lesson in lessons()
+        for lesson in checks.lessons()
         for exercise in checks.exercises_of(lesson)
     }

@@ -68,6 +68,7 @@ class Student:
         best: dict[str, dict[str, ExerciseGrade]] = {}
         for grade in self.grades:
             for entry in grade.exercises:
+                assert grade.lesson is not None  # where it is unknown, there are no exercises
                 lesson = best.setdefault(grade.lesson, {})
                 lesson[entry.exercise] = max(
                     lesson.get(entry.exercise, entry), entry, key=worth

@@ -10,7 +10,12 @@ import torch
 
 LARGEST = 1 << 20  # numbers of a tensor
 MOST_KEYS = 2_000  # of a set or a dictionary; a forger could make all their hashes collide
-_CONTAINERS = {"tuple": tuple, "list": list, "set": set, "frozenset": frozenset}
+_CONTAINERS: dict[str, type[tuple | list | set | frozenset]] = {
+    "tuple": tuple,
+    "list": list,
+    "set": set,
+    "frozenset": frozenset,
+}
 _COURSE = ("lessons_lib.checks", "lessons_exercises.")
 
 
@@ -25,7 +30,7 @@ class Foreign:
 
 
 def gone(*arguments, **named):
-    """Replaces the course's own answers where a student's answers are tried."""
+    """Replaces the course's own answers, and what judges with them, in a sandbox."""
     raise LookupError("The course's own answer is not here.")
 
 
@@ -99,13 +104,13 @@ def _encode(value):
     return ["foreign", repr(value)[:300]]
 
 
-def _text(array: np.ndarray) -> str:
+def _text(array: np.ndarray | np.generic) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
 def _tensor(dtype: str, shape: list[int], text: str) -> torch.Tensor:
-    dtype = getattr(torch, dtype.removeprefix("torch."))
-    numbers = torch.frombuffer(bytearray(base64.b64decode(text)) or bytearray(16), dtype=dtype)
+    kind = getattr(torch, dtype.removeprefix("torch."))
+    numbers = torch.frombuffer(bytearray(base64.b64decode(text)) or bytearray(16), dtype=kind)
     return numbers[: math.prod(shape)].reshape(shape)
 
 
@@ -123,8 +128,11 @@ def _of_the_course(module: str, name: str, base, attributes: dict):
     ):
         raise ValueError(f"{module}.{name} is no result")
     parts = {key: decode(part) for key, part in attributes.items()}
-    if issubclass(kind, str | tuple):
-        value = (str if issubclass(kind, str) else tuple).__new__(kind, decode(base))
+    value: object
+    if issubclass(kind, str):
+        value = str.__new__(kind, decode(base))
+    elif issubclass(kind, tuple):
+        value = tuple.__new__(kind, decode(base))
     elif is_dataclass(kind) and set(parts) == {field.name for field in fields(kind)}:
         value = object.__new__(kind)
     else:

@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
+from typing import Any
 
 import psutil
 
@@ -120,10 +121,11 @@ class Sandbox:
             "RLIMIT_NOFILE": 1024,
             "RLIMIT_CORE": 0,
         }
-        orders, self._orders = os.pipe()
-        self._replies, replies = os.pipe()
+        orders, our_orders = os.pipe()
+        our_replies, replies = os.pipe()
         with ExitStack() as stack:
-            words, descriptors = [], ()
+            words: list[str] = []
+            descriptors: tuple[int, ...] = ()
             if limits.sandboxed:
                 words, descriptors = stack.enter_context(
                     confinement.command_line(limits.disk, limits.unseen)
@@ -146,12 +148,13 @@ class Sandbox:
                 pass_fds=descriptors,
                 start_new_session=True,
             )
+        assert self._process.stderr is not None  # it is a pipe
         self._errors = self._process.stderr
         os.close(orders)
         os.close(replies)
         self._orders, self._replies = (
-            Connection(self._orders, readable=False),
-            Connection(self._replies, writable=False),
+            Connection(our_orders, readable=False),
+            Connection(our_replies, writable=False),
         )
 
     def _read_errors(self) -> str:
@@ -160,7 +163,7 @@ class Sandbox:
     def run(
         self,
         function: str,
-        *arguments,
+        *arguments: object,
         files: dict[str, str],
         seconds: float,
         output_limit: float | None = None,
@@ -294,12 +297,14 @@ class Run:
     """
 
     def __init__(self, sandbox: Sandbox, order: dict, files: dict[str, str], arguments: tuple):
-        self.sandbox, self.outcome, self.seconds, self.starved = sandbox, None, 0.0, False
-        self._owes_answer, self._last_words = False, None
+        self.sandbox, self.seconds, self.starved = sandbox, 0.0, False
+        self.outcome: Outcome | None = None
+        self._owes_answer = False
+        self._last_words: list[str] | None = None
         sandbox.deadline = time.monotonic() + order["limits"][1] + PATIENCE
         sandbox.send(order, files, arguments)
 
-    def next(self, seconds: float | None = None, clock: float = float("inf")):
+    def next(self, seconds: float | None = None, clock: float = float("inf")) -> Any:
         """The next report, or None if it has ended.
 
         seconds: the own seconds that it may take from now on.
@@ -372,4 +377,4 @@ def _error(name: str, words: str) -> BaseException:
 def _counts_tasks_by_user_namespace() -> bool:
     """Whether RLIMIT_NPROC counts only the sandbox (since Linux 5.14), not the whole user."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    return bool(release) and tuple(map(int, release.groups())) >= (5, 14)
+    return release is not None and tuple(map(int, release.groups())) >= (5, 14)

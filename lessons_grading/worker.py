@@ -12,20 +12,24 @@ import pickle
 import signal
 import sys
 import types
+from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 import cloudpickle
 
+from lessons_grading import results
 from lessons_grading.controller import LENGTH
 from lessons_lib import checks, isolation
 from lessons_lib.own_time import own_clock
 from lessons_lib.paths import ROOT
 
 LARGEST_ANSWER = 10 << 20  # bytes
+Report = Callable[[list], None]  # sends a list, as JSON, to the judge
 
 
-def run(function: str, arguments: list, reports, answers):
+def run(function: str, arguments: list, reports: FileIO, answers: FileIO):
     """Calls a function and reports how it ended.
 
     Reports ["returned"], ["raised", type, text] or ["exited", how].
@@ -40,11 +44,14 @@ def run(function: str, arguments: list, reports, answers):
             data = data[reports.write(data) :]
         answers.readline()  # the report was read
 
+    functions: dict[str, Callable[..., None]] = {
+        "run_cells": run_cells,
+        "build": build,
+        "observe": observe,
+    }
     os.chdir(os.environ["LESSONS_GRADE_FOLDER"])
     try:
-        {"run_cells": run_cells, "build": build, "observe": observe}[function](
-            *arguments, report
-        )
+        functions[function](*arguments, report)
         ended = ["returned"]
     except SystemExit as stop:
         ended = ["exited", f"exit({stop.code!r:.80})"]
@@ -58,7 +65,7 @@ def run(function: str, arguments: list, reports, answers):
 
 
 def run_cells(
-    cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report
+    cells: list, exercises: dict[str, list], wanted: list[str], seconds: float, report: Report
 ):
     """Runs `cells` as a notebook does, and reports what happens.
 
@@ -75,7 +82,7 @@ def run_cells(
     shell = _shell()
     known = {exercise: _bare(exercise, *about) for exercise, about in exercises.items()}
     # lesson 08 looks up names; an exercise has no more here
-    checks.find = lambda exercise: known[str(exercise)]
+    checks.find = lambda exercise_id: known[str(exercise_id)]
     answers = _Answers([known[exercise] for exercise in wanted], shell.user_ns, report)
     _silence_verbs(answers)
     for number, source in cells:
@@ -125,7 +132,7 @@ def _shell():
         def enable_gui(self, gui=None):  # for %matplotlib; nothing is displayed here
             pass
 
-    HistoryManager.enabled = False
+    HistoryManager.enabled = False  # type: ignore[assignment]  # hides the trait, for all
     return Shell.instance(user_module=types.ModuleType("__main__"))
 
 
@@ -133,15 +140,20 @@ def _silence_verbs(answers: "_Answers"):
     import lessons_lib
     from lessons_lib import verbs
 
+    def check(exercise_id, answer):
+        answers.checked(str(exercise_id), answer)
+
+    def silence(*arguments, **named):
+        pass
+
     for module in (lessons_lib, verbs):
-        module.check = lambda exercise_id, answer: answers.checked(str(exercise_id), answer)
-        module.hint = module.solution = module.progress_bar = lambda *arguments, **named: None
+        vars(module).update(check=check, hint=silence, solution=silence, progress_bar=silence)
 
 
 class _Answers:
     """Reports each new value of an answer, so that it counts whatever later cells do."""
 
-    def __init__(self, wanted: list[checks.Exercise], namespace: dict, report):
+    def __init__(self, wanted: list[checks.Exercise], namespace: dict, report: Report):
         self.exercises = {exercise.id: exercise for exercise in wanted}
         self.names = {id: exercise.answer_name for id, exercise in self.exercises.items()}
         self.namespace, self.report = namespace, report
@@ -182,8 +194,8 @@ def _bare(id: str, answer_name: str, language: str, is_class: bool) -> checks.Ex
         answer_name,
         type if is_class else None,
         tuple,
-        len,
-        len,
+        results.gone,
+        results.gone,
         (),
         (),
         language=language,
@@ -217,7 +229,7 @@ def _pack(exercise: checks.Exercise, answer) -> dict:
     return {"pickle": base64.b64encode(data).decode()}
 
 
-def build(tryout: str, packed: dict, report):
+def build(tryout: str, packed: dict, report: Report):
     """Builds an answer in C++ or CUDA, so that `observe` need not.
 
     tryout: from course.pack().
@@ -227,14 +239,12 @@ def build(tryout: str, packed: dict, report):
         exercise.prepare(answer)
 
 
-def observe(tryout: str, packed: dict, ended: list[int], report):
+def observe(tryout: str, packed: dict, ended: list[int], report: Report):
     """Reports ["case", number, result] for each case, or ["refused", mistake, message].
 
     ended: the numbers of cases that are not tried again.
     """
     import torch
-
-    from lessons_grading.results import encode
 
     torch.set_num_threads(1)
     exercise, cases = _loaded(tryout)  # before any code of the submission is here
@@ -245,14 +255,14 @@ def observe(tryout: str, packed: dict, ended: list[int], report):
     for number, case in enumerate(cases):
         if number in ended:
             continue
-        report(["case", number, encode(checks._attempt(exercise, subject, case))])
+        report(["case", number, results.encode(checks._attempt(exercise, subject, case))])
 
 
 def _loaded(text: str):
     return pickle.loads(base64.b64decode(text))
 
 
-def _refused(exercise: checks.Exercise, answer, report) -> bool:
+def _refused(exercise: checks.Exercise, answer, report: Report) -> bool:
     refused = checks._refuse(exercise, answer)
     if refused:
         report(["refused", refused.mistake, refused.message])

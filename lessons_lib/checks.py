@@ -14,9 +14,11 @@ import time
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lessons_lib import isolation
 from lessons_lib.compiler_errors import CompileError
+from lessons_lib.paths import ROOT
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
@@ -57,30 +59,30 @@ class Exercise:
     answer_name: str
     reference: object
     cases: Callable[[], Iterable]
-    observe: Callable[[object, object], object]
+    observe: Callable[[Any, Any], Any]
     # How much a learner has to follow in a case: a number, or several with the most important
     # first. Not used for chancy cases.
-    size: Callable[[object], int | tuple[int, ...]]
+    size: Callable[[Any], int | tuple[int, ...]]
     mistakes: tuple[Mistake, ...]
     hints: tuple[str, ...]
-    describe: Callable[[object], str] = repr
-    same: Callable[[object, object], bool] = lambda expected, actual: expected == actual
+    describe: Callable[[Any], str] = repr
+    same: Callable[[Any, Any], bool] = lambda expected, actual: expected == actual
     # How the expected and the actual result look in the message.
-    show: Callable[[object, object], tuple[str, str]] = lambda expected, actual: (
+    show: Callable[[Any, Any], tuple[str, str]] = lambda expected, actual: (
         repr(expected),
         repr(actual),
     )
     # Whether a race decides this case. Such a case can find a mistake, but not say which one.
-    chancy: Callable[[object], bool] = lambda case: False
+    chancy: Callable[[Any], bool] = lambda case: False
     # The slug of a mistake that the answer's text shows by itself, or None. It refuses the
     # answer, so it is only for what no run can show reliably: code that C++ leaves undefined.
-    recognise: Callable[[object], str | None] = lambda answer: None
+    recognise: Callable[[str], str | None] = lambda answer: None
     # The slug of the mistake that the text shows. Only asked after a run has failed.
-    name_from_text: Callable[[object], str | None] = lambda answer: None
+    name_from_text: Callable[[Any], str | None] = lambda answer: None
     # Whether the text is unchanged, for an exercise that gives a whole text to repair.
     is_given: Callable[[str], bool] = lambda answer: False
     language: str = "python"
-    prepare: Callable[[object], object] = lambda answer: answer
+    prepare: Callable[[Any], Any] = lambda answer: answer
     points: int = 1
     time_limit: float = 5.0
     # For grades: more cases from a seed, with other shapes and numbers. Learning the known
@@ -88,7 +90,7 @@ class Exercise:
     hidden: Callable[[int], Iterable] = lambda seed: ()
     # For grades: does in advance everything in a case that needs our own answers. `observe`
     # takes both forms of a case, so our answers need not be present when the learner's runs.
-    arrange: Callable[[object], object] = lambda case: case
+    arrange: Callable[[Any], Any] = lambda case: case
 
     def in_order(self, cases: Iterable) -> list:
         """The cases in the order in which an answer is tried on them: smallest first.
@@ -168,8 +170,19 @@ def find(exercise_id: str) -> Exercise:
     raise KeyError(f"There is no exercise {exercise_id!r}; the ids here are {ids}.")
 
 
+def lessons() -> tuple[str, ...]:
+    """The numbers of the lessons that have exercises: "00", "01", …"""
+    folders = sorted((ROOT / "lessons_exercises").glob("lesson_[0-9][0-9]"))
+    return tuple(folder.name.removeprefix("lesson_") for folder in folders)
+
+
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
-    """The exercises of a lesson. The lesson is a number ("01") or an exercise's id ("1.2")."""
+    """The exercises of a lesson, by its number ("01"), or by an exercise's id ("1.2").
+
+    None for pages without a number, such as "summary".
+    """
+    if not str(lesson)[:1].isdigit():
+        return ()
     number = int(str(lesson).split(".")[0])
     try:
         return importlib.import_module(f"lessons_exercises.lesson_{number:02d}").EXERCISES
@@ -273,7 +286,7 @@ def _named_from_text(exercise: Exercise, answer, result: CheckResult) -> CheckRe
     """The result, with the mistake that the text shows if the answer failed on a case."""
     shown = SHOWN.search(result.message)
     slug = exercise.name_from_text(answer) if shown and not result.passed else None
-    if slug is None:
+    if shown is None or slug is None:
         return result
     message = next(mistake.message for mistake in exercise.mistakes if mistake.slug == slug)
     return replace(
@@ -317,7 +330,12 @@ def _examine(exercise_id: str, answer, ended: dict, report) -> CheckResult:
     )
 
 
-def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
+def compare(
+    exercise: Exercise,
+    expect: Callable[[int, Any], object],
+    attempt: Callable[[int, Any], object],
+    report: Callable[[tuple[int, Failure | None]], object],
+) -> CheckResult:
     """The verdict on an answer.
 
     expect: called with (number, case), gives our result.
@@ -325,7 +343,8 @@ def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
     report: called before each case with (number, failure); failure is None until there is one.
     """
     cases = enumerate(exercise.in_order(exercise.cases()))
-    seen, failure = [], None
+    seen: list[tuple[Any, object]] = []
+    failure: Failure | None = None
     for number, case in cases:
         report((number, None))
         expected, actual = expect(number, case), attempt(number, case)
@@ -344,6 +363,7 @@ def compare(exercise: Exercise, expect, attempt, report) -> CheckResult:
     begun, waits = time.process_time(), 0
     for number, case in cases:
         report((number, failure))
+        assert failure is not None  # otherwise the first loop has left no cases
         if exercise.chancy(case):
             continue
         if (
@@ -436,7 +456,7 @@ def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckRes
         return CheckResult(
             exercise.id, False, "does-not-compile", f"It could not be built.\n{outcome.error}"
         )
-    if outcome.ending == "raised":
+    if outcome.error is not None:
         return _with_printed(
             CheckResult(
                 exercise.id,
@@ -509,7 +529,8 @@ def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:
     """Both results as text. The text is the same on every run."""
     try:
         length = 800 if isinstance(actual, Raised) else 300  # an error needs more room
-        return tuple(_cut(text, length) for text in exercise.show(expected, actual))
+        ours, theirs = exercise.show(expected, actual)
+        return _cut(ours, length), _cut(theirs, length)
     except BaseException:
         return _short(expected, 300), _short(actual, 300)
 

@@ -1,5 +1,6 @@
 """One way to call CUDA, on a GPU, on the CPU, or on the CPU with every access watched."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lessons_lib import cuda_arguments, cuda_builds, cuda_signatures
@@ -47,17 +48,18 @@ def build_cuda(
             f"A function cannot be called {taken[0]} here: the library has a method of that"
             " name."
         )
+    run: CallOnGpu | CallOnCpu
     if target == "gpu":
-        call = CallOnGpu(cuda_builds.build_for_gpu(texts, name), texts)
+        run = CallOnGpu(cuda_builds.build_for_gpu(texts, name), texts)
     else:
         runtime = cuda_builds.runtime_library(target == "checked")
-        call = CallOnCpu(
+        run = CallOnCpu(
             cuda_builds.build_for_cpu(texts, name, target, runtime),
             runtime,
             texts,
             target == "checked",
         )
-    return CudaLibrary(call, functions, texts, target)
+    return CudaLibrary(run, functions, texts, target)
 
 
 class CudaLibrary:
@@ -70,7 +72,7 @@ class CudaLibrary:
 
     def __init__(
         self,
-        run,
+        run: CallOnGpu | CallOnCpu,
         functions: dict[str, cuda_signatures.Function],
         texts: dict[str, str],
         target: str,
@@ -118,7 +120,7 @@ class CudaLibrary:
         run.settings = (seed, threads, step_limit)
 
     @contextmanager
-    def trace(self, *names: str):
+    def trace(self, *names: str) -> Iterator[list[Access]]:
         """`with library.trace("k_cache") as accesses:` lists each Access to these tensors.
 
         It lists the accesses of the calls inside, in order. Only for target "checked".
@@ -132,7 +134,7 @@ class CudaLibrary:
             run.traced, run.accesses = before
 
     @contextmanager
-    def count(self, *names: str):
+    def count(self, *names: str) -> Iterator[Counts]:
         """`with library.count("k_cache") as counts:` adds up what the calls inside do.
 
         The result is a Counts, with the bytes and loads of the named tensors. Only for target
@@ -147,7 +149,7 @@ class CudaLibrary:
             run.counted, run.counts = before
 
     @contextmanager
-    def launches(self, *, stream: int = 0, failing: int = 0):
+    def launches(self, *, stream: int = 0, failing: int = 0) -> Iterator[Launches]:
         """`with library.launches() as launches:` lists each Launch of the calls inside.
 
         `launches.returned` is what the last call's function returned. For the CPU targets.
@@ -184,7 +186,7 @@ class CudaLibrary:
         return run
 
     def _cpu(self, what: str) -> CallOnCpu:
-        if self.target == "gpu":
+        if isinstance(self._run, CallOnGpu):
             raise RuntimeError(
                 f"{what} is for the CPU targets; this library was built for the GPU."
             )

@@ -58,17 +58,19 @@ def check(
         if not argument.pointer:
             given[argument.name] = _number(argument, value, where)
         elif value is not None:
-            _check_tensor(argument, value, where, device_type)
-            if device is not None and value.device != device:
+            tensor = _check_tensor(argument, value, where, device_type)
+            if device is not None and tensor.device != device:
                 raise ValueError(
-                    f"{where} is on {value.device}, and {first_name} on {device}; all tensors"
+                    f"{where} is on {tensor.device}, and {first_name} on {device}; all tensors"
                     " must be on one device"
                 )
-            first_name, device = first_name or argument.name, value.device
+            first_name, device = first_name or argument.name, tensor.device
     return device
 
 
-def _check_tensor(argument: Parameter, value, where: str, device_type: str):
+def _check_tensor(
+    argument: Parameter, value: object, where: str, device_type: str
+) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{where} takes a tensor ({argument}), not {type(value).__name__}")
     if value.layout != torch.strided:
@@ -96,6 +98,7 @@ def _check_tensor(argument: Parameter, value, where: str, device_type: str):
             f"{where} may be written, but some of its elements share memory (strides"
             f" {value.stride()}); pass a tensor that was not expanded"
         )
+    return value
 
 
 def _number(argument: Parameter, value, where: str):
@@ -151,11 +154,11 @@ def same_memory(function: Function, values: dict[str, object]) -> dict[str, str]
     kernel works on copies, so the two would not see each other's writes.
     """
     tensors = [
-        (argument, values[argument.name])
+        (argument, value)
         for argument in function.arguments
-        if isinstance(values[argument.name], torch.Tensor)
+        if isinstance(value := values[argument.name], torch.Tensor)
     ]
-    same = {}
+    same: dict[str, str] = {}
     for written, target in tensors:
         if written.const or written.name in same:
             continue

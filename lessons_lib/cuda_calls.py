@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from lessons_lib.cuda_arguments import has_gaps, same_memory, span_bytes, to_c
-from lessons_lib.cuda_counts import CountsOfCall
-from lessons_lib.cuda_launches import RecordedLaunch
+from lessons_lib.cuda_counts import Counts, CountsOfCall
+from lessons_lib.cuda_launches import Launches, RecordedLaunch
 from lessons_lib.cuda_on_cpu import report_messages, reports
 from lessons_lib.cuda_on_cpu.elements import tensor_index
 from lessons_lib.cuda_on_cpu.rewrite import kernels_launched
@@ -75,9 +75,12 @@ class CallOnCpu:
         self.library, self.texts, self.checked = library, texts, checked
         self.kernels = {kernel for text in texts.values() for kernel in kernels_launched(text)}
         self.settings = (0, processors(), 20_000_000)  # seed, processor threads, step limit
-        self.traced, self.accesses = (), []
-        self.counted, self.counts = (), None
-        self.stream, self.failing_launch, self.launches = 0, 0, None
+        self.traced: tuple[str, ...] = ()
+        self.accesses: list[Access] = []
+        self.counted: tuple[str, ...] = ()
+        self.counts: Counts | None = None
+        self.stream, self.failing_launch = 0, 0
+        self.launches: Launches | None = None
         self.runtime = _load(runtime, _load_checked_runtime if checked else _load_runtime)
 
     def __call__(self, function: Function, values: dict, device: torch.device | None):
@@ -203,7 +206,8 @@ class CallOnCpu:
         self.counts.add(counts)
 
     def _lines(self, addresses: set[int]) -> dict[int, int | None]:
-        by_library, lines = {}, dict.fromkeys(addresses)
+        by_library: dict[str | None, list[tuple[int, int]]] = {}
+        lines: dict[int, int | None] = {}
         for address in addresses:
             library, offset = offset_in_library(address) or (None, 0)
             by_library.setdefault(library, []).append((address, offset))
@@ -214,7 +218,7 @@ class CallOnCpu:
                 else [None] * len(places)
             )
             lines.update(
-                (address, line and line.number)
+                (address, line.number if line else None)
                 for (address, _), line in zip(places, found, strict=True)
             )
         return lines
@@ -240,7 +244,7 @@ _ERRORS = {
 
 
 def _load_runtime(path: Path) -> ctypes.CDLL:
-    runtime = ctypes.CDLL(path)
+    runtime = ctypes.CDLL(str(path))
     runtime.cuda_on_cpu_options.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong]
     runtime.cuda_on_cpu_report.restype = ctypes.c_char_p
     runtime.cuda_on_cpu_launches.argtypes = [ctypes.c_void_p, ctypes.c_size_t]

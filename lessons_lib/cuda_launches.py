@@ -22,7 +22,7 @@ class Launch:
     function: int
 
 
-class Launches(list):
+class Launches(list[Launch]):
     """Each Launch within `library.launches(...)`, and what the last function `returned`."""
 
     returned: int | None = None

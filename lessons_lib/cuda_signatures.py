@@ -7,6 +7,7 @@ import ctypes
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import torch
 
@@ -30,7 +31,7 @@ DTYPES = {
     "unsigned long long": torch.uint64,
     "void": None,  # any dtype
 }
-SCALARS = {
+SCALARS: dict[str, "type[ctypes._SimpleCData[Any]]"] = {
     "float": ctypes.c_float,
     "double": ctypes.c_double,
     "bool": ctypes.c_bool,

@@ -54,7 +54,7 @@ def as_html(body: str) -> str:
 
 def _groups(body: str) -> list[tuple[bool, list[str]]]:
     """The body's lines in groups of one kind: (is code, lines)."""
-    groups = []
+    groups: list[tuple[bool, list[str]]] = []
     for line in body.split("\n"):
         is_code = line.startswith("  ")
         if not groups or groups[-1][0] != is_code:

@@ -287,6 +287,7 @@ def _load(library: Path, loader):
 def _import(library: Path) -> ModuleType:
     """The Python module in `library`. It is not entered in `sys.modules`."""
     spec = importlib.util.spec_from_file_location(library.stem, library)
+    assert spec is not None and spec.loader is not None  # it ends in .so
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -17,9 +17,11 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
+from typing import Any
 
 import cloudpickle
 
@@ -57,11 +59,11 @@ class Outcome:
     """
 
     ending: str
-    value: object = None
+    value: Any = None
     error: BaseException | None = None
     detail: str = ""
     printed: str = ""
-    last_report: object = None
+    last_report: Any = None
 
 
 def warm_up():
@@ -73,11 +75,11 @@ def warm_up():
 
 
 def run_isolated(
-    function,
-    *args,
+    function: Callable[..., object],
+    *args: object,
     time_limit: float = 10.0,
     report: bool = False,
-    on_report=None,
+    on_report: Callable[[Any], float | None] | None = None,
     output_limit: float = math.inf,
 ) -> Outcome:
     """Calls `function(*args)` in a separate process and waits for the result.
@@ -105,7 +107,8 @@ def run_isolated(
         )
         raise TypeError(f"This cannot be sent to another process: {words}") from None
 
-    for attempt in range(1, START_ATTEMPTS + 1):
+    attempt = 1
+    while True:
         try:
             return _run(call, time_limit, report, on_report, output_limit)
         except (EOFError, ConnectionError) as error:  # the forkserver was killed
@@ -115,6 +118,7 @@ def run_isolated(
                     " kernel."
                 ) from None
             time.sleep(0.2)  # gives the system time to notice
+            attempt += 1
 
 
 def _run(
@@ -271,13 +275,13 @@ def _follow(process, results, output, time_limit, on_report, output_limit) -> Ou
             else:
                 printed.drain(output)
                 field = {"returned": "value", "raised": "error", "exited": "detail"}[kind]
-                return Outcome(
-                    kind, **{field: value}, printed=printed.text(), last_report=last_report
-                )
+                outcome = Outcome(kind, printed=printed.text(), last_report=last_report)
+                return replace(outcome, **{field: value})
         elif process.sentinel in ready:
             printed.drain(output)
+            ending, detail = _how_it_died(process)
             return Outcome(
-                *_how_it_died(process), printed=printed.text(), last_report=last_report
+                ending, detail=detail, printed=printed.text(), last_report=last_report
             )
     return Outcome(
         "timed out",
@@ -294,7 +298,8 @@ class _TimeOfRun:
     """
 
     def __init__(self, session: int):
-        self.session, self.limit, self._stopwatch = session, START_LIMIT, None
+        self.session, self.limit = session, START_LIMIT
+        self._stopwatch: Stopwatch | None = None
         self._deadline = time.monotonic() + START_LIMIT
 
     def begin(self, limit: float):
@@ -318,15 +323,16 @@ class _TimeOfRun:
         yield
         seconds = time.monotonic() - started
         self._deadline += seconds
+        assert self._stopwatch is not None  # begin() comes before waiting
         self._stopwatch.leave_out(seconds)
 
 
-def _how_it_died(process) -> tuple:
+def _how_it_died(process) -> tuple[str, str]:
     process.join(START_LIMIT)  # the forkserver reports at once how the process ended
     code = process.exitcode
     if code is not None and code < 0:
-        return "crashed", None, None, signal.strsignal(-code) or f"signal {-code}"
-    return "exited", None, None, f"exit code {code}"
+        return "crashed", signal.strsignal(-code) or f"signal {-code}"
+    return "exited", f"exit code {code}"
 
 
 def _end(process):

@@ -1,5 +1,7 @@
 """Measures what a function makes PyTorch allocate."""
 
+from collections.abc import Callable
+
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -30,7 +32,7 @@ def _place(tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def new_bytes(function) -> int:
+def new_bytes(function: Callable[[], object]) -> int:
     """Calls `function()`. Returns the bytes of all tensors made, even of those freed again."""
     with _NewBytes() as meter:
         function()

@@ -42,7 +42,7 @@ def kill(pid: int) -> bool:
     """
     import psutil  # installed with ipykernel
 
-    family = set()
+    family: set[int] = set()
     with suppress(psutil.Error):
         family.update(
             each.pid

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class NoSavedAnswer(Exception):
 class SavedAnswer:
     """A saved answer. Two answers with the same content have the same digest."""
 
-    answer: object
+    answer: str | Callable
     digest: str
 
 

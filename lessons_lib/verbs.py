@@ -27,12 +27,14 @@ class NotAttempted(CheckFailed):
 
 
 def open_lesson(lesson: str) -> ModuleType:
-    """Shows how far the learner is in a lesson ("01"), and returns the lesson's pictures.
+    """Shows how far the learner is in a lesson, and returns the module with its pictures.
+
+    lesson: its number, such as "01", or "summary".
 
     Raises ModuleNotFoundError, with what to do, if something is missing that lessons need.
     """
     try:
-        for name in ("torch", "transformers", f"lessons_exercises.lesson_{lesson}"):
+        for name in ("torch", "transformers", "lessons_exercises"):
             if importlib.util.find_spec(name) is None:
                 raise ModuleNotFoundError(f"No module named {name!r}")
         pictures = importlib.import_module(f"lessons_draw.lesson_{lesson}")
@@ -40,7 +42,8 @@ def open_lesson(lesson: str) -> ModuleType:
         raise ModuleNotFoundError(
             f"{error}. Close this, and open the course with: make lab"
         ) from None
-    progress_bar(lesson)
+    if checks.exercises_of(lesson):
+        progress_bar(lesson)
     return pictures
 
 

@@ -62,9 +62,8 @@ def tiled_attention(q: Tensor, k: Tensor, v: Tensor, length: int) -> Tensor:
     o = q.new_zeros(q.shape)
     # (num_blocks, heads, block_size, head_size)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    position = torch.arange(num_blocks * block_size, device=q.device).view(
-        num_blocks, block_size
-    )
+    position = torch.arange(num_blocks * block_size, device=q.device)
+    position = position.view(num_blocks, block_size)
     v = v.masked_fill((position >= length)[:, None, :, None], 0.0)
     for i in range(num_blocks):
         state = SoftmaxState(num_q_heads, block_size, head_size=head_size, dtype=q.dtype)
@@ -110,17 +109,11 @@ def forward_prefill(
         mine = slice(start, start + num_blocks)
         length = manager.get(seq_id).length
         o[mine] = attend(q[mine], k[mine], v[mine], length)
+        block_ids = manager.get_block_table_for_seq(seq_id)
         positions = torch.arange(length, device=x.device)
-        slots = slot_mapping(
-            manager.get_block_table_for_seq(seq_id), positions, manager.block_size
-        )
-        write_kv(
-            k_cache,
-            v_cache,
-            slots,
-            k[mine].flatten(0, 1)[:length],
-            v[mine].flatten(0, 1)[:length],
-        )
+        slots = slot_mapping(block_ids, positions, manager.block_size)
+        k_rows, v_rows = (rows[mine].flatten(0, 1)[:length] for rows in (k, v))
+        write_kv(k_cache, v_cache, slots, k_rows, v_rows)
         start += num_blocks
     return layer.output(o)
     # END SOLUTION

@@ -5,6 +5,7 @@ The cases are in the order in which the faults are easiest to find.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -17,11 +18,21 @@ from paged_attention.metadata import BatchMetadata, attn_paged_torch, cumulative
 from paged_attention.paged_kernel import attn_paged_cuda
 
 POISON = 100.0  # in every slot without a token; a kernel that reads one gets wrong numbers
-CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+TOLERANCE = 1e-4  # relative and absolute
 ROWS_SHOWN = 4
 # The most steps of a thread. No case needs nearly as many, and an endless loop reaches them
 # within a few seconds.
 STEP_LIMIT = 2_000_000
+
+
+class HuntTensors(TypedDict):
+    """A case's arguments for attn_paged_cuda()."""
+
+    q: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    block_table: Tensor
+    context_lens: Tensor
 
 
 @dataclass(frozen=True)
@@ -36,7 +47,7 @@ class HuntCase:
     block_size: int = 4
     spare_entries: int = 0  # in each row of the table, after the longest context's
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> HuntTensors:
         """Returns q, k_cache, v_cache, block_table and context_lens, the same at each call."""
         generator = torch.Generator().manual_seed(len(self.context_lens) + self.num_q_heads)
         num_needed = [-(-context_len // self.block_size) for context_len in self.context_lens]
@@ -97,7 +108,10 @@ def expected_output(
     """
     used = context_lens > 0
     metadata = BatchMetadata(
-        cumulative_lengths([1] * int(used.sum())), context_lens[used], block_table[used], None
+        cumulative_lengths([1] * int(used.sum())),
+        context_lens[used],
+        block_table[used],
+        slot_mapping=context_lens.new_empty(0),  # nothing is written
     )
     out = torch.zeros(q.shape, dtype=torch.float64, device=q.device)
     if used.any():
@@ -143,7 +157,7 @@ def _findings(library: CudaLibrary) -> Iterator[str]:
             yield f"{number}. {case.title}: {type(error).__name__}\n\n{error}"
             return
         expected = expected_output(**tensors)
-        if not torch.allclose(found.double(), expected, **CLOSE):
+        if not _is_close(found, expected).all():
             yield (
                 f"{number}. {case.title}: wrong"
                 f" numbers\n\n{_differences(found, expected, tensors, library)}"
@@ -152,11 +166,15 @@ def _findings(library: CudaLibrary) -> Iterator[str]:
         yield f"{number}. {case.title}: as the reference"
 
 
+def _is_close(found: Tensor, expected: Tensor) -> Tensor:
+    return torch.isclose(found.double(), expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
 def _differences(
-    found: Tensor, expected: Tensor, tensors: dict[str, Tensor], library: CudaLibrary
+    found: Tensor, expected: Tensor, tensors: HuntTensors, library: CudaLibrary
 ) -> str:
     """Says which rows of out are wrong, and which keys were read for the first of them."""
-    wrong = (~torch.isclose(found.double(), expected, **CLOSE)).any(-1).nonzero().tolist()
+    wrong = (~_is_close(found, expected)).any(-1).nonzero().tolist()
     seq, head = wrong[0]
     with library.trace("k_cache") as accesses:
         attn_paged_cuda(**tensors, library=library)

@@ -100,7 +100,7 @@ def combine_segments(
     # END SOLUTION
 
 
-def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, Tensor, Tensor]:
+def past_blocks(seq_ids: list[int], manager) -> tuple[Tensor, ...]:
     """Finds the blocks with the past of each sequence: all its tokens but the last.
 
     Returns int64 block_ids (total_blocks,), num_valid (total_blocks,) and request_num_blocks
@@ -159,12 +159,8 @@ def forward_decoding_loop(layer, x: Tensor, seq_ids: list[int], manager) -> Tens
     o, start = torch.zeros_like(q), 0
     for i, num_blocks in enumerate(request_num_blocks.tolist()):
         mine = slice(start, start + num_blocks)
-        o[i] = combine_result(
-            *(
-                torch.cat([part[mine], last[i : i + 1]])
-                for part, last in zip(parts, own, strict=True)
-            )
-        )[0]
+        joined = [torch.cat([part[mine], last[i : i + 1]]) for part, last in zip(parts, own)]
+        o[i] = combine_result(*joined)[0]
         start += num_blocks
     write_new_tokens(k_cache, v_cache, seq_ids, manager, k, v)
     return layer.output(o)

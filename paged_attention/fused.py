@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from paged_attention.metadata import BatchMetadata, cumulative_lengths
 from paged_attention.validate import check_contiguous, check_devices, check_paged_attention
 
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # attend(q, k_cache, v_cache)
 DEVICE = "cuda"
 WORKSPACE_BYTES = 128 << 20  # FlashInfer's advice; it holds parts of split sequences
 
@@ -45,7 +47,7 @@ def plan_flashinfer(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
     return lambda q, k_cache, v_cache: wrapper.run(q, (k_cache, v_cache))
 
 
-def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
+def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Attend:
     """Plans a batch with flash_attn. It reads the block table itself."""
     from flash_attn import flash_attn_varlen_func
 
@@ -62,7 +64,7 @@ def plan_flash_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
     return lambda q, k_cache, v_cache: flash_attn_varlen_func(q, k_cache, v_cache, **arguments)
 
 
-def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
+def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor) -> Attend:
     """Plans a batch with PyTorch's varlen_attn.
 
     num_splits=1 because long sequences, when split, leave rows unwritten
@@ -82,7 +84,10 @@ def plan_varlen_attn(metadata: BatchMetadata, q: Tensor, k_cache: Tensor):
         enable_gqa=True,
         num_splits=1,
     )
-    return lambda q, k_cache, v_cache: varlen_attn(q, k_cache, v_cache, **arguments)
+    # It gives a tuple only where `return_aux` asks for one.
+    return lambda q, k_cache, v_cache: cast(
+        Tensor, varlen_attn(q, k_cache, v_cache, **arguments)
+    )
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ class Way:
     """
 
     missing: Callable[[], str | None]
-    plan: Callable[[BatchMetadata, Tensor, Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]
+    plan: Callable[[BatchMetadata, Tensor, Tensor], Attend]
     fits: Callable[[int], bool]
     head_sizes: str
     block_sizes: int = 1
@@ -114,12 +119,12 @@ def missing_varlen_attn() -> str | None:
         # Here, because it takes a second to import and most runs do not need it.
         from torch.nn.attention.varlen import varlen_attn
 
-        takes = inspect.signature(varlen_attn).parameters
+        takes_blocks = "block_table" in inspect.signature(varlen_attn).parameters
     except ImportError:
-        takes = ()
+        takes_blocks = False
     return (
         None
-        if "block_table" in takes
+        if takes_blocks
         else (
             f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
         )
@@ -182,7 +187,8 @@ class FusedAttention:
         if needs := fused_needs(way):
             raise RuntimeError(f"attn_paged_fused by {way} needs {needs}")
         self.metadata, self.way = metadata, way
-        self.attend, self.planned_for = None, None
+        self.attend: Attend | None = None
+        self.planned_for: list[tuple] = []
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         given = [

@@ -76,16 +76,8 @@ class PagedAttentionManager:
         )
         self.block_size, self.max_blocks_per_seq = block_size, max_blocks_per_seq
         self.block_manager = block_manager(num_blocks)
-        self.kv_cache = torch.zeros(
-            num_layers,
-            2,
-            num_blocks,
-            block_size,
-            num_kv_heads,
-            head_size,
-            dtype=dtype,
-            device=device,
-        )
+        shape = (num_layers, 2, num_blocks, block_size, num_kv_heads, head_size)
+        self.kv_cache = torch.zeros(shape, dtype=dtype, device=device)
         self.table = BlockTable(max_num_seqs, max_blocks_per_seq, device)
         self.block_table = self.table.on_device
         self.sequences: dict[int, Sequence] = {}
@@ -222,9 +214,8 @@ class PagedAttentionManager:
 
     def blocks_of(self, seq_id: int) -> list[int]:
         """Returns the sequence's block ids, in the order of its tokens."""
-        return self.table.cpu.numpy()[
-            self.get(seq_id).row, : self.blocks_for(self.get(seq_id).length)
-        ].tolist()
+        num_blocks = self.blocks_for(self.get(seq_id).length)
+        return self.table.cpu.numpy()[self.get(seq_id).row, :num_blocks].tolist()
 
     def blocks_for(self, num_tokens: int) -> int:
         """Says how many blocks num_tokens tokens need.

@@ -118,7 +118,8 @@ RUNGS = (
 
 
 def _with_includes(file: str) -> tuple[str, ...]:
-    folder, found = (KERNELS / file).parent, {}
+    folder = (KERNELS / file).parent
+    found: dict[str, None] = {}
     for include in re.findall(
         r'^#include "(.+)"', (KERNELS / file).read_text(encoding="utf-8"), re.MULTILINE
     ):
@@ -212,7 +213,8 @@ def shared_bytes(device: torch.device) -> int:
     """Returns the bytes of shared memory that a block may ask for."""
     if device.type != "cuda":
         return SHARED_BYTES_ON_CPU
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    properties = torch.cuda.get_device_properties(device)
+    return properties.shared_memory_per_block_optin  # type: ignore[attr-defined]  # not in its stub
 
 
 def num_warps(shape: Shape) -> int:
@@ -286,7 +288,8 @@ class PagedDecode:
                 " 0 tokens or more"
             )
         self.max_context_len = int(lens.max())
-        self.scores, self.workspace = None, {}
+        self.scores: Tensor | None = None
+        self.workspace: dict[str, Tensor | int] = {}
         if number <= 2:
             self._plan_scores()
         elif number == 6:

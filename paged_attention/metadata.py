@@ -62,20 +62,16 @@ def build_metadata(manager, scheduled: list[tuple[int, int]]) -> BatchMetadata:
     # BEGIN SOLUTION 5.3
     device = manager.block_table.device
     sequences = [manager.get(seq_id) for seq_id, _ in scheduled]
+    query_lens = [num_tokens for _, num_tokens in scheduled]
     block_table = manager.block_table[[sequence.row for sequence in sequences]]
     positions, tokens_in_row = [], block_table.shape[1] * manager.block_size
-    for index, (sequence, (_, num_tokens)) in enumerate(
-        zip(sequences, scheduled, strict=True)
-    ):
+    for index, (sequence, q_len) in enumerate(zip(sequences, query_lens, strict=True)):
         end = index * tokens_in_row + sequence.length  # as if the table were one long row
-        positions += range(end - num_tokens, end)
+        positions += range(end - q_len, end)
+    kv_lens = [sequence.length for sequence in sequences]
     return BatchMetadata(
-        cu_seqlens_q=cumulative_lengths([num_tokens for _, num_tokens in scheduled]).to(
-            device
-        ),
-        seq_lens_kv=torch.tensor(
-            [sequence.length for sequence in sequences], dtype=torch.int32, device=device
-        ),
+        cu_seqlens_q=cumulative_lengths(query_lens).to(device),
+        seq_lens_kv=torch.tensor(kv_lens, dtype=torch.int32, device=device),
         block_table=block_table,
         slot_mapping=slot_mapping(
             block_table.flatten(), torch.tensor(positions, device=device), manager.block_size
@@ -123,10 +119,7 @@ def attn_paged_torch(
         )  # (num_q_heads, kv_len, head_size)
         scores = q_rows @ k_rows.transpose(1, 2) / math.sqrt(q.shape[-1])
         hidden = ~visible_keys(q_rows.shape[1], kv_len).to(q.device)
-        outputs.append(
-            (torch.softmax(scores.masked_fill(hidden, NO_KEY), dim=-1) @ v_rows).transpose(
-                0, 1
-            )
-        )
+        weights = torch.softmax(scores.masked_fill(hidden, NO_KEY), dim=-1)
+        outputs.append((weights @ v_rows).transpose(0, 1))
     return torch.cat(outputs)
     # END SOLUTION

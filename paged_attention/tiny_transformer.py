@@ -35,7 +35,7 @@ class TinyTransformer:
             for index in range(num_layers)
         ]
         for attention in self.attentions:
-            attention.wq *= 3  # sharper attention; otherwise all tokens would be much alike
+            attention.wq.mul_(3)  # sharper attention; otherwise all tokens would be much alike
         self.mlps = [
             (
                 torch.randn(dim, 2 * dim, generator=generator) / dim**0.5,

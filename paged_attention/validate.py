@@ -272,12 +272,9 @@ def check_block_table(
                 f" {num_needed} blocks, and block_table has {block_table.shape[1]} entries in"
                 " a row"
             )
+        needed = block_table[seq, :num_needed]
         check_range(
-            f"block_table, row {seq},",
-            block_table[seq, :num_needed],
-            0,
-            num_blocks,
-            "the blocks of this pool",
+            f"block_table, row {seq},", needed, 0, num_blocks, "the blocks of this pool"
         )
     # END SOLUTION
 

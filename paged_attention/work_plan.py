@@ -1,5 +1,6 @@
 """Divides a batch's tiles evenly among the blocks of a launch (rungs 7 and 8)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,7 @@ class WorkPlan:
     most_parts: int  # of one block: 0, 1 or 2
 
 
-def tiles_of(context_lens) -> np.ndarray:
+def tiles_of(context_lens: Sequence[int] | np.ndarray) -> np.ndarray:
     """Counts the tiles of each context.
 
     An empty context has one tile, without tokens, because a block has to write its zeros.
@@ -38,7 +39,10 @@ def tiles_of(context_lens) -> np.ndarray:
 
 
 def choose_heads_at_once(
-    context_lens, num_kv_heads: int, num_warps: int, multiprocessors: int
+    context_lens: Sequence[int] | np.ndarray,
+    num_kv_heads: int,
+    num_warps: int,
+    multiprocessors: int,
 ) -> int:
     """Chooses how many KV heads the warps of a block share: 1, 2, or one for each warp.
 
@@ -56,7 +60,7 @@ def choose_heads_at_once(
 
 
 def best_plan(
-    context_lens,
+    context_lens: Sequence[int] | np.ndarray,
     num_kv_heads: int,
     heads_at_once: int,
     multiprocessors: int,
@@ -90,7 +94,11 @@ def best_plan(
 
 
 def plan_work(
-    context_lens, num_kv_heads: int, num_blocks: int, heads_at_once: int, by_rows: bool = False
+    context_lens: Sequence[int] | np.ndarray,
+    num_kv_heads: int,
+    num_blocks: int,
+    heads_at_once: int,
+    by_rows: bool = False,
 ) -> WorkPlan:
     """Lays the rows of a batch end to end and cuts them into equal shares.
 

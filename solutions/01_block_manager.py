@@ -16,28 +16,19 @@
 #
 # **You need** lesson [00](00_start_here.ipynb), and a little C++: a class, a `std::vector`, a
 # reference. **It takes** 60 to 90 minutes. Words that you meet again are in the
-# [glossary](09_summary.ipynb#Words).
+# [glossary](glossary.ipynb).
 
 # %%
-try:
-    import lessons_draw
-    from lessons_lib import (
-        build_cpp,
-        build_library,
-        check,
-        hint,
-        progress_bar,
-        run_isolated,
-        solution,
-    )
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
+from lessons_lib import build_cpp, check, hint, open_lesson, solution
 
-progress_bar("01")
+draw = open_lesson("01")
+draw.opening()
 
 # %% [markdown]
+# This is where you will get to: a pool of eight blocks, drawn after three events. The number
+# in a block is its id. The one below it says how many sequences use the block. White blocks
+# are free.
+#
 # ## The pool
 #
 # The memory for keys and values is allocated once, as a **pool** of blocks of equal size.
@@ -45,35 +36,6 @@ progress_bar("01")
 # the **block id**. The number says where in the pool the block is. What is in it is not the
 # manager's business: it only keeps the books.
 #
-# This is where you will get to: a pool of eight blocks, drawn after three events. The number
-# in a block is its id. The one below it says how many sequences use the block. White blocks
-# are free.
-
-# %%
-lessons_draw.show(
-    lessons_draw.pool_steps(
-        [
-            (
-                "Two sequences have come: one took three blocks, one took two",
-                [1, 1, 1, 1, 1, 0, 0, 0],
-            ),
-            (
-                "The first was forked: two sequences now share its three blocks",
-                [2, 2, 2, 1, 1, 0, 0, 0],
-            ),
-            (
-                "The sequence with two blocks left: they are free again",
-                [2, 2, 2, 0, 0, 0, 0, 0],
-            ),
-        ]
-    ),
-    alt=(
-        "A pool of eight blocks in three rows. First blocks 0 to 4 are used once. Then blocks"
-        " 0 to 2 are used twice. Then blocks 3 and 4 are free again."
-    ),
-)
-
-# %% [markdown]
 # ## A free list is a stack
 #
 # The manager has to find a free block at once, however large the pool is. So it keeps the ids
@@ -223,8 +185,10 @@ stress = r"""
 # A broken manager may do worse than miscount: it may crash or never return. So the test runs
 # in its own process, as the checks do. `run_isolated` says how it ended.
 
-
 # %%
+from lessons_lib import build_library, run_isolated
+
+
 def stress_test(manager_source):
     library = build_library(errors, slow_free_list, manager_source, stress)
     return library.stress(4, 200)
@@ -238,8 +202,8 @@ def holds(manager_source):
 survives = holds(block_manager)
 print("without a mutex the manager", "holds" if survives else "breaks")
 assert not survives, (
-    "It held. If your block_manager has a mutex already, you are ahead: go on with exercise"
-    " 1.3."
+    "It held. If your block_manager has a mutex already, you are ahead:"
+    " go on with exercise 1.3."
 )
 
 # %% [markdown]
@@ -335,9 +299,8 @@ for call, make in wrong_calls.items():
     try:
         make()
     except Exception as error:
-        print(
-            f"{call:23}{type(error).__name__}, from {type(error).__base__.__name__}: {error}"
-        )
+        kind = type(error)
+        print(f"{call:23}{kind.__name__}, from {kind.__base__.__name__}: {error}")
 
 # %% [markdown]
 # A wrong *type* needs no code from you. pybind11 knows that `block_id` is an `int`, and
@@ -371,13 +334,7 @@ for block in [*first, *first, *third]:
     manager.free(block)
 note("All have left: the pool is as it was")
 assert manager.get_num_free_blocks() == 8
-lessons_draw.show(
-    lessons_draw.pool_steps(steps),
-    alt=(
-        "A pool of eight blocks in five rows, one after each step: five blocks in use, three"
-        " of them shared, two freed, four taken by a third sequence, and at the end all free."
-    ),
-)
+draw.pool_at_work(steps)
 
 # %% [markdown]
 # ## What a call costs
@@ -409,11 +366,12 @@ import time
 import timeit
 
 rounds = 100_000
-costs = {}
-for name, pool in {
+pools = {
     "Python calls Python": SmallestManager(8),
     "Python calls C++": module.BlockManager(8),
-}.items():
+}
+costs = {}
+for name, pool in pools.items():
     times = timeit.repeat(
         lambda: pool.free(pool.allocate()), number=rounds, repeat=3, timer=time.process_time
     )
@@ -565,14 +523,7 @@ def read_text(blocks, length):
 
 print(f"ours:   {read_text(ours, 11)!r}, theirs: {read_text(theirs, 12)!r}")
 assert (read_text(ours, 11), read_text(theirs, 12)) == ("the cat sat", "the cat sang")
-lessons_draw.show(
-    lessons_draw.pool_steps(steps),
-    alt=(
-        "Six blocks in four rows. The text fills three blocks. After the fork each has two"
-        " users. After our write a fourth block holds a copy of the last one with the letter t"
-        " added. After their write the old last block holds their ending."
-    ),
-)
+draw.copy_on_write(steps)
 
 # %% [markdown]
 # Two sequences of eleven and twelve letters, six blocks' worth, fit into four. When both

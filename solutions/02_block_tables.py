@@ -16,60 +16,30 @@
 #
 # **You need** lesson [01](01_block_manager.ipynb): block ids, reference counts, copy on write.
 # **It takes** 60 to 90 minutes. Words that you meet again are in the
-# [glossary](09_summary.ipynb#Words).
+# [glossary](glossary.ipynb).
 
 # %%
-try:
-    import operator
+from lessons_lib import check, hint, open_lesson, solution
 
-    import torch
-    from torch import Tensor
-
-    import lessons_draw
-    from lessons_draw.memory import draw_history, draw_layouts, draw_use
-    from lessons_draw.tables import Film, draw_tables
-    from lessons_lib import check, hint, progress_bar, solution
-    from paged_attention.validate import check_positive, check_write
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
-
-progress_bar("02")
+draw = open_lesson("02")
+draw.opening()
 
 # %% [markdown]
-# ## Where this leads
-#
 # Here are four sequences and one pool. Each sequence has a row in the **block table**: a list
 # of block ids, in the order of its tokens. An arrow leads from each entry to its block,
 # wherever that is. A **slot** is the place of one token: coloured slots hold a token, and grey
 # slots with a stroke are empty. Orange blocks, marked ×2, belong to two sequences.
-
-# %%
-from paged_attention.kv_cache import PagedAttentionManager as FinishedManager
-
-goal = FinishedManager(
-    num_blocks=10,
-    block_size=4,
-    num_kv_heads=1,
-    head_size=2,
-    max_num_seqs=5,
-    max_blocks_per_seq=4,
-)
-for seq_id, num_tokens in ((0, 4), (1, 6), (2, 4)):
-    goal.add_sequence(seq_id, num_tokens)
-goal.append_tokens([(0, 1)])
-goal.free_sequence(1)
-goal.append_tokens([(2, 3)])
-goal.add_sequence(1, 7)
-goal.fork_sequence(0, 3)
-goal.append_tokens([(3, 2), (0, 1)])
-draw_tables(goal, "Four sequences in a pool of ten blocks")
-
-# %% [markdown]
+#
 # Look at sequences 0 and 3. They share their first block. Both have since written into the
 # second, so sequence 3 has its own copy of it.
 #
+# The pool and the table will be PyTorch tensors:
+
+# %%
+import torch
+from torch import Tensor
+
+# %% [markdown]
 # ## One pool for everything
 #
 # A model has many layers, and each layer has its own keys and values for every token. They are
@@ -122,21 +92,13 @@ check("2.1", count_pieces)
 
 # %%
 num_blocks, block_size, heads, head_size = 4, 16, 8, 128
-side_by_side = torch.zeros(num_blocks, block_size, 2, heads, head_size, dtype=torch.float16)
-head_first = torch.zeros(num_blocks, 2, heads, block_size, head_size, dtype=torch.float16)
+beside = torch.zeros(num_blocks, block_size, 2, heads, head_size, dtype=torch.float16)
+by_head = torch.zeros(num_blocks, 2, heads, block_size, head_size, dtype=torch.float16)
 halves = torch.zeros(2, num_blocks, block_size, heads, head_size, dtype=torch.float16)
 views = {
-    "one head's keys in a block": (
-        side_by_side[2, :, 0, 5],
-        head_first[2, 0, 5],
-        halves[0, 2, :, 5],
-    ),
-    "one token's keys, all heads": (
-        side_by_side[2, 7, 0],
-        head_first[2, 0, :, 7],
-        halves[0, 2, 7],
-    ),
-    "all keys in a block": (side_by_side[2, :, 0], head_first[2, 0], halves[0, 2]),
+    "one head's keys in a block": (beside[2, :, 0, 5], by_head[2, 0, 5], halves[0, 2, :, 5]),
+    "one token's keys, all heads": (beside[2, 7, 0], by_head[2, 0, :, 7], halves[0, 2, 7]),
+    "all keys in a block": (beside[2, :, 0], by_head[2, 0], halves[0, 2]),
 }
 print(f"{'':28}{'K beside V':>18}{'head by head':>18}{'two halves':>18}")
 for what, of_layouts in views.items():
@@ -152,31 +114,11 @@ for what, of_layouts in views.items():
 first = torch.zeros(4, 4, 2, 2, 2)
 second = torch.zeros(4, 2, 2, 4, 2)
 third = torch.zeros(2, 4, 4, 2, 2)
-lessons_draw.show(
-    draw_layouts(
-        {
-            "K beside V: (num_blocks, block_size, 2, heads, head_size)": (
-                first,
-                first[1],
-                first[1, :, 0, 0],
-            ),
-            "head by head: (num_blocks, 2, heads, block_size, head_size)": (
-                second,
-                second[1],
-                second[1, 0, 0],
-            ),
-            "two halves: (2, num_blocks, block_size, heads, head_size)": (
-                third,
-                third[:, 1],
-                third[0, 1, :, 0],
-            ),
-        }
-    ),
-    alt=(
-        "Three strips of 128 addresses. With K beside V, block 1 is one stretch and its head 0"
-        " keys are four short pieces. Head by head, they are one piece. With two halves, block"
-        " 1 is two stretches, and the keys are four short pieces in the first of them."
-    ),
+# for each layout: the whole layer, its block 1, the keys of head 0 in that block
+draw.layouts(
+    (first, first[1], first[1, :, 0, 0]),
+    (second, second[1], second[1, 0, 0]),
+    (third, third[:, 1], third[0, 1, :, 0]),
 )
 
 # %% [markdown]
@@ -236,6 +178,9 @@ print("after a write to slot 3, block 1 is", cache[1].tolist())
 #
 # `check_write` looks at the arguments first. A wrong slot would overwrite another sequence's
 # tokens, and nobody would notice.
+
+# %%
+from paged_attention.validate import check_write
 
 # %% exercise="2.3"
 # INCLUDE paged_attention/slots.py write_kv
@@ -300,6 +245,7 @@ assert torch.equal(table.cpu, table.on_device)
 # helper promises; you will use all of them.
 
 # %%
+import operator
 from dataclasses import dataclass
 
 from paged_attention.block_manager import OutOfBlocksError, PythonBlockManager
@@ -309,12 +255,28 @@ from paged_attention.kv_cache import (
     SequenceTooLongError,
     UnknownSequenceError,
 )
+from paged_attention.validate import check_positive
 
 # INCLUDE paged_attention/kv_cache.py Sequence
 
 
 # %%
-# INCLUDE paged_attention/kv_cache.py PagedAttentionManager without add_sequence, append_token, fork_sequence, free_sequence, append_tokens, blocks_for, check_new, start
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager without add_sequence, append_token, fork_sequence, free_sequence, append_tokens, blocks_for, check_new, start, get, get_block_table_for_seq, blocks_of
+
+
+# %%
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.get
+
+
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.get_block_table_for_seq
+
+
+# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.blocks_of
+
+
+PagedAttentionManager.get = get
+PagedAttentionManager.get_block_table_for_seq = get_block_table_for_seq
+PagedAttentionManager.blocks_of = blocks_of
 
 
 # %%
@@ -460,7 +422,7 @@ check("2.7", free_sequence)
 # step, and run the cell again to let it play on.
 
 # %%
-manager, film = small_manager(), Film()
+manager, film = small_manager(), draw.Film()
 film.add(manager, "The pool is empty")
 manager.add_sequence(0, 6)
 film.add(manager, "Sequence 0 comes with 6 tokens")
@@ -499,12 +461,10 @@ for call, make in wrong_calls.items():
         make()
     except (MemoryError, LookupError, ValueError) as error:
         print(f"{call:20} {type(error).__name__}: {error}")
-assert torch.equal(manager.table.cpu, table_before) and torch.equal(
-    manager.block_table, table_before
-)
-assert manager.block_manager.get_num_free_blocks() == free_before and sorted(
-    manager.sequences
-) == [0, 2, 5]
+assert torch.equal(manager.table.cpu, table_before)
+assert torch.equal(manager.block_table, table_before)
+assert manager.block_manager.get_num_free_blocks() == free_before
+assert sorted(manager.sequences) == [0, 2, 5]
 
 # %% [markdown]
 # ## Keys and values of a sequence, there and back
@@ -630,6 +590,10 @@ class Request:
     answer: int
     length: int = 0  # tokens so far
 
+    @property
+    def final_length(self):
+        return self.prompt + self.answer
+
 
 def draw_requests(count, seed=0):
     lengths = random.Random(seed)
@@ -646,9 +610,8 @@ def draw_requests(count, seed=0):
 requests = draw_requests(200)
 for what in ("prompt", "answer"):
     sizes = sorted(getattr(request, what) for request in requests)
-    print(
-        f"{what}: median {sizes[100]}, mean {sum(sizes) / 200:.0f}, longest {sizes[-1]} tokens"
-    )
+    mean = sum(sizes) / len(sizes)
+    print(f"{what}: median {sizes[100]}, mean {mean:.0f}, longest {sizes[-1]} tokens")
 
 # %% [markdown]
 # And last, the server. In each step, waiting requests come in while there is room, and every
@@ -681,23 +644,11 @@ def replay(memory, requests, num_slots):
             request.length += 1
         tokens = sum(request.length for request in running)
         held = sum(memory.held(request) for request in running)
-        final = sum(
-            min(memory.held(request), request.prompt + request.answer) for request in running
-        )
-        history.append(
-            Step(
-                len(running),
-                len(waiting),
-                tokens,
-                final - tokens,
-                held - final,
-                num_slots - held,
-                max(length for _, length in [(0, 0), *memory.holes()]),
-            )
-        )
-        for request in [
-            request for request in running if request.length == request.prompt + request.answer
-        ]:
+        final = sum(min(memory.held(request), request.final_length) for request in running)
+        largest_hole = max((length for _, length in memory.holes()), default=0)
+        slots = tokens, final - tokens, held - final, num_slots - held
+        history.append(Step(len(running), len(waiting), *slots, largest_hole))
+        for request in [each for each in running if each.length == each.final_length]:
             running.remove(request)
             memory.leave(request)
     return history, gave_way
@@ -710,7 +661,7 @@ memories = {
     "pow2": ContiguousAllocator(
         num_slots, lambda request: request.prompt + 2 ** (request.answer - 1).bit_length()
     ),
-    "oracle": ContiguousAllocator(num_slots, lambda request: request.prompt + request.answer),
+    "oracle": ContiguousAllocator(num_slots, lambda request: request.final_length),
     "paged": Paged(num_slots),
 }
 replays = {
@@ -721,31 +672,16 @@ shares = {}
 for name, history in histories.items():
     # while a request waits, unused memory is a loss
     busy = [step for step in history if step.waiting]
-    average = {
-        part: sum(getattr(step, part) for step in busy) / len(busy) for part in Step._fields
-    }
-    shares[name] = {
-        "tokens": average["tokens"],
-        "kept for later tokens": average["kept"],
-        "never used": average["unused"],
-        "free": average["free"],
-    }
-    shares[name] = {part: 100 * slots / num_slots for part, slots in shares[name].items()}
+    average = Step(*(sum(values) / len(busy) for values in zip(*busy)))
+    parts = {part: getattr(average, part) for part in ("tokens", "kept", "unused", "free")}
+    shares[name] = {part: 100 * slots / num_slots for part, slots in parts.items()}
     print(
-        f"{name:7} {len(history):5} steps · {average['running']:5.1f} requests at once · "
+        f"{name:7} {len(history):5} steps · {average.running:5.1f} requests at once · "
         f"{shares[name]['tokens']:5.1f} % of the pool holds tokens"
     )
 
 # %%
-lessons_draw.show(
-    draw_use(shares),
-    alt=(
-        "Four stacked bars: what the pool holds when the maximum is reserved, a power of two,"
-        " the true length, and with blocks of 16. The tokens' share rises from a fifth to a"
-        " half, and to nearly all with blocks. Diamonds mark the paper's figures: 20.4, 26.8,"
-        " 38.2 and 96.3 percent."
-    ),
-)
+draw.memory_use(shares)
 
 # %% [markdown]
 # Our requests are not the paper's, and neither is our allocator (theirs gives out memory in
@@ -762,14 +698,9 @@ lessons_draw.show(
 
 # %%
 gave_way = replays["paged"][1]
-print(
-    f"{len(gave_way)} times a request gave way, and {sum(gave_way):,} tokens were computed"
-    " anew,"
-)
-print(
-    f"compared with the {sum(request.prompt + request.answer for request in requests):,}"
-    " tokens of all requests"
-)
+again, once = sum(gave_way), sum(request.final_length for request in requests)
+print(f"{len(gave_way)} times a request gave way, and {again:,} tokens were computed anew,")
+print(f"compared with the {once:,} tokens of all requests")
 assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 
 # %% [markdown]
@@ -779,15 +710,7 @@ assert not any(replays[name][1] for name in ("max", "pow2", "oracle"))
 # You write a scheduler in lesson 08.
 
 # %%
-lessons_draw.show(
-    draw_history(histories),
-    alt=(
-        "Two plots over time. Left: with blocks, two to five times as many requests run at"
-        " once as with the three contiguous ways, and all are done earlier. Right: with a"
-        " power of two and with the true length, the largest hole is mostly a fifth to a half"
-        " of the free slots."
-    ),
-)
+draw.memory_over_time(histories)
 
 # %% [markdown]
 # The left plot shows what a server gains: more requests at once from the same memory, and all
@@ -798,15 +721,11 @@ lessons_draw.show(
 
 # %%
 useful = {name: parts["tokens"] for name, parts in shares.items()}
-assert (
-    useful["max"] < useful["pow2"] < useful["oracle"] < useful["paged"]
-    and useful["paged"] > 90
-)
+assert useful["max"] < useful["pow2"] < useful["oracle"] < useful["paged"]
+assert useful["paged"] > 90
 steps = {name: len(history) for name, history in histories.items()}
-print(
-    f"paging is done in {100 * steps['paged'] / steps['max']:.0f} % of the steps that"
-    " reserving the maximum takes"
-)
+share = 100 * steps["paged"] / steps["max"]
+print(f"paging is done in {share:.0f} % of the steps that reserving the maximum takes")
 
 # %% [markdown]
 # ## What you built

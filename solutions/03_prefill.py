@@ -17,18 +17,33 @@
 #
 # **You need** lesson [02](02_block_tables.ipynb), and a rough idea of attention: a query is
 # compared with keys, and the result is a weighted sum of values. **It takes** 75 to 90
-# minutes. Words that you meet again are in the [glossary](09_summary.ipynb#Words).
+# minutes. Words that you meet again are in the [glossary](glossary.ipynb).
 
 # %%
-try:
-    import lessons_draw.attention
-    from lessons_lib import check, hint, progress_bar, solution
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
+from lessons_lib import check, hint, open_lesson, solution
 
-progress_bar("03")
+draw = open_lesson("03")
+draw.opening()
+
+# %% [markdown]
+# ## Several prompts at once
+#
+# Three prompts have arrived, of 6, 4 and 9 tokens. In a batch with a row for each prompt,
+# every row would have to be as long as the longest prompt, and the rest would be padding.
+# Instead we put their *blocks* one after the other, as in the picture. So `x` has the shape
+# (total_blocks, block_size, dim), and a list says how many blocks belong to each request. Only
+# the last block of a request can have empty slots.
+
+# %%
+lengths, block_size = [6, 4, 9], 4
+request_num_blocks = [-(-length // block_size) for length in lengths]
+print("request_num_blocks:", request_num_blocks)
+
+# %% [markdown]
+# The first dimension counts blocks, not requests, so requests of any length fit into one
+# tensor.
+#
+# We need PyTorch, and some finished parts of the course:
 
 # %%
 import math
@@ -43,40 +58,14 @@ from paged_attention.slots import slot_mapping, write_kv
 from paged_attention.validate import check_prefill
 
 # %% [markdown]
-# ## Several prompts at once
-#
-# Three prompts arrive, of 6, 4 and 9 tokens. In a batch with a row for each prompt, every row
-# would have to be as long as the longest prompt, and the rest would be padding. Instead we put
-# their *blocks* one after the other: `x` has the shape (total_blocks, block_size, dim), and a
-# list says how many blocks belong to each request. Only the last block of a request can have
-# empty slots.
-
-# %%
-lengths, block_size = [6, 4, 9], 4
-request_num_blocks = [-(-length // block_size) for length in lengths]
-print("request_num_blocks:", request_num_blocks)
-lessons_draw.show(
-    lessons_draw.attention.requests_in_blocks(lengths, block_size),
-    alt=(
-        "A row of six blocks of four slots. Request 0 has six tokens in two blocks, request 1"
-        " four tokens in one, request 2 nine tokens in three. Five slots are hatched: they"
-        " hold no token."
-    ),
-)
-
-# %% [markdown]
-# The first dimension counts blocks, not requests, so requests of any length fit into one
-# tensor.
-#
 # A layer of a model first turns the hidden state of each token into queries, keys and values.
 # That happens token by token, so it does not matter which request a token belongs to.
 # `AttentionLayer` does it for all blocks at once:
 
 # %%
 layer = AttentionLayer(dim=12, num_q_heads=6, num_kv_heads=2, head_size=8)
-x = torch.randn(
-    sum(request_num_blocks), block_size, 12, generator=torch.Generator().manual_seed(0)
-)
+generator = torch.Generator().manual_seed(0)
+x = torch.randn(sum(request_num_blocks), block_size, 12, generator=generator)
 for name, projected in zip("qkv", layer.project(x)):
     print(f"{name}: {tuple(projected.shape)}")
 
@@ -101,10 +90,10 @@ for name, projected in zip("qkv", layer.project(x)):
 generator = torch.Generator().manual_seed(0)
 for size in (16, 64, 256):
     some_q, some_k = torch.randn(2, 10_000, size, generator=generator)
-    products = (some_q * some_k).sum(-1)
+    spread = (some_q * some_k).sum(-1).std()
     print(
-        f"head_size {size:3}: spread of q · k {products.std():4.1f}, divided by the root"
-        f" {products.std() / size**0.5:.1f}"
+        f"head_size {size:3}: spread of q · k {spread:4.1f},"
+        f" divided by the root {spread / size**0.5:.1f}"
     )
 
 # %% [markdown]
@@ -125,13 +114,7 @@ print(
 # for the request of 6 tokens:
 
 # %%
-lessons_draw.show(
-    lessons_draw.attention.visible_keys(length=6, block_size=4),
-    alt=(
-        "A square of eight by eight slots, queries down, keys across. Each of six queries sees"
-        " the keys up to itself. The future is white, the slots past the end are hatched."
-    ),
-)
+draw.visible_keys(length=6, block_size=4)
 
 # %% [markdown]
 # A hidden score is set to -inf, whose exponential is 0. The other scores of the row then share
@@ -188,16 +171,14 @@ check("3.1", plain_attention)
 # %%
 def by_pytorch(q, k, v, length):
     q_row, k_row, v_row = (x.flatten(0, 1)[:length].transpose(0, 1)[None] for x in (q, k, v))
-    return scaled_dot_product_attention(q_row, k_row, v_row, is_causal=True, enable_gqa=True)[
-        0
-    ].transpose(0, 1)
+    o = scaled_dot_product_attention(q_row, k_row, v_row, is_causal=True, enable_gqa=True)
+    return o[0].transpose(0, 1)
 
 
 request_2 = [projected[3:6] for projected in layer.project(x)]
 o = plain_attention(*request_2, length=9)
-torch.testing.assert_close(
-    o.flatten(0, 1)[:9], by_pytorch(*request_2, length=9), atol=1e-5, rtol=1e-5
-)
+expected = by_pytorch(*request_2, length=9)
+torch.testing.assert_close(o.flatten(0, 1)[:9], expected, atol=1e-5, rtol=1e-5)
 print("equal to PyTorch's; past the last token:", o.flatten(0, 1)[9:].abs().max().item())
 
 # %% [markdown]
@@ -209,9 +190,8 @@ print("equal to PyTorch's; past the last token:", o.flatten(0, 1)[9:].abs().max(
 # %%
 print("  tokens   keys and values    all scores")
 for num_tokens in (1024, 8192, 131072):
-    kv_mib, scores_mib = (
-        numbers * 2 / 2**20 for numbers in (2 * num_tokens * 8 * 128, 32 * num_tokens**2)
-    )
+    kv_mib = 2 * num_tokens * 8 * 128 * 2 / 2**20
+    scores_mib = 32 * num_tokens**2 * 2 / 2**20
     print(f"{num_tokens:8,} {kv_mib:13,.0f} MiB {scores_mib:9,.0f} MiB")
 
 # %% [markdown]
@@ -236,12 +216,8 @@ print(f"softmax over the whole row gives {row.softmax(0) @ numbers:.4f}")
 
 # %%
 large = torch.tensor([100.0, 99.0])
-print(
-    "exp(100) in float32:",
-    large[0].exp().item(),
-    "· softmax:",
-    [f"{weight:.4f}" for weight in large.softmax(0)],
-)
+weights = [f"{weight:.4f}" for weight in large.softmax(0)]
+print("exp(100) in float32:", large[0].exp().item(), "· softmax:", weights)
 
 # %% [markdown]
 # First the largest score, $m$, is subtracted from every score. That changes nothing: numerator
@@ -281,8 +257,8 @@ for part, value in zip(row.split(2), numbers.split(2)):
     largest = new_largest
     steps.append((largest, total, weighted / total))
     print(
-        f"{part.tolist()!s:10} {largest:4.0f}  {factor:.4f}  {total:.4f}  {weighted:.4f} "
-        f" {weighted / total:.4f}"
+        f"{part.tolist()!s:10} {largest:4.0f}  {factor:.4f}"
+        f"  {total:.4f}  {weighted:.4f}  {weighted / total:.4f}"
     )
 
 # %%
@@ -292,13 +268,7 @@ goal = (
     (row.softmax(0) @ numbers).item(),
 )
 assert math.isclose(steps[-1][2], goal[2], rel_tol=1e-6)
-lessons_draw.show(
-    lessons_draw.attention.recurrence(steps, goal),
-    alt=(
-        "Three plots of m, l and o after one, two and three parts. Each ends "
-        "exactly on a dashed line, which is the softmax over the whole row."
-    ),
-)
+draw.online_softmax(steps, goal)
 
 # %% [markdown]
 # After each part, the output is right for the keys so far. After the last one, it is the
@@ -334,10 +304,8 @@ low = row - 300
 for start in (0.0, -math.inf):
     base = max(start, low.max().item())
     exponentials = torch.exp(low - base)
-    print(
-        f"m starts at {start:4}: l = {exponentials.sum():.4f}, o ="
-        f" {exponentials @ numbers / exponentials.sum():.4f}"
-    )
+    total = exponentials.sum()
+    print(f"m starts at {start:4}: l = {total:.4f}, o = {exponentials @ numbers / total:.4f}")
 
 # %% [markdown]
 # With -inf there is one case to watch. A row may have seen no key yet, because all of them
@@ -350,12 +318,8 @@ for start in (0.0, -math.inf):
 
 
 nothing = torch.tensor([-math.inf])
-print(
-    "exp(-inf - m):",
-    torch.exp(nothing - nothing).item(),
-    "· exp(-inf - finite(m)):",
-    torch.exp(nothing - finite(nothing)).item(),
-)
+careless, careful = torch.exp(nothing - nothing), torch.exp(nothing - finite(nothing))
+print("exp(-inf - m):", careless.item(), "· exp(-inf - finite(m)):", careful.item())
 
 # %% [markdown]
 # ### Sums in 16 bits
@@ -373,10 +337,10 @@ even = torch.linspace(0, 1, 6400).to(torch.bfloat16)
 for dtype in (torch.bfloat16, torch.float32):
     total = weighted = torch.zeros((), dtype=dtype)
     for part in even.split(16):
-        total, weighted = total + len(part), weighted + part.to(dtype).sum()
-    print(
-        f"sums in {dtype}: l = {total:.0f}, acc = {weighted:.0f}, o = {weighted / total:.3f}"
-    )
+        total = total + len(part)
+        weighted = weighted + part.to(dtype).sum()
+    output = weighted / total
+    print(f"sums in {dtype}: l = {total:.0f}, acc = {weighted:.0f}, o = {output:.3f}")
 
 # %% [markdown]
 # In bfloat16 l never gets past 4096, so acc is divided by too little. The result looks like
@@ -475,13 +439,7 @@ print("three orders, one result")
 # from further away:
 
 # %%
-lessons_draw.show(
-    lessons_draw.attention.tiles(num_blocks=4),
-    alt=(
-        "Four by four pairs of blocks. Below the diagonal six pairs are fully visible. The"
-        " four on the diagonal are masked inside. The six above it are never computed."
-    ),
-)
+draw.tiles(num_blocks=4)
 
 # %% [markdown]
 # Below the diagonal every key is in the past. Above it every key is in the future, and the
@@ -522,12 +480,11 @@ for tensor in (q, k, v):
 plain = plain_attention(q, k, v, length)
 tiled = tiled_attention(q, k, v, length)
 torch.testing.assert_close(tiled, plain, atol=1e-5, rtol=1e-5)
-torch.testing.assert_close(
-    plain.flatten(0, 1)[:length], by_pytorch(q, k, v, length), atol=1e-5, rtol=1e-5
-)
+expected = by_pytorch(q, k, v, length)
+torch.testing.assert_close(plain.flatten(0, 1)[:length], expected, atol=1e-5, rtol=1e-5)
 print(
-    f"all agree; counted from the shapes, scores of a head at once: plain {length * length},"
-    f" tiled {16 * 16}"
+    "all agree; counted from the shapes, scores of a head at once:"
+    f" plain {length * length}, tiled {16 * 16}"
 )
 
 # %% [markdown]
@@ -550,34 +507,24 @@ print(
 
 
 # %%
+seq_ids = [10, 11, 12]
+
+
 def new_manager():
     manager = PagedAttentionManager(
-        num_blocks=10,
-        block_size=block_size,
-        num_kv_heads=2,
-        head_size=8,
-        max_num_seqs=4,
-        max_blocks_per_seq=4,
+        10, block_size, num_kv_heads=2, head_size=8, max_num_seqs=4, max_blocks_per_seq=4
     )
     taken = [manager.block_manager.allocate() for _ in range(10)]
     # given back in this order, so the last is taken first
     for block_id in (7, 2, 9, 0, 4, 6, 1, 8, 3, 5):
         manager.block_manager.free(taken[block_id])
-    for seq_id, length in zip((10, 11, 12), lengths):
+    for seq_id, length in zip(seq_ids, lengths):
         manager.add_sequence(seq_id, length)
     return manager
 
 
 manager = new_manager()
-lessons_draw.show(
-    lessons_draw.attention.into_the_pool(
-        [manager.blocks_of(seq_id) for seq_id in (10, 11, 12)], num_blocks=10
-    ),
-    alt=(
-        "Above, the six blocks of x, side by side. An arrow leads from each to a block of the"
-        " pool below, out of order, with free blocks between them."
-    ),
-)
+draw.into_the_pool([manager.blocks_of(seq_id) for seq_id in seq_ids], num_blocks=10)
 
 # %% [markdown]
 # Requests are numbered by their place in the batch: 0, 1, 2. The manager knows them as
@@ -609,10 +556,10 @@ check("3.5", forward_prefill)
 # Here are the three prompts, with both ways of attending:
 
 # %%
-y = forward_prefill(layer, x, request_num_blocks, [10, 11, 12], new_manager())
+y = forward_prefill(layer, x, request_num_blocks, seq_ids, new_manager())
 manager = new_manager()
 y_tiled = forward_prefill(
-    layer, x, request_num_blocks, [10, 11, 12], manager, attend=tiled_attention
+    layer, x, request_num_blocks, seq_ids, manager, attend=tiled_attention
 )
 torch.testing.assert_close(y_tiled, y, atol=1e-5, rtol=1e-5)
 print("y:", tuple(y.shape), "· both ways agree")
@@ -636,20 +583,11 @@ print("sequence 12 lies in the blocks", manager.blocks_of(12), "and its keys are
 # %%
 perturbed = x.clone()
 perturbed[2, 1] += 1.0  # request 1 is block 2 of x
-y_perturbed = forward_prefill(
-    layer, perturbed, request_num_blocks, [10, 11, 12], new_manager()
-)
+y_perturbed = forward_prefill(layer, perturbed, request_num_blocks, seq_ids, new_manager())
 assert torch.equal(y_perturbed[:2], y[:2]) and torch.equal(y_perturbed[3:], y[3:])
 assert torch.equal(y_perturbed[2, :1], y[2, :1])
-lessons_draw.show(
-    lessons_draw.attention.changed_tokens(
-        (y_perturbed != y).any(-1), lengths, request_num_blocks, touched=(2, 1)
-    ),
-    alt=(
-        "Two rows of slots, input and output. In the input one slot of request 1 is marked. In"
-        " the output that slot and the two after it in the same request differ, and no other."
-    ),
-)
+change = (y_perturbed != y).any(-1)
+draw.changed_tokens(change, lengths, request_num_blocks, touched=(2, 1))
 
 # %% [markdown]
 # The picture shows both at once. No other request has noticed: that is the slicing at work.

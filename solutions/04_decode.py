@@ -16,51 +16,38 @@
 #
 # **You need** lessons [02](02_block_tables.ipynb) (block tables, slots) and
 # [03](03_prefill.ipynb) (the online softmax). **It takes** 60 to 90 minutes. Words that you
-# meet again are in the [glossary](09_summary.ipynb#Words).
+# meet again are in the [glossary](glossary.ipynb).
 
 # %%
-try:
-    import torch
-    import torch.nn.functional as F
+from lessons_lib import check, hint, open_lesson, solution
 
-    import lessons_draw.decode
-    from lessons_lib import check, hint, progress_bar, solution
-    from paged_attention.attention import forward_prefill, share_heads
-    from paged_attention.kv_cache import PagedAttentionManager
-    from paged_attention.layer import AttentionLayer
-    from paged_attention.slots import slot_mapping, write_kv
-    from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
-    from paged_attention.validate import check_decoding
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
-
-import math
-import timeit
-
-from torch import Tensor
-
-progress_bar("04")
+draw = open_lesson("04")
+draw.opening()
 
 # %% [markdown]
+# This is the whole step. Read from top to bottom, it is also the order of this lesson.
+#
 # ## One token at a time
 #
 # After the prompt, a sequence grows by one token at a time. In prefill there were as many
 # queries as keys. Now there is one query for each sequence, and it looks at everything that
 # the sequence has written so far.
 #
-# This is the whole step. Read from top to bottom, it is also the order of this lesson:
+# We need PyTorch, and much of what you built in lessons 02 and 03:
 
 # %%
-lessons_draw.show(
-    lessons_draw.decode.decode_step([[5, 0, 7], [2], [6, 1]], num_blocks=8),
-    alt=(
-        "A pool of eight blocks. The first request has blocks 5, 0 and 7, the second block 2,"
-        " the third 6 and 1. Below each block is its request's query. Each pair gives a part"
-        " o, m, l. The parts of a request, and the new token itself, lead to one answer."
-    ),
-)
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paged_attention.attention import forward_prefill, share_heads
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.layer import AttentionLayer
+from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite, widen
+from paged_attention.validate import check_decoding
 
 # %% [markdown]
 # We take three requests, with prompts of 10, 3 and 7 tokens and blocks of 4. Our pool hands
@@ -74,13 +61,9 @@ layer = AttentionLayer(dim, num_q_heads=6, num_kv_heads=2, head_size=16)
 
 def manager_in_disorder(order):
     """Makes a manager that hands out its blocks in this order. Its empty slots hold NaN."""
+    block_shape = (block_size, layer.num_kv_heads, layer.head_size)
     manager = PagedAttentionManager(
-        len(order),
-        block_size,
-        layer.num_kv_heads,
-        layer.head_size,
-        max_num_seqs=4,
-        max_blocks_per_seq=6,
+        len(order), *block_shape, max_num_seqs=4, max_blocks_per_seq=6
     )
     manager.kv_cache.fill_(float("nan"))
     for _ in order:
@@ -110,10 +93,8 @@ def three_requests(order):
 
 texts, manager = three_requests([5, 0, 7, 2, 6, 1, 4, 3])
 for seq_id in texts:
-    print(
-        f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens in blocks"
-        f" {manager.blocks_of(seq_id)}"
-    )
+    length, blocks = manager.get(seq_id).length, manager.blocks_of(seq_id)
+    print(f"sequence {seq_id}: {length:2} tokens in blocks {blocks}")
 
 # %% [markdown]
 # ### Room for the new token
@@ -133,8 +114,8 @@ for seq_id in texts:
     slot = manager.append_token(seq_id)
     written = not k_cache.flatten(0, 1)[slot].isnan().any()
     print(
-        f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens, the last one in slot"
-        f" {slot:2}, written: {written}"
+        f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens,"
+        f" the last one in slot {slot:2}, written: {written}"
     )
     assert not written
 
@@ -181,14 +162,7 @@ rows = {
 rows = {title: copies.flatten().tolist() for title, copies in rows.items()}
 for title, row in rows.items():
     print(f"{title:18}", " ".join(f"q{number + 1}" for number in row))
-lessons_draw.show(
-    lessons_draw.decode.queries_above_blocks([[5, 0, 7], [2], [6, 1]], rows),
-    alt=(
-        "Two rows of queries above the blocks 5, 0, 7, 2, 6, 1. The dispatch gives q1, q1, q1,"
-        " q2, q3, q3, and each fits its block. Repeat gives q1, q2, q3, q1, q2, q3, and four"
-        " of them are above another request's block."
-    ),
-)
+draw.queries_above_blocks(rows)
 
 # %% [markdown]
 # With `repeat`, a query would read another user's text. No error would be raised, because the
@@ -202,16 +176,7 @@ lessons_draw.show(
 # %%
 queries, keys, values = layer.project(new_tokens)  # (3, 6, 16), (3, 2, 16), (3, 2, 16)
 scores = k_cache[block_ids[:3], :, 0] @ queries[0, 0] / math.sqrt(16)  # (3 blocks, 4 slots)
-lessons_draw.show(
-    lessons_draw.decode.block_scores(
-        scores, block_ids[:3].tolist(), num_valid[:3].tolist(), "First request, query head 0"
-    ),
-    alt=(
-        "A table of scores with a row for each of the blocks 5, 0 and 7, and a column for each"
-        " of four slots. Ten slots hold a score. The last two slots of block 7 are hatched:"
-        " they hold no token."
-    ),
-)
+draw.block_scores(scores, block_ids[:3], num_valid[:3])
 
 # %% [markdown]
 # Each row of this picture becomes a part of the answer, independently of the others. A part
@@ -268,10 +233,8 @@ all_o, all_m, all_l = block_attention(
 )
 print(f"o {tuple(all_o.shape)}, m {tuple(all_m.shape)}, l {tuple(all_l.shape)}\n")
 for pair in range(3):
-    print(
-        f"block {block_ids[pair]}: m = {all_m[pair, 0]:5.2f}, l = {all_l[pair, 0]:.2f}, o ="
-        f" ({all_o[pair, 0, 0]:5.2f}, …)"
-    )
+    o, m, l = all_o[pair, 0], all_m[pair, 0], all_l[pair, 0]
+    print(f"block {block_ids[pair]}: m = {m:5.2f}, l = {l:.2f}, o = ({o[0]:5.2f}, …)")
 assert not all_o.isnan().any()
 
 # %% [markdown]
@@ -300,25 +263,11 @@ first_m = all_m[:3, 0]
 first_l = all_l[:3, 0]
 weights = torch.exp(first_m - first_m.max()) * first_l
 shares = weights / weights.sum()
-# (10, 16)
-past_k, past_v = (
-    cache[block_ids[:3], :, 0].flatten(0, 1)[:10] for cache in (k_cache, v_cache)
-)
+past_k = k_cache[block_ids[:3], :, 0].flatten(0, 1)[:10]  # (10, 16)
+past_v = v_cache[block_ids[:3], :, 0].flatten(0, 1)[:10]
 at_once = F.scaled_dot_product_attention(queries[0, :1], past_k, past_v)[0]
 assert torch.allclose(shares @ first_o, at_once, atol=1e-5)
-lessons_draw.show(
-    lessons_draw.decode.adding_up(
-        [f"block {block_id}" for block_id in block_ids[:3].tolist()],
-        shares.tolist(),
-        first_o[:, 0].tolist(),
-        float(at_once[0]),
-    ),
-    alt=(
-        "Left, three bars: the share of the answer that blocks 5, 0 and 7 have. Right, three"
-        " steps from 0, one for each block, as large as its share times its own answer. They"
-        " end on the dashed line of attention over all keys."
-    ),
-)
+draw.adding_up(block_ids[:3], shares, first_o[:, 0], at_once[0])
 
 # %% [markdown]
 # It is easy to get this wrong in two ways. Weighing by $m - m_\text{all}$ without the
@@ -343,10 +292,8 @@ check("4.3", combine_result)
 # at once:
 
 # %%
-past_k, past_v = (
-    share_heads(cache[block_ids[:3]].flatten(0, 1)[:10], 6).transpose(0, 1)
-    for cache in (k_cache, v_cache)
-)
+past_k = share_heads(k_cache[block_ids[:3]].flatten(0, 1)[:10], 6).transpose(0, 1)
+past_v = share_heads(v_cache[block_ids[:3]].flatten(0, 1)[:10], 6).transpose(0, 1)
 at_once = F.scaled_dot_product_attention(queries[0][:, None], past_k, past_v)[:, 0]
 in_parts, _, _ = combine_result(all_o[:3], all_m[:3], all_l[:3])
 assert torch.allclose(in_parts, at_once, atol=1e-5)
@@ -405,14 +352,12 @@ check("4.4", forward_decoding_loop)
 
 # %%
 def attend_last(tokens):
-    """Computes the layer's result for the last token by PyTorch's attention over all tokens."""
+    """Computes the last token's result by PyTorch's attention over all tokens."""
     # (1, heads, tokens, 16)
     q_rows, k_rows, v_rows = (rows.transpose(0, 1)[None] for rows in layer.project(tokens))
-    return layer.output(
-        F.scaled_dot_product_attention(q_rows[:, :, -1:], k_rows, v_rows, enable_gqa=True)[
-            0, :, 0
-        ]
-    )
+    last = q_rows[:, :, -1:]
+    o = F.scaled_dot_product_attention(last, k_rows, v_rows, enable_gqa=True)
+    return layer.output(o[0, :, 0])
 
 
 texts, server = three_requests([3, 0, 5, 8, 10, 9, 4, 11, 7, 6, 2, 1])
@@ -424,9 +369,8 @@ for step in range(1, 7):
     decoded = forward_decoding_loop(layer, arrivals, [1, 2, 3], server)
     expected = torch.stack([attend_last(tokens) for tokens in texts.values()])
     torch.testing.assert_close(decoded, expected, atol=1e-5, rtol=1e-5)
-    print(
-        f"step {step}: blocks {[server.blocks_of(seq_id) for seq_id in texts]}, equal to 1e-5"
-    )
+    blocks = [server.blocks_of(seq_id) for seq_id in texts]
+    print(f"step {step}: blocks {blocks}, equal to 1e-5")
 
 # %% [markdown]
 # ## Without a loop
@@ -465,6 +409,9 @@ check("4.5", combine_segments)
 
 
 # %%
+import timeit
+
+
 def milliseconds(function):
     """Times a call on one thread: the shortest of five, after one that warms up."""
     num_threads = torch.get_num_threads()
@@ -492,18 +439,14 @@ many = (
 
 def one_by_one():
     pieces = zip(*(part.split(sizes.tolist()) for part in many), strict=True)
-    return [
-        torch.stack(results)
-        for results in zip(*(combine_result(*piece) for piece in pieces), strict=True)
-    ]
+    results = [combine_result(*piece) for piece in pieces]
+    return [torch.stack(numbers) for numbers in zip(*results, strict=True)]
 
 
 for looped, segmented in zip(one_by_one(), combine_segments(*many, sizes), strict=True):
     torch.testing.assert_close(looped, segmented, atol=1e-5, rtol=1e-5)
-for name, combine in {
-    "a loop": one_by_one,
-    "segments": lambda: combine_segments(*many, sizes),
-}.items():
+ways = {"a loop": one_by_one, "segments": lambda: combine_segments(*many, sizes)}
+for name, combine in ways.items():
     print(f"{name:9} {milliseconds(combine):6.1f} ms")
 
 # %% [markdown]
@@ -528,12 +471,8 @@ from paged_attention.decode import forward_decoding
 
 without_loop = forward_decoding(layer, arrivals, [1, 2, 3], server)
 torch.testing.assert_close(without_loop, decoded, atol=1e-5, rtol=1e-5)
-print(
-    "largest result:",
-    f"{without_loop.abs().max():.4f}",
-    "and with the loop:",
-    f"{decoded.abs().max():.4f}",
-)
+largest, with_loop = without_loop.abs().max(), decoded.abs().max()
+print(f"largest result: {largest:.4f} and with the loop: {with_loop:.4f}")
 
 # %% [markdown]
 # ## Where the bytes go
@@ -564,25 +503,7 @@ check("4.6", bytes_moved)
 MIB = 2**20
 gather, paged = (36 * number / MIB for number in bytes_moved([1024], 16, 8, 128, 2))
 print(f"gather-then-attend: {gather:.0f} MiB for each new token, paged: {paged:.0f} MiB")
-copied = (gather - paged) / 2
-lessons_draw.show(
-    lessons_draw.decode.bytes_per_step(
-        {
-            "gather-then-attend": {
-                "read the blocks": copied,
-                "write a copy": copied,
-                "read the copy": paged,
-            },
-            "paged": {"read the blocks": paged},
-        },
-        "One new token, 36 layers, 1,024 tokens of context",
-    ),
-    alt=(
-        "Two bars of bytes for each new token. Gather-then-attend: 144 MiB read from the"
-        " blocks, 144 written to a copy, 144 read from the copy. Paged: 144 MiB read from the"
-        " blocks."
-    ),
-)
+draw.bytes_per_step(gather, paged)
 
 # %% [markdown]
 # ### What PyTorch can and cannot save
@@ -591,18 +512,16 @@ lessons_draw.show(
 
 
 # %%
-def in_the_pool(tensor):
-    return tensor.untyped_storage().data_ptr() == k_cache.untyped_storage().data_ptr()
+def view_or_copy(tensor):
+    in_the_pool = tensor.untyped_storage().data_ptr() == k_cache.untyped_storage().data_ptr()
+    return "a view" if in_the_pool else "a copy"
 
 
-print("k_cache[5]                   ", "a view" if in_the_pool(k_cache[5]) else "a copy")
-print("k_cache[5:7]                 ", "a view" if in_the_pool(k_cache[5:7]) else "a copy")
-print("k_cache[[5]]                 ", "a view" if in_the_pool(k_cache[[5]]) else "a copy")
-print(
-    "k_cache[torch.tensor([5, 0])]",
-    "a view" if in_the_pool(k_cache[torch.tensor([5, 0])]) else "a copy",
-)
-assert in_the_pool(k_cache[5]) and not in_the_pool(k_cache[torch.tensor([5, 0])])
+print("k_cache[5]                   ", view_or_copy(k_cache[5]))
+print("k_cache[5:7]                 ", view_or_copy(k_cache[5:7]))
+print("k_cache[[5]]                 ", view_or_copy(k_cache[[5]]))
+print("k_cache[torch.tensor([5, 0])]", view_or_copy(k_cache[torch.tensor([5, 0])]))
+assert view_or_copy(k_cache[5]) == "a view" and view_or_copy(k_cache[block_ids]) == "a copy"
 
 # %% [markdown]
 # A single number or a range gives a view into the pool. A list or a tensor of block ids gives
@@ -617,18 +536,14 @@ query = torch.randn(1, 8, 128, generator=source)
 
 
 def gathered():
-    # (1, 8, 2048, 128)
-    k_rows, v_rows = (
-        pool[ids].flatten(0, 1).transpose(0, 1)[None] for pool in (pool_k, pool_v)
-    )
+    k_rows = pool_k[ids].flatten(0, 1).transpose(0, 1)[None]  # (1, 8, 2048, 128)
+    v_rows = pool_v[ids].flatten(0, 1).transpose(0, 1)[None]
     return F.scaled_dot_product_attention(query[:, :, None], k_rows, v_rows)[:, :, 0]
 
 
 def by_blocks():
-    number = torch.tensor([128])
-    pieces = block_attention(
-        dispatch(query, number), pool_k[ids], pool_v[ids], torch.full((128,), 16)
-    )
+    number, full = torch.tensor([128]), torch.full((128,), 16)
+    pieces = block_attention(dispatch(query, number), pool_k[ids], pool_v[ids], full)
     return combine_segments(*pieces, number)[0]
 
 
@@ -646,12 +561,13 @@ def in_place():
 # %% tags=["nbval-ignore-output"]
 from lessons_lib.meter import new_bytes
 
-made = {}
-for name, attend in {
+ways = {
     "gather, then attend": gathered,
     "your blocks": by_blocks,
     "a loop over views": in_place,
-}.items():
+}
+made = {}
+for name, attend in ways.items():
     torch.testing.assert_close(attend(), gathered(), atol=1e-5, rtol=1e-5)
     made[name] = new_bytes(attend) / MIB
     print(f"{name:20} {made[name]:5.1f} MiB of new tensors, {milliseconds(attend):6.1f} ms")
@@ -690,17 +606,16 @@ def careless(scores, values):
     return exponentials @ values / exponentials.sum()
 
 
-values_4 = torch.arange(4.0)[:, None].expand(4, 16)
+one_query = torch.eye(1, 16)[None] * 4
+four_keys = torch.zeros(1, 4, 1, 16)
+four_values = torch.arange(4.0)[:, None].expand(4, 16)
 for level in (0.0, 1e4, -1e4):
-    k_level = torch.zeros(1, 4, 1, 16)
-    k_level[0, :, 0, 0] = level + torch.arange(4.0)
+    four_keys[0, :, 0, 0] = level + torch.arange(4.0)
+    theirs = careless(four_keys[0, :, 0, 0], four_values)
     mine, _, _ = block_attention(
-        torch.eye(1, 16)[None] * 4, k_level, values_4[None, :, None], torch.tensor([4])
+        one_query, four_keys, four_values[None, :, None], torch.tensor([4])
     )
-    print(
-        f"scores near {level:6.0f}: careless {careless(k_level[0, :, 0, 0], values_4)[0]:.4f},"
-        f" yours {mine[0, 0, 0]:.4f}"
-    )
+    print(f"scores near {level:6.0f}: careless {theirs[0]:.4f}, yours {mine[0, 0, 0]:.4f}")
     assert abs(mine[0, 0, 0] - 2.4927) < 1e-3
 
 # %% [markdown]
@@ -730,10 +645,8 @@ print("decoded without a past: equal to 1e-5")
 # answer NaN:
 
 # %%
-print(
-    "softmax of two masked scores:",
-    torch.softmax(torch.tensor([NO_KEY, NO_KEY]), dim=0).tolist(),
-)
+masked = torch.tensor([NO_KEY, NO_KEY])
+print("softmax of two masked scores:", torch.softmax(masked, dim=0).tolist())
 two_blocks = (queries[:1].expand(2, -1, -1), k_cache[[5, 5]], v_cache[[5, 5]])
 block_o, block_m, block_l = block_attention(*two_blocks, torch.tensor([4, 0]))
 print(f"the empty block: m = {block_m[1, 0]}, l = {block_l[1, 0]}, o = {block_o[1, 0, 0]}")
@@ -748,9 +661,8 @@ print("a full and an empty block together: the full one alone")
 
 # %%
 assert k_cache[7, 2:].isnan().all() and not all_o.isnan().any()
-print(
-    "block 7 holds NaN after its second slot, and your part of it is", f"{all_o[2, 0, 0]:.2f}"
-)
+part = all_o[2, 0, 0]
+print(f"block 7 holds NaN after its second slot, and your part of it is {part:.2f}")
 
 # %% [markdown]
 # ## What you built

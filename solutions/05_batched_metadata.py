@@ -16,31 +16,13 @@
 #
 # **You need** lessons [02](02_block_tables.ipynb) to [04](04_decode.ipynb): block tables and
 # slots, causal attention, decoding. **It takes** 60 to 90 minutes. Words that you meet again
-# are in the [glossary](09_summary.ipynb#Words).
+# are in the [glossary](glossary.ipynb).
 
 # %%
-try:
-    import math
-    from collections import Counter
-    from dataclasses import dataclass, replace
+from lessons_lib import check, hint, open_lesson, solution
 
-    import torch
-    from torch import Tensor
-    from torch.nn.functional import scaled_dot_product_attention
-
-    import lessons_draw.metadata
-    from lessons_lib import check, hint, progress_bar, solution
-    from paged_attention.attention import share_heads
-    from paged_attention.kv_cache import OutOfBlocksError, PagedAttentionManager
-    from paged_attention.slots import slot_mapping, write_kv
-    from paged_attention.softmax_state import NO_KEY
-    from paged_attention.validate import check_paged_attention, check_scheduled
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
-
-progress_bar("05")
+draw = open_lesson("05")
+draw.opening()
 
 # %% [markdown]
 # ## What a server computes in one step
@@ -50,30 +32,35 @@ progress_bar("05")
 # prompt of four tokens. A third has a prompt so long that it is computed in **chunks**, one at
 # each step, so that the others need not wait.
 #
-# All of this goes into one batch, so that the model's weights are read only once. Here is such
-# a batch. Each row is a **query**, a token that is computed in this step. Each column is a
-# key. A coloured square with a dot means that the query sees the key.
-
-# %%
-lessons_draw.show(
-    lessons_draw.metadata.opening(),
-    alt=(
-        "Three sequences in one batch. A has one query, which sees its seven keys. B has three"
-        " queries and five keys; its queries see three, four and five of them. C has four"
-        " queries and four keys, seen in the shape of a triangle. No query sees a key of"
-        " another sequence. Below, the four tensors of the batch."
-    ),
-)
-
-# %% [markdown]
+# All of this goes into one batch, so that the model's weights are read only once. The picture
+# above shows such a batch. Each row is a **query**, a token that is computed in this step.
+# Each column is a key. A coloured square with a dot means that the query sees the key.
+#
 # A decodes: one query, seven keys. B gets a chunk of three tokens; two more are already in the
 # pool. C gets its whole prompt. The bold keys belong to tokens of this step; the other keys
 # were written in earlier steps. No query ever looks at another sequence.
 #
 # The four tensors below the picture say all of this. Blocks have four slots here. A's last
 # token, number 6, is at offset 2 of the sequence's second block, which is block 0 of the pool.
-# So its slot is 2. This lesson builds the tensors one by one.
-#
+# So its slot is 2. This lesson builds the tensors one by one. It uses PyTorch, and parts that
+# you have built in the last three lessons:
+
+# %%
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from paged_attention.attention import share_heads
+from paged_attention.kv_cache import OutOfBlocksError, PagedAttentionManager
+from paged_attention.slots import slot_mapping, write_kv
+from paged_attention.softmax_state import NO_KEY
+from paged_attention.validate import check_paged_attention, check_scheduled
+
+# %% [markdown]
 # ## Rows without padding
 #
 # Tensors are rectangles, and the sequences have different numbers of queries. You could pad
@@ -81,14 +68,7 @@ lessons_draw.show(
 
 # %%
 query_lens = [5, 1, 1, 3]
-lessons_draw.show(
-    lessons_draw.metadata.padded_and_packed("ABCD", query_lens),
-    alt=(
-        "Above, four sequences with 5, 1, 1 and 3 queries as a rectangle of 20 squares, half"
-        " of them hatched padding. Below, the same 10 queries in one row without gaps, with"
-        " the borders 0, 5, 6, 7 and 10."
-    ),
-)
+draw.padded_and_packed(query_lens)
 
 # %% [markdown]
 # With one prompt of 1,000 tokens and 63 sequences that decode, 64,000 places would hold 1,063
@@ -120,13 +100,8 @@ print("the rows of sequence 3:", rows[starts[3] : starts[4]].tolist())
 
 # %%
 names = {7: "D begins here"}
-print(
-    type(starts[3]).__name__,
-    "·",
-    names.get(starts[3], "not found"),
-    "·",
-    names.get(starts.tolist()[3], "not found"),
-)
+found = [names.get(key, "not found") for key in (starts[3], starts.tolist()[3])]
+print(type(starts[3]).__name__, *found, sep=" · ")
 
 # %% [markdown]
 # Worse, on a GPU, reading such a value makes the CPU wait for the GPU each time. So turn the
@@ -142,15 +117,15 @@ print(
 
 
 # %%
-def tight_pool():
-    manager = PagedAttentionManager(
-        num_blocks=3,
-        block_size=4,
-        num_kv_heads=1,
-        head_size=2,
-        max_num_seqs=4,
-        max_blocks_per_seq=4,
+def pool_of(num_blocks):
+    """Makes a pool with blocks of four slots, and one head of two numbers."""
+    return PagedAttentionManager(
+        num_blocks, 4, num_kv_heads=1, head_size=2, max_num_seqs=8, max_blocks_per_seq=4
     )
+
+
+def tight_pool():
+    manager = pool_of(num_blocks=3)
     manager.add_sequence("A", 4)
     manager.add_sequence("B", 4)
     return manager
@@ -268,14 +243,7 @@ def batch_of(*sequences):
 
     sequences: (name, number of new tokens, number of all tokens) for each sequence.
     """
-    manager = PagedAttentionManager(
-        num_blocks=64,
-        block_size=4,
-        num_kv_heads=1,
-        head_size=2,
-        max_num_seqs=8,
-        max_blocks_per_seq=4,
-    )
+    manager = pool_of(num_blocks=64)
     for name, num_new, num_all in sequences:
         manager.add_sequence(name, num_all - num_new)
     scheduled = [(name, num_new) for name, num_new, _ in sequences]
@@ -283,7 +251,7 @@ def batch_of(*sequences):
     return build_metadata(manager, scheduled)
 
 
-print(lessons_draw.metadata.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
+print(draw.tensors_text(batch_of(("A", 1, 6), ("B", 3, 5))))
 
 # %% [markdown]
 # The entries of -1 mean “no block”. Nothing stops you from reading one: PyTorch takes the
@@ -309,10 +277,8 @@ print("blocks 0 and -1:", blocks[torch.tensor([0, -1])].tolist())
 q_len, kv_len = 3, 5
 for query in range(q_len):
     position = kv_len - q_len + query
-    print(
-        f"query {query} is the token at position {position}, and sees the keys",
-        list(range(position + 1)),
-    )
+    keys = list(range(position + 1))
+    print(f"query {query} is the token at position {position}, and sees the keys {keys}")
 
 # %% [markdown]
 # This one rule is causal attention for whole prompts, chunks and decodes alike. PyTorch's own
@@ -321,14 +287,9 @@ for query in range(q_len):
 
 # %%
 # the values are chosen so that the output shows which keys were seen
-ones = torch.eye(5)[None]
-seen = (
-    scaled_dot_product_attention(
-        torch.zeros(1, 3, 5), torch.zeros(1, 5, 5), ones, is_causal=True
-    )[0]
-    > 0
-)
-print(seen.int())
+zeros, ones = torch.zeros(1, 5, 5), torch.eye(5)[None]
+o = scaled_dot_product_attention(zeros[:, :3], zeros, ones, is_causal=True)
+print((o[0] > 0).int())
 
 # %% [markdown]
 # The three queries see one, two and three keys. They should see three, four and five.
@@ -346,21 +307,9 @@ check("5.4", visible_keys)
 # The three lines of the table above, drawn by your two functions:
 
 # %%
-lessons_draw.show(
-    lessons_draw.metadata.batches(
-        [
-            ("One prompt of 5", "A", batch_of(("A", 5, 5))),
-            ("One new token", "A", batch_of(("A", 1, 6))),
-            ("A decodes, B gets a chunk", "AB", batch_of(("A", 1, 6), ("B", 3, 5))),
-        ],
-        visible_keys,
-    ),
-    alt=(
-        "Three batches with their tensors. A prompt of five tokens is a triangle. A new token"
-        " is one row of six seen keys. In the mixed batch, A's row of six is followed by B's"
-        " three rows, which see three, four and five keys."
-    ),
-)
+prompt, new_token = batch_of(("A", 5, 5)), batch_of(("A", 1, 6))
+decode_and_chunk = batch_of(("A", 1, 6), ("B", 3, 5))
+draw.three_batches(prompt, new_token, decode_and_chunk, visible_keys)
 
 # %% [markdown]
 # Now a batch of your own. Change the list and run the cell again. What does a chunk of one
@@ -375,22 +324,10 @@ assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), (
 assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, (
     "more than 5 sequences or 32 keys do not fit the picture"
 )
-metadata = batch_of(*mine)
-assert (
-    metadata.cu_seqlens_q[-1]
-    == len(metadata.slot_mapping)
-    == sum(num_new for _, num_new, _ in mine)
-)
-print(lessons_draw.metadata.tensors_text(metadata))
-lessons_draw.show(
-    lessons_draw.metadata.batches(
-        [("My batch", [name for name, _, _ in mine], metadata)], visible_keys
-    ),
-    alt="My batch: which query sees which key. "
-    + ", ".join(
-        f"queries of {name}: {num_new}, keys: {num_all}" for name, num_new, num_all in mine
-    ),
-)
+metadata, num_queries = batch_of(*mine), sum(num_new for _, num_new, _ in mine)
+assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == num_queries
+print(draw.tensors_text(metadata))
+draw.my_batch(mine, metadata, visible_keys)
 
 # %% [markdown]
 # ## Attention for any batch
@@ -439,9 +376,8 @@ def in_chunks(chunks):
 
 # %%
 heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]  # (1, heads, 37, 16)
-dense = scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)[
-    0
-].transpose(0, 1)
+dense = scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)
+dense = dense[0].transpose(0, 1)
 for name, chunks in {
     "whole prompt": [37],
     "chunks of 16, 16, 5": [16, 16, 5],
@@ -516,15 +452,7 @@ assert per_step == 144 * 2**20
 
 # %%
 context_lens = [1024 * 2**power for power in range(6)]
-lessons_draw.show(
-    lessons_draw.metadata.gather_traffic(context_lens, [1, 8, 64], qwen3_8b),
-    alt=(
-        "Gathered bytes in a step against the context, both on logarithmic scales: three"
-        " rising straight lines for 1, 8 and 64 sequences, from 0.14 GiB for one sequence with"
-        " 1,024 tokens to 288 GiB for 64 with 32,768. A dashed line marks the model's weights,"
-        " 15 GiB."
-    ),
-)
+draw.gather_traffic(context_lens, [1, 8, 64], qwen3_8b)
 
 # %% [markdown]
 # The traffic grows with the context and with the number of sequences. The dashed line is the
@@ -563,24 +491,16 @@ from paged_attention.fused import WORKSPACE_BYTES, attn_paged_fused, fused_needs
 
 # %% tags=["nbval-ignore-output"]
 def compare_paths(device):
+    options = dict(dtype=torch.float16, device=device)
     manager = PagedAttentionManager(
-        64,
-        16,
-        num_kv_heads=2,
-        head_size=64,
-        max_num_seqs=3,
-        max_blocks_per_seq=38,
-        dtype=torch.float16,
-        device=device,
+        64, 16, num_kv_heads=2, head_size=64, max_num_seqs=3, max_blocks_per_seq=38, **options
     )
     scheduled = [("A", 1), ("B", 100), ("C", 40)]
     for (name, num_new), num_all in zip(scheduled, (600, 300, 40), strict=True):
         manager.add_sequence(name, num_all - num_new)
     manager.append_tokens(scheduled)
     manager.kv_cache.normal_(generator=torch.Generator(device).manual_seed(0))
-    q = torch.randn(141, 6, 64, generator=torch.Generator().manual_seed(1)).to(
-        device, torch.float16
-    )
+    q = torch.randn(141, 6, 64, generator=torch.Generator().manual_seed(1)).to(**options)
     batch = (q, *manager.kv_cache[0], build_metadata(manager, scheduled))
     return (attn_paged_fused(*batch) - attn_paged_torch(*batch)).abs().max().item()
 
@@ -648,13 +568,7 @@ model, prompt = TinyTransformer(seed=364), [3, 14, 15, 92, 65, 35]
 
 def small_pool():
     return PagedAttentionManager(
-        num_blocks=8,
-        block_size=4,
-        num_kv_heads=2,
-        head_size=8,
-        max_num_seqs=1,
-        max_blocks_per_seq=8,
-        num_layers=4,
+        8, 4, num_kv_heads=2, head_size=8, max_num_seqs=1, max_blocks_per_seq=8, num_layers=4
     )
 
 
@@ -721,16 +635,7 @@ print("first divergence at (layer, position):", where)
 assert where == (0, 0)
 
 # %%
-lessons_draw.show(
-    lessons_draw.metadata.divergence(
-        [("as it is", faulty), ("rounded", trace_of(rounded))], reference
-    ),
-    alt=(
-        "Two heat maps, layer against position. As it is, every place differs from the"
-        " reference by 3 to 12, from the first layer's first position on. Rounded, they are"
-        " 0.1 to 0.2 in the first layer and up to 0.6 in the last."
-    ),
-)
+draw.where_they_differ(faulty, trace_of(rounded), reference)
 
 # %% [markdown]
 # Layer 0, position 0. So it already goes wrong in the prefill, and in the first layer. Below
@@ -788,15 +693,7 @@ print("without a cache: ", expected_tokens)
 print("through the pool:", repaired)
 assert repaired == expected_tokens
 assert first_divergence(reference, trace_of(merge_heads), tolerance=1e-3) is None
-lessons_draw.show(
-    lessons_draw.metadata.divergence(
-        [("before", faulty), ("after", trace_of(merge_heads))], reference
-    ),
-    alt=(
-        "Two heat maps, layer against position. Before, every place differs from the reference"
-        " by 3 to 12. After, none differs by more than rounding."
-    ),
-)
+draw.before_and_after(faulty, trace_of(merge_heads), reference)
 
 # %% [markdown]
 # Now the tokens are the same. Note what would have hidden the fault: with *one* token, the

@@ -15,55 +15,22 @@
 #
 # **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons
 # [03](03_prefill.ipynb) and [04](04_decode.ipynb). Words that you meet again are in the
-# [glossary](09_summary.ipynb#Words). You do not need a GPU: without one, you see recorded
+# [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded
 # times. (To be measured on your machine, rungs 4 to 7 need a GPU of compute capability 8.0 or
 # more, such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It
 # takes** 90 minutes to two hours.
 
 # %%
-try:
-    import math
-    from collections import Counter
+from lessons_lib import build_cuda, check, hint, open_lesson, solution
 
-    import torch
-
-    import lessons_bench.ladder
-    import lessons_draw.ladder
-    import lessons_draw.loads
-    import lessons_draw.tiles
-    from lessons_bench.backends import make_batch, reference
-    from lessons_bench.workloads import WORKLOADS, Workload
-    from lessons_lib import build_cuda, check, hint, progress_bar, solution
-    from lessons_lib.cuda_builds import choose_target
-    from lessons_lib.inline import read_kernel
-    from paged_attention.ladder import PagedDecode, Shape, rung_texts
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
-
-progress_bar("07")
+draw = open_lesson("07")
+draw.opening()
 
 # %% [markdown]
-# ## Where this leads
-#
 # The dashed line is how fast one graphics card can read its memory. The bar is how fast a
 # first kernel reads keys and values on it. The rest of the lesson is about the white space
 # between them.
-
-# %%
-# 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
-WORKLOAD = "gqa_b64_c1024"
-run = lessons_bench.ladder.recorded()[0]
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=0, others=False),
-    alt=(
-        "A single short bar, rung 0, one thread's softmax. A dashed line far to its right is"
-        " the limit of the card."
-    ),
-)
-
-# %% [markdown]
+#
 # Each kernel in this lesson is a **rung** of a ladder, and has one more idea than the one
 # below it. All of them compute the same numbers and pass the same tests. This notebook goes
 # through all of them. The files are in `kernels/ladder`. (“Block” means two things here, as in
@@ -80,18 +47,36 @@ lessons_draw.show(
 #   not, you cannot repeat them here.
 # - **Counted.** How many bytes a kernel asks for and how often threads wait for each other is
 #   the same on every machine. Checked mode counts it for you, here and now.
+#
+# The next cell takes the record, and finds out whether there is a GPU here:
 
 # %% tags=["nbval-ignore-output"]
+import torch
+
+import lessons_bench.ladder
+from lessons_lib.cuda_builds import choose_target
+
+# 64 sequences of 1,024 tokens; 32 query heads, 8 KV heads of size 128, float16
+WORKLOAD = "gqa_b64_c1024"
+run = lessons_bench.ladder.recorded()[0]
 library_target = choose_target(None)  # "gpu" where this machine has a GPU and nvcc
+no_gpu = "There is no GPU here that kernels can be built for."
+print(
+    f"Recorded on one {run.card} on {run.date}.",
+    "This machine has a GPU too." if library_target == "gpu" else no_gpu,
+)
+
+# %% [markdown]
+# These two functions say how fast a rung is:
 
 
+# %%
 def measured(number):
     """Prints the recorded time of a rung and, if there is a GPU, the time here."""
     runs = [run]
     if library_target == "gpu":
-        runs.append(
-            lessons_bench.ladder.measure([WORKLOAD], only=[f"rung {number}"], quick=True)
-        )
+        only = [f"rung {number}"]
+        runs.append(lessons_bench.ladder.measure([WORKLOAD], only=only, quick=True))
     for one in runs:
         row = one.row(WORKLOAD, f"rung {number}")
         if row.milliseconds is None:
@@ -106,19 +91,9 @@ def measured(number):
 
 def times_faster(number):
     """Computes a rung's speedup over the rung below it, by the record."""
-    return run.milliseconds(WORKLOAD, f"rung {number - 1}") / run.milliseconds(
-        WORKLOAD, f"rung {number}"
-    )
+    before, now = (run.milliseconds(WORKLOAD, f"rung {n}") for n in (number - 1, number))
+    return before / now
 
-
-print(
-    f"Recorded on one {run.card} on {run.date}.",
-    (
-        "This machine has a GPU too."
-        if library_target == "gpu"
-        else "There is no GPU here that kernels can be built for."
-    ),
-)
 
 # %% [markdown]
 # ## The limit
@@ -157,10 +132,8 @@ limits = {f"{run.card} (recorded)": run.read_limit_gb_per_s}
 if library_target == "gpu":
     limits[f"{torch.cuda.get_device_name()} (here)"] = lessons_bench.ladder.read_limit()
 for card, limit in limits.items():
-    print(
-        f"{card}: {limit:,.0f} GB/s, so the step takes {must_read / limit / 1e3:.0f}"
-        " microseconds or more"
-    )
+    least = must_read / limit / 1e3
+    print(f"{card}: {limit:,.0f} GB/s, so the step takes {least:.0f} microseconds or more")
 assert min(limits.values()) > 0
 
 # %% [markdown]
@@ -187,35 +160,33 @@ assert min(limits.values()) > 0
 # small arrays in registers.
 
 # %%
+from lessons_bench.backends import make_batch, reference
+from lessons_bench.workloads import WORKLOADS, Workload
+from lessons_lib.inline import read_kernel
+from paged_attention.ladder import PagedDecode, Shape, rung_texts
+
 ladder_texts = {}  # files of kernels/ that are in this notebook: their names and texts
 
 
 def small_batch(*context_lens, num_q_heads=8, num_kv_heads=2):
     """Makes sequences of these lengths, with heads of size 128, in float16."""
-    return make_batch(
-        Workload("small", "", num_q_heads, num_kv_heads, 128, context_lens), 1, "cpu"
-    )
+    workload = Workload("small", "", num_q_heads, num_kv_heads, 128, context_lens)
+    return make_batch(workload, 1, "cpu")
 
 
-def ready(number, batch):
+def ready(number, batch, **plan):
     """Prepares a rung in checked mode for a small batch.
 
     Files that are not in `ladder_texts` come from kernels/.
+    plan: options for the plan of the batch, for rungs 6 and 7.
     """
-    heads = batch.workload.num_q_heads, batch.workload.num_kv_heads
-    files = rung_texts(number, Shape(torch.float16, 128, heads[0] // heads[1], 16))
+    num_q_heads, num_kv_heads = batch.workload.num_q_heads, batch.workload.num_kv_heads
+    files = rung_texts(number, Shape(torch.float16, 128, num_q_heads // num_kv_heads, 16))
     files |= {name: text for name, text in ladder_texts.items() if name in files}
     library = build_cuda(*files.values(), names=tuple(files), target="checked")
-    return PagedDecode(
-        number,
-        batch.context_lens,
-        num_q_heads=heads[0],
-        num_kv_heads=heads[1],
-        head_size=128,
-        block_size=16,
-        dtype=torch.float16,
-        library=library,
-    )
+    heads = {"num_q_heads": num_q_heads, "num_kv_heads": num_kv_heads}
+    sizes = {"head_size": 128, "block_size": 16, "dtype": torch.float16}
+    return PagedDecode(number, batch.context_lens, **heads, **sizes, library=library, **plan)
 
 
 def judge(number):
@@ -235,10 +206,8 @@ def judge(number):
 def count(*numbers):
     batch = small_batch(256, 256)
     least = kv_bytes([256, 256], 2, 128, 2)
-    print(
-        f"{least:,} bytes of keys and values\nrung  asked for  brought  loads of warps "
-        " lookups  barriers of a block"
-    )
+    print(f"{least:,} bytes of keys and values")
+    print("rung  asked for  brought  loads of warps  lookups  barriers of a block")
     for number in numbers:
         decode = ready(number, batch)
         with decode.library.count("k_cache", "v_cache") as counts:
@@ -282,6 +251,9 @@ measured(0)
 
 
 # %% tags=["nbval-ignore-output"]
+from collections import Counter
+
+
 def touches(number):
     """Counts how often each thread reads or writes a score.
 
@@ -296,10 +268,7 @@ def touches(number):
 
 
 of_thread = touches(0)
-print(
-    f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127:"
-    f" {of_thread[127]:,}"
-)
+print(*(f"thread {thread}: {of_thread[thread]:,}" for thread in (0, 1, 127)), sep="    ")
 assert of_thread[0] > 4 * of_thread[1]
 
 # %% [markdown]
@@ -337,10 +306,7 @@ judge(1)
 
 # %% tags=["nbval-ignore-output"]
 of_thread = touches(1)
-print(
-    f"thread 0: {of_thread[0]:,}    thread 1: {of_thread[1]:,}    thread 127:"
-    f" {of_thread[127]:,}"
-)
+print(*(f"thread {thread}: {of_thread[thread]:,}" for thread in (0, 1, 127)), sep="    ")
 assert max(of_thread.values()) - min(of_thread.values()) < 100
 
 # %% tags=["nbval-ignore-output"]
@@ -396,26 +362,9 @@ def first_load(number):
     ]
 
 
-lessons_draw.show(
-    lessons_draw.loads.loads(
-        [
-            ("Rung 1: a lane has a token", first_load(1), 2),
-            (
-                "Rung 2: 16 lanes share a token",
-                [(lane // 16, lane % 16 * 16) for lane in range(32)],
-                16,
-            ),
-        ],
-        num_tokens=32,
-        row_bytes=256,
-    ),
-    alt=(
-        "Two panels, each with 32 keys of 256 bytes in sectors of 32 bytes. Left, rung 1: the"
-        " first sector of each key is brought, and only its first two bytes are asked for."
-        " Right, rung 2: keys 0 and 1 are brought in full, and every byte of them is asked"
-        " for."
-    ),
-)
+# the same for rung 2
+wide = [(lane // 16, lane % 16 * 16) for lane in range(32)]
+draw.first_loads(first_load(1), wide)
 
 # %% [markdown]
 # Now a key belongs to a **group** of lanes. Each lane has a part of it, and the same part of
@@ -496,6 +445,8 @@ ladder_texts["ladder/2_wide_loads.cu"] = r"""
 // INCLUDE ladder/2_wide_loads.cu
 """
 judge(2)
+
+# %%
 count(1, 2)
 
 # %% tags=["nbval-ignore-output"]
@@ -511,13 +462,7 @@ print(f"By the record, {times_faster(2):.2f} times as fast as rung 1.")
 # instructions and a quarter of the lookups, and a lane waits once for four rows.
 
 # %%
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=2, others=False),
-    alt=(
-        "Bars for rungs 0, 1 and 2 beside the dashed line of the card's limit. Each bar has"
-        " its time and its share of the limit written to it; rung 2's is the longest."
-    ),
-)
+draw.rungs(run, WORKLOAD, last=2)
 
 # %% [markdown]
 # ## Rung 3: one pass
@@ -582,6 +527,8 @@ ladder_texts["ladder/3_one_pass.cu"] = r"""
 // INCLUDE ladder/3_one_pass.cu
 """
 judge(3)
+
+# %%
 count(2, 3)
 
 # %% tags=["nbval-ignore-output"]
@@ -598,18 +545,13 @@ print(f"By the record, {times_faster(3):.2f} times as fast as rung 2.")
 # context is too long for it, and no workspace is needed.
 
 # %%
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=3, others=False),
-    alt=(
-        "Bars for rungs 0 to 3 beside the dashed line of the card's limit, each with its time"
-        " and its share of the limit written to it."
-    ),
-)
+draw.rungs(run, WORKLOAD, last=3)
 
 # %% [markdown]
 # One number in the table has not changed since rung 0: everything is asked for four times.
 # Each of the four query heads that share a KV head has a thread block of its own, and each of
 # these blocks reads all the keys and values of that head.
+
 # %% [markdown]
 # ## Rung 4: query heads packed, on tensor cores
 #
@@ -647,14 +589,7 @@ judge(4)
 # register each. There a colour, with its small digit next to the 9, stands for two registers.)
 
 # %%
-lessons_draw.show(
-    lessons_draw.tiles.lanes(),
-    alt=(
-        "Three grids of lane numbers: a, 16 tokens by 16 dims; b, 16 dims by 8 queries; c, 16"
-        " tokens by 8 queries. Lane 9 is marked. In a it has rows 2 and 10, columns 2, 3, 10"
-        " and 11; in b column 2, rows 2, 3, 10 and 11; in c rows 2 and 10, columns 2 and 3."
-    ),
-)
+draw.lanes()
 
 # %% [markdown]
 # Write r for lane / 4 and s for lane % 4; lane 9 has r = 2 and s = 1. Then the pattern is
@@ -745,13 +680,7 @@ measured(4)
 print(f"By the record, {times_faster(4):.2f} times as fast as rung 3.")
 
 # %%
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, WORKLOAD, up_to=4, others=False),
-    alt=(
-        "Bars for rungs 0 to 4 on a batch of 64 "
-        "sequences of 1,024 tokens, each with its time, and the card's limit as a line."
-    ),
-)
+draw.rungs(run, WORKLOAD, last=4)
 
 # %% [markdown]
 # **Why they differ.** Rung 3 asked four times, but not all of it went to memory: part was
@@ -785,10 +714,8 @@ lessons_draw.show(
 
 # %%
 under_way = run.read_limit_gb_per_s * 1e9 * 1e-6
-print(
-    f"{under_way / 1e6:.1f} MB on their way, {under_way / 132 / 1e3:.0f} KB for each"
-    " multiprocessor"
-)
+each = under_way / 132
+print(f"{under_way / 1e6:.1f} MB on their way, {each / 1e3:.0f} KB for each multiprocessor")
 
 # %% [markdown]
 # A tile of rung 4 has 16 keys and 16 values of 128 numbers, 8 KiB. So by this reckoning four
@@ -811,15 +738,7 @@ print(
 # on their way:
 
 # %%
-lessons_draw.show(
-    lessons_draw.tiles.stages(4, 9),
-    alt=(
-        "Four stages as rows over time. Tiles 0 to 3 are on their way before turn 0. In turn 0"
-        " stage 0 is used, then tile 4 is on its way into it for three turns, while stages 1,"
-        " 2 and 3 are used one after the other. In each turn one stage is used and three tiles"
-        " are on their way or have arrived."
-    ),
-)
+draw.stages()
 
 # %% [markdown]
 # ### Exercise 7.4: tiles on their way
@@ -863,23 +782,21 @@ check("7.4", staged_sum)
 add_up_tiles = r"""
 __global__ void add_up_kernel(const float* tiles, const int* first_tiles, float* out) {
   __shared__ Stage stages[2][num_stages];
-  int warp = threadIdx.x / 32, first = first_tiles[warp], num_tiles = first_tiles[warp + 1] - first;
+  int warp = threadIdx.x / 32;
+  int first = first_tiles[warp], num_tiles = first_tiles[warp + 1] - first;
   out[threadIdx.x] = staged_sum(stages[warp], tiles + first * tile_floats, num_tiles);
 }
 
-extern "C" int add_up_tiles(const float* tiles, const int* first_tiles, float* out, cudaStream_t stream) {
+extern "C" int add_up_tiles(const float* tiles, const int* first_tiles, float* out,
+                            cudaStream_t stream) {
   add_up_kernel<<<1, 64, 0, stream>>>(tiles, first_tiles, out);
   return cudaGetLastError();
 }
 """
 tiles, sums = torch.arange(12 * 256.0).reshape(12, 8, 32), torch.empty(2, 32)
-build_cuda(
-    read_kernel("ladder/async_copy.cuh"),
-    staged_tile,
-    staged_sum,
-    add_up_tiles,
-    target="checked",
-).add_up_tiles(tiles, torch.tensor([0, 9, 12], dtype=torch.int32), sums)
+texts = read_kernel("ladder/async_copy.cuh"), staged_tile, staged_sum, add_up_tiles
+first_tiles = torch.tensor([0, 9, 12], dtype=torch.int32)
+build_cuda(*texts, target="checked").add_up_tiles(tiles, first_tiles, sums)
 assert torch.equal(sums, torch.stack([tiles[:9].sum((0, 1)), tiles[9:].sum((0, 1))]))
 print("nine tiles and three: both sums are right")
 
@@ -911,14 +828,7 @@ judge(5)
 r, s = [lane // 4 for lane in range(8)], [lane % 4 for lane in range(8)]
 as_it_comes = [8 * token + chunk for chunk, token in zip(r, s)]
 swizzled = [8 * token + (chunk ^ 2 * token) for chunk, token in zip(r, s)]
-lessons_draw.show(
-    lessons_draw.tiles.banks([("As it comes", as_it_comes), ("Swizzled", swizzled)]),
-    alt=(
-        "Two grids of eight lanes by eight groups of banks. As it comes, lanes 0 to 3 all want"
-        " group 0 and lanes 4 to 7 group 1: four rounds. Swizzled, every lane has a group to"
-        " itself: one round."
-    ),
-)
+draw.banks(as_it_comes, swizzled)
 
 # %% tags=["nbval-ignore-output"]
 measured(5)
@@ -938,10 +848,8 @@ def compare(workload, number):
     """Prints what the record says about a rung and the one before it."""
     before, now = (run.milliseconds(workload, f"rung {n}") for n in (number - 1, number))
     share = run.row(workload, f"rung {number}").share_of_limit
-    print(
-        f"{workload}: rung {number} is {before / now:.2f} times as fast as rung {number - 1},"
-        f" {share:.0%} of the limit"
-    )
+    gain = f"rung {number} is {before / now:.2f} times as fast as rung {number - 1}"
+    print(f"{workload}: {gain}, {share:.0%} of the limit")
 
 
 compare("gqa_b256_ragged", 5)
@@ -1003,23 +911,13 @@ check("7.5", combine_parts)
 ladder_texts["ladder/combine_parts.cuh"] = combine_parts
 
 
-def judge_planned(number, **options):
+def judge_planned(number, **plan):
     """Does the same as judge(), with options for the plan of a batch."""
     batch = small_batch(40, 0, 300, 17)
-    decode = PagedDecode(
-        number,
-        batch.context_lens,
-        num_q_heads=8,
-        num_kv_heads=2,
-        head_size=128,
-        block_size=16,
-        dtype=torch.float16,
-        library=ready(number, batch).library,
-        **options,
-    )
+    decode = ready(number, batch, **plan)
     out = decode(batch.q, *batch.caches[0], batch.block_table)
     assert (out - reference(batch)).abs().max() < 0.002
-    print(f"rung {number}, {options}: no fault found, and less than 0.002 from float64")
+    print(f"rung {number}, {plan}: no fault found, and less than 0.002 from float64")
 
 
 judge_planned(6, num_splits=3)
@@ -1035,14 +933,7 @@ judge_planned(6, num_splits=3)
 # Here is the same with 8 multiprocessors and 5 rows of 24 tiles:
 
 # %%
-lessons_draw.show(
-    lessons_draw.ladder.waves(5, 24, 8, splits=(1, 2, 3)),
-    alt=(
-        "Blocks on eight multiprocessors over time. One split: five blocks in one wave, three"
-        " multiprocessors idle. Two splits: ten blocks in two waves, six idle in the second."
-        " Three splits: fifteen blocks in two shorter waves, one idle in the second."
-    ),
-)
+draw.waves()
 
 # %% [markdown]
 # Two splits take longer than one: the second wave is nearly empty, but it takes as long as the
@@ -1070,20 +961,12 @@ check("7.6", choose_num_splits)
 for workload in WORKLOADS:
     tiles = -(-max(workload.context_lens) // 16)
     rows = len(workload.context_lens) * workload.num_kv_heads
-    print(
-        f"{workload.title:52} {rows:4} rows of up to {tiles:4} tiles, splits:"
-        f" {choose_num_splits(rows, tiles, 132)}"
-    )
+    splits = choose_num_splits(rows, tiles, 132)
+    print(f"{workload.title:52} {rows:4} rows of up to {tiles:4} tiles, splits: {splits}")
 
 # %%
 compare("gqa_b1_c32768", 6)
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, "gqa_b1_c32768", up_to=6, others=False),
-    alt=(
-        "Bars for rungs 0 to 6 on one sequence "
-        "of 32,768 tokens, each with its time, and the card's limit as a line."
-    ),
-)
+draw.rungs(run, "gqa_b1_c32768", last=6)
 
 # %% [markdown]
 # **Why they differ.** There were 8 blocks for 132 multiprocessors. Now there are 128, and yet
@@ -1107,13 +990,7 @@ compare(WORKLOAD, 6)
 
 # %%
 lengths = [12, 60, 9, 21, 14, 28]
-lessons_draw.show(
-    lessons_draw.ladder.balanced(lengths, 8),
-    alt=(
-        "Eight blocks, one on each of eight multiprocessors, all of the same length. The long"
-        " row 1 is spread over several of them, and most blocks have pieces of two rows."
-    ),
-)
+draw.equal_shares(lengths)
 
 # %% [markdown]
 # **Predict.** Rung 6 cuts every row into the same number of splits. With two splits for each
@@ -1148,10 +1025,8 @@ check("7.7", cut_evenly)
 
 # %%
 for block, pieces in enumerate(cut_evenly(lengths, 8)):
-    print(
-        f"block {block}:",
-        ", ".join(f"tiles {first} to {end - 1} of row {row}" for row, first, end in pieces),
-    )
+    stretches = (f"tiles {first} to {end - 1} of row {row}" for row, first, end in pieces)
+    print(f"block {block}:", ", ".join(stretches))
 
 # %% [markdown]
 # ### Which block combines the parts?
@@ -1193,13 +1068,7 @@ for heads_at_once in (1, 2):
 compare("gqa_b256_ragged", 7)
 before, now = (run.milliseconds("gqa_b256_ragged", f"rung {number}") for number in (5, 7))
 print(f"and {before / now:.2f} times as fast as rung 5")
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, "gqa_b256_ragged", up_to=7, others=False),
-    alt=(
-        "Bars for rungs 0 to 7 on 256 "
-        "sequences of 128 to 2,048 tokens, each with its time, and the card's limit as a line."
-    ),
-)
+draw.rungs(run, "gqa_b256_ragged", last=7)
 
 # %% [markdown]
 # **Why they differ.** Most of the gain comes from dropping the second launch: rung 5, which
@@ -1245,6 +1114,8 @@ lessons_draw.show(
 # too. What comes from memory is still half as much:
 
 # %%
+import math
+
 batch = small_batch(40, 0, 300, 17)
 before_rounding = reference(batch)
 # float32 (num_kv_heads,), of K and of V
@@ -1253,26 +1124,17 @@ rounded = [
     (cache / scale[:, None]).to(torch.float8_e4m3fn)
     for cache, scale in zip(batch.caches[0], scales)
 ]
-decode = PagedDecode(
-    8,
-    batch.context_lens,
-    num_q_heads=8,
-    num_kv_heads=2,
-    head_size=128,
-    block_size=16,
-    dtype=torch.float16,
-    kv_dtype=torch.float8_e4m3fn,
-    target="checked",
-)
+model = {"num_q_heads": 8, "num_kv_heads": 2, "head_size": 128, "block_size": 16}
+formats = {"dtype": torch.float16, "kv_dtype": torch.float8_e4m3fn}
+decode = PagedDecode(8, batch.context_lens, **model, **formats, target="checked")
 out = decode(batch.q, *rounded, batch.block_table, *scales)
 batch.caches, batch.k_scales, batch.v_scales = [rounded], *scales
 by_kernel = (out - reference(batch)).abs().max().item()
 by_rounding = (reference(batch) - before_rounding).abs().max().item()
-print(
-    "the kernel, beside float64 from the same 8-bit numbers: an error below"
-    f" {math.ceil(1000 * by_kernel) / 1000}"
-)
-print(f"rounding the cache to 8 bits: an error below {math.ceil(10 * by_rounding) / 10}")
+below = math.ceil(1000 * by_kernel) / 1000
+print(f"the kernel, beside float64 from the same 8-bit numbers: an error below {below}")
+below = math.ceil(10 * by_rounding) / 10
+print(f"rounding the cache to 8 bits: an error below {below}")
 assert by_kernel < 0.002 < by_rounding < 0.2
 
 # %% [markdown]
@@ -1283,13 +1145,7 @@ assert by_kernel < 0.002 < by_rounding < 0.2
 
 # %%
 compare(WORKLOAD, 8)
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, WORKLOAD, others=False),
-    alt=(
-        "Bars for rungs 0 to 8 on a batch of 64 sequences of "
-        "1,024 tokens, each with its time, and the card's limit as a line."
-    ),
-)
+draw.rungs(run, WORKLOAD, last=8)
 
 # %% [markdown]
 # (Rung 8's bytes are counted as they are, half of rung 7's. So its bar shows how near it is to
@@ -1315,22 +1171,10 @@ compare("gqa_b256_ragged", 8)
 # run; rung 8 had it in 8 bits.
 
 # %%
-lessons_draw.show(
-    lessons_draw.ladder.ladder(run, WORKLOAD),
-    alt=(
-        "Bars for all rungs and for the other libraries on a batch of 64 "
-        "sequences of 1,024 tokens, each with its time, and the card's limit as a line."
-    ),
-)
+draw.whole_ladder(run, WORKLOAD)
 
 # %%
-lessons_draw.show(
-    lessons_draw.ladder.workloads(run),
-    alt=(
-        "For each of six batches two bars, rung 7 and the fastest of FlashInfer's "
-        "ways, beside the card's limit."
-    ),
-)
+draw.all_workloads(run)
 
 # %%
 print(f"{run.card}, {run.date}, PyTorch {run.torch}, CUDA {run.cuda}")
@@ -1352,14 +1196,10 @@ for workload, ratio in run.ratios().items():
 
 # %%
 for workload in WORKLOADS:
-    row = min(
-        (row for row in run.rungs(workload.name) if row.backend != "rung 8"),
-        key=lambda row: row.milliseconds,
-    )
-    print(
-        f"{workload.title:52} {row.backend}: {row.milliseconds:.4f} ms,"
-        f" {row.share_of_limit:.0%} of the limit"
-    )
+    rows = [row for row in run.rungs(workload.name) if row.backend != "rung 8"]
+    row = min(rows, key=lambda row: row.milliseconds)
+    time = f"{row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit"
+    print(f"{workload.title:52} {row.backend}: {time}")
 
 # %% [markdown]
 # Not always. On the first batch, rungs 4 and 7 are within a few percent of each other: equal
@@ -1378,17 +1218,12 @@ for workload in WORKLOADS:
 
 # %% tags=["nbval-ignore-output"]
 if library_target == "gpu":
-    here = lessons_bench.ladder.measure(
-        ["gqa_b256_ragged"], only=["rung 1", "rung 4", "rung 7"], quick=True
-    )
+    rungs = ["rung 1", "rung 4", "rung 7"]
+    here = lessons_bench.ladder.measure(["gqa_b256_ragged"], only=rungs, quick=True)
     print(lessons_bench.ladder.table(here))
     assert all(row.share_of_limit < 1.1 for row in here.rungs("gqa_b256_ragged"))
 else:
-    print(
-        "There is no GPU here that kernels can be built for. What you have seen was measured"
-        " on one",
-        run.card,
-    )
+    print(no_gpu, "What you have seen was measured on one", run.card)
 
 # %% [markdown]
 # Which rung gains most depends on the card. One with less bandwidth for its arithmetic should

@@ -16,61 +16,39 @@
 #
 # **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and
 # [05](05_batched_metadata.ipynb). Words that you meet again are in the
-# [glossary](09_summary.ipynb#Words). If you have not done an exercise of an earlier lesson,
+# [glossary](glossary.ipynb). If you have not done an exercise of an earlier lesson,
 # the course's own answer takes its place. You do not need a GPU. **It takes** 60 to 90
 # minutes.
 
 # %%
-try:
-    import hashlib
-    from collections import Counter, OrderedDict, deque
-    from collections.abc import Callable, Hashable, Iterator
-    from dataclasses import dataclass, field, replace
+from lessons_lib import check, hint, open_lesson, solution
 
-    import numpy as np
-    import torch
-    from torch import Tensor
-    from torch.nn.functional import scaled_dot_product_attention
-
-    import lessons_draw.serving
-    import lessons_draw.timeline
-    from lessons_lib import check, hint, progress_bar, solution
-    from paged_attention.block_manager import PythonBlockManager
-    from paged_attention.engine.checkpoint import load_model
-    from paged_attention.engine.dry_run import dry_run
-    from paged_attention.engine.history import History
-    from paged_attention.engine.paths import PATHS
-    from paged_attention.engine.served import check_architecture, head_size_of
-    from paged_attention.kv_cache import PagedAttentionManager
-    from paged_attention.metadata import build_metadata
-    from paged_attention.tiny_qwen3.tasks import END, TASKS, decode, encode
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"{error}. Close this, and open the course with: make lab"
-    ) from None
-
-# The model is so small that two threads would wait for each other longer than they compute.
-torch.set_num_threads(1)
-progress_bar("08")
+draw = open_lesson("08")
+draw.opening()
 
 # %% [markdown]
-# ## Where this leads
-#
 # An engine is a loop around a model. It has three parts, *schedule*, *run* and *postprocess*,
 # and each turn of it is one **step**: a few tokens of many requests, in one call of the model.
 # The keys and values of all requests are in one pool of blocks.
+#
+# The engine needs PyTorch, and some of what earlier lessons built:
 
 # %%
-lessons_draw.show(
-    lessons_draw.serving.loop(),
-    alt=(
-        "Three boxes in a row: schedule, run, postprocess. Requests that wait come in from the"
-        " left, tokens go out on the right, and an arrow leads back from postprocess to"
-        " schedule. Below lies the pool: schedule takes blocks, run writes and reads keys and"
-        " values, postprocess gives blocks back. The blocks of four requests lie scattered in"
-        " it, with free ones between them."
-    ),
-)
+import hashlib
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from paged_attention.block_manager import PythonBlockManager
+from paged_attention.kv_cache import PagedAttentionManager
+from paged_attention.metadata import build_metadata
+
+# The model is so small that two threads would wait for each other longer than they compute.
+torch.set_num_threads(1)
 
 # %% [markdown]
 # ## A real model
@@ -80,21 +58,16 @@ lessons_draw.show(
 # enough to come with the course.
 
 # %%
-# the first one gets your attention, the second keeps its own
+from paged_attention.engine.checkpoint import load_model
+
+# The first one gets your attention, the second keeps its own.
 model, reference = load_model(), load_model()
 config = model.config
-print(
-    f"{type(model).__name__}, {model.num_parameters():,} parameters,"
-    f" {config.num_hidden_layers} layers"
-)
-print(
-    f"{config.num_attention_heads} query heads, {config.num_key_value_heads} KV heads of size"
-    f" {config.head_dim}"
-)
-print(
-    f"a vocabulary of {config.vocab_size} tokens, a context of"
-    f" {config.max_position_embeddings}"
-)
+num_q_heads, num_kv_heads = config.num_attention_heads, config.num_key_value_heads
+num_layers, longest = config.num_hidden_layers, config.max_position_embeddings
+print(f"{type(model).__name__}, {model.num_parameters():,} parameters, {num_layers} layers")
+print(f"{num_q_heads} query heads, {num_kv_heads} KV heads of size {config.head_dim}")
+print(f"a vocabulary of {config.vocab_size} tokens, a context of {longest}")
 
 # %% [markdown]
 # A token is one character. The model has been trained on four tasks, and each prompt has
@@ -104,8 +77,10 @@ print(
 # `dense` is the reference of this lesson. It calls transformers' `generate`, which has its own
 # cache: for each layer a tensor that grows with each token.
 
-
 # %%
+from paged_attention.tiny_qwen3.tasks import END, TASKS, decode, encode
+
+
 def dense(prompt, num_tokens=64, end=None):
     """Generates the likeliest tokens with transformers' own generate()."""
     tokens = torch.tensor([prompt])
@@ -139,6 +114,8 @@ for name, task in TASKS.items():
 
 # %%
 from transformers import GPT2Config, Qwen3Config
+
+from paged_attention.engine.served import check_architecture
 
 
 def refusal(call, *arguments):
@@ -181,16 +158,8 @@ from paged_attention.engine.attention import lock_of, own_config
 # %%
 def curious_forward(module, query, key, value, attention_mask=None, **others):
     if module.layer_idx == 0:
-        print(
-            "query",
-            tuple(query.shape),
-            "key",
-            tuple(key.shape),
-            "value",
-            tuple(value.shape),
-            "also:",
-            others["colour"],
-        )
+        q, k, v = (tuple(heads.shape) for heads in (query, key, value))
+        print("query", q, "key", k, "value", v, "also:", others["colour"])
     o = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
     # (batch, num_tokens, num_q_heads, head_size), and no weights
     return o.transpose(1, 2), None
@@ -238,38 +207,30 @@ check("8.1", paged_attention_forward)
 # `use_cache=False` says that the model need not keep a cache of its own.
 
 # %%
+from paged_attention.engine.paths import PATHS
+from paged_attention.engine.served import head_size_of
+
+
+def pool_for(model):
+    """Makes a pool of 16 blocks of 16 tokens for the keys and values of all layers."""
+    config = model.config
+    heads = config.num_key_value_heads, head_size_of(config)
+    rows = dict(max_num_seqs=8, max_blocks_per_seq=8)
+    return PagedAttentionManager(16, 16, *heads, **rows, num_layers=config.num_hidden_layers)
+
+
 prompt = encode("Ka17..q42......z93?zq>")
-
-
-def pool_for(model, num_blocks=16, block_size=16):
-    return PagedAttentionManager(
-        num_blocks,
-        block_size,
-        config.num_key_value_heads,
-        head_size_of(config),
-        max_num_seqs=8,
-        max_blocks_per_seq=8,
-        num_layers=config.num_hidden_layers,
-    )
-
-
 manager = pool_for(model)
 manager.add_sequence("A", len(prompt))
 metadata = build_metadata(manager, [("A", len(prompt))])
-paged = PagedStep(
-    manager.kv_cache, metadata.slot_mapping, attend=PATHS["paged_torch"](metadata)
-)
+attend = PATHS["paged_torch"](metadata)
+paged = PagedStep(manager.kv_cache, metadata.slot_mapping, attend)
 with torch.inference_mode(), plugged_in(model, paged_attention_forward):
     logits = model(torch.tensor([prompt]), use_cache=False, paged=paged).logits[0]
     expected = reference(torch.tensor([prompt])).logits[0]
 assert torch.allclose(logits, expected, atol=1e-3)
-print(
-    "next token:",
-    decode([int(logits[-1].argmax())]),
-    "· the logits of all",
-    len(prompt),
-    "tokens equal the reference",
-)
+token = decode([int(logits[-1].argmax())])
+print(f"next token: {token} · the logits of all {len(prompt)} tokens equal the reference")
 
 # %% [markdown]
 # ## One row for all sequences
@@ -281,16 +242,7 @@ print(
 # which have to be those in the token's own sequence.
 
 # %%
-lessons_draw.show(
-    lessons_draw.serving.row(
-        [("A", "decodes", 6, 1), ("B", "gets a chunk", 2, 3), ("C", "brings its prompt", 0, 4)]
-    ),
-    alt=(
-        "Above, three sequences: A has six tokens in the cache and a new one, B two and three"
-        " new ones, C four new. Below, the eight new tokens in one row: A6, B2 to B4, C0 to"
-        " C3, with the positions 6, 2, 3, 4, 0, 1, 2, 3. The last indices are 0, 3 and 7."
-    ),
-)
+draw.one_row()
 
 # %% [markdown]
 # At the end, only one row of logits is useful for each sequence: that of its last token.
@@ -299,16 +251,7 @@ lessons_draw.show(
 # Here is what the engine knows about each of its requests:
 
 # %%
-from paged_attention.engine.request import (
-    DuplicateRequestError,
-    EmptyPromptError,
-    PromptTooLongError,
-    RequestError,
-    SamplingParams,
-    UnknownRequestError,
-    UnknownTokenError,
-    as_integer,
-)
+from paged_attention.engine.request import SamplingParams, as_integer
 
 # INCLUDE paged_attention/engine/request.py Request
 
@@ -357,10 +300,8 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
     with torch.inference_mode():
         expected = reference(torch.tensor([request.tokens])).logits[0, -1]
     assert torch.allclose(row, expected, atol=1e-3)
-    print(
-        f"{request.id}: {decode(request.tokens)} goes on with {decode([int(row.argmax())])},"
-        " as the reference does"
-    )
+    text, token = decode(request.tokens), decode([int(row.argmax())])
+    print(f"{request.id}: {text} goes on with {token}, as the reference does")
 
 # %% [markdown]
 # ## The loop
@@ -369,9 +310,9 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 #
 # ```python
 # while engine.scheduler.has_work():
-#     scheduled = engine.scheduler.schedule()                         # how many tokens of each request
-#     logits = engine.runner.run(scheduled)                           # the model, once, over all of them
-#     new = engine.postprocess(scheduled, logits)                     # a next token for those that are due
+#     scheduled = engine.scheduler.schedule()      # how many tokens of each request
+#     logits = engine.runner.run(scheduled)        # the model, once, over all of them
+#     new = engine.postprocess(scheduled, logits)  # a next token for those that are due
 #     for request, token in new:
 #         print(request.id, token)
 # ```
@@ -385,14 +326,7 @@ for (request, _), row in zip(scheduled, runner.run(scheduled), strict=True):
 # gains, for six requests of different lengths and three places:
 
 # %%
-lessons_draw.show(
-    lessons_draw.serving.batching({"A": 9, "B": 3, "C": 5, "D": 2, "E": 8, "F": 4}, places=3),
-    alt=(
-        "Two timelines of six requests on three places. Above, the places of B and C stay"
-        " empty until A ends, and all ends after 17 steps. Below, D and F take the places of B"
-        " and C at once, and all ends after 13 steps."
-    ),
-)
+draw.continuous_batching()
 
 # %% [markdown]
 # And a long prompt? Computed in one step, it would make all the others wait for their next
@@ -403,6 +337,8 @@ lessons_draw.show(
 # The scheduler's data consists of two queues:
 
 # %%
+from collections import deque
+
 # INCLUDE paged_attention/engine/scheduler.py Scheduler without schedule, make_room, start, stop, preempt, remove
 
 
@@ -473,26 +409,21 @@ check("8.3", schedule)
 #
 # **Predict.** In which step does B's first token come?
 
-
 # %%
+from paged_attention.engine.dry_run import dry_run
+
+
 def scheduler_for(num_blocks, token_budget, **prompt_lens):
     """Makes a scheduler over a pool of blocks of 4, with a waiting request for each prompt."""
-    manager = PagedAttentionManager(
-        num_blocks, 4, 1, 2, max_num_seqs=8, max_blocks_per_seq=num_blocks
-    )
+    rows = dict(max_num_seqs=8, max_blocks_per_seq=num_blocks)
+    manager = PagedAttentionManager(num_blocks, 4, 1, 2, **rows)
     scheduler = Scheduler(manager, NoPrefixCache(), token_budget, max_num_seqs=8)
     scheduler.waiting += [Request(name, [7] * length) for name, length in prompt_lens.items()]
     return scheduler
 
 
 history = dry_run(scheduler_for(num_blocks=32, token_budget=8, A=5, B=14, C=3), num_new=4)
-lessons_draw.show(
-    lessons_draw.timeline.timeline(history, "A budget of 8 tokens a step, and blocks for all"),
-    alt=(
-        "A timeline of three requests. A prefills 5 tokens in step 0, then decodes. B prefills"
-        " 3, 7 and 4 tokens in steps 0 to 2. C waits for two steps, and prefills 3 in step 2."
-    ),
-)
+draw.chunked_prefill(history)
 
 # %% [markdown]
 # In step 0, A takes 5 and leaves 3 for B. In step 1, A decodes with one token, and B gets the
@@ -531,16 +462,7 @@ check("8.4", preempt)
 # %%
 history = dry_run(scheduler_for(num_blocks=9, token_budget=8, A=5, B=14, C=3), num_new=10)
 assert any(record.preempted for record in history)
-lessons_draw.show(
-    lessons_draw.timeline.timeline(
-        history, "The same with 9 blocks: somebody has to give way"
-    ),
-    alt=(
-        "A timeline of the three requests. C is preempted in step 5, B in step 9. A ends in"
-        " step 9. From step 10 on B prefills again, 8, 8 and 5 tokens, then C in two chunks of"
-        " 3, and both go on to decode."
-    ),
-)
+draw.preemption(history)
 
 # %% [markdown]
 # In step 5, B needs one more block, and C, which came last, gives way. In step 9, B needs
@@ -566,12 +488,10 @@ with torch.inference_mode():
 for layer in range(config.num_hidden_layers):
     # (2, num_kv_heads, 16, head_size): the second block
     keys = cache.layers[layer].keys[:, :, 16:32]
-    difference = (keys[0] - keys[1]).abs().max().item()
-    print(
-        f"layer {layer}: the keys of tokens 16 to 31 are",
-        "the same" if difference < 1e-5 else "different",
-    )
-    assert (difference < 1e-5) == (layer == 0)
+    same = (keys[0] - keys[1]).abs().max().item() < 1e-5
+    verdict = "the same" if same else "different"
+    print(f"layer {layer}: the keys of tokens 16 to 31 are {verdict}")
+    assert same == (layer == 0)
 
 # %% [markdown]
 # So two requests may share a block when *all tokens up to its end* are the same, not when only
@@ -603,15 +523,11 @@ def in_letters(hashes):
 
 
 for question in ("az>", "tm>"):
-    print(
-        decode(document[-9:]) + question,
-        in_letters(block_hashes(document + encode(question), 16)),
-    )
+    hashes = block_hashes(document + encode(question), 16)
+    print(decode(document[-9:]) + question, in_letters(hashes))
 for first in "KV":
-    print(
-        first + decode(document[1:9]) + "...",
-        in_letters(block_hashes(encode(first) + document[1:], 16)),
-    )
+    hashes = block_hashes(encode(first) + document[1:], 16)
+    print(first + decode(document[1:9]) + "...", in_letters(hashes))
 assert "".join(letters.values()) == "ABCDEF"
 
 # %% [markdown]
@@ -628,6 +544,8 @@ assert "".join(letters.values()) == "ABCDEF"
 # its place. (`Engine.step` looks.)
 
 # %%
+from collections import OrderedDict
+
 # INCLUDE paged_attention/engine/prefix_cache.py PrefixCache without insert, num_evictable, evict, forget, clear
 
 
@@ -706,10 +624,8 @@ def shared_prompt():
     scheduler.prefix_cache.insert(a, 8)
     yield f"A has run: blocks {manager.blocks_of('A')}, known to the cache", manager
     scheduler.start(b)
-    yield (
-        f"B starts with {b.num_computed} tokens of 8: blocks {manager.blocks_of('B')}",
-        manager,
-    )
+    blocks = manager.blocks_of("B")
+    yield f"B starts with {b.num_computed} tokens of 8: blocks {blocks}", manager
     scheduler.make_room(b, b.num_uncomputed)
     yield f"B has room for its last token: blocks {manager.blocks_of('B')}", manager
 
@@ -718,14 +634,7 @@ steps = [
     (what, [manager.block_manager.get_ref_count(block_id) for block_id in range(8)])
     for what, manager in shared_prompt()
 ]
-lessons_draw.show(
-    lessons_draw.pool_steps(steps),
-    alt=(
-        "The pool in four steps. A has run: two blocks have two users, A and the cache. B"
-        " starts: both have three users. B has room for its last token: its second block is a"
-        " copy with one user, and the block that it had before has two users again."
-    ),
-)
+draw.copy_on_write(steps)
 
 # %% [markdown]
 # This is lesson 02's copy on write, unchanged: `append_token` sees that the block has other
@@ -763,21 +672,18 @@ check("8.7", sample)
 # 1,000 times in each of four ways:
 
 # %%
+from collections import Counter
+
 p = torch.tensor([0.5, 0.25, 0.15, 0.08, 0.02])
 ways = {
-    "temperature 1": (SamplingParams(temperature=1.0), p),
-    "temperature 0.5": (SamplingParams(temperature=0.5), p**2 / (p**2).sum()),
-    "top_k = 2": (
-        SamplingParams(temperature=1.0, top_k=2),
-        torch.tensor([2 / 3, 1 / 3, 0, 0, 0]),
-    ),
-    "top_p = 0.8": (
-        SamplingParams(temperature=1.0, top_p=0.8),
-        torch.tensor([50, 25, 15, 0, 0]) / 90,
-    ),
+    "temperature 1": (dict(temperature=1.0), p),
+    "temperature 0.5": (dict(temperature=0.5), p**2 / (p**2).sum()),
+    "top_k = 2": (dict(temperature=1.0, top_k=2), torch.tensor([2 / 3, 1 / 3, 0, 0, 0])),
+    "top_p = 0.8": (dict(temperature=1.0, top_p=0.8), torch.tensor([50, 25, 15, 0, 0]) / 90),
 }
 panels = {}
-for way, (params, should_be) in ways.items():
+for way, (options, should_be) in ways.items():
+    params = SamplingParams(**options)
     generator = torch.Generator().manual_seed(0)
     drawn = Counter(sample(p.log(), params, generator) for _ in range(1000))
     assert all(abs(drawn[token] / 1000 - should_be[token]) < 0.06 for token in range(5))
@@ -785,15 +691,7 @@ for way, (params, should_be) in ways.items():
         letter: (float(should_be[token]), drawn[token] / 1000)
         for token, letter in enumerate("abcde")
     }
-lessons_draw.show(
-    lessons_draw.serving.draws(panels),
-    alt=(
-        "Four bar charts over the tokens a to e, dots for what was drawn. At temperature 1 the"
-        " bars are 0.5, 0.25, 0.15, 0.08 and 0.02; at 0.5 the first is higher; with top_k = 2"
-        " there are only a and b, with top_p = 0.8 only a, b and c. All dots lie close to the"
-        " tops of their bars."
-    ),
-)
+draw.sampled_tokens(panels)
 
 # %% [markdown]
 # ## The engine
@@ -801,15 +699,19 @@ lessons_draw.show(
 # It holds the parts together. Nearly everything in it has a name that you know.
 
 # %%
-from tqdm import tqdm
-
 from paged_attention.engine.paths import choose_path, find_path
-from paged_attention.engine.served import check_config
+from paged_attention.engine.served import check_config, head_size_of
 from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
 
-# INCLUDE paged_attention/engine/engine.py Engine without add, cancel, run, step, postprocess, stream, generate, _check, _end, _end_not_finite, _take_back
+# INCLUDE paged_attention/engine/engine.py Engine without __init__, add, cancel, run, step, postprocess, stream, generate, _check, _end, _end_not_finite, _take_back
 
+
+# %%
+# INCLUDE paged_attention/engine/engine.py Engine.__init__
+
+
+Engine.__init__ = __init__
 
 # %% [markdown]
 # `add` puts a request into the queue, and `step` is one turn of the loop, including the prefix
@@ -834,10 +736,13 @@ from paged_attention.validate import check_positive
 # INCLUDE paged_attention/engine/engine.py Engine.add
 
 
+Engine.add = add
+
+# %%
 # INCLUDE paged_attention/engine/engine.py Engine.step
 
 
-Engine.add, Engine.step = add, step
+Engine.step = step
 
 # %% [markdown]
 # A request ends in one way, whatever the reason:
@@ -876,16 +781,22 @@ check("8.8", postprocess)
 # The engine is complete except for some conveniences. Here they are:
 
 # %%
+from paged_attention.engine.request import DuplicateRequestError, EmptyPromptError
+from paged_attention.engine.request import PromptTooLongError, UnknownTokenError
+
 # INCLUDE paged_attention/engine/engine.py Engine._check
 
 
+Engine._check = _check
+
+# %%
 # INCLUDE paged_attention/engine/engine.py Engine._take_back
 
 
 # INCLUDE paged_attention/engine/engine.py Engine.run
 
 
-Engine._check, Engine._take_back, Engine.run = _check, _take_back, run
+Engine._take_back, Engine.run = _take_back, run
 
 # %% [markdown]
 # Two prompts, and the loop from above:
@@ -909,6 +820,8 @@ while engine.scheduler.has_work():
 # each token as soon as it is there.
 
 # %%
+from paged_attention.engine.request import UnknownRequestError
+
 # INCLUDE paged_attention/engine/engine.py Engine.cancel
 
 
@@ -918,6 +831,10 @@ while engine.scheduler.has_work():
 Engine.cancel, Engine.stream = cancel, stream
 
 # %%
+from tqdm import tqdm
+
+from paged_attention.engine.request import RequestError
+
 # INCLUDE paged_attention/engine/engine.py Engine.generate
 
 
@@ -937,13 +854,10 @@ def questions(seed, count, largest=1.0):
 
 prompts, answers = questions(seed=1, count=24)
 requests = Engine(model).generate(prompts)
-right = sum(
-    decode(request.output) == answer for request, answer in zip(requests, answers, strict=True)
-)
-print(
-    f"prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens: {right} of"
-    f" {len(prompts)} answers are right"
-)
+outputs = [decode(request.output) for request in requests]
+right = sum(output == answer for output, answer in zip(outputs, answers, strict=True))
+print(f"prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens:", end=" ")
+print(f"{right} of {len(prompts)} answers are right")
 assert right == len(prompts)
 
 # %% [markdown]
@@ -972,8 +886,9 @@ if other.reason is None:  # if you run this cell again, it is already cancelled
     engine.cancel("other")
 print(other.reason, repr(decode(other.output)))
 engine.prefix_cache.clear()  # otherwise a few blocks are kept, though nothing runs
-print("free blocks:", engine.manager.block_manager.get_num_free_blocks(), "of 256")
-assert engine.manager.block_manager.get_num_free_blocks() == 256
+num_free = engine.manager.block_manager.get_num_free_blocks()
+print("free blocks:", num_free, "of 256")
+assert num_free == 256
 
 # %% [markdown]
 # **Bad numbers stay where they arise.** Here we make an overflow by hand: infinity in a block
@@ -1055,12 +970,9 @@ for what, (call, *arguments) in calls.items():
 engine.run()
 assert [decode(request.output) for request in good] == answers[:3]
 engine.prefix_cache.clear()
-print(
-    "\nthe three others are right, and free blocks:",
-    engine.manager.block_manager.get_num_free_blocks(),
-    "of 24",
-)
-assert engine.manager.block_manager.get_num_free_blocks() == 24
+num_free = engine.manager.block_manager.get_num_free_blocks()
+print("\nthe three others are right, and free blocks:", num_free, "of 24")
+assert num_free == 24
 
 # %% [markdown]
 # ## Watch it work
@@ -1081,32 +993,28 @@ for index in range(5):
 for index, name in enumerate(("copy", "sort", "reverse", "copy")):
     arrivals.append((2 * index, f"{name} {index}", encode(TASKS[name](random, 0.8)[0])))
 for index in range(3):
-    arrivals.append(
-        (5 + 5 * index, f"recall {index}", encode(TASKS["recall"](random, 0.6, fillers=50)[0]))
-    )
+    something_long = TASKS["recall"](random, 0.6, fillers=50)[0]
+    arrivals.append((5 + 5 * index, f"recall {index}", encode(something_long)))
 arrivals.sort(key=lambda arrival: arrival[0])
-print("prompts of", ", ".join(f"{len(prompt)}" for _, _, prompt in arrivals), "tokens")
-
+print("prompts of", ", ".join(str(len(prompt)) for _, _, prompt in arrivals), "tokens")
 
 # %%
+from paged_attention.engine.history import History
+
+
 def serve(num_blocks=30, token_budget=48, prefix_sharing=True):
     """Serves the afternoon. Returns what happened in each step, and each request's answer."""
     engine = Engine(
-        model,
-        num_blocks,
-        token_budget=token_budget,
-        prefix_sharing=prefix_sharing,
-        history=History(),
+        model, num_blocks, 16, token_budget, prefix_sharing=prefix_sharing, history=History()
     )
+    scheduler, history = engine.scheduler, engine.history
     waiting, requests = list(arrivals), {}
-    while waiting or engine.scheduler.has_work():
-        while waiting and (
-            waiting[0][0] <= len(engine.history) or not engine.scheduler.has_work()
-        ):
+    while waiting or scheduler.has_work():
+        while waiting and (waiting[0][0] <= len(history) or not scheduler.has_work()):
             _, id, prompt = waiting.pop(0)
             requests[id] = engine.add(id, prompt)
         engine.step()
-    return engine.history, {id: decode(request.output) for id, request in requests.items()}
+    return history, {id: decode(request.output) for id, request in requests.items()}
 
 
 history, outputs = serve()
@@ -1118,16 +1026,7 @@ print(f"{len(history)} steps, and the same answers as the reference")
 # first token? And which requests will be preempted, early ones or late ones?
 
 # %%
-lessons_draw.show(
-    lessons_draw.timeline.timeline(
-        history, "An afternoon: 12 requests, 30 blocks, 48 tokens a step"
-    ),
-    alt=(
-        "A timeline with twelve rows. The first question about the document prefills in"
-        " several steps, the later ones in one step of few tokens. Some of the late requests"
-        " are preempted and wait, and then prefill again."
-    ),
-)
+draw.afternoon(history)
 
 # %% [markdown]
 # The first question about the document computes all of it, 123 tokens. The later ones compute
@@ -1147,20 +1046,7 @@ without, outputs_without = serve(prefix_sharing=False)
 assert outputs_without == outputs
 for records in (history, without):
     assert max(sum("document" in name for name in record.lengths) for record in records) == 3
-lessons_draw.show(
-    lessons_draw.timeline.pool(
-        {
-            f"With prefix sharing: {len(history)} steps": history,
-            f"Without: {len(without)} steps": without,
-        },
-        num_blocks=30,
-    ),
-    alt=(
-        "Two stacked bar charts of 30 blocks over the steps. With sharing, up to seven blocks"
-        " have several users, and the rest of the pool is filled with blocks that only the"
-        " prefix cache keeps. Without, every block has one user, and it takes more steps."
-    ),
-)
+draw.shared_blocks(history, without)
 
 # %% [markdown]
 # The document has seven full blocks of 16. Without sharing, each running question needs seven
@@ -1186,19 +1072,9 @@ in_blocks = [16 * (record.alone + record.shared) for record in history]
 # At times, there are more tokens than slots.
 assert max(sum(record.lengths.values()) for record in history) > 30 * 16
 for name, slots in reserved.items():
-    print(
-        f"{name}: {max(slots):,} slots at most, {sum(slots) / sum(in_blocks):.1f} times the"
-        " blocks in use"
-    )
-lessons_draw.show(
-    lessons_draw.timeline.memory(history, 16, reserved),
-    alt=(
-        "Slots over the steps. Reserving the model's maximum is far above the rest, up to"
-        " 4,096; reserving prompt and longest answer is about twice the blocks in use. While"
-        " requests share blocks, the tokens of the running requests lie above the blocks in"
-        " use."
-    ),
-)
+    times = sum(slots) / sum(in_blocks)
+    print(f"{name}: {max(slots):,} slots at most, {times:.1f} times the blocks in use")
+draw.reserved_memory(history, reserved)
 
 # %% [markdown]
 # With shared blocks the pool even holds more tokens than it has slots: each of the requests
@@ -1237,11 +1113,10 @@ def same_tokens(path, prompts, expected, num_steps, sizes):
     num_steps: the steps between the arrivals of two requests.
     """
     engine = Engine(model, path=path, **sizes)
+    params = SamplingParams(max_new_tokens=20, ignore_end=True)
     requests = []
     for index, prompt in enumerate(prompts):
-        requests.append(
-            engine.add(index, prompt, SamplingParams(max_new_tokens=20, ignore_end=True))
-        )
+        requests.append(engine.add(index, prompt, params))
         for _ in range(num_steps):
             engine.step()
     engine.run()
@@ -1257,10 +1132,8 @@ for path in ("gather", "paged_torch", "blockwise", "kernel", "batched"):
         some = slice(4, None) if set_up == "alone" else slice(None)
         num_steps = 3 if set_up == "one after the other" else 0
         same.append(same_tokens(path, six[some], by_dense[some], num_steps, sizes))
-    print(
-        f"{path:14}"
-        + "".join(f"{'the same' if answer else 'NOT THE SAME':>21}" for answer in same)
-    )
+    verdicts = ["the same" if answer else "NOT THE SAME" for answer in same]
+    print(f"{path:14}" + "".join(f"{verdict:>21}" for verdict in verdicts))
     assert all(same)
 
 # %% [markdown]
@@ -1284,9 +1157,8 @@ import lessons_bench.path_b_runs
 run = lessons_bench.path_b_runs.recorded()[0]
 print(lessons_bench.path_b_runs.origin(run))
 print(lessons_bench.path_b_runs.paths_table(run))
-assert (
-    not run.problems() and run.num_tokens >= 20 and "fused" in [row.path for row in run.paths]
-)
+assert not run.problems() and run.num_tokens >= 20
+assert "fused" in [row.path for row in run.paths]
 
 # %% [markdown]
 # Is that luck? The paths add in different orders, so their logits differ in the last digits.
@@ -1312,10 +1184,8 @@ assert lead > 0.5
 # rounding is coarser:
 
 # %%
-print(
-    f"the closest of {run.num_tokens * len(run.expected)} recorded choices: a lead of"
-    f" {run.lead:.2f}"
-)
+num_choices = run.num_tokens * len(run.expected)
+print(f"the closest of {num_choices} recorded choices: a lead of {run.lead:.2f}")
 assert run.lead > 0.5
 
 # %% [markdown]
@@ -1394,10 +1264,9 @@ trusted, suspect = (
 with torch.inference_mode():
     calls = trusted.run(), suspect.run()
 call = calls[0][0]
-print(
-    f"{len(calls[0])} layers; of the first one: query {tuple(call.query.shape)}, key and value"
-    f" {tuple(call.key.shape)}, output {tuple(call.output.shape)}"
-)
+query, key, output = (tuple(part.shape) for part in (call.query, call.key, call.output))
+print(len(calls[0]), "layers; of the first one:", end=" ")
+print(f"query {query}, key and value {key}, output {output}")
 
 # %% [markdown]
 # How far apart are the outputs, for each token of the prompt in each layer?
@@ -1410,14 +1279,7 @@ print(
 differences = torch.stack(
     [apart(a.output, b.output).amax(1) for a, b in zip(*calls, strict=True)]
 )
-lessons_draw.show(
-    lessons_draw.timeline.differences(differences),
-    alt=(
-        "A heat map of four layers and 49 tokens. In all layers tokens 0 to 15 differ by"
-        " rounding only. From token 16 on most outputs differ by about 10; in layer 0 some are"
-        " still right."
-    ),
-)
+draw.differences(differences)
 
 # %% [markdown]
 # Left of token 16 there is only rounding. Token 16 is the first one of the second block. So
@@ -1451,11 +1313,9 @@ with torch.inference_mode():
         shares = [recorder.share(of_layer, index)[row, head] for index in range(2)]
         whole = torch.stack(shares).sum(0)
         assert torch.allclose(whole, of_layer.output[row, head], rtol=1e-3, atol=1e-3)
-        print(
-            "trusted:" if recorder is trusted else "suspect:",
-            "the largest number of each block's share:",
-            [f"{part.abs().max():.3f}" for part in shares],
-        )
+        largest = [f"{part.abs().max():.3f}" for part in shares]
+        name = "trusted" if recorder is trusted else "suspect"
+        print(f"{name}: the largest number of each block's share: {largest}")
 
 # %% [markdown]
 # Block 1's share is the same in both, but block 0's is not: the suspect has far too much of
@@ -1497,9 +1357,8 @@ with torch.inference_mode():
 
 # %%
 for fault in FAULTS:
-    print(
-        f"{fault + ':':29}{locate_divergence(engine_with(), engine_with(fault), prompt) or 'they never part'}"
-    )
+    place = locate_divergence(engine_with(), engine_with(fault), prompt)
+    print(f"{fault + ':':29}{place or 'they never part'}")
 assert locate_divergence(engine_with(), engine_with("full blocks permuted"), prompt) is None
 assert locate_divergence(engine_with(), engine_with("table one step late"), prompt).token == 64
 
@@ -1523,29 +1382,17 @@ pairs = {
     name: [task(random, 0.2 + 0.06 * index) for index in range(8)]
     for name, task in TASKS.items()
 }
+each = [encode(prompt) for task in pairs.values() for prompt, _ in task]
+params = SamplingParams(max_new_tokens=32)
 table = {}
 for fault in (None, *FAULTS):
-    texts = [prompt for task in pairs.values() for prompt, _ in task]
-    requests = iter(
-        engine_with(fault).generate(
-            [encode(text) for text in texts], SamplingParams(max_new_tokens=32)
-        )
-    )
+    requests = iter(engine_with(fault).generate(each, params))
     table[fault or "no fault"] = {
         name: sum(decode(next(requests).output) == answer + END for _, answer in task) / 8
         for name, task in pairs.items()
     }
 assert set(table["no fault"].values()) == set(table["full blocks permuted"].values()) == {1.0}
-lessons_draw.show(
-    lessons_draw.timeline.accuracy(table),
-    alt=(
-        "A table of right answers. Without a fault and with permuted full blocks, all tasks"
-        " are at 100 %. Wrong head mapping is at 0 % everywhere. Without rescaling, sort stays"
-        " at 100 %, and recall and reverse are at 0 %. A position too high leaves copy and"
-        " sort at 100 %, and brings recall to half and reverse to 0 %. Another's block leaves"
-        " 12 to 62 %. The late table and the unmasked tail leave most answers right."
-    ),
-)
+draw.right_answers(table)
 
 # %% [markdown]
 # Look at the places that are not dark. A position that is off by one leaves two tasks perfect,
@@ -1592,19 +1439,14 @@ import time
 def padded_generate(prompts):
     """Lets transformers answer a batch of prompts, padded on the left."""
     longest = max(map(len, prompts))
-    tokens, mask = (
-        torch.tensor(
-            [
-                [0] * (longest - len(prompt)) + (list(prompt) if ids else [1] * len(prompt))
-                for prompt in prompts
-            ]
-        )
-        for ids in (True, False)
-    )
-    rows = reference.generate(tokens, attention_mask=mask, max_new_tokens=64, do_sample=False)[
-        :, longest:
-    ].tolist()
-    return [row[: row.index(config.eos_token_id) + 1] for row in rows]
+    tokens = torch.zeros(len(prompts), longest, dtype=torch.long)
+    mask = torch.zeros_like(tokens)
+    for row, prompt in enumerate(prompts):
+        tokens[row, -len(prompt) :] = torch.tensor(prompt)
+        mask[row, -len(prompt) :] = 1
+    rows = reference.generate(tokens, attention_mask=mask, max_new_tokens=64, do_sample=False)
+    outputs = rows[:, longest:].tolist()
+    return [output[: output.index(config.eos_token_id) + 1] for output in outputs]
 
 
 def engine_generate(prompts):
@@ -1612,10 +1454,8 @@ def engine_generate(prompts):
 
 
 many, right_answers = questions(seed=4, count=32)
-for name, serve_all in {
-    "generate, padded": padded_generate,
-    "engine": engine_generate,
-}.items():
+servers = {"generate, padded": padded_generate, "engine": engine_generate}
+for name, serve_all in servers.items():
     start = time.perf_counter()
     outputs = serve_all(many)
     seconds = time.perf_counter() - start
@@ -1701,9 +1541,12 @@ assert counts[32] < 2 * counts[1]
 import torch.distributed as dist
 
 # INCLUDE paged_attention/engine/shards.py sharded_forward
+
+
 # %% [markdown]
 # Two processes on this machine's CPU talk through `gloo`; on GPUs it is NCCL. (Each of them
 # loads PyTorch and the model again, which takes a few seconds.)
+
 # %%
 from paged_attention.engine.shards import serve_sharded
 
@@ -1796,7 +1639,7 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # - transformers' documentation, [attention
 #   interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **Next:** [09 · The whole course on one page](09_summary.ipynb), to look things up. This was
+# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was
 # the last lesson in which you build.
 #
 # The engines that serve the large models, such as vLLM and SGLang, have these same parts under

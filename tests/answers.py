@@ -5,6 +5,7 @@ differently.
 import ast
 import functools
 
+from cpp_edits import edited
 from lessons_build.source import Cell, read_lesson
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
@@ -12,8 +13,9 @@ from lessons_lib.paths import SOLUTIONS
 
 
 def every_exercise() -> list[Exercise]:
-    lessons = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
-    return [exercise for lesson in lessons for exercise in checks.exercises_of(lesson)]
+    return [
+        exercise for lesson in checks.lessons() for exercise in checks.exercises_of(lesson)
+    ]
 
 
 def our_answer(exercise: Exercise):
@@ -50,13 +52,7 @@ def wrong_answer(exercise: Exercise, mistake: Mistake):
     """The mistake as a learner would hand it in."""
     if exercise.language == "python":
         return mistake.wrong
-    text = _source_text(exercise)
-    for old, new in mistake.edits:
-        assert text.count(old) == 1, (
-            f"{mistake.slug}: {text.count(old)} times in our solution: {old}"
-        )
-        text = text.replace(old, new)
-    return text
+    return edited(_source_text(exercise), *mistake.edits)
 
 
 def _source_text(exercise: Exercise) -> str:

@@ -16,7 +16,7 @@ from lessons_lib.paths import ROOT
 ARROWS = {
     "lessons_lib": set(),
     "paged_attention": {"lessons_lib"},
-    "lessons_exercises": {"lessons_lib", "paged_attention"},
+    "lessons_exercises": {"lessons_build", "lessons_lib", "paged_attention"},
     "lessons_build": {"lessons_lib"},
     "lessons_bench": {"lessons_lib", "paged_attention", "lessons_draw"},
     "lessons_draw": {"paged_attention", "lessons_bench"},  # what was measured is drawn
@@ -26,6 +26,7 @@ ARROWS = {
 # Modules that are looked up by name when the program runs, if they exist: (importer, module).
 BY_NAME = {
     ("lessons_lib.checks", "lessons_exercises.lesson_"),  # the exercises of a lesson
+    ("lessons_lib.verbs", "lessons_draw.lesson_"),  # the pictures of a lesson
     # imported ahead of the runs, to save time
     ("lessons_lib.isolation", "paged_attention.ladder"),
 }
@@ -41,12 +42,8 @@ def modules(folder: Path = ROOT) -> dict[str, Path]:
         for path in (folder / package).rglob("*.py")
         if not path.stem[0].isdigit()
     ]
-    return {
-        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(
-            ".__init__"
-        ): path
-        for path in files
-    }
+    names = [".".join(path.relative_to(folder).with_suffix("").parts) for path in files]
+    return {name.removesuffix(".__init__"): path for name, path in zip(names, files)}
 
 
 def imported(name: str, path: Path, known: Container[str]) -> Iterator[str]:

@@ -12,7 +12,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-import lessons_draw
 from lessons_exercises.lesson_01.reference_counts import DoubleFreeUnnoticed, FreeIgnoresCount
 from paged_attention.block_manager import PythonBlockManager, build_block_manager
 
@@ -27,6 +26,14 @@ def outcome(call, *arguments):
         return call(*arguments)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+def pool_text(ref_counts: list[int]) -> str:
+    """The pool in one line of text: `[0 ×2] [1 free]`."""
+    return " ".join(
+        f"[{block_id} {f'×{count}' if count else 'free'}]"
+        for block_id, count in enumerate(ref_counts)
+    )
 
 
 class AgainstTheModel(RuleBasedStateMachine):
@@ -88,10 +95,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         such story.
         """
         return "\n".join(
-            [
-                what,
-                *(f"  {lessons_draw.pool_text(counts)}  {call}" for call, counts in self.log),
-            ]
+            [what, *(f"  {pool_text(counts)}  {call}" for call, counts in self.log)]
         )
 
 

@@ -71,8 +71,9 @@ def test_a_cell_of_faults_needs_no_stub_that_fails(tmp_path):
         + """
 # BEGIN SOLUTION
 text = text.replace(
-    'x = 6;',
-    'x = 7;')
+    "x = 6;",
+    "x = 7;",
+)
 # END SOLUTION"""
     )
     path.write_text('# %% exercise="1.1" faulty=true\nx = 7\n')

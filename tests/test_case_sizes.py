@@ -61,9 +61,7 @@ def test_a_case_that_has_more_in_it_is_larger(exercise):
 
 
 @by_exercise
-def test_the_smallest_case_that_shows_a_mistake_is_shown_in_whatever_order_the_cases_are_written(
-    exercise,
-):
+def test_the_smallest_case_that_shows_a_mistake_is_shown_in_whatever_order_they_are(exercise):
     cases = list(exercise.cases())
     random.Random(0).shuffle(cases)
     unnamed = replace(exercise, mistakes=(), cases=lambda: cases)

@@ -99,7 +99,10 @@ def test_memory_between_the_elements_stays_as_it_is(target):
 
 def test_tensors_that_interlace_are_both_updated(target):
     text = """
-__global__ void both_kernel(float* k, float* v) { k[2 * threadIdx.x] += 1; v[2 * threadIdx.x] += 2; }
+__global__ void both_kernel(float* k, float* v) {
+  k[2 * threadIdx.x] += 1;
+  v[2 * threadIdx.x] += 2;
+}
 extern "C" int both(float* k, float* v, cudaStream_t stream) {
   both_kernel<<<1, 8, 0, stream>>>(k, v);
   return cudaGetLastError();
@@ -175,11 +178,13 @@ def test_wrong_arguments_are_named_before_anything_runs(target):
 
 
 def test_bytes_are_picked_from_two_numbers(target):
-    text = """__global__ void pick_kernel(const int* a, const int* b, const int* selectors, int* out) {
+    text = """
+__global__ void pick_kernel(const int* a, const int* b, const int* selectors, int* out) {
   int i = threadIdx.x;
   out[i] = __byte_perm(a[i], b[i], selectors[i]);
 }
-extern "C" int pick(const int* a, const int* b, const int* selectors, int* out, int n, cudaStream_t stream) {
+extern "C" int pick(const int* a, const int* b, const int* selectors, int* out, int n,
+                    cudaStream_t stream) {
   pick_kernel<<<1, n, 0, stream>>>(a, b, selectors, out);
   return cudaGetLastError();
 }"""
@@ -327,7 +332,9 @@ def test_importing_the_library_does_not_import_pytorch():
 
 
 def test_a_kernel_that_the_processor_stops_is_an_error_in_both_targets(target):
-    text = """__global__ void stop_kernel(const int* x, int* out) { out[threadIdx.x] = 7 / x[threadIdx.x]; }
+    text = """__global__ void stop_kernel(const int* x, int* out) {
+  out[threadIdx.x] = 7 / x[threadIdx.x];
+}
 extern "C" int stop(const int* x, int* out, cudaStream_t stream) {
   stop_kernel<<<3, 4, 0, stream>>>(x, out);
   return cudaGetLastError();
@@ -343,7 +350,7 @@ extern "C" int nested(int* out, cudaStream_t stream) {
         library.stop(torch.tensor([1, 7, 0, 2], dtype=torch.int32), out)
     assert (caught.value.kind, caught.value.line, caught.value.block) == (
         "division-by-zero",
-        1,
+        2,
         (0, 0, 0),
     )
     with pytest.raises(KernelError, match="a kernel cannot launch kernels here"):

@@ -22,7 +22,8 @@ __global__ void count_kernel(const int* predicates, int rounds, int* out) {
     out[3 * at + 2] = __syncthreads_and(predicates[at]);
   }
 }
-extern "C" int count_threads(const int* predicates, int blocks, int threads, int rounds, int* out, cudaStream_t stream) {
+extern "C" int count_threads(const int* predicates, int blocks, int threads, int rounds,
+                             int* out, cudaStream_t stream) {
   count_kernel<<<blocks, threads, 0, stream>>>(predicates, rounds, out);
   return cudaGetLastError();
 }
@@ -84,19 +85,23 @@ __global__ void swap_kernel(float* sum, const float* x, float* out, int look) {
   unsigned old = *bits, expected;
   do {
     expected = old;
-    old = atomicCAS(bits, expected, __float_as_uint(__uint_as_float(expected) + x[threadIdx.x]));  // swaps
+    unsigned desired = __float_as_uint(__uint_as_float(expected) + x[threadIdx.x]);
+    old = atomicCAS(bits, expected, desired);  // swaps
   } while (old != expected);
   if (look == 2) {
     __syncthreads();
     if (threadIdx.x == 0) out[0] = sum[0];
   }
 }
-extern "C" int swap(float* sum, const float* x, float* out_seen, int look, int threads, cudaStream_t stream) {
+extern "C" int swap(float* sum, const float* x, float* out_seen, int look, int threads,
+                    cudaStream_t stream) {
   swap_kernel<<<1, threads, 0, stream>>>(sum, x, out_seen, look);
   return cudaGetLastError();
 }
 
-__global__ void store_kernel(int* out, int value) { out[threadIdx.x + blockDim.x * blockIdx.x] = value; }
+__global__ void store_kernel(int* out, int value) {
+  out[threadIdx.x + blockDim.x * blockIdx.x] = value;
+}
 extern "C" int choose(int* out, int a, int b, cudaStream_t stream) {
   if (a < 0)
     store_kernel<<<2, 16, 0, stream>>>(out, -1);

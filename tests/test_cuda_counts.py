@@ -6,21 +6,31 @@ import torch
 from lessons_lib.cuda import Counts, KernelError, build_cuda
 
 READS = """
-__global__ void neighbours_kernel(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x]; }
-__global__ void strided_kernel(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x * 8]; }
+__global__ void neighbours_kernel(const float* a, float* out) {
+  out[threadIdx.x] = a[threadIdx.x];
+}
+__global__ void strided_kernel(const float* a, float* out) {
+  out[threadIdx.x] = a[threadIdx.x * 8];
+}
 __global__ void wide_kernel(const float* a, float* out) {
   float4 four = reinterpret_cast<const float4*>(a)[threadIdx.x];
   out[threadIdx.x] = four.x + four.y + four.z + four.w;
 }
 __global__ void broadcast_kernel(const float* a, float* out) { out[threadIdx.x] = a[3]; }
-__global__ void shifted_kernel(const float* a, float* out) { out[threadIdx.x] = a[threadIdx.x + 1]; }
-__global__ void some_kernel(const float* a, float* out) { out[threadIdx.x] = threadIdx.x % 2 ? a[threadIdx.x] : 0.0f; }
+__global__ void shifted_kernel(const float* a, float* out) {
+  out[threadIdx.x] = a[threadIdx.x + 1];
+}
+__global__ void some_kernel(const float* a, float* out) {
+  out[threadIdx.x] = threadIdx.x % 2 ? a[threadIdx.x] : 0.0f;
+}
 __global__ void loop_kernel(const float* a, float* out) {
   float sum = 0.0f;
   for (int i = 0; i < threadIdx.x % 4; ++i) sum += a[i * 64 + threadIdx.x];
   out[threadIdx.x] = sum;
 }
-__global__ void bytes_kernel(const float* a, float* out) { out[threadIdx.x] = reinterpret_cast<const char*>(a)[threadIdx.x * 32]; }
+__global__ void bytes_kernel(const float* a, float* out) {
+  out[threadIdx.x] = reinterpret_cast<const char*>(a)[threadIdx.x * 32];
+}
 struct Large { float numbers[12]; };
 __global__ void large_kernel(const float* a, float* out) {
   Large large = reinterpret_cast<const Large*>(a)[threadIdx.x];
@@ -87,7 +97,8 @@ __global__ void meet_kernel(const int* a, int* out) {
   numbers[threadIdx.x] = a[threadIdx.x];
   __syncthreads();
   int sum = numbers[(threadIdx.x + 1) % 96];
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  for (int distance = 16; distance > 0; distance /= 2)
+    sum += __shfl_xor_sync(0xffffffff, sum, distance);
   if (__any_sync(0xffffffff, sum > 0)) __syncwarp();
   __syncthreads();
   out[blockIdx.x * 96 + threadIdx.x] = sum;

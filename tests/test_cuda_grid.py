@@ -21,14 +21,18 @@ TARGETS = ("fast", "checked")
 TEXT = r"""
 #include <cstring>
 __global__ void count_kernel(int* ran) {
-  if (threadIdx.x + threadIdx.y + threadIdx.z + blockIdx.x + blockIdx.y + blockIdx.z == 0) ran[0] = 1;
+  if (threadIdx.x + threadIdx.y + threadIdx.z + blockIdx.x + blockIdx.y + blockIdx.z == 0)
+    ran[0] = 1;
 }
-extern "C" int launch(int* ran, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned f, int bytes, cudaStream_t stream) {
+extern "C" int launch(int* ran, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e,
+                      unsigned f, int bytes, cudaStream_t stream) {
   count_kernel<<<dim3(a, b, c), dim3(d, e, f), bytes, stream>>>(ran);
   return cudaGetLastError();
 }
 // Bad, then good: what the two functions say after each, as digits; 9 becomes 3.
-__device__ __host__ int digit(cudaError_t error) { return error == cudaErrorInvalidConfiguration ? 3 : int(error); }
+__device__ __host__ int digit(cudaError_t error) {
+  return error == cudaErrorInvalidConfiguration ? 3 : int(error);
+}
 extern "C" int ask(int* ran, int* out, cudaStream_t stream) {
   int said = digit(cudaPeekAtLastError());
   count_kernel<<<1, 2000, 0, stream>>>(ran);
@@ -42,7 +46,8 @@ extern "C" int ask(int* ran, int* out, cudaStream_t stream) {
   return said;
 }
 extern "C" int text_of(int code, int which) {
-  const char* expected[] = {"no error", "invalid argument", "invalid configuration argument", "unspecified launch failure"};
+  const char* expected[] = {"no error", "invalid argument", "invalid configuration argument",
+                            "unspecified launch failure"};
   return strcmp(cudaGetErrorString(cudaError_t(code)), expected[which]) ? 5 : 0;
 }
 __global__ void go_on_kernel(int* out) {
@@ -62,7 +67,8 @@ __global__ void fail_kernel(int* work, int first, int n) {
   assert(block < first);
 }
 __global__ void after_kernel(int* after) { after[0] = 1; }
-extern "C" int fail(int* work, int* after, int first, int x, int y, int z, cudaStream_t stream) {
+extern "C" int fail(int* work, int* after, int first, int x, int y, int z,
+                    cudaStream_t stream) {
   fail_kernel<<<dim3(x, y, z), 1, 0, stream>>>(work, first, x * y * z);
   int error = cudaDeviceSynchronize();
   after_kernel<<<1, 1, 0, stream>>>(after);
@@ -76,7 +82,8 @@ __global__ void large_kernel(int* out, int fault) {
   out[0] = room[12 * 1024];
 }
 extern "C" int large(int* out, int attribute, int fault, cudaStream_t stream) {
-  if (attribute) cudaFuncSetAttribute(large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 50 * 1024);
+  if (attribute)
+    cudaFuncSetAttribute(large_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 50 * 1024);
   large_kernel<<<1, 1, 50 * 1024, stream>>>(out, fault);
   return cudaGetLastError();
 }
@@ -89,7 +96,7 @@ __global__ void arrays_kernel(int* out, int bytes) {
   __shared__ __align__(64) float d[5];
   __shared__ short e[7];
   extern __shared__ int f[];
-  char* arrays[] = {a, reinterpret_cast<char*>(b), &c, reinterpret_cast<char*>(d), reinterpret_cast<char*>(e), reinterpret_cast<char*>(f)};
+  char* arrays[] = {a, (char*)b, &c, (char*)d, (char*)e, (char*)f};
   int sizes[] = {3, 16, 1, 20, 14, bytes}, alignments[] = {1, 8, 1, 64, 2, 16};
   for (int i = 0; i < 6; ++i) {
     out[2 * i] = reinterpret_cast<uintptr_t>(arrays[i]) % alignments[i];

@@ -127,12 +127,14 @@ extern "C" int constants(int* out, cudaStream_t stream) {
   return cudaGetLastError();
 }
 __global__ void places_kernel(int* places) {
-  int at = (((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * blockDim.x * blockDim.y * blockDim.z +
-            (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) * 12;
+  int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  int at = (block * blockDim.x * blockDim.y * blockDim.z + thread) * 12;
   const dim3 all[] = {gridDim, blockDim, blockIdx, threadIdx};
   for (dim3 one : all) places[at++] = one.x, places[at++] = one.y, places[at++] = one.z;
 }
-extern "C" int places(int* places, int used, int a, int b, int c, int d, int e, int f, cudaStream_t stream) {
+extern "C" int places(int* places, int used, int a, int b, int c, int d, int e, int f,
+                      cudaStream_t stream) {
   if (used == 0) places_kernel<<<dim3(), dim3(), 0, stream>>>(places);
   if (used == 1) places_kernel<<<dim3(a), dim3(d), 0, stream>>>(places);
   if (used == 2) places_kernel<<<dim3(a, b), dim3(d, e), 0, stream>>>(places);
@@ -179,17 +181,21 @@ template <class T> int one(int which, const T* values, T* out, cudaStream_t stre
   atomic_kernel<T><<<1, 1, 0, stream>>>(which, values, out);
   return cudaGetLastError();
 }
-extern "C" int atomic_int32(int which, const int* values, int* out, cudaStream_t stream) { return one(which, values, out, stream); }
-extern "C" int atomic_uint32(int which, const unsigned* values, unsigned* out, cudaStream_t stream) {
+extern "C" int atomic_int32(int which, const int* values, int* out, cudaStream_t stream) {
+  return one(which, values, out, stream);
+}
+extern "C" int atomic_uint32(int which, const unsigned* values, unsigned* out,
+                             cudaStream_t stream) {
   if (which < 9) return one(which, values, out, stream);
   inc_kernel<<<1, 1, 0, stream>>>(values, out);
   return cudaGetLastError();
 }
-extern "C" int atomic_uint64(int which, const unsigned long long* values, unsigned long long* out, cudaStream_t stream) {
+extern "C" int atomic_uint64(int which, const unsigned long long* values,
+                             unsigned long long* out, cudaStream_t stream) {
   return one(which, values, out, stream);
 }
 
-// A lane holds a lock while it waits for another lane, which is behind those that want the lock.
+// A lane holds a lock while it waits for another lane, which comes after those that want it.
 __global__ void lock_kernel(int* lock, int* out) {
   int lane = threadIdx.x;
   if (lane < 3)
@@ -208,20 +214,29 @@ __global__ void ranks_kernel(int* out) {
   auto sixteen = cg::tiled_partition<16>(block);
   auto four = cg::tiled_partition<4>(sixteen);
   cg::thread_block_tile<4> any_four = four;
-  cg::thread_group all = block, some = cg::tiled_partition(all, 8), part = cg::tiled_partition(some, 8);
+  cg::thread_group all = block, some = cg::tiled_partition(all, 8),
+                   part = cg::tiled_partition(some, 8);
   cg::thread_group whole = cg::tiled_partition(cg::thread_group(cg::coalesced_threads()), 4);
   auto alone = cg::this_thread();
   auto here = cg::coalesced_threads();
-  unsigned ranks[] = {block.thread_rank(), block.num_threads(), block.size(), sixteen.thread_rank(), sixteen.size(),
-      sixteen.meta_group_rank(), sixteen.meta_group_size(), four.thread_rank(), four.num_threads(), four.meta_group_rank(),
-      four.meta_group_size(), any_four.meta_group_rank(), any_four.meta_group_size(), (unsigned)all.thread_rank(),
-      (unsigned)all.size(), (unsigned)some.thread_rank(), (unsigned)some.size(), (unsigned)part.thread_rank(),
-      (unsigned)part.size(), (unsigned)whole.size(), alone.size(), alone.thread_rank(),
+  unsigned ranks[] = {
+      block.thread_rank(), block.num_threads(), block.size(),
+      sixteen.thread_rank(), sixteen.size(),
+      sixteen.meta_group_rank(), sixteen.meta_group_size(),
+      four.thread_rank(), four.num_threads(),
+      four.meta_group_rank(), four.meta_group_size(),
+      any_four.meta_group_rank(), any_four.meta_group_size(),
+      (unsigned)all.thread_rank(), (unsigned)all.size(),
+      (unsigned)some.thread_rank(), (unsigned)some.size(),
+      (unsigned)part.thread_rank(), (unsigned)part.size(),
+      (unsigned)whole.size(), alone.size(), alone.thread_rank(),
       (unsigned)cg::thread_rank(four), (unsigned)cg::group_size(four)};
   int rank = block.thread_rank(), count = sizeof ranks / sizeof ranks[0];
   for (int i = 0; i < count; ++i) out[rank * count + i] = ranks[i];
-  int inside = here.thread_rank() < here.size() && here.meta_group_rank() < here.meta_group_size() && here.any(1) && !here.any(0)
-      && here.all(1) && !here.all(0) && here.ballot(1) != 0 && here.ballot(0) == 0 && here.shfl(rank, here.thread_rank()) == rank;
+  int inside = here.thread_rank() < here.size() &&
+               here.meta_group_rank() < here.meta_group_size() && here.any(1) &&
+               !here.any(0) && here.all(1) && !here.all(0) && here.ballot(1) != 0 &&
+               here.ballot(0) == 0 && here.shfl(rank, here.thread_rank()) == rank;
   if (!inside) out[rank * count] = -1;
 }
 extern "C" int ranks(int* out, int x, int y, int z, cudaStream_t stream) {
@@ -230,10 +245,12 @@ extern "C" int ranks(int* out, int x, int y, int z, cudaStream_t stream) {
 }
 
 template <class A, class B, class = void> struct Compared { static constexpr int kind = 0; };
-template <class A, class B> struct Compared<A, B, decltype(void(min(A(), B())), void(max(A(), B())))> {
+template <class A, class B>
+struct Compared<A, B, decltype(void(min(A(), B())), void(max(A(), B())))> {
   using Result = decltype(min(A(), B()));
   static_assert(sizeof(Result) == sizeof(decltype(max(A(), B()))), "");
-  static constexpr int kind = sizeof(Result) * 100 + (static_cast<Result>(-1) < 0) * 10 + (static_cast<Result>(0.5) != 0);
+  static constexpr int kind = sizeof(Result) * 100 + (static_cast<Result>(-1) < 0) * 10 +
+                              (static_cast<Result>(0.5) != 0);
 };
 __global__ void compared_kernel(int* out) {
   int at = 0;
@@ -247,7 +264,8 @@ extern "C" int compared(int* out, cudaStream_t stream) {
 template <unsigned size> __device__ void use_tile(const int* x, int rank, int* out) {
   auto tile = cg::tiled_partition<size>(cg::this_thread_block());
   int value = x[rank];
-  out[0] = tile.any(value %% 3 == 0), out[1] = tile.all(value %% 3 == 0), out[2] = tile.ballot(value %% 3 == 0);
+  out[0] = tile.any(value %% 3 == 0), out[1] = tile.all(value %% 3 == 0),
+  out[2] = tile.ballot(value %% 3 == 0);
   %s
 }
 __global__ void tiles_kernel(const int* x, int* out) {
@@ -482,7 +500,9 @@ def test_common_headers_are_there_unasked(target):
           int64_t large = INT_MAX;
           float lowest = -FLT_MAX, same;
           memcpy(&same, &lowest, sizeof(uint32_t));
-          out[0] = large == 2147483647 && same == lowest && isfinite(same) && !isinf(same) ? 1.0f : sqrtf(2.0f);
+          out[0] = large == 2147483647 && same == lowest && isfinite(same) && !isinf(same)
+                       ? 1.0f
+                       : sqrtf(2.0f);
           assert(out[0] == 1.0f);
           if (out[0] != 1.0f) printf("%d", int(large));
         }

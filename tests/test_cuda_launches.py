@@ -57,14 +57,17 @@ int tries_again_unasked(float* out, int n, int first, cudaStream_t stream) {
   return 0;
 }
 int asks_for_float(float* out, int n, bool whole, int bytes, cudaStream_t stream) {
-  cudaFuncSetAttribute((const void*)fill<float>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  cudaFuncSetAttribute((const void*)fill<float>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       bytes);
   auto kernel = fill<float>;
   if (whole) fill<int><<<1, n, bytes, stream>>>(out, n, 2);
   else kernel<<<1, n, bytes, stream>>>(out, n, 2.0f);
   return cudaGetLastError();
 }
 int asks_with_array(float* out, int n, int bytes, cudaStream_t stream) {
-  if (int error = cudaFuncSetAttribute(fill_with_array, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return error;
+  if (int error = cudaFuncSetAttribute(fill_with_array,
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
+    return error;
   fill_with_array<<<1, 32, 128, stream>>>(out, n);
   return cudaGetLastError();
 }

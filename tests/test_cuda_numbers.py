@@ -14,8 +14,12 @@ CONVERSIONS = """
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 
-extern "C" void half_to_float(const __half* from, float* to, int n) { for (int i = 0; i < n; ++i) to[i] = __half2float(from[i]); }
-extern "C" void float_to_half(const float* from, __half* to, int n) { for (int i = 0; i < n; ++i) to[i] = __float2half(from[i]); }
+extern "C" void half_to_float(const __half* from, float* to, int n) {
+  for (int i = 0; i < n; ++i) to[i] = __half2float(from[i]);
+}
+extern "C" void float_to_half(const float* from, __half* to, int n) {
+  for (int i = 0; i < n; ++i) to[i] = __float2half(from[i]);
+}
 extern "C" void bfloat16_to_float(const __nv_bfloat16* from, float* to, int n) {
     for (int i = 0; i < n; ++i) to[i] = __bfloat162float(from[i]);
 }

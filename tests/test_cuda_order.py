@@ -41,11 +41,12 @@ __global__ void follow_kernel(const int* steps, int count, int filled, int* x) {
     asm volatile("" :: "r"(seen));
   }
 }
-extern "C" int follow(const int* steps, int count, int filled, int* x, int blocks, int width, int height, int launches,
-                      cudaStream_t stream) {
+extern "C" int follow(const int* steps, int count, int filled, int* x, int blocks, int width,
+                      int height, int launches, cudaStream_t stream) {
   int all = blocks * width * height * count * 3;
   for (int launch = 0; launch < launches; ++launch)
-    follow_kernel<<<blocks, dim3(width, height), 0, stream>>>(steps + launch * all, count, filled, x);
+    follow_kernel<<<blocks, dim3(width, height), 0, stream>>>(steps + launch * all, count,
+                                                              filled, x);
   return cudaGetLastError();
 }
 """
@@ -452,11 +453,11 @@ def test_a_block_knows_of_another_only_what_was_handed_over(first, second, seed)
                     thread,
                     line_of(step[0]),
                 ), error
+                now = f"of block 1 {DOES[step[0]][0]} x[{step[2] // 4}]"
                 (what,) = {
                     words
                     for words in map(lambda other: DOES[other][1], others)
-                    if f"of block 1 {DOES[step[0]][0]} x[{step[2] // 4}], which block 0 {words} in the same"
-                    in str(error)
+                    if f"{now}, which block 0 {words} in the same" in str(error)
                 }
                 assert any(
                     f"line {line_of(other)}:" in str(error)

@@ -98,11 +98,13 @@ REPORTS = {
         "kind divergent-barrier\nwaiting 120\nreturned 8\n" + here(3) + THREAD + OTHER
     ),
     "absent-lane": (
-        "kind absent-lane\nwhat __shfl_down_sync\nmask ffffffff\nlane 5\ntext"
-        " absent\nlanes_missing 4294901760\nother_what __syncthreads\n"
-        + here(3, 4)
-        + THREAD
-        + OTHER
+        "kind absent-lane\n"
+        "what __shfl_down_sync\n"
+        "mask ffffffff\n"
+        "lane 5\n"
+        "text absent\n"
+        "lanes_missing 4294901760\n"
+        "other_what __syncthreads\n" + here(3, 4) + THREAD + OTHER
     ),
     "shared-out-of-bounds": (
         "kind shared-out-of-bounds\naccess write\n"
@@ -149,14 +151,19 @@ REPORTS = {
     "no-end": "kind no-end\nsteps 100000000\n" + here(4) + THREAD,
     "assertion": "kind assertion\ntext i < n && n > 0\n" + here(3) + THREAD,
     "bad-launch": (
-        "kind bad-launch\nkernel k<float>\ntext more than 1024 threads in a block\ngrid 2 1"
-        " 1\nthreads 2048 1 1\nshared_bytes 64\nshared_limit 49152\n" + here(7)
+        "kind bad-launch\n"
+        "kernel k<float>\n"
+        "text more than 1024 threads in a block\n"
+        "grid 2 1 1\n"
+        "threads 2048 1 1\n"
+        "shared_bytes 64\n"
+        "shared_limit 49152\n" + here(7)
     ),
 }
 SENTENCES = {
     "race": (
-        "Thread 37 reads scores[3], which thread 3 wrote, and no __syncthreads() lies between"
-        " the two."
+        "Thread 37 reads scores[3], which thread 3 wrote,"
+        " and no __syncthreads() lies between the two."
     ),
     "missing-syncwarp": (
         "Thread 37 writes scores[3], which thread 40 of the same warp read, and neither"
@@ -561,8 +568,13 @@ def test_an_update_in_two_lines_has_them_close_together(gap, source, kind):
 
 def test_a_report_has_what_the_runtime_wrote():
     report = parse(
-        "kind race\npc 0x10 /a folder/of ours.so\ntable 8 -1 block_table\n\nblock 1 2 3\nsize"
-        " 4\nname x"
+        "kind race\n"
+        "pc 0x10 /a folder/of ours.so\n"
+        "table 8 -1 block_table\n"
+        "\n"
+        "block 1 2 3\n"
+        "size 4\n"
+        "name x"
     )
     assert (report.kind, report.pc, report.tables) == (
         "race",
@@ -706,8 +718,10 @@ def test_the_sizes_of_a_shared_array_are_read_from_its_declaration():
     assert inner_sizes("tile", {"a": "", "your code": TEXT}, "your code", 7) == (9,)
     assert inner_sizes("scores", {"your code": TEXT}, "your code", 7) == ()
     text = (
-        "__shared__ float a[2][N];\n#define N 5\n__shared__ float a[2][M], b[3][4][N];\nx ="
-        " a[1][1];"
+        "__shared__ float a[2][N];\n"
+        "#define N 5\n"
+        "__shared__ float a[2][M], b[3][4][N];\n"
+        "x = a[1][1];"
     )
     assert (
         inner_sizes("a", {"t": text}, "t", 1) == (5,)
@@ -741,8 +755,12 @@ def tool(name: str):
 )
 def test_a_place_in_the_code_has_a_line(tmp_path, monkeypatch, name):
     text = (
-        "static inline int twice(int* x) {\n  return *x * 2;\n}\nint f(int* x) {\n  return"
-        " twice(x);\n}\n"
+        "static inline int twice(int* x) {\n"
+        "  return *x * 2;\n"
+        "}\n"
+        "int f(int* x) {\n"
+        "  return twice(x);\n"
+        "}\n"
     )
     (tmp_path / "code.cpp").write_text(f'#line 1 "your code"\n{text}')
     library = tmp_path / "library.so"
@@ -775,17 +793,21 @@ def test_a_place_in_the_code_has_a_line(tmp_path, monkeypatch, name):
 
 
 ADDR2LINE = (
-    "0x0f\n/usr/include/math.h:7\n/folder/your code:2 (discriminator 3)\n/folder/your"
-    " code:5\n0x1f\n??:0\n"
+    "0x0f\n"
+    "/usr/include/math.h:7\n"
+    "/folder/your code:2 (discriminator 3)\n"
+    "/folder/your code:5\n"
+    "0x1f\n"
+    "??:0\n"
 )
 ATOS = (
     (
-        "sqrt (in libm.so) (math.h:7)\nf(float*) (in library.so) (your code:2)\nk() (in"
-        " library.so) (your code:5)\n"
+        "sqrt (in libm.so) (math.h:7)\n"
+        "f(float*) (in library.so) (your code:2)\n"
+        "k() (in library.so) (your code:5)\n"
     ),
     "0x1f (in library.so) + 12\n",
 )
-LLVM = "0xf\n/folder/your code:2:0\n0x1f\n??:0:0\n"
 
 
 @pytest.mark.parametrize(
@@ -799,8 +821,8 @@ def test_each_tool_is_asked_for_the_instruction_before_and_its_innermost_line_of
     (tmp_path / "0xf").write_text(answers[0])
     (tmp_path / "0x1f").write_text(answers[-1])
     tool.write_text(
-        f'#!/bin/sh\ncase "$*" in *0xf*) cat {tmp_path}/0xf;; *0x1f*) cat {tmp_path}/0x1f;;'
-        " esac\n"
+        "#!/bin/sh\n"
+        f'case "$*" in *0xf*) cat {tmp_path}/0xf;; *0x1f*) cat {tmp_path}/0x1f;; esac\n'
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")

@@ -209,9 +209,19 @@ def test_a_shared_variable_becomes_a_macro(declaration, expected):
 
 def test_lines_keep_their_numbers():
     text = (
-        "void launch() {\n  copy<float,\n       4>  // four at a time\n  <<<dim3(1,\n         "
-        " 2),\n     3>>>(a,\n   b);\n}\n__global__ void k() {\n  __shared__ float x[3],\n   "
-        " y;  // more\n  here();\n}"
+        "void launch() {\n"
+        "  copy<float,\n"
+        "       4>  // four at a time\n"
+        "  <<<dim3(1,\n"
+        "          2),\n"
+        "     3>>>(a,\n"
+        "   b);\n"
+        "}\n"
+        "__global__ void k() {\n"
+        "  __shared__ float x[3],\n"
+        "    y;  // more\n"
+        "  here();\n"
+        "}"
     )
     rewritten = rewrite(text).split("\n")
     assert len(rewritten) == len(text.split("\n"))

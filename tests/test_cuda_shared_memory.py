@@ -87,7 +87,9 @@ template <class Use> int with_kernel(int row, Use use) {
 }
 extern "C" int attribute(int row, int bytes) {
   return with_kernel(row, [=](auto* kernel) {
-    return int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)); });
+    return int(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  });
 }
 extern "C" int launch(int row, int* out, int bytes, cudaStream_t stream) {
   return with_kernel(row, [=](auto* kernel) {
@@ -95,7 +97,8 @@ extern "C" int launch(int row, int* out, int bytes, cudaStream_t stream) {
     return int(cudaGetLastError()); });
 }
 extern "C" int carveout(int percent) {
-  return cudaFuncSetAttribute(shared_kernel<0, 0>, cudaFuncAttributePreferredSharedMemoryCarveout, percent);
+  return cudaFuncSetAttribute(shared_kernel<0, 0>,
+                              cudaFuncAttributePreferredSharedMemoryCarveout, percent);
 }
 """ % "\n    ".join(f"EACH_ROW({number}, {row.static})" for number, row in enumerate(ROWS))
 

@@ -26,9 +26,8 @@ struct Params {
 
 
 def read(parameters: str, before: str = ""):
-    return functions({"your code": f'{before}extern "C" int f({parameters}) {{ return 0; }}'})[
-        "f"
-    ]
+    text = f'{before}extern "C" int f({parameters}) {{ return 0; }}'
+    return functions({"your code": text})["f"]
 
 
 @pytest.mark.parametrize("place", range(4))

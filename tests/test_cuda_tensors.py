@@ -20,23 +20,29 @@ KINDS = {
 MANY = [f"x{number}" for number in range(64)]
 TEXT = (
     """
-__global__ void address_kernel(const float* x, int* out) { out[0] = reinterpret_cast<uintptr_t>(x) %% 256; }
+__global__ void address_kernel(const float* x, int* out) {
+  out[0] = reinterpret_cast<uintptr_t>(x) %% 256;
+}
 extern "C" int address(const float* x, int* out, cudaStream_t stream) {
   address_kernel<<<1, 1, 0, stream>>>(x, out);
   return cudaGetLastError();
 }
 template <class T>
-__global__ void fill_kernel(const bool* first, T* out_first, int n, const bool* second, T* out_second, int m) {
+__global__ void fill_kernel(const bool* first, T* out_first, int n, const bool* second,
+                            T* out_second, int m) {
   for (int i = 0; i < n; ++i) if (first[i]) out_first[i] = T(3);
   for (int i = 0; i < m; ++i) if (second[i]) out_second[i] = T(4);
 }
 template <class T>
-int launch_fill(const bool* first, T* out_first, int n, const bool* second, T* out_second, int m, int launches, cudaStream_t stream) {
-  for (int i = 0; i < launches; ++i) fill_kernel<T><<<1, 1, 0, stream>>>(first, out_first, n, second, out_second, m);
+int launch_fill(const bool* first, T* out_first, int n, const bool* second, T* out_second,
+                int m, int launches, cudaStream_t stream) {
+  for (int i = 0; i < launches; ++i)
+    fill_kernel<T><<<1, 1, 0, stream>>>(first, out_first, n, second, out_second, m);
   return cudaGetLastError();
 }
 __global__ void each_way_kernel(const float* a, float* aa, int* b) {
-  int i = ((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * 8 + (threadIdx.z * 2 + threadIdx.y) * 2 + threadIdx.x;
+  int i = ((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * 8 +
+          (threadIdx.z * 2 + threadIdx.y) * 2 + threadIdx.x;
   aa[i] = 2 * a[i];
   atomicAdd(b, 1);
 }
@@ -69,7 +75,8 @@ __global__ void copy_kernel(const float* from, float* to, int n, int at, int wha
   if (what == 3) memcpy(to + at, array + 4, n);  // past the end
   if (what == 4) memset(none, 0, n);
 }
-extern "C" int copy(const float* from, float* to, int n, int at, int what, cudaStream_t stream) {
+extern "C" int copy(const float* from, float* to, int n, int at, int what,
+                    cudaStream_t stream) {
   copy_kernel<<<1, 1, 0, stream>>>(from, to, n, at, what);
   return cudaGetLastError();
 }
@@ -88,7 +95,8 @@ __global__ void known_length_kernel(const float* from, float* out, int at, int w
   }
   if (what == 3) for (int i = 0; i < 4; ++i) out[i] = array[i];
 }
-extern "C" int known_length(const float* from, float* out, int at, int what, cudaStream_t stream) {
+extern "C" int known_length(const float* from, float* out, int at, int what,
+                            cudaStream_t stream) {
   known_length_kernel<<<1, 1, 0, stream>>>(from, out, at, what);
   return cudaGetLastError();
 }
@@ -96,17 +104,21 @@ template <class T>
 __global__ void read_at_kernel(const char* x, int at, int in_shared, T* to) {
   __shared__ double4 array[4];
   memset(array, 1, sizeof array);
-  *to = *reinterpret_cast<const T*>((in_shared ? reinterpret_cast<const char*>(array) : x) + at);  // reads
+  const char* begin = in_shared ? reinterpret_cast<const char*>(array) : x;
+  *to = *reinterpret_cast<const T*>(begin + at);
 }
-template <class T> int launch_read(const void* x, int at, int in_shared, void* to, cudaStream_t stream) {
-  read_at_kernel<T><<<1, 1, 0, stream>>>(static_cast<const char*>(x), at, in_shared, static_cast<T*>(to));
+template <class T>
+int launch_read(const void* x, int at, int in_shared, void* to, cudaStream_t stream) {
+  read_at_kernel<T>
+      <<<1, 1, 0, stream>>>(static_cast<const char*>(x), at, in_shared, static_cast<T*>(to));
   return cudaGetLastError();
 }
 __global__ void two_blocks_kernel(int* x, int one, int other) {
   int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   if (block == one || block == other) x[2] = block;
 }
-extern "C" int two_blocks(int* x, int one, int other, int a, int b, int c, cudaStream_t stream) {
+extern "C" int two_blocks(int* x, int one, int other, int a, int b, int c,
+                          cudaStream_t stream) {
   two_blocks_kernel<<<dim3(a, b, c), 1, 0, stream>>>(x, one, other);
   return cudaGetLastError();
 }
@@ -121,11 +133,12 @@ extern "C" int one_more(Many many, float* more, cudaStream_t stream) { return 0;
     % " ".join(f"int* {name};" for name in MANY)
     + "".join(
         f"""
-extern "C" int fill_{name}(const bool* first, {kind}* out_first, int n, const bool* second, {kind}* out_second, int m,
-                           int launches, cudaStream_t stream) {{
+extern "C" int fill_{name}(const bool* first, {kind}* out_first, int n, const bool* second,
+                           {kind}* out_second, int m, int launches, cudaStream_t stream) {{
   return launch_fill<{kind}>(first, out_first, n, second, out_second, m, launches, stream);
 }}
-extern "C" int read_{name}(const {kind}* x, int size, int at, int in_shared, double* to, cudaStream_t stream) {{
+extern "C" int read_{name}(const {kind}* x, int size, int at, int in_shared, double* to,
+                           cudaStream_t stream) {{
   if (size == 2) return launch_read<short>(x, at, in_shared, to, stream);
   if (size == 4) return launch_read<int>(x, at, in_shared, to, stream);
   if (size == 8) return launch_read<double>(x, at, in_shared, to, stream);
@@ -249,15 +262,11 @@ def test_a_wide_access_is_one_to_each_of_its_elements():
         numbers = torch.arange(64.0)
         begin = -numbers.data_ptr() // 4 % 4  # at a multiple of 16 bytes
         library().wide(numbers[begin:], out := torch.zeros(1))
-    assert [access.index for access in accesses] == [
-        (4,),
-        (5,),
-        (6,),
-        (7,),
-    ] and out.item() == 22 + 4 * begin
+    assert [access.index for access in accesses] == [(4,), (5,), (6,), (7,)]
+    assert out.item() == 22 + 4 * begin
 
 
-def test_a_call_that_fails_leaves_all_as_it_was_and_one_that_does_not_changes_what_is_written():
+def test_a_call_that_fails_leaves_all_as_it_was_and_another_changes_what_is_written():
     x = torch.arange(4, dtype=torch.int32)
     y = torch.tensor([5, 6, 7, 8], dtype=torch.int32)
     with pytest.raises(KernelError, match=r"Thread 3 writes x\[100\]"):

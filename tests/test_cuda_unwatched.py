@@ -167,14 +167,16 @@ def test_machine_code_is_refused(code):
 )
 def test_functions_of_the_c_library_that_nobody_watches_are_refused(call, name):
     assert_refused(
-        f"#include <unistd.h>\nvoid copy(const float* x, float* out, int n) {{ {call}"
-        f" }}\n{PLAIN}",
+        "#include <unistd.h>\n"
+        f"void copy(const float* x, float* out, int n) {{ {call} }}\n"
+        f"{PLAIN}",
         name,
     )
 
 
 def test_what_only_looks_like_it_stays():
-    text = f"""// __attribute__((no_sanitize_thread)) asm("nop") __tsan_read4 cuda_on_cpu #pragma GCC optimize
+    text = f"""// __attribute__((no_sanitize_thread)) asm("nop") __tsan_read4 cuda_on_cpu
+// #pragma GCC optimize
 /* #line 3 */
 const char* text = "__attribute__((no_sanitize_thread)) asm() __tsan_read4 cuda_on_cpu";
 #ifdef __CUDACC__
@@ -184,7 +186,10 @@ __device__ void quick() {{ asm volatile("nanosleep.u32 100;"); }}
 #include <cstdlib>
 #include <vector>
 #pragma GCC diagnostic ignored "-Wall"
-int optimize(int asm_) {{ int no_sanitizer = asm_, row[2] = {{1, 2}}; return row[row[0] > 1] + no_sanitizer; }}
+int optimize(int asm_) {{
+  int no_sanitizer = asm_, row[2] = {{1, 2}};
+  return row[row[0] > 1] + no_sanitizer;
+}}
 __attribute__((noinline)) __device__ int twice(int x) {{ return 2 * optimize(x); }}
 {PLAIN}"""
     x = torch.arange(32.0)

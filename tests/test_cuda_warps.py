@@ -31,7 +31,8 @@ __global__ void shuffle_kernel(int kind, unsigned mask, int distance, int width,
   if (kind == 3) result = __shfl_xor_sync(mask, 100 + lane, distance, width);
   moved[lane] = result;
 }
-extern "C" int shuffle(int kind, unsigned mask, int distance, int width, int threads, int* moved, cudaStream_t stream) {
+extern "C" int shuffle(int kind, unsigned mask, int distance, int width, int threads,
+                       int* moved, cudaStream_t stream) {
   shuffle_kernel<<<1, threads, 0, stream>>>(kind, mask, distance, width, moved);
   return cudaGetLastError();
 }
@@ -46,7 +47,8 @@ __global__ void tile_shuffle_kernel(int kind, int distance, int* moved) {
   if (kind == 3) result = tile.shfl_xor(100 + lane, distance);
   moved[lane] = result;
 }
-extern "C" int tile_shuffle(int size, int kind, int distance, int* moved, cudaStream_t stream) {
+extern "C" int tile_shuffle(int size, int kind, int distance, int* moved,
+                            cudaStream_t stream) {
   if (size == 1) tile_shuffle_kernel<1><<<1, 32, 0, stream>>>(kind, distance, moved);
   else if (size == 2) tile_shuffle_kernel<2><<<1, 32, 0, stream>>>(kind, distance, moved);
   else if (size == 4) tile_shuffle_kernel<4><<<1, 32, 0, stream>>>(kind, distance, moved);
@@ -106,7 +108,8 @@ __global__ void meet_kernel(const unsigned* masks, const int* from, int rounds, 
     if (masks[round * 32 + lane]) __syncwarp(masks[round * 32 + lane]);
   if (from[lane] >= 0) out[lane] = numbers[from[lane]];
 }
-extern "C" int meet(const unsigned* masks, const int* from, int rounds, int* found, cudaStream_t stream) {
+extern "C" int meet(const unsigned* masks, const int* from, int rounds, int* found,
+                    cudaStream_t stream) {
   meet_kernel<<<1, 32, 0, stream>>>(masks, from, rounds, found);
   return cudaGetLastError();
 }

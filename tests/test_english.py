@@ -17,7 +17,7 @@ from lessons_build.source import read_lesson
 from lessons_lib.paths import ROOT, SOLUTIONS
 
 PAGES = [
-    *sorted(SOLUTIONS.glob("[0-9]*.py")),
+    *sorted(SOLUTIONS.glob("*.py")),
     ROOT / "README.md",
     *sorted(ROOT.glob("*/*/README.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
@@ -346,9 +346,15 @@ def test_right_english_is_left_alone(sentence):
 def test_code_formulas_headings_and_pictures_are_no_prose(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
-        "# As it were\n\n`whoever`, $whoever$, ![as it\nwere](a.png)\n\n"
-        "[x](whoever.md)\n\n```\nas it were\n```\n\n"
-        "<details><summary>as it\nwere</summary>\n",
+        "# As it were\n\n"
+        "`whoever`, $whoever$, ![as it\n"
+        "were](a.png)\n\n"
+        "[x](whoever.md)\n\n"
+        "```\n"
+        "as it were\n"
+        "```\n\n"
+        "<details><summary>as it\n"
+        "were</summary>\n",
         encoding="utf-8",
     )
     found = [turn for paragraph in prose(page) for turn in turns_in(paragraph)]

@@ -19,7 +19,7 @@ from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from right_answers import RIGHT_ANSWERS
 
-LESSONS = sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py"))
+LESSONS = checks.lessons()
 USUAL = Limits()
 needs_sandbox = pytest.mark.skipif(
     sandbox.missing() is not None, reason="there is no bubblewrap that works"
@@ -69,8 +69,9 @@ def test_exercises_are_found_wherever_their_answers_are(tmp_path):
     of it.
     """
     needed = (
-        "from torch import Tensor\nfrom lessons_lib import check\nfrom"
-        " paged_attention.validate import check_write\n"
+        "from torch import Tensor\n"
+        "from lessons_lib import check\n"
+        "from paged_attention.validate import check_write\n"
     )
     result = grade(
         hand_in(
@@ -83,14 +84,16 @@ def test_exercises_are_found_wherever_their_answers_are(tmp_path):
             # split
             "def write_kv(*arguments):\n    return write(*arguments)",
             solution_of("2.3").replace("write_kv", "write"),
-            "from paged_attention.kv_cache import PagedAttentionManager\nadd_sequence ="
-            " PagedAttentionManager.add_sequence",
+            "from paged_attention.kv_cache import PagedAttentionManager\n"
+            "add_sequence = PagedAttentionManager.add_sequence",
             # handed in by another name
             "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",
-            "def fork_sequence(self, seq_id, child_id):\n    raise"
-            " NotImplementedError('Exercise 2.6')",
-            "import threading\nlock = threading.Lock()\ndef free_sequence(self, seq_id):\n   "
-            " lock.acquire()",
+            "def fork_sequence(self, seq_id, child_id):\n"
+            "    raise NotImplementedError('Exercise 2.6')",
+            "import threading\n"
+            "lock = threading.Lock()\n"
+            "def free_sequence(self, seq_id):\n"
+            "    lock.acquire()",
             # its name, used for something else
             "for count_pieces in range(20): check('2.1', count_pieces)",
             name="homework.ipynb",
@@ -115,13 +118,15 @@ def test_magics_work_and_a_later_helper_is_found(tmp_path):
     result = grade(
         hand_in(
             tmp_path,
-            "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1,"
-            " 2])\nplt.show()",
+            "%matplotlib inline\n"
+            "import matplotlib.pyplot as plt\n"
+            "plt.plot([1, 2])\n"
+            "plt.show()",
             "%%writefile mine.py\ndef up(a, b):\n    return -(-a // b)",
             "!ls",
             "x = await __import__('asyncio').sleep(0, 3)",
-            "def blocks_needed(num_tokens, block_size):\n    return helper(num_tokens,"
-            " block_size)",
+            "def blocks_needed(num_tokens, block_size):\n"
+            "    return helper(num_tokens, block_size)",
             "import mine\ndef helper(a, b):\n    return (a + b - 1) // b",
         ),
         USUAL,
@@ -135,7 +140,8 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
     result = grade(
         hand_in(
             tmp_path,
-            f"known = {known}\ndef blocks_needed(num_tokens, block_size):\n"
+            f"known = {known}\n"
+            "def blocks_needed(num_tokens, block_size):\n"
             "    return known.get((num_tokens, block_size), 1)",
         )
     )
@@ -301,8 +307,9 @@ def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
     monkeypatch.setattr(confinement, "words_of_bubblewrap", lambda: [])
     # Two files, of which each is small enough.
     fill = (
-        "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 <<"
-        " 20))\ntime.sleep(60)"
+        "import time\n"
+        "for name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\n"
+        "time.sleep(60)"
     )
     result = grade(
         hand_in(tmp_path, RIGHT, fill), replace(QUICK, cell_seconds=20.0, disk=200 << 20)

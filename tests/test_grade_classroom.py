@@ -332,9 +332,10 @@ def start(folder: Path) -> subprocess.Popen:
         (folder / f"{name}.ipynb").write_text(order)
     # A shell that starts something in the background, as CI may, makes it deaf to Ctrl-C.
     script = (
-        "import signal, sys, test_grade_classroom as test; from lessons_grading.command import main;"
-        " signal.signal(signal.SIGINT, signal.default_int_handler);"
-        " sys.exit(main(sys.argv[1:], grader=test.fake_grader))"
+        "import signal, sys, test_grade_classroom as test\n"
+        "from lessons_grading.command import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.exit(main(sys.argv[1:], grader=test.fake_grader))"
     )
     process = subprocess.Popen(
         [

@@ -56,10 +56,11 @@ def test_folders_too_deep_are_one_line_of_the_report(class_folder, name, depth):
         "a folder cannot be read: File name too long",
     )
     assert run(class_folder) == 0
-    graded = json.loads((class_folder.parent / "results/results.json").read_text())[
-        "submissions"
-    ]
-    assert [(each["student"], len(each["exercises"]), each["events"]) for each in graded] == [
+    results = json.loads((class_folder.parent / "results/results.json").read_text())
+    assert [
+        (each["student"], len(each["exercises"]), each["events"])
+        for each in results["submissions"]
+    ] == [
         ("ada", 1, []),
         ("eve", 0, [found[2].problem]),
         ("eve", 1, []),

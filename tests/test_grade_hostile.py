@@ -52,8 +52,9 @@ for _ in range(12):
         x = bytearray(b'x' * (400 << 20)); time.sleep(60); os._exit(0)
 time.sleep(60)"""
 SHARED_MEMORY = (
-    "import mmap\nkept = mmap.mmap(-1, 20 << 30)\nfor n in range(0, 20 << 30, 4096):"
-    " kept[n] = 1"
+    "import mmap\n"
+    "kept = mmap.mmap(-1, 20 << 30)\n"
+    "for n in range(0, 20 << 30, 4096): kept[n] = 1"
 )
 STUBBORN = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
 # What is said by the watcher, or by Python where a cgroup lets no more of them begin.
@@ -83,8 +84,9 @@ HARM = {
     "input": ("input('your name? ')", "cell 2 raised EOFError"),
     "disk": (
         (
-            "with open('much', 'wb') as file:\n    while True:\n        file.write(b'x' * (1"
-            " << 20))"
+            "with open('much', 'wb') as file:\n"
+            "    while True:\n"
+            "        file.write(b'x' * (1 << 20))"
         ),
         "cell 2 raised OSError: [Errno 28] No space left on device",
     ),
@@ -146,15 +148,19 @@ ANSWERS = {
     ),
     "no result": (
         (
-            "import threading\ndef blocks_needed(num_tokens, block_size):\n    return"
-            " threading.Lock()"
+            "import threading\n"
+            "def blocks_needed(num_tokens, block_size):\n"
+            "    return threading.Lock()"
         ),
         "wrong",
     ),
     "equal to all": (
         (
-            "class Yes:\n    def __eq__(self, other): return True\n    __hash__ = None\n"
-            "def blocks_needed(num_tokens, block_size):\n    return Yes()"
+            "class Yes:\n"
+            "    def __eq__(self, other): return True\n"
+            "    __hash__ = None\n"
+            "def blocks_needed(num_tokens, block_size):\n"
+            "    return Yes()"
         ),
         "wrong",
     ),
@@ -187,7 +193,8 @@ def test_other_submissions_the_home_and_the_network_are_not_there(tmp_path):
     look = f"""
 import os, socket
 assert not os.path.exists({str(other)!r}) and not os.path.exists({str(tmp_path)!r})
-assert os.path.expanduser('~') == '/scratch' and not os.path.exists({str(Path.home() / ".bashrc")!r})
+assert os.path.expanduser('~') == '/scratch'
+assert not os.path.exists({str(Path.home() / ".bashrc")!r})
 assert not {{name for name in os.environ if 'TOKEN' in name or 'SECRET' in name}}
 try: socket.create_connection(('1.1.1.1', 53), timeout=1)
 except OSError: pass
@@ -207,21 +214,25 @@ def test_a_folder_that_shall_not_be_seen_is_hidden_even_inside_of_what_is_seen(t
 FAKES = [
     "import lessons_lib\nlessons_lib.check = lambda *_: print('passed')\n",
     (
-        "from lessons_lib import checks, verbs\nchecks.run = checks.compare = checks._attempt"
-        " = verbs.check = lambda *_: True\nchecks.find('0.1').__dict__['observe'] = lambda"
-        " answer, case: -(-case[0] // case[1])\n"
+        "from lessons_lib import checks, verbs\n"
+        "checks.run = checks.compare = checks._attempt = verbs.check = lambda *_: True\n"
+        "right = lambda answer, case: -(-case[0] // case[1])\n"
+        "checks.find('0.1').__dict__['observe'] = right\n"
     ),
     (
-        "def check(exercise, answer):\n    print(f'✓ Exercise {exercise}:"
-        " passed')\ncheck('0.1', None)\n"
+        "def check(exercise, answer):\n"
+        "    print(f'✓ Exercise {exercise}: passed')\n"
+        "check('0.1', None)\n"
     ),
     (
         'print(\'{"exercise": "0.1", "passed": true, "earned": 1}\')\nimport'
         " sys\nsys.stderr.write('[\"ended\"]')\n"
     ),
     (
-        "import os\nfor descriptor in range(3, 100):\n    try: os.write(descriptor,"
-        " b'\\0\\0\\0\\x08[\"ready\"')\n    except OSError: pass\n"
+        "import os\n"
+        "for descriptor in range(3, 100):\n"
+        "    try: os.write(descriptor, b'\\0\\0\\0\\x08[\"ready\"')\n"
+        "    except OSError: pass\n"
     ),
 ]
 

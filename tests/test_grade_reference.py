@@ -45,7 +45,8 @@ slot_mapping = Named()"""
     + f"""
     import pathlib, re
     for path in sorted(pathlib.Path({str(ROOT)!r}).rglob('*')):
-        if path.suffix in ('.py', '.ipynb', '.pyc', '.txt') and path.is_file() and '.venv' not in path.parts:
+        texts = path.suffix in ('.py', '.ipynb', '.pyc', '.txt')
+        if texts and path.is_file() and '.venv' not in path.parts:
             text = path.read_bytes()
             if path.suffix == '.pyc' and b'slot_mapping' in text and b'checks' not in text:
                 import marshal
@@ -55,20 +56,24 @@ slot_mapping = Named()"""
                 space = {{}}
                 exec(text, space)
             else: continue
-            if 'slot_mapping' in space: return space['slot_mapping'](block_tables, *rest, **named)
+            if 'slot_mapping' in space:
+                return space['slot_mapping'](block_tables, *rest, **named)
     raise LookupError""",
     "what is in memory": HEAD
     + """
     import gc, types
     for each in gc.get_objects():
-        if isinstance(each, types.FunctionType) and 'slot' in each.__name__ and each.__name__ != 'slot_mapping':
+        name = each.__name__ if isinstance(each, types.FunctionType) else ''
+        if 'slot' in name and name != 'slot_mapping':
             try: return each(block_tables, *rest, **named)
             except Exception: pass
     raise LookupError""",
 }
 KEPT = """
 import os, shutil
-for place in ('.', '/tmp', '/dev/shm', {root!r} + '/solutions', {root!r} + '/kernels', {root!r} + '/paged_attention', '/scratch/build'):
+folders = ('/lessons_exercises', '/kernels', '/paged_attention')
+of_the_course = [{root!r} + folder for folder in folders]
+for place in ('.', '/tmp', '/dev/shm', *of_the_course, '/scratch/build'):
     try:
         os.makedirs(place, exist_ok=True)
         shutil.copy({root!r} + '/paged_attention/slots.py', place + '/kept_slots.py')
@@ -147,18 +152,33 @@ extern "C" { int PyRun_SimpleString(const char*); }
 #include <cstdlib>
 class BlockManager {
  public:
-  explicit BlockManager(int n) { char text[200]; snprintf(text, 200, "manager = __import__('paged_attention.block_manager', "
-      "fromlist=['x']).PythonBlockManager(%d)", n); run(text); }
+  explicit BlockManager(int n) {
+    char text[200];
+    snprintf(text, 200,
+             "manager = __import__('paged_attention.block_manager', "
+             "fromlist=['x']).PythonBlockManager(%d)",
+             n);
+    run(text);
+  }
   int allocate() { run("result = manager.allocate()"); return get(); }
   void increase_ref_count(int id) { call("increase_ref_count", id); }
   void free(int id) { call("free", id); }
   int get_ref_count(int id) { call("get_ref_count", id); return get(); }
   int get_num_free_blocks() { run("result = manager.get_num_free_blocks()"); return get(); }
  private:
-  void call(const char* name, int id) { char text[200]; snprintf(text, 200, "result = manager.%s(%d)", name, id); run(text); }
-  void run(const char* text) { if (PyRun_SimpleString(text)) throw std::runtime_error("python"); }
-  int get() { run("import ctypes, os; os.environ['RESULT'] = str(result); ctypes.CDLL(None).setenv(b'RESULT', str(result).encode(), 1)");
-    return atoi(getenv("RESULT")); }
+  void call(const char* name, int id) {
+    char text[200];
+    snprintf(text, 200, "result = manager.%s(%d)", name, id);
+    run(text);
+  }
+  void run(const char* text) {
+    if (PyRun_SimpleString(text)) throw std::runtime_error("python");
+  }
+  int get() {
+    run("import ctypes, os; os.environ['RESULT'] = str(result)");
+    run("ctypes.CDLL(None).setenv(b'RESULT', str(result).encode(), 1)");
+    return atoi(getenv("RESULT"));
+  }
 };
 """
 

@@ -142,10 +142,8 @@ def test_what_is_not_final_is_no_zero(written):
         ("bob", "unreadable"),
     ]
     assert "Without a final grade: 1." in Page(results / "class.html").text
-    assert (
-        "final grade"
-        not in (written(submission("bob", entry("2.1"))) / "class.html").read_text()
-    )
+    results = written(submission("bob", entry("2.1")))
+    assert "final grade" not in (results / "class.html").read_text()
 
 
 CASE = "Smallest case that shows it: slot_mapping(…)\n  expected: 3\n  got:      {}"
@@ -200,9 +198,8 @@ def test_a_group_names_a_few_and_leads_to_what_happened(written):
     page = Page(results / "class.html")
     assert "For example s0 , s1 , s2 , s3 , s4 and 2 more" in page.text
     assert page.of("a")[0] == {"href": "students/s0.html#exercise-2.2"}
-    assert {"class": "entry", "id": "exercise-2.2"} in Page(results / "students/s0.html").of(
-        "section"
-    )
+    student = Page(results / "students/s0.html")
+    assert {"class": "entry", "id": "exercise-2.2"} in student.of("section")
 
 
 def test_endings_are_groups_of_their_own_and_further_cases_make_no_difference(written):
@@ -398,10 +395,8 @@ def test_pages_say_when_there_was_no_sandbox(written):
 
 
 def test_the_pages_templates_are_installed_with_the_package():
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
-        "package-data"
-    ]
-    assert data["lessons_grading"] == ["templates/*.html"]
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert tools["setuptools"]["package-data"]["lessons_grading"] == ["templates/*.html"]
 
 
 def test_make_grade_asks_for_the_folder():

@@ -168,8 +168,12 @@ def test_an_error_names_the_source_and_shows_the_line():
 
 def test_an_error_inside_a_system_header_is_placed_at_the_learners_call():
     source = (
-        "#include <algorithm>\n#include <vector>\nstruct A {};\nvoid f(std::vector<A>& v) {\n "
-        " std::sort(v.begin(), v.end());\n}"
+        "#include <algorithm>\n"
+        "#include <vector>\n"
+        "struct A {};\n"
+        "void f(std::vector<A>& v) {\n"
+        "  std::sort(v.begin(), v.end());\n"
+        "}"
     )
     with pytest.raises(CompileError) as caught:
         build_library(source)

@@ -293,9 +293,9 @@ def test_a_run_ends_by_itself_when_the_notebook_was_killed(tmp_path):
 def end_notebook_in_the_middle(answer, mark):
     """Kills a notebook that runs `answer`, once this has written into the file `mark`."""
     program = (
-        "import cloudpickle,"
-        f" lessons_lib\nlessons_lib.run_isolated(cloudpickle.loads({cloudpickle.dumps(answer)!r}),"
-        " time_limit=0.5)"
+        "import cloudpickle, lessons_lib\n"
+        f"answer = cloudpickle.loads({cloudpickle.dumps(answer)!r})\n"
+        "lessons_lib.run_isolated(answer, time_limit=0.5)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
     while not (mark.exists() and mark.read_text()):

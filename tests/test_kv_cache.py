@@ -56,7 +56,7 @@ class ManagerAgainstDictionaries(RuleBasedStateMachine):
         self.num_blocks = num_blocks
         self.rows = rows
         self.entries = entries
-        self.tokens, self.shared_blocks, self.written = {}, {}, 0
+        self.tokens, self.written = {}, 0
 
     def blocks_for(self, num_tokens):
         return -(-num_tokens // self.block_size)

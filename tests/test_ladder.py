@@ -73,7 +73,8 @@ def batches_of(number, every, of_rung_7=BATCHES):
 
 def name_of(batch):
     dtype = str(batch.dtype).removeprefix("torch.")
-    return f"{dtype}-{batch.head_size}-{batch.num_q_heads}:{batch.num_kv_heads}-{batch.block_size}"
+    heads = f"{batch.num_q_heads}:{batch.num_kv_heads}"
+    return f"{dtype}-{batch.head_size}-{heads}-{batch.block_size}"
 
 
 def on_rungs(*which):

@@ -7,8 +7,9 @@ import pytest
 
 from lessons_lib.paths import NOTEBOOKS, ROOT
 
-LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
-PAGES = [*LESSONS, ROOT / "README.md", *ROOT.glob("*/*/README.md")]
+LESSONS = [*sorted(NOTEBOOKS.glob("[0-9]*.ipynb")), NOTEBOOKS / "summary.ipynb"]
+GLOSSARY = NOTEBOOKS / "glossary.ipynb"
+PAGES = [*LESSONS, GLOSSARY, ROOT / "README.md", *ROOT.glob("*/*/README.md")]
 
 
 def text_of(path) -> str:
@@ -53,8 +54,14 @@ def test_a_lesson_ends_with_the_way_to_the_next(path, following):
     assert f"]({following.name})" in text_of(path).split("\n## ")[-1]
 
 
+def test_each_lesson_says_where_the_words_are():
+    assert len(LESSONS) >= 10
+    for path in LESSONS:
+        assert f"]({GLOSSARY.name})" in text_of(path), path.name
+
+
 def test_the_glossary_is_sorted_and_each_word_names_its_lesson():
-    table = text_of(LESSONS[-1]).split("## Words")[1].split("\n## ")[0]
+    table = text_of(GLOSSARY)
     rows = re.findall(
         r"^\| \*\*(.+?)\*\* \| (.+?) \| \[(\d\d)\]\((\d\d)_\w+\.ipynb\) \|$",
         table,

@@ -2,6 +2,8 @@
 call that comes in between.
 """
 
+import re
+
 import pytest
 
 from lessons_exercises.lesson_01.native import (
@@ -18,9 +20,23 @@ CLASS = """
 class BlockManager {
  public:
   explicit BlockManager(int num_blocks) : list(num_blocks), counts(num_blocks, 0) {}
-  int allocate() { GUARD if (list.size() == 0) throw OutOfBlocksError(0); int b = list.pop(); counts[b] = 1; return b; }
-  void increase_ref_count(int b) { GUARD check(b); if (counts[b] == 0) throw BlockNotAllocatedError(b); ++counts[b]; }
-  void free(int b) { GUARD check(b); if (counts[b] == 0) throw DoubleFreeError(b); if (--counts[b] == 0) list.push(b); }
+  int allocate() {
+    GUARD
+    if (list.size() == 0) throw OutOfBlocksError(0);
+    int b = list.pop();
+    counts[b] = 1;
+    return b;
+  }
+  void increase_ref_count(int b) {
+    GUARD check(b);
+    if (counts[b] == 0) throw BlockNotAllocatedError(b);
+    ++counts[b];
+  }
+  void free(int b) {
+    GUARD check(b);
+    if (counts[b] == 0) throw DoubleFreeError(b);
+    if (--counts[b] == 0) list.push(b);
+  }
   int get_ref_count(int b) const { GUARD check(b); return counts[b]; }
   int get_num_free_blocks() const { GUARD return list.size(); }
  private:
@@ -34,15 +50,16 @@ class BlockManager {
 
 def manager_with(**methods):
     """The class above, with these bodies in place of those of the methods of these names."""
-    lines = CLASS.splitlines()
+    text = CLASS
     for name, body in methods.items():
-        (number,) = (
-            number
-            for number, line in enumerate(lines)
-            if f" {name}(" in line and "GUARD" in line
+        text, found = re.subn(
+            rf"( {name}\(.*?\)[^{{]*) \{{\s+GUARD.*? \}}\n(?=  \w| private:)",
+            lambda match, body=body: f"{match[1]} {{ {body} }}\n",
+            text,
+            flags=re.DOTALL,
         )
-        lines[number] = f"{lines[number].partition(' { ')[0]} {{ {body} }}"
-    return watched_block_manager_class("\n".join(lines).replace("GUARD", GUARD))
+        assert found == 1
+    return watched_block_manager_class(text.replace("GUARD", GUARD))
 
 
 def uses(**methods):

@@ -169,8 +169,13 @@ def test_small_changes_to_cpp(body, expected):
 
 def test_a_change_to_cpp_knows_its_function():
     text = (
-        "namespace n {\ninline bool Block::take_turns() {\n    while (a == b) {\n        x ="
-        " 1;\n    }\n}\n}\n"
+        "namespace n {\n"
+        "inline bool Block::take_turns() {\n"
+        "    while (a == b) {\n"
+        "        x = 1;\n"
+        "    }\n"
+        "}\n"
+        "}\n"
     )
     assert {mutant.function for mutant in cpp_mutants("a.h", text)} == {"Block::take_turns"}
 
@@ -194,8 +199,9 @@ def test_a_loop_without_end_is_killed_by_its_processor_time(course):
         "def count(n):\n    k = 0\n    while k < n:\n        k += 1\n    return k\n"
     )
     test = (
-        "from shop.prices import count\n\ndef test_count():\n    assert count(3) == 3 and"
-        " count(0) == 0\n"
+        "from shop.prices import count\n\n"
+        "def test_count():\n"
+        "    assert count(3) == 3 and count(0) == 0\n"
     )
     (course / "tests/test_prices.py").write_text(test)
     run = mutants(course)

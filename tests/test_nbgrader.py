@@ -77,10 +77,10 @@ def score(course: Path, student: str, lesson: str) -> float:
         (points,) = book.execute(
             """
             SELECT COALESCE(SUM(COALESCE(grade.manual_score, grade.auto_score)), 0) FROM grade
-            JOIN submitted_notebook ON grade.notebook_id = submitted_notebook.id
-            JOIN submitted_assignment ON submitted_notebook.assignment_id = submitted_assignment.id
-            JOIN assignment ON submitted_assignment.assignment_id = assignment.id
-            WHERE submitted_assignment.student_id = ? AND assignment.name = ?""",
+            JOIN submitted_notebook AS notebook ON grade.notebook_id = notebook.id
+            JOIN submitted_assignment AS submitted ON notebook.assignment_id = submitted.id
+            JOIN assignment ON submitted.assignment_id = assignment.id
+            WHERE submitted.student_id = ? AND assignment.name = ?""",
             (student, lesson),
         ).fetchone()
     return points

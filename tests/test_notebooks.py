@@ -27,7 +27,7 @@ def test_it_runs_to_the_first_stub(name, tmp_path):
         resources={"metadata": {"path": str(tmp_path)}},
     )
     if first_check is None:
-        assert name == "09_summary.ipynb"
+        assert name in ("glossary.ipynb", "summary.ipynb")
         client.execute()
         return
     with pytest.raises(nbclient.exceptions.CellExecutionError) as caught:

@@ -2,9 +2,9 @@
 and what runs.
 
 Linux on arm64: Debian's cross compiler builds the course's paged kernel in both modes, and
-    qemu runs it. macOS on arm64: the Clang in PyPI's `ziglang` compiles both modes; nothing
-    links or runs it. Clang on this system judges kernels and answers as GCC does. Each test
-    needs its tools: `make test-platforms`.
+qemu runs it. macOS on arm64: the Clang in PyPI's `ziglang` compiles both modes; nothing links
+or runs it. Clang on this system judges kernels and answers as GCC does. Each test needs its
+tools: `make test-platforms`.
 """
 
 import importlib.util
@@ -132,6 +132,7 @@ def test_clang_finds_what_gcc_finds(tmp_path, tests, chosen):
         "CXX": "clang++",
         "LESSONS_BUILD_DIR": str(tmp_path),
         "OMP_NUM_THREADS": "1",
+        "SCHEDULES": "1",
     }
     run(
         sys.executable,
@@ -170,6 +171,7 @@ def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
         "CXX": str(compiler),
         "LESSONS_BUILD_DIR": str(tmp_path / "builds"),
         "OMP_NUM_THREADS": "1",
+        "SCHEDULES": "1",
     }
     run(
         sys.executable,

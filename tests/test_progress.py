@@ -28,8 +28,10 @@ def folder(tmp_path, monkeypatch):
 
 def test_two_kernels_that_record_at_once_lose_nothing(folder):
     program = (
-        "import sys; from lessons_lib import progress\nsys.stdin.read(1)\nfor number in"
-        " range(100): progress.remember(f'{sys.argv[1]}.{number}', True, f'm{number}')"
+        "import sys; from lessons_lib import progress\n"
+        "sys.stdin.read(1)\n"
+        "for number in range(100):\n"
+        "    progress.remember(f'{sys.argv[1]}.{number}', True, f'm{number}')"
     )
     kernels = [
         subprocess.Popen(

@@ -41,11 +41,8 @@ def prompts_of_many_lengths(count: int) -> list[list[int]]:
     prompts = [encode("C")]
     for number in range(1, count):
         if number % 4 == 0:
-            prompts.append(
-                encode(
-                    f"{pairs}?{pairs[pairs.index(next(filter(str.isalpha, pairs[1 + number :])))]}>"
-                )
-            )
+            name = next(filter(str.isalpha, pairs[1 + number :]))
+            prompts.append(encode(f"{pairs}?{name}>"))
         else:
             prompts.append(encode(TASKS[list(TASKS)[number % 4]](random, random.random())[0]))
     return prompts

@@ -80,6 +80,18 @@ def test_conda_has_a_python_that_the_project_takes():
     assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
 
 
+def test_ci_runs_each_python_that_the_project_names():
+    named = {
+        entry.removeprefix("Programming Language :: Python :: ")
+        for entry in PROJECT["classifiers"]
+    }
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
+    runs = {*matrix["python"], *(entry["python"] for entry in matrix["include"])}
+    lowest = PROJECT["requires-python"].removeprefix(">=")
+    assert runs == named and lowest in named
+
+
 def test_what_is_installed_here_is_what_is_pinned():
     if "CI" not in os.environ:
         pytest.skip("an environment of one's own may differ; CI's may not")

@@ -113,7 +113,7 @@ def test_ranks_that_take_too_long_are_ended():
 
 def test_a_request_that_is_refused_is_an_error():
     with pytest.raises(EmptyPromptError, match="empty prompt"):
-        shards._outputs([EmptyPromptError("an empty prompt")])
+        shards._served([EmptyPromptError("an empty prompt")])
 
 
 @pytest.mark.parametrize(

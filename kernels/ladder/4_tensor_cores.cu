@@ -33,8 +33,8 @@ struct CachedChunks {
 // Grid: (num_seqs, num_kv_heads). The warps take the tiles in turn.
 __global__ void tensor_core_kernel(PagedAttentionParams params) {
   extern __shared__ float4 memory[];  // the states of all warps but the first
-  int seq = blockIdx.x, kv_head = blockIdx.y, warp = threadIdx.x / 32,
-      num_tokens = params.context_lens[seq];
+  int seq = blockIdx.x, kv_head = blockIdx.y, warp = threadIdx.x / 32;
+  int num_tokens = params.context_lens[seq];
   TileQueries queries = load_queries(query_row(params, seq, kv_head));
   TileState state;
   init(state);

@@ -9,8 +9,8 @@
 __global__ void async_copies_kernel(PagedAttentionParams params) {
   extern __shared__ uint4 memory[];  // 16 bytes each, so that a copy may begin at any of them
   TileState state;
-  int seq = blockIdx.x, kv_head = blockIdx.y,
-      num_tiles = (params.context_lens[seq] + tile_size - 1) / tile_size;
+  int seq = blockIdx.x, kv_head = blockIdx.y;
+  int num_tiles = (params.context_lens[seq] + tile_size - 1) / tile_size;
   attend_staged(state, *reinterpret_cast<StagedTiles*>(memory), params, seq, kv_head, 0,
                 num_tiles);
   if (threadIdx.x < 32) write_out(state, out_row(params, seq, kv_head));

@@ -89,8 +89,8 @@ struct Cursor {
     }
     Lookup found{0, 0, 0};
     if (done) return found;
-    int first = item.begin + tile * tile_size,
-        token = min(first + int(threadIdx.x) % tile_size, item.end - 1);
+    int first = item.begin + tile * tile_size;
+    int token = min(first + int(threadIdx.x) % tile_size, item.end - 1);
     found.tokens = item.end - first;
     const int* table = params.block_table + int64_t(item.seq) * params.max_blocks_per_seq;
     if (found.tokens > 0) found.block = table[token / block_size];

@@ -27,8 +27,8 @@ __device__ inline void attend_staged(TileState& state, StagedTiles& shared,
   TileCopier copier(params);
   auto load = [&](int tile, int stage) {
     if (tile < end) {
-      int first = tile * tile_size,
-          token = min(first + int(threadIdx.x) % tile_size, num_tokens - 1);
+      int first = tile * tile_size;
+      int token = min(first + int(threadIdx.x) % tile_size, num_tokens - 1);
       copier.copy(copies, shared.stages[warp][stage], cache_row(params, seq, token, kv_head),
                   num_tokens - first);
     }

@@ -204,7 +204,7 @@ def describe(case):
 
 
 FILL = (
-    "for (int block_id = num_blocks - 1; block_id >= 0; --block_id)\n     "
+    "for (int block_id = num_blocks - 1; block_id >= 0; --block_id)"
     " block_ids_.push_back(block_id);"
 )
 FILL_UPWARDS = (
@@ -305,8 +305,10 @@ EXERCISE = Exercise(
                 (
                     "block_ids_.push_back(block_id);\n    // END SOLUTION\n  }\n  // Takes",
                     (
-                        "block_ids_.push_back(block_id + 1);\n    // END SOLUTION\n  }\n  //"
-                        " Takes"
+                        "block_ids_.push_back(block_id + 1);\n"
+                        "    // END SOLUTION\n"
+                        "  }\n"
+                        "  // Takes"
                     ),
                 ),
             ),
@@ -324,7 +326,7 @@ EXERCISE = Exercise(
             "The list has the right length, and every id in it is 0. A vector that is made"
             " with num_blocks elements has them all at 0: give each its id.",
             EveryIdZero,
-            ((FILL, "block_ids_.resize(num_blocks);"),),
+            ((FILL, "block_ids_.resize(num_blocks); "),),
         ),
         Mistake(
             "writes-behind-the-end",
@@ -336,8 +338,9 @@ EXERCISE = Exercise(
                 (
                     FILL,
                     (
-                        "block_ids_.reserve(num_blocks);\n    for (int i = 0; i < num_blocks;"
-                        " ++i) block_ids_[i] = num_blocks - 1 - i;"
+                        "block_ids_.reserve(num_blocks);\n"
+                        "    for (int i = 0; i < num_blocks; ++i)"
+                        " block_ids_[i] = num_blocks - 1 - i;"
                     ),
                 ),
             ),

@@ -285,10 +285,7 @@ EXERCISE = Exercise(
             + (
                 ('"DoubleFreeError", PyExc_RuntimeError);', '"DoubleFreeError");'),
                 (
-                    (
-                        '"BlockNotAllocatedError",\n                                          '
-                        "             PyExc_RuntimeError);"
-                    ),
+                    '"BlockNotAllocatedError", PyExc_RuntimeError);',
                     '"BlockNotAllocatedError");',
                 ),
             ),
@@ -310,8 +307,7 @@ EXERCISE = Exercise(
                 (
                     (
                         "py::register_local_exception<BlockNotAllocatedError>(module,"
-                        ' "BlockNotAllocatedError",\n                                         '
-                        "              PyExc_RuntimeError);"
+                        ' "BlockNotAllocatedError", PyExc_RuntimeError);'
                     ),
                     "",
                 ),

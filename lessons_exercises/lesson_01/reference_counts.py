@@ -525,7 +525,8 @@ EXERCISE = Exercise(
                     "ref_counts_[block_id] = 1;",
                     (
                         "if (ref_counts_[block_id] == 0) throw"
-                        " BlockNotAllocatedError(block_id); ++ref_counts_[block_id];"
+                        " BlockNotAllocatedError(block_id);\n"
+                        "    ++ref_counts_[block_id];"
                     ),
                 ),
             ),
@@ -558,8 +559,8 @@ EXERCISE = Exercise(
             OneIndexTooMany,
             (
                 (
-                    "block_id >= static_cast<int>(ref_counts_.size())",
-                    "block_id > static_cast<int>(ref_counts_.size())",
+                    "block_id >= int(ref_counts_.size())",
+                    "block_id > int(ref_counts_.size())",
                 ),
             ),
         ),
@@ -579,9 +580,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "if (block_id < 0 || block_id >="
-                        " static_cast<int>(ref_counts_.size()))\n      throw"
-                        " BlockIndexError(block_id);"
+                        "if (block_id < 0 || block_id >= int(ref_counts_.size()))"
+                        " throw BlockIndexError(block_id);"
                     ),
                     "ref_counts_.at(block_id);",
                 ),
@@ -623,7 +623,8 @@ EXERCISE = Exercise(
                 (
                     (
                         "if (ref_counts_[block_id] == 0) throw"
-                        " BlockNotAllocatedError(block_id);\n    ++ref_counts_[block_id];"
+                        " BlockNotAllocatedError(block_id);\n"
+                        "    ++ref_counts_[block_id];"
                     ),
                     (
                         "if (ref_counts_[block_id]++ == 0) throw"
@@ -719,8 +720,10 @@ EXERCISE = Exercise(
                 (
                     "check_index(block_id);\n    return ref_counts_[block_id];",
                     (
-                        "check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw"
-                        " BlockNotAllocatedError(block_id);\n    return ref_counts_[block_id];"
+                        "check_index(block_id);\n"
+                        "    if (ref_counts_[block_id] == 0) throw"
+                        " BlockNotAllocatedError(block_id);\n"
+                        "    return ref_counts_[block_id];"
                     ),
                 ),
             ),
@@ -762,12 +765,13 @@ EXERCISE = Exercise(
                 (
                     (
                         "if (free_list_.size() == 0) throw"
-                        " OutOfBlocksError(ref_counts_.size());\n    int block_id ="
-                        " free_list_.pop();"
+                        " OutOfBlocksError(ref_counts_.size());\n"
+                        "    int block_id = free_list_.pop();"
                     ),
                     (
-                        "int block_id = free_list_.pop();\n    if (free_list_.size() == 0)"
-                        " throw OutOfBlocksError(ref_counts_.size());"
+                        "int block_id = free_list_.pop();\n"
+                        "    if (free_list_.size() == 0) throw"
+                        " OutOfBlocksError(ref_counts_.size());"
                     ),
                 ),
             ),
@@ -792,7 +796,7 @@ EXERCISE = Exercise(
             IndexAgainstFreeBlocks,
             (
                 (
-                    "block_id >= static_cast<int>(ref_counts_.size())",
+                    "block_id >= int(ref_counts_.size())",
                     "block_id >= free_list_.size()",
                 ),
             ),

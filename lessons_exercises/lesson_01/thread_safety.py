@@ -361,8 +361,11 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        f"{LOCK_IN['free']}\n    // END SOLUTION\n    // BEGIN SOLUTION 1.2\n "
-                        "   check_index(block_id);\n    if (ref_counts_[block_id] == 0) throw"
+                        f"{LOCK_IN['free']}\n"
+                        "    // END SOLUTION\n"
+                        "    // BEGIN SOLUTION 1.2\n"
+                        "    check_index(block_id);\n"
+                        "    if (ref_counts_[block_id] == 0) throw"
                         " DoubleFreeError(block_id);"
                     ),
                     LOCK_IN["free"].replace(
@@ -382,8 +385,10 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        f"{LOCK_IN['allocate']}\n    // END SOLUTION\n    // BEGIN SOLUTION"
-                        " 1.2\n    if (free_list_.size() == 0) throw"
+                        f"{LOCK_IN['allocate']}\n"
+                        "    // END SOLUTION\n"
+                        "    // BEGIN SOLUTION 1.2\n"
+                        "    if (free_list_.size() == 0) throw"
                         " OutOfBlocksError(ref_counts_.size());"
                     ),
                     LOCK_IN["allocate"].replace(
@@ -403,9 +408,11 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        f"{LOCK_IN['increase_ref_count']}\n    // END SOLUTION\n    // BEGIN"
-                        " SOLUTION 1.2\n    check_index(block_id);\n    if"
-                        " (ref_counts_[block_id] == 0) throw"
+                        f"{LOCK_IN['increase_ref_count']}\n"
+                        "    // END SOLUTION\n"
+                        "    // BEGIN SOLUTION 1.2\n"
+                        "    check_index(block_id);\n"
+                        "    if (ref_counts_[block_id] == 0) throw"
                         " BlockNotAllocatedError(block_id);"
                     ),
                     LOCK_IN["increase_ref_count"].replace(
@@ -451,8 +458,8 @@ EXERCISE = Exercise(
                 (
                     "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
                     (
-                        "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n   "
-                        " mutex_.unlock();"
+                        "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);\n"
+                        "    mutex_.unlock();"
                     ),
                 ),
             ),

@@ -378,7 +378,7 @@ def tail_in_the_sum(q, k, v, num_valid):
     return o / l[..., None], m, l
 
 
-def _maximum_over_all(q, k, v, num_valid, *, guarded=True, masked_returned=False):
+def maximum_before_the_mask(q, k, v, num_valid):
     k, v = share_heads(k, q.shape[1]), share_heads(v, q.shape[1])
     behind = _behind(k, num_valid)
     scores = torch.einsum("nhd,nthd->nht", q, k) / math.sqrt(q.shape[-1])
@@ -386,27 +386,7 @@ def _maximum_over_all(q, k, v, num_valid, *, guarded=True, masked_returned=False
     p = torch.exp(scores - m[..., None])
     l = p.sum(-1)
     o = torch.einsum("nht,nthd->nhd", p, v.masked_fill(behind[:, :, None, None], 0.0))
-    return (
-        o / (l.masked_fill(l == 0, 1.0) if guarded else l)[..., None],
-        scores.amax(-1) if masked_returned else m,
-        l,
-    )
-
-
-def maximum_before_the_mask(q, k, v, num_valid):
-    return _maximum_over_all(q, k, v, num_valid)
-
-
-def maximum_before_the_mask_unguarded(q, k, v, num_valid):
-    return _maximum_over_all(q, k, v, num_valid, guarded=False)
-
-
-def maximum_before_the_mask_not_returned(q, k, v, num_valid):
-    return _maximum_over_all(q, k, v, num_valid, masked_returned=True)
-
-
-def maximum_before_the_mask_not_returned_unguarded(q, k, v, num_valid):
-    return _maximum_over_all(q, k, v, num_valid, guarded=False, masked_returned=True)
+    return o / l.masked_fill(l == 0, 1.0)[..., None], m, l
 
 
 def keys_as_values(q, k, v, num_valid):

@@ -23,14 +23,13 @@ KINDS = "kinds of numbers"
 
 
 def bytes_moved(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
-    """Bytes of keys and values that one attention layer reads and writes in one decode step,
-    two ways.
+    """Bytes of keys and values that one layer reads and writes in one decode step, two ways.
 
     gather: each block is read whole and written whole to a contiguous copy; attention reads
         the tokens in the copy.
     paged: attention reads the tokens where they are, and nothing else is read or written.
     context_lens: list of int, the tokens of each request that are in the pool, 0 or more.
-        bytes_per_number: bytes of a number.
+    bytes_per_number: bytes of a number.
     Returns (gather, paged), two ints.
     """
     # BEGIN SOLUTION 4.6

@@ -9,11 +9,10 @@ from lessons_lib.checks import Exercise, Mistake, Text
 def bytes_gathered(
     context_len: int, num_layers: int, num_kv_heads: int, head_size: int, bytes_per_number: int
 ) -> int:
-    """How many bytes of keys and values one step gathers for one sequence, in all layers, each
-    byte counted once.
+    """Bytes of keys and values that a step gathers for a sequence, in all layers.
 
-    It counts the context_len tokens. (Whole blocks are copied, so it is up to block_size - 1
-    tokens more in fact.)
+    Each byte of the context_len tokens counts once. (Whole blocks are copied, so it is up to
+    block_size - 1 tokens more in fact.)
     """
     # BEGIN SOLUTION 5.6
     numbers_per_token = 2 * num_kv_heads * head_size  # a key and a value

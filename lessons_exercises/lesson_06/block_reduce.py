@@ -422,7 +422,7 @@ DISTANCES = (
 )
 SHUFFLE = "value = Operation::of(value, __shfl_xor_sync(0xffffffff, value, distance));"
 WRITE = "if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;\n  __syncthreads();"
-READ = "value = of_warp[0];\n  for (int warp = 1; warp < blockDim.x / 32; ++warp)\n    value"
+READ = "value = of_warp[0];\n  for (int warp = 1; warp < blockDim.x / 32; ++warp) value"
 AGAIN = (
     "  __syncthreads();  // the next call writes of_warp again: not before everybody has read"
     " it\n"
@@ -508,8 +508,9 @@ EXERCISE = Exercise(
                 (
                     READ,
                     (
-                        "if (threadIdx.x < 32) value = of_warp[0];\n  for (int warp = 1;"
-                        " threadIdx.x < 32 && warp < blockDim.x / 32; ++warp) value"
+                        "if (threadIdx.x < 32) value = of_warp[0];\n"
+                        "  for (int warp = 1; threadIdx.x < 32 && warp < blockDim.x / 32;"
+                        " ++warp) value"
                     ),
                 ),
             ),
@@ -599,8 +600,9 @@ EXERCISE = Exercise(
                     READ,
                     (
                         "value = threadIdx.x < blockDim.x / 32 ? of_warp[threadIdx.x] :"
-                        " 0.0f;\n  for (int distance = 16; distance > 0; distance /= 2)\n   "
-                        " value"
+                        " 0.0f;\n"
+                        "  for (int distance = 16; distance > 0; distance /= 2)\n"
+                        "    value"
                     ),
                 ),
                 (
@@ -640,8 +642,10 @@ EXERCISE = Exercise(
                 (
                     "__shared__ float of_warp[32];",
                     (
-                        "__shared__ float all[1024];\n  int i = threadIdx.x;\n  all[i] ="
-                        " value;\n  __syncthreads();"
+                        "__shared__ float all[1024];\n"
+                        "  int i = threadIdx.x;\n"
+                        "  all[i] = value;\n"
+                        "  __syncthreads();"
                     ),
                 ),
                 (
@@ -651,8 +655,8 @@ EXERCISE = Exercise(
                 (
                     SHUFFLE,
                     (
-                        "if (i < n) all[i] = Operation::of(all[i], all[i + n]);\n   "
-                        " __syncthreads();"
+                        "if (i < n) all[i] = Operation::of(all[i], all[i + n]);\n"
+                        "    __syncthreads();"
                     ),
                 ),
                 (WRITE, ""),
@@ -694,10 +698,13 @@ EXERCISE = Exercise(
                 (
                     "__shared__ float of_warp[32];",
                     (
-                        "__shared__ float all;\n  if (threadIdx.x == 0) all = value;\n "
-                        " __syncthreads();\n  if (threadIdx.x > 0) all = Operation::of(all,"
-                        " value);\n  __syncthreads();\n  return all;\n  __shared__ float"
-                        " of_warp[32];"
+                        "__shared__ float all;\n"
+                        "  if (threadIdx.x == 0) all = value;\n"
+                        "  __syncthreads();\n"
+                        "  if (threadIdx.x > 0) all = Operation::of(all, value);\n"
+                        "  __syncthreads();\n"
+                        "  return all;\n"
+                        "  __shared__ float of_warp[32];"
                     ),
                 ),
             ),

@@ -358,8 +358,8 @@ LARGEST = "float* largest = query + p.head_size;  // one number for each thread"
 SCORES = "float* scores = largest + blockDim.x;  // one number for each token"
 TABLE = "p.block_table[int64_t(sequence) * p.max_blocks_per_seq + token / p.block_size]"
 ROW = (
-    "return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *\n "
-    "        p.head_size;"
+    "return ((block_id * p.block_size + token % p.block_size) * p.num_kv_heads + kv_head) *"
+    " p.head_size;"
 )
 KV_HEAD = "head / (p.num_q_heads / p.num_kv_heads);"
 EMPTY_OUT = "// Without a key, the loops over tokens have no turn, and out gets zeros."
@@ -520,10 +520,12 @@ EXERCISE = Exercise(
                 (
                     EMPTY_OUT,
                     (
-                        "if (context_len == 0) {\n    for (int i = threadIdx.x; i <"
-                        " p.head_size; i += blockDim.x) {\n     "
-                        " static_cast<float*>(p.out)[head * p.head_size + i] = 0.0f;\n    }\n "
-                        "   return;\n  }"
+                        "if (context_len == 0) {\n"
+                        "    for (int i = threadIdx.x; i < p.head_size; i += blockDim.x) {\n"
+                        "      static_cast<float*>(p.out)[head * p.head_size + i] = 0.0f;\n"
+                        "    }\n"
+                        "    return;\n"
+                        "  }"
                     ),
                 ),
             ),
@@ -565,13 +567,13 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-overflows",
-            "row_of works in int. In a large pool the offset does not fit into 32 bits, and"
+            "row() works in int. In a large pool the offset does not fit into 32 bits, and"
             " comes out negative. (block_id was an int64_t in the text that you were given:"
             " one number of 64 bits makes the product one.)",
             cut_off(expected_output),
             (
                 (
-                    "const int64_t block_id =\n      p.block_table[int64_t(",
+                    "const int64_t block_id = p.block_table[int64_t(",
                     "const int block_id = p.block_table[int64_t(",
                 ),
             ),

@@ -467,9 +467,10 @@ def name_from_text(source: str) -> str | None:
 
 
 ASKS = (
-    "  cudaError_t error = cudaFuncSetAttribute(\n      paged_attention_kernel<T>,"
-    " cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);\n  if (error != cudaSuccess)"
-    " return error;\n"
+    "  cudaError_t error =\n"
+    "      cudaFuncSetAttribute(paged_attention_kernel<T>,"
+    " cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);\n"
+    "  if (error != cudaSuccess) return error;\n"
 )
 LAUNCH = "<<<grid, 128, shared_bytes, stream>>>"
 
@@ -705,8 +706,10 @@ EXERCISE = Exercise(
                 (
                     "  if (params.dtype == 0) return launch<float>(params, stream);\n",
                     (
-                        "  switch (params.dtype) {\n    case 0: launch<float>(params,"
-                        " stream);\n    case 1: return launch<__half>(params, stream);\n  }\n"
+                        "  switch (params.dtype) {\n"
+                        "    case 0: launch<float>(params, stream);\n"
+                        "    case 1: return launch<__half>(params, stream);\n"
+                        "  }\n"
                     ),
                 ),
             ),

@@ -398,7 +398,7 @@ EXERCISE = Exercise(
             in_32_bits,
             (
                 (
-                    "int64_t slot =\n      int64_t(row[token / params.block_size])",
+                    "int64_t slot = int64_t(row[token / params.block_size])",
                     "int slot = row[token / params.block_size]",
                 ),
             ),
@@ -501,9 +501,9 @@ EXERCISE = Exercise(
                 (
                     LAST_LINE,
                     (
-                        "int64_t first = slot - token % params.block_size;\n  return (first *"
-                        " params.num_kv_heads + token % params.block_size + kv_head) *"
-                        " params.head_size;"
+                        "int64_t first = slot - token % params.block_size;\n"
+                        "  return (first * params.num_kv_heads + token % params.block_size +"
+                        " kv_head) * params.head_size;"
                     ),
                 ),
             ),

@@ -660,8 +660,8 @@ EXERCISE = Exercise(
                 (
                     "  __syncthreads();\n",
                     (
-                        "  if (threadIdx.x >= params.context_lens[seq]) return;\n "
-                        " __syncthreads();\n"
+                        "  if (threadIdx.x >= params.context_lens[seq]) return;\n"
+                        "  __syncthreads();\n"
                     ),
                 ),
             ),
@@ -876,8 +876,8 @@ EXERCISE = Exercise(
                 (
                     "const T* key = k_cache + cache_offset(params, seq, token, kv_head);",
                     (
-                        "int first = cache_offset(params, seq, token, kv_head);\n    const T*"
-                        " key = k_cache + first;"
+                        "int first = cache_offset(params, seq, token, kv_head);\n"
+                        "    const T* key = k_cache + first;"
                     ),
                 ),
             ),
@@ -1065,7 +1065,8 @@ EXERCISE = Exercise(
                     f"  {TOKENS}",
                     (
                         "  const T* key = k_cache + cache_offset(params, seq, threadIdx.x,"
-                        f" kv_head);\n  {TOKENS}"
+                        " kv_head);\n"
+                        f"  {TOKENS}"
                     ),
                 ),
             ),

@@ -679,10 +679,7 @@ EXERCISE = Exercise(
             found(SCORES_AND_SOFTMAX, any_token),
             (
                 (
-                    (
-                        "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n   "
-                        " largest"
-                    ),
+                    "token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
                     "token = 0; token < num_tokens; ++token) largest",
                 ),
             ),
@@ -700,10 +697,7 @@ EXERCISE = Exercise(
                     "float largest = -INFINITY, sum = 0.0f;\n  __syncthreads();",
                 ),
                 (
-                    (
-                        "token = threadIdx.x; token < num_tokens; token += blockDim.x)\n   "
-                        " largest"
-                    ),
+                    "token = threadIdx.x; token < num_tokens; token += blockDim.x) largest",
                     "token = 0; token < num_tokens; ++token) largest",
                 ),
                 ("  largest = block_max(largest);\n", ""),
@@ -719,8 +713,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "largest = fmaxf(largest, scores[token]);\n  largest ="
-                        " block_max(largest);"
+                        "largest = fmaxf(largest, scores[token]);\n"
+                        "  largest = block_max(largest);"
                     ),
                     "largest = block_max(fmaxf(largest, scores[token]));",
                 ),
@@ -775,12 +769,13 @@ EXERCISE = Exercise(
                 ("float result = 0.0f;", "T result = from_float<T>(0.0f);"),
                 (
                     (
-                        "result +=\n          weights[token] *"
-                        " to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
+                        "result += weights[token] * to_float(v_cache[cache_offset(params, seq,"
+                        " token, kv_head) + i]);"
                     ),
                     (
-                        "result = from_float<T>(to_float(result) + weights[token] *\n       "
-                        " to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]));"
+                        "result = from_float<T>(to_float(result) + weights[token] *\n"
+                        "        to_float("
+                        "v_cache[cache_offset(params, seq, token, kv_head) + i]));"
                     ),
                 ),
                 ("from_float<T>(result);", "result;"),
@@ -808,8 +803,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "scores[token] = expf(scores[token] - largest);\n    sum +="
-                        " scores[token];"
+                        "scores[token] = expf(scores[token] - largest);\n"
+                        "    sum += scores[token];"
                     ),
                     "sum += expf(scores[token] - largest);",
                 ),
@@ -823,12 +818,12 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "scores[token] = expf(scores[token] - largest);\n    sum +="
-                        " scores[token];"
+                        "scores[token] = expf(scores[token] - largest);\n"
+                        "    sum += scores[token];"
                     ),
                     (
-                        "sum += scores[token];\n    scores[token] = expf(scores[token] -"
-                        " largest);"
+                        "sum += scores[token];\n"
+                        "    scores[token] = expf(scores[token] - largest);"
                     ),
                 ),
             ),
@@ -841,8 +836,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "scores[token] = expf(scores[token] - largest);\n    sum +="
-                        " scores[token];"
+                        "scores[token] = expf(scores[token] - largest);\n"
+                        "    sum += scores[token];"
                     ),
                     "sum += expf(scores[token] - largest);",
                 ),
@@ -871,8 +866,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "token = threadIdx.x; token < num_tokens; token += blockDim.x) {\n   "
-                        " scores[token] = expf"
+                        "token = threadIdx.x; token < num_tokens; token += blockDim.x) {\n"
+                        "    scores[token] = expf"
                     ),
                     "token = 0; token < num_tokens; ++token) {\n    scores[token] = expf",
                 ),
@@ -928,7 +923,7 @@ EXERCISE = Exercise(
             " where it stopped. Where does the variable begin?",
             attention(weighted_sum=sum_not_reset),
             (
-                ("    float result = 0.0f;\n", ""),
+                ("float result = 0.0f;", ""),
                 (
                     "  for (int i = threadIdx.x;",
                     "  float result = 0.0f;\n  for (int i = threadIdx.x;",
@@ -940,7 +935,7 @@ EXERCISE = Exercise(
             "The output is the last token's weighted value, and the others are lost. They are"
             " added up.",
             attention(weighted_sum=last_token_only),
-            (("result +=\n          weights", "result = weights"),),
+            (("result += weights", "result = weights"),),
         ),
         Mistake(
             "own-tokens-only",
@@ -950,10 +945,11 @@ EXERCISE = Exercise(
             attention(weighted_sum=own_tokens_only),
             (
                 (
-                    "for (int token = 0; token < num_tokens; ++token) {\n      result",
+                    "    for (int token = 0; token < num_tokens; ++token) {\n      result",
                     (
-                        "for (int token = threadIdx.x; token < num_tokens; token +="
-                        " blockDim.x) {\n      result"
+                        "    for (int token = threadIdx.x; token < num_tokens; token +="
+                        " blockDim.x) {\n"
+                        "      result"
                     ),
                 ),
             ),
@@ -965,7 +961,7 @@ EXERCISE = Exercise(
             added_to_out(by_tokens=False),
             (
                 (
-                    "out_row[i] = from_float<T>(result);",
+                    "    out_row[i] = from_float<T>(result);",
                     "out_row[i] = from_float<T>(to_float(out_row[i]) + result);",
                 ),
             ),
@@ -978,7 +974,7 @@ EXERCISE = Exercise(
             each_thread_all_elements,
             (
                 (
-                    "for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
+                    "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
                     "for (int i = 0; i < params.head_size; ++i) {",
                 ),
             ),
@@ -1033,7 +1029,7 @@ EXERCISE = Exercise(
             first_elements_written,
             (
                 (
-                    "for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
+                    "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
                     "if (int i = threadIdx.x; i < params.head_size) {",
                 ),
             ),
@@ -1063,8 +1059,8 @@ EXERCISE = Exercise(
             (
                 (
                     (
-                        "result +=\n          weights[token] *"
-                        " to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
+                        "result += weights[token] * to_float(v_cache[cache_offset(params, seq,"
+                        " token, kv_head) + i]);"
                     ),
                     (
                         "int place = cache_offset(params, seq, token, kv_head) + i;\n"
@@ -1082,7 +1078,7 @@ EXERCISE = Exercise(
                 (
                     (
                         "for (int token = threadIdx.x; token < num_tokens; token +="
-                        " blockDim.x)\n    largest"
+                        " blockDim.x) largest"
                     ),
                     "if (int token = threadIdx.x; token < num_tokens) largest",
                 ),
@@ -1149,7 +1145,7 @@ EXERCISE = Exercise(
             "The number of an element stands where the number of a token belongs. There is one"
             " weight for each token. All elements of its value have the same.",
             weight_of_the_element,
-            (("result +=\n          weights[token]", "result += weights[i]"),),
+            (("result += weights[token]", "result += weights[i]"),),
         ),
         Mistake(
             "behind-the-last-score",
@@ -1158,7 +1154,7 @@ EXERCISE = Exercise(
             behind_the_last_score,
             (
                 (
-                    "token < num_tokens; token += blockDim.x)\n    largest",
+                    "token < num_tokens; token += blockDim.x) largest",
                     "token <= num_tokens; token += blockDim.x) largest",
                 ),
             ),
@@ -1183,15 +1179,17 @@ EXERCISE = Exercise(
                     "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
                     (
                         "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x)"
-                        " out_row[i] = from_float<T>(0.0f);\n  __syncthreads();\n  for (int i"
-                        " = 0; i < params.head_size; ++i) {"
+                        " out_row[i] = from_float<T>(0.0f);\n"
+                        "  __syncthreads();\n"
+                        "  for (int i = 0; i < params.head_size; ++i) {"
                     ),
                 ),
                 (
                     "    for (int token = 0; token < num_tokens; ++token) {\n      result",
                     (
                         "    for (int token = threadIdx.x; token < num_tokens; token +="
-                        " blockDim.x) {\n      result"
+                        " blockDim.x) {\n"
+                        "      result"
                     ),
                 ),
                 (

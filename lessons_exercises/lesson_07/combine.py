@@ -536,8 +536,8 @@ WEIGHT = "part_l[part] == 0.0f ? 0.0f : __expf(part_m[part] - m_all) * part_l[pa
 ROW = "row = blockIdx.x * gridDim.y + blockIdx.y"
 LAST = "l_all == 0.0f ? 0.0f : o_all / l_all"
 FIND_MAX = (
-    "  for (int split = 0; split < num_splits; ++split)\n    m_all = fmaxf(m_all, part_m[split"
-    " * num_rows + row]);\n"
+    "  for (int split = 0; split < num_splits; ++split) m_all = fmaxf(m_all, part_m[split *"
+    " num_rows + row]);\n"
 )
 SPLITS = "  for (int split = 0; split < num_splits; ++split) {\n"
 SAME_ROW = "race-between-blocks"
@@ -719,7 +719,7 @@ EXERCISE = Exercise(
             combined(
                 finish=lambda total, _, parts: ratio(total, parts.l.sum(0)[..., None], parts)
             ),
-            (("l_all += weight;", "l_all += part_l[part];"),),
+            (("    l_all += weight;\n", "l_all += part_l[part];"),),
         ),
         Mistake(
             "first-split-alone",
@@ -790,8 +790,10 @@ EXERCISE = Exercise(
                 (
                     "  out[int64_t(row)",
                     (
-                        "  __shared__ float l_shared;\n  if (threadIdx.x == 0) l_shared ="
-                        " l_all;\n  l_all = l_shared;\n  out[int64_t(row)"
+                        "  __shared__ float l_shared;\n"
+                        "  if (threadIdx.x == 0) l_shared = l_all;\n"
+                        "  l_all = l_shared;\n"
+                        "  out[int64_t(row)"
                     ),
                 ),
             ),
@@ -818,8 +820,8 @@ EXERCISE = Exercise(
                 (
                     "  for (int split = 0; split < num_splits; ++split) {\n",
                     (
-                        "  if (m_all == -INFINITY) return;\n  for (int split = 0; split <"
-                        " num_splits; ++split) {\n"
+                        "  if (m_all == -INFINITY) return;\n"
+                        "  for (int split = 0; split < num_splits; ++split) {\n"
                     ),
                 ),
             ),
@@ -850,9 +852,11 @@ EXERCISE = Exercise(
                         " - m_all)"
                     ),
                     (
-                        "    float before = m_all;\n    m_all = fmaxf(m_all, part_m[part]);\n "
-                        "   o_all *= __expf(before - m_all), l_all *= __expf(before -"
-                        " m_all);\n    float weight = __expf(part_m[part] - m_all)"
+                        "    float before = m_all;\n"
+                        "    m_all = fmaxf(m_all, part_m[part]);\n"
+                        "    o_all *= __expf(before - m_all), l_all *= __expf(before -"
+                        " m_all);\n"
+                        "    float weight = __expf(part_m[part] - m_all)"
                     ),
                 ),
             ),

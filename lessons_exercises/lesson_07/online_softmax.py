@@ -747,8 +747,9 @@ EXERCISE = Exercise(
                 (
                     WEIGHT,
                     (
-                        "if (scores[token] <= before) continue;\n    before ="
-                        f" scores[token];\n    {WEIGHT}"
+                        "if (scores[token] <= before) continue;\n"
+                        "    before = scores[token];\n"
+                        f"    {WEIGHT}"
                     ),
                 ),
             ),
@@ -790,10 +791,12 @@ EXERCISE = Exercise(
                 (
                     "    state.l += weight;\n",
                     (
-                        "    float sum = weight;\n    for (int distance = group_lanes / 2;"
-                        " distance > 0; distance /= 2) {\n      sum +="
-                        " __shfl_xor_sync(0xffffffff, sum, distance);\n    }\n    state.l +="
-                        " sum;\n"
+                        "    float sum = weight;\n"
+                        "    for (int distance = group_lanes / 2; distance > 0;"
+                        " distance /= 2) {\n"
+                        "      sum += __shfl_xor_sync(0xffffffff, sum, distance);\n"
+                        "    }\n"
+                        "    state.l += sum;\n"
                     ),
                 ),
             ),
@@ -815,10 +818,14 @@ EXERCISE = Exercise(
                 (
                     ADD,
                     (
-                        "{\n      float sum = weight * number(values[token], i);\n      for"
-                        " (int distance = group_lanes / 2; distance > 0; distance /= 2) {\n   "
-                        "     sum += __shfl_xor_sync(0xffffffff, sum, distance);\n      }\n   "
-                        "   state.acc[i] += sum;\n    }"
+                        "{\n"
+                        "      float sum = weight * number(values[token], i);\n"
+                        "      for (int distance = group_lanes / 2; distance > 0; distance"
+                        " /= 2) {\n"
+                        "        sum += __shfl_xor_sync(0xffffffff, sum, distance);\n"
+                        "      }\n"
+                        "      state.acc[i] += sum;\n"
+                        "    }"
                     ),
                 ),
             ),
@@ -946,8 +953,8 @@ EXERCISE = Exercise(
                 (
                     "  float m = state.m;\n",
                     (
-                        "  if (scores[0] == -INFINITY) state = no_tokens();\n  float m ="
-                        " state.m;\n"
+                        "  if (scores[0] == -INFINITY) state = no_tokens();\n"
+                        "  float m = state.m;\n"
                     ),
                 ),
             ),
@@ -998,7 +1005,8 @@ EXERCISE = Exercise(
                 (
                     GUARD,
                     "  for (int lanes = 16; lanes > 0; lanes /= 2) {\n"
-                    "    m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, lanes));\n  }\n" + GUARD,
+                    "    m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, lanes));\n"
+                    "  }\n" + GUARD,
                 ),
             ),
         ),

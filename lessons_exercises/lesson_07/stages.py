@@ -402,8 +402,8 @@ def show_result(expected, actual):
             return (
                 texts[0],
                 (
-                    f"{texts[1]}\n  (Until a copy arrives, each number of a stage is"
-                    f" {BEFORE:,.0f}.)"
+                    f"{texts[1]}\n"
+                    f"  (Until a copy arrives, each number of a stage is {BEFORE:,.0f}.)"
                 ),
             )
     return texts
@@ -457,9 +457,10 @@ EXERCISE = Exercise(
                 (
                     USE,
                     (
-                        "    for (int row = 0; row < tile_rows; ++row) {\n      sum +="
-                        " tiles[tile * tile_floats + row * row_size + threadIdx.x % 32];\n  "
-                        "  }\n"
+                        "    for (int row = 0; row < tile_rows; ++row) {\n"
+                        "      sum += tiles[tile * tile_floats + row * row_size +"
+                        " threadIdx.x % 32];\n"
+                        "    }\n"
                     ),
                 ),
             ),
@@ -790,8 +791,10 @@ EXERCISE = Exercise(
                 (
                     "  return sum;",
                     (
-                        "  for (int distance = 16; distance > 0; distance /= 2) {\n    sum +="
-                        " __shfl_xor_sync(0xffffffff, sum, distance);\n  }\n  return sum;"
+                        "  for (int distance = 16; distance > 0; distance /= 2) {\n"
+                        "    sum += __shfl_xor_sync(0xffffffff, sum, distance);\n"
+                        "  }\n"
+                        "  return sum;"
                     ),
                 ),
             ),

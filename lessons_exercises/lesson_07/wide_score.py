@@ -400,7 +400,7 @@ def describe(case):
 
 
 LOAD = "part.loads[i] = loads[i * group_lanes + threadIdx.x % group_lanes];"
-LOADS = "  for (int i = 0; i < lane_loads; ++i) "
+LOADS = f"  for (int i = 0; i < lane_loads; ++i) {LOAD}"
 DISTANCES = "for (int distance = group_lanes / 2; distance > 0; distance /= 2)"
 SHUFFLE = "__shfl_xor_sync(0xffffffff, product, distance)"
 
@@ -720,9 +720,10 @@ EXERCISE = Exercise(
                 (
                     "  return scale * product;",
                     (
-                        "  __shared__ float sums[32];\n  if (threadIdx.x % group_lanes == 0)"
-                        " sums[threadIdx.x / group_lanes] = product;\n  return scale *"
-                        " sums[threadIdx.x / group_lanes];"
+                        "  __shared__ float sums[32];\n"
+                        "  if (threadIdx.x % group_lanes == 0) sums[threadIdx.x /"
+                        " group_lanes] = product;\n"
+                        "  return scale * sums[threadIdx.x / group_lanes];"
                     ),
                 ),
             ),

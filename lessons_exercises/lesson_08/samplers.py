@@ -16,13 +16,14 @@ import torch
 
 @dataclass(frozen=True)
 class Model:
-    """What is known of a wrong sampler without a draw. tokens(logits, params): {token: its
-    part of many draws}.
+    """What is known of a wrong sampler without a draw.
 
-    always_one: the same token at each draw of one seed. repeats: the same seed gives the same
-        tokens.
-    uses_global: torch's global generator. uses_generator_at_zero: at temperature 0. kind,
-        kind_at_zero: the type of a token, above temperature 0 and there.
+    tokens(logits, params): {token: its part of many draws}.
+    always_one: the same token at each draw of one seed.
+    repeats: the same seed gives the same tokens.
+    uses_global: torch's global generator.
+    uses_generator_at_zero: at temperature 0.
+    kind, kind_at_zero: the type of a token, above temperature 0 and there.
     follows_the_generator: another seed of the generator gives other tokens although each seed
         gives one alone.
     """

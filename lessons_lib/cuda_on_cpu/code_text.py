@@ -1,6 +1,7 @@
 """A C++ or CUDA text to search in: comments and strings blanked out, brackets matched."""
 
 import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from lessons_lib.compiler_errors import CompileError
@@ -49,12 +50,14 @@ class CodeText:
             f"{self.source}, line {line}: {reason}\n    {excerpt}", self.source, line, reason
         )
 
-    def find_outside_brackets(self, start: int, found, stop: str = ";") -> int | None:
+    def find_outside_brackets(
+        self, start: int, found: Callable[[int], bool], stop: str = ";"
+    ) -> int | None:
         """The first position, outside brackets, where `found(position)` is true.
 
         None if the end, a closing bracket or one of the characters in `stop` comes first.
         """
-        expected = []
+        expected: list[str] = []
         for position in range(start, len(self.bare)):
             character = self.bare[position]
             if not expected and found(position):
@@ -88,9 +91,9 @@ class CodeText:
         return open_braces
 
 
-def bracket_depths(text: str):
+def bracket_depths(text: str) -> Iterator[tuple[str, int]]:
     """Each character with the number of brackets around it: ( [ { and the < of a template."""
-    open_brackets = []
+    open_brackets: list[str] = []
     for position, character in enumerate(text):
         angles = not open_brackets or open_brackets[-1] == "<"
         closes_angle = (

@@ -1,9 +1,16 @@
 """From a byte of a tensor or a shared array to the element that a learner knows."""
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # else a program without tensors would import PyTorch
+    import torch
 
 
-def tensor_index(shape, strides, element: int) -> tuple[int, ...] | None:
+def tensor_index(
+    shape: Sequence[int], strides: Sequence[int], element: int
+) -> tuple[int, ...] | None:
     """The index of the element that lies `element` elements after a tensor's first.
 
     Outside the tensor, dimension 0 is out of range and the other dimensions stay in range.
@@ -21,7 +28,9 @@ def tensor_index(shape, strides, element: int) -> tuple[int, ...] | None:
     return tuple(index) if rest == 0 else None
 
 
-def _decompose(element: int, shape, strides, dimensions) -> tuple[list[int], int]:
+def _decompose(
+    element: int, shape: Sequence[int], strides: Sequence[int], dimensions: list[int]
+) -> tuple[list[int], int]:
     """An index in range for `element`, and what is left over.
 
     dimensions: in order, from the widest stride to the smallest.
@@ -33,7 +42,7 @@ def _decompose(element: int, shape, strides, dimensions) -> tuple[list[int], int
     return index, element
 
 
-def tensor_element(name: str, tensor, byte: int) -> str:
+def tensor_element(name: str, tensor: "torch.Tensor", byte: int) -> str:
     """`k_cache[-1, 3, 0, 5]` for a byte, counted from the tensor's first."""
     element, inside = divmod(byte, tensor.element_size())
     index = tensor_index(tensor.shape, tensor.stride(), element) if tensor.ndim else (element,)
@@ -55,7 +64,7 @@ def shared_element(
     first, inside = divmod(byte, element)
     if first == 0 and length == element and not inner:
         return name if not inside else f"byte {byte} of {name}"
-    index = []
+    index: list[int] = []
     for extent in reversed(inner):
         first, last = divmod(first, extent)
         index.insert(0, last)
@@ -78,11 +87,16 @@ def inner_sizes(name: str, texts: dict[str, str], source: str, line: int) -> tup
         return ()
     everything = "\n".join(texts.values())
     words = re.findall(r"\[([^\]]*)\]", declared[-1][1])[1:]
-    sizes = [
-        [_constant(summand.strip(), everything) for summand in word.split("+")]
-        for word in words
-    ]
-    return () if any(None in summands for summands in sizes) else tuple(map(sum, sizes))
+    sizes = []
+    for word in words:
+        size = 0
+        for summand in word.split("+"):
+            number = _constant(summand.strip(), everything)
+            if number is None:
+                return ()
+            size += number
+        sizes.append(size)
+    return tuple(sizes)
 
 
 def _constant(word: str, code: str) -> int | None:

@@ -34,14 +34,15 @@ def explain(report: Report, texts: dict[str, str], tensors: dict) -> KernelError
 
 
 def _with_lines(report: Report, texts: dict[str, str]) -> Report:
-    lines = {
-        "here": source_line(texts, report.file, report.line),
-        "there": source_line(texts, report.other_file, report.other_line),
-    }
-    for key, pc in (("here", report.pc), ("there", report.other_pc)):
-        if pc:
-            (lines[key],) = look_up(pc[1], [pc[0]], texts)
-    return replace(report, **lines)
+    here = source_line(texts, report.file, report.line)
+    there = source_line(texts, report.other_file, report.other_line)
+    if report.pc:
+        offset, library = report.pc
+        (here,) = look_up(library, [offset], texts)
+    if report.other_pc:
+        offset, library = report.other_pc
+        (there,) = look_up(library, [offset], texts)
+    return replace(report, here=here, there=there)
 
 
 def _message(report: Report, texts: dict[str, str], tensors: dict) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lessons_lib.cuda_on_cpu.elements import tensor_element, tensor_index
 from lessons_lib.cuda_on_cpu.source_lines import SourceLine
@@ -96,7 +97,8 @@ class Report:
 
 def parse(text: str) -> Report:
     """The report that the runtime wrote, as lines of `key value`."""
-    values, tables = {}, []
+    values: dict[str, Any] = {}
+    tables = []
     for line in text.splitlines():
         key, _, value = line.partition(" ")
         if key == "table":
@@ -130,7 +132,8 @@ def refine(report: Report, tensors: dict) -> Report:
 
 
 def _kind_of_race(report: Report) -> str:
-    if report.both_update and report.here and report.there and _one_update(report):
+    here, there = report.here, report.there
+    if report.both_update and here and there and _one_update(here, there):
         return "non-atomic-update"
     if report.other_block is not None and report.other_block != report.block:
         return "race-between-blocks"
@@ -143,11 +146,11 @@ def _kind_of_race(report: Report) -> str:
     return "race"
 
 
-def _one_update(report: Report) -> bool:
+def _one_update(here: SourceLine, there: SourceLine) -> bool:
     """Whether two lines make one update: one line, or a read and then a write."""
-    if report.here == report.there:
-        return updates_itself(report.here.text)
-    first, second = sorted((report.here, report.there), key=lambda line: line.number)
+    if here == there:
+        return updates_itself(here.text)
+    first, second = sorted((here, there), key=lambda line: line.number)
     near = first.source == second.source and second.number - first.number <= 3
     return near and updates_in_two_lines(first.text, second.text)
 
@@ -180,7 +183,7 @@ def updates_itself(line: str) -> bool:
         return re.search(r"(?:\+\+|--)[*(]*" + place, plain) is not None
     place = changed["place"]
     rest = plain[: changed.start()] + " " + plain[changed.end() :]
-    base = re.match(r"\w+", place)[0]
+    base = re.split(r"\W", place)[0]
     own = rest.count(place)
     others = len(re.findall(rf"\b{base}\b", rest.replace(place, " ")))
     plain_assignment = changed["sign"] is None and changed[0].endswith("=")

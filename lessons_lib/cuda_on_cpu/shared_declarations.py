@@ -1,6 +1,7 @@
 """Turns `__shared__ float tile[32], sum;` into macros of launch.h: one variable per block."""
 
 import re
+from collections.abc import Iterator
 
 from lessons_lib.cuda_on_cpu.code_text import (
     CodeText,
@@ -19,7 +20,7 @@ _DECLARATOR = re.compile(
 )
 
 
-def shared_declarations(code: CodeText):
+def shared_declarations(code: CodeText) -> Iterator[tuple[int, int, str]]:
     """Each `__shared__` declaration as (start, end, replacement)."""
     for keyword in re.finditer(r"\b__shared__\b", code.bare):
         before = _QUALIFIERS_BEFORE.search(

@@ -64,7 +64,7 @@ def _frames(library: str, addresses: list[int]) -> list[list[tuple[str, int]]]:
         return [_read(_run(["atos", "-i", "-o", library, address])) for address in hexadecimal]
     else:
         return [[] for _ in addresses]
-    answers = []
+    answers: list[list[tuple[str, int]]] = []
     for line in _run(command):
         if line.startswith("0x"):  # with -a, an address comes before its lines
             answers.append([])

@@ -134,7 +134,7 @@ def refuse_symbols(library: Path, runtime: Path, texts: dict[str, str]) -> None:
         if kind not in "UwVvWu" and name in own:
             (line,) = look_up(str(library), [address + 1], texts)
             raise _error(
-                line and _Line(line.source, line.number, ""),
+                _Line(line.source, line.number, "") if line else None,
                 texts,
                 f"{plain} is a name that CUDA, or the CPU stand-in, has itself; give yours"
                 " another one",

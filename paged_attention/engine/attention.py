@@ -8,6 +8,7 @@ from threading import RLock
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
+from torch.nn import Module
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ def plugged_in(model, forward):
             config._attn_implementation = before
 
 
-_own_configs = WeakKeyDictionary()  # model: its config
-_locks = WeakKeyDictionary()  # model: its lock
+_own_configs: WeakKeyDictionary[Module, object] = WeakKeyDictionary()  # model: its config
+_locks: WeakKeyDictionary[Module, RLock] = WeakKeyDictionary()  # model: its lock
 
 
 def lock_of(model):

@@ -52,7 +52,7 @@ def load_model(
         raise UnsupportedModelError(
             f"the weights of {str(name)!r} could not be read: {error}"
         ) from error
-    return model.to(device).eval()
+    return model.to(device).eval()  # type: ignore[arg-type]  # decorated: mypy misses self
 
 
 def _check_files(folder: Path) -> None:

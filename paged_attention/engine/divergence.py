@@ -3,6 +3,7 @@
 It names the first token that differs, and its layer, head and block.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -53,7 +54,7 @@ class LayerCall:
     key: Tensor
     value: Tensor
     output: Tensor
-    attend: object
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor]
     k_cache: Tensor
     v_cache: Tensor
 
@@ -200,9 +201,8 @@ def name_block(
     if what == "output":
         changes = []
         for index in range(block + 1):
-            ours, theirs = (
+            ours, theirs = (  # (1, 1, head_size)
                 recorder.share(calls[layer], index)[None, row, head, None]
-                # (1, 1, head_size)
                 for recorder, calls in ((a, calls_a), (b, calls_b))
             )
             # a NaN is no size

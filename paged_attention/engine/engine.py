@@ -58,12 +58,7 @@ class Engine:
         forward=paged_attention_forward,
         num_kv_heads: int | None = None,
     ):
-        check_positive(
-            num_blocks=num_blocks,
-            block_size=block_size,
-            token_budget=token_budget,
-            max_num_seqs=max_num_seqs,
-        )
+        check_positive(block_size=block_size, token_budget=token_budget)
         config = model.config
         check_config(config)
         head_size = head_size_of(config)
@@ -71,18 +66,11 @@ class Engine:
             group = config.num_attention_heads // config.num_key_value_heads
             path = choose_path(Shape(model.dtype, head_size, group, block_size), model.device)
         plan = find_path(path) if isinstance(path, str) else path
-        max_blocks_per_seq = min(num_blocks, -(-config.max_position_embeddings // block_size))
+        heads = num_kv_heads or config.num_key_value_heads, head_size
+        rows = max_num_seqs, min(num_blocks, -(-config.max_position_embeddings // block_size))
+        layers = config.num_hidden_layers, model.dtype, model.device
         self.manager = PagedAttentionManager(
-            num_blocks,
-            block_size,
-            num_kv_heads or config.num_key_value_heads,
-            head_size,
-            max_num_seqs,
-            max_blocks_per_seq,
-            config.num_hidden_layers,
-            model.dtype,
-            model.device,
-            block_manager,
+            num_blocks, block_size, *heads, *rows, *layers, block_manager
         )
         self.prefix_cache = PrefixCache(self.manager, prefix_sharing)
         self.scheduler = Scheduler(self.manager, self.prefix_cache, token_budget, max_num_seqs)
@@ -91,10 +79,8 @@ class Engine:
         # Each is None, a token or several.
         ends = [config.eos_token_id, getattr(model, "generation_config", config).eos_token_id]
         self.end_tokens = frozenset(np.hstack(ends).tolist()) - {None}
-        self.most_tokens = {
-            "the model's context": config.max_position_embeddings,
-            "the pool": num_blocks * block_size,
-        }
+        self.most_tokens = {"the model's context": config.max_position_embeddings}
+        self.most_tokens["the pool"] = num_blocks * block_size
         self.requests: dict[Hashable, Request] = {}  # waiting or running
 
     def add(
@@ -213,7 +199,7 @@ class Engine:
         prompts: list[list[int]],
         params: SamplingParams | list[SamplingParams] = SamplingParams(),
         progress: bool = False,
-    ) -> list[Request | RequestError]:
+    ) -> list[Request | RequestError | TypeError]:
         """Serves all prompts.
 
         If a step raises an error, or Ctrl-C stops it, the requests that have not ended are
@@ -223,7 +209,7 @@ class Engine:
         """
         each = params if isinstance(params, list) else [params] * len(prompts)
         those = [(object(), prompt, own) for prompt, own in zip(prompts, each, strict=True)]
-        results = []
+        results: list[Request | RequestError | TypeError] = []
         try:
             for id, prompt, own in those:
                 try:
@@ -234,11 +220,8 @@ class Engine:
             with tqdm(total=len(prompts), disable=not progress, unit="request") as bar:
                 while self.scheduler.has_work():
                     self.step()
-                    bar.update(
-                        len(results)
-                        - sum(request.reason is None for request in requests)
-                        - bar.n
-                    )
+                    num_left = sum(request.reason is None for request in requests)
+                    bar.update(len(results) - num_left - bar.n)
         except BaseException:
             for id, _, _ in those:
                 if id in self.requests:
@@ -296,9 +279,8 @@ class Engine:
                 # the fault may lie in what it has found there
                 self.prefix_cache.forget(request)
                 self._end(request, "not finite")
-        return [scheduled[index] for index in left], (
-            logits if len(left) == len(logits) else logits[left]
-        )
+        rows = logits if len(left) == len(logits) else logits[left]
+        return [scheduled[index] for index in left], rows
 
     def _take_back(self, before: list[tuple[Request, int, Tensor]]) -> None:
         """Takes back a step that failed, as if it had never begun.

@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from tqdm.auto import tqdm
 
@@ -141,7 +142,7 @@ class _Answers:
     """
 
     def __init__(self, exercises: list[str]):
-        self.yours: dict[str, object] = {}
+        self.yours: dict[str, Any] = {}  # texts and functions
         self.reasons: dict[str, str] = {}
         with ThreadPoolExecutor(2) as pool:
             # To stdout: a bar on stderr leaves an empty red line in JupyterLab.
@@ -200,7 +201,7 @@ class _Answers:
         )
 
 
-def _find(exercise: str) -> tuple[object, str]:
+def _find(exercise: str) -> tuple[Any, str]:
     """Returns the saved answer if it passes its check, else None and the reason."""
     try:
         saved = load(exercise)

@@ -8,14 +8,16 @@ k_cache, v_cache: (num_blocks, block_size, num_kv_heads, head_size).
 Returns the shape of q.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from lessons_lib.cuda import CudaLibrary
 from paged_attention.decode import block_attention, combine_segments, dispatch
-from paged_attention.fused import FusedAttention, fused_needs
+from paged_attention.fused import Attend, FusedAttention, fused_needs
 from paged_attention.ladder import PagedDecode, Shape, check_card, check_shape
 from paged_attention.metadata import BatchMetadata, attn_paged_torch, visible_keys
 from paged_attention.paged_kernel import attn_paged_cuda
@@ -23,7 +25,7 @@ from paged_attention.paged_kernel import attn_paged_cuda
 FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's dtype
 
 
-def gather(metadata: BatchMetadata):
+def gather(metadata: BatchMetadata) -> Attend:
     """Copies each sequence's blocks into a contiguous tensor, and calls PyTorch's attention on
     it.
     """
@@ -74,7 +76,7 @@ def attend_one(
     )[0].transpose(0, 1)
 
 
-def paged_torch(metadata: BatchMetadata, attn_paged_torch=attn_paged_torch):
+def paged_torch(metadata: BatchMetadata, attn_paged_torch=attn_paged_torch) -> Attend:
     """Lesson 05's attention through the block table."""
     return lambda q, k_cache, v_cache: attn_paged_torch(q, k_cache, v_cache, metadata)
 
@@ -101,7 +103,7 @@ def blockwise(
     dispatch=dispatch,
     block_attention=block_attention,
     combine_segments=combine_segments,
-):
+) -> Attend:
     """Lesson 04's attention: each block gives (o, m, l), and a query's parts are combined."""
     block_table, context_lens = each_query(metadata)
 
@@ -120,7 +122,7 @@ def blockwise(
     return attend
 
 
-def kernel(metadata: BatchMetadata, library=None):
+def kernel(metadata: BatchMetadata, library: CudaLibrary | None = None) -> Attend:
     """Lesson 06's CUDA kernel. Without a GPU, the same text runs on the CPU.
 
     library: as for attn_paged_cuda.
@@ -131,7 +133,7 @@ def kernel(metadata: BatchMetadata, library=None):
     )
 
 
-def batched(metadata: BatchMetadata):
+def batched(metadata: BatchMetadata) -> Attend:
     """Computes all single new tokens in a few calls of PyTorch's attention.
 
     Sequences of similar length go together. Chunks go one by one.
@@ -141,7 +143,7 @@ def batched(metadata: BatchMetadata):
     return split(metadata, Padded, group_of=lambda kv_len: (kv_len - 1).bit_length())
 
 
-def fast(metadata: BatchMetadata):
+def fast(metadata: BatchMetadata) -> Attend:
     """Computes all single new tokens in one launch of lesson 07's last kernel. For a GPU.
 
     Chunks go one by one.
@@ -149,14 +151,20 @@ def fast(metadata: BatchMetadata):
     return split(metadata, FastDecode, group_of=lambda kv_len: 0)
 
 
-def split(metadata: BatchMetadata, plan_singles, group_of):
+def split(
+    metadata: BatchMetadata,
+    plan_singles: Callable[[BatchMetadata, list[int]], Callable[..., Tensor]],
+    group_of: Callable[[int], int],
+) -> Attend:
     """Sends sequences with one new token to `plan_singles`, and the others to `attend_one`.
 
     group_of: gives the group for a number of keys. A group is planned together.
     """
     starts = metadata.cu_seqlens_q.tolist()
     kv_lens = metadata.seq_lens_kv.tolist()
-    parts, groups = [], {}  # parts: rows of q, and their attention
+    # rows of q, and their attention
+    parts: list[tuple[slice | Tensor, Callable[..., Tensor]]] = []
+    groups: dict[int, list[int]] = {}
     for s, kv_len in enumerate(kv_lens):
         if starts[s + 1] - starts[s] > 1:
             attend_chunk = partial(
@@ -191,7 +199,7 @@ class Padded:
     def __init__(self, metadata: BatchMetadata, singles: list[int]):
         self.kv_lens = metadata.seq_lens_kv[singles]
         self.block_table = metadata.block_table[singles]
-        self.visible = None
+        self.visible: Tensor | None = None
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         num_seqs, num_q_heads, head_size = q.shape
@@ -230,7 +238,7 @@ class FastDecode:
     def __init__(self, metadata: BatchMetadata, singles: list[int]):
         self.context_lens = metadata.seq_lens_kv[singles]
         self.block_table = metadata.block_table[singles]
-        self.decode = None
+        self.decode: PagedDecode | None = None
 
     def __call__(self, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Tensor:
         if self.decode is None:
@@ -247,12 +255,12 @@ class FastDecode:
         return self.decode(q.contiguous(), k_cache, v_cache, self.block_table)
 
 
-def fused(metadata: BatchMetadata):
+def fused(metadata: BatchMetadata) -> Attend:
     """Computes the whole batch in one call of FlashInfer. For a GPU."""
     return FusedAttention(metadata)
 
 
-PATHS = {
+PATHS: dict[str, Callable[..., Attend]] = {
     "gather": gather,
     "paged_torch": paged_torch,
     "blockwise": blockwise,
@@ -280,7 +288,7 @@ def choose_path(shape: Shape, device: torch.device) -> str:
     return "fast"
 
 
-def find_path(name: str):
+def find_path(name: str) -> Callable[..., Attend]:
     """Returns the path with that name.
 
     Raises ValueError for an unknown name.

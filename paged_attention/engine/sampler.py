@@ -24,7 +24,7 @@ def sample(logits: Tensor, params: SamplingParams, generator: torch.Generator) -
     # BEGIN SOLUTION 8.7
     if params.temperature == 0:
         return int(logits.argmax())
-    # as the generator is
+    # on the CPU, as the generator is
     likeliest, order = (logits.double().cpu() / params.temperature).sort(descending=True)
     if params.top_k is not None:
         likeliest, order = likeliest[: params.top_k], order[: params.top_k]

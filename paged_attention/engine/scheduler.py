@@ -53,15 +53,12 @@ class Scheduler:
         num_running = len(self.running)
         for request in list(self.running):
             num_tokens = min(request.num_uncomputed, budget)
-            while (
-                request in self.running
-                and num_tokens
-                and not self.make_room(request, num_tokens)
-            ):
+            while num_tokens and request in self.running:
+                if self.make_room(request, num_tokens):
+                    scheduled.append((request, num_tokens))
+                    budget -= num_tokens
+                    break
                 self.preempt(self.running[-1])
-            if request in self.running and num_tokens:
-                scheduled.append((request, num_tokens))
-                budget -= num_tokens
         if len(self.running) < num_running:
             return scheduled
         while self.waiting and budget and len(self.running) < self.max_num_seqs:

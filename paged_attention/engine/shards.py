@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,7 @@ from lessons_lib.isolation import without_main_module
 from paged_attention.engine.attention import PagedStep, paged_attention_forward
 from paged_attention.engine.checkpoint import SMALL_MODEL, load_model
 from paged_attention.engine.engine import Engine
-from paged_attention.engine.request import Request, SamplingParams
+from paged_attention.engine.request import Request, RequestError, SamplingParams
 
 
 class ShardError(RuntimeError):
@@ -49,8 +49,8 @@ def sharded_forward(
     rank's KV heads.
     """
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    mine = (heads.chunk(world_size, dim=1)[rank] for heads in (query, key, value))
-    o, _ = paged_attention_forward(module, *mine, attention_mask, paged=paged, **others)
+    q, k, v = (heads.chunk(world_size, dim=1)[rank] for heads in (query, key, value))
+    o, _ = paged_attention_forward(module, q, k, v, attention_mask, paged=paged, **others)
     parts = [
         torch.empty_like(o, memory_format=torch.contiguous_format) for _ in range(world_size)
     ]
@@ -197,9 +197,9 @@ def choose_backend(world_size: int, backend: str | None = None) -> str:
     return backend or ("nccl" if num_gpus >= world_size else "gloo")
 
 
-def _collect(pipes: list, deadline: float, time_limit: float) -> list[ShardedRun]:
+def _collect(pipes: list[Connection], deadline: float, time_limit: float) -> list[ShardedRun]:
     """Returns each rank's run. Raises the first error that a rank reports."""
-    runs = {}
+    runs: dict[int, ShardedRun] = {}
     while len(runs) < len(pipes):
         ready = wait(
             [pipe for rank, pipe in enumerate(pipes) if rank not in runs],
@@ -210,8 +210,9 @@ def _collect(pipes: list, deadline: float, time_limit: float) -> list[ShardedRun
                 f"{len(pipes) - len(runs)} of {len(pipes)} ranks have not answered after"
                 f" {time_limit:g} s"
             )
-        for pipe in ready:
-            rank = pipes.index(pipe)
+        for rank, pipe in enumerate(pipes):
+            if pipe not in ready:
+                continue
             try:
                 message = pickle.loads(pipe.recv_bytes())
             except EOFError:
@@ -257,11 +258,12 @@ def _serve_rank(
             start = time.perf_counter()
             results = engine.generate(prompts, params)
             seconds = time.perf_counter() - start
-        message = ShardedRun(
-            _outputs(results),
+        requests = _served(results)
+        message: ShardedRun | Exception = ShardedRun(
+            [request.output for request in requests],
             seconds,
             engine.manager.kv_cache.nbytes,
-            [request.reason for request in results],
+            [str(request.reason) for request in requests],
         )
         dist.barrier()
     except Exception as error:
@@ -275,9 +277,11 @@ def _serve_rank(
     os._exit(0)  # at once: the other ranks may hang in a call that this one will never join
 
 
-def _outputs(results: list) -> list[list[int]]:
-    """Returns the requests' outputs. Raises the error of the first one that was refused."""
+def _served(results: list[Request | RequestError | TypeError]) -> list[Request]:
+    """Returns the requests. Raises the error of the first one that was refused."""
+    requests = []
     for result in results:
         if not isinstance(result, Request):
             raise result
-    return [request.output for request in results]
+        requests.append(result)
+    return requests

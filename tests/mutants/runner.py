@@ -134,8 +134,8 @@ class Runner:
         for job in jobs:
             if job.result.get("code") != 0:
                 raise BrokenBaseline(
-                    f"{tests} must pass first:"
-                    f" {job.result.get('failed') or job.ending}\n{job.log()[-3000:]}"
+                    f"{tests} must pass first: {job.result.get('failed') or job.ending}\n"
+                    f"{job.log()[-3000:]}"
                 )
         result = jobs[0].result
         return Baseline(
@@ -268,14 +268,8 @@ class _Job:
         self.seconds = time.monotonic() - self.started
         code = os.waitstatus_to_exitcode(status)
         if code:
-            how = (
-                "not built"
-                if code == _NOT_BUILT
-                else signal.Signals(-code).name
-                if code < 0
-                else f"exit {code}"
-            )
-            self.ending = self.ending or how
+            how = f"exit {code}" if code > 0 else signal.Signals(-code).name
+            self.ending = self.ending or ("not built" if code == _NOT_BUILT else how)
         result = self._files.with_suffix(".json")
         if result.exists():
             self.result = json.loads(result.read_text())

@@ -13,13 +13,9 @@ def print_table(mutants, concerns, results, explained, show: bool = False) -> in
     counts: dict[str, Counter] = {}
     for mutant in mutants:
         verdict = results.find(mutant, concerns.tests(mutant.path))
-        outcome = (
-            "explained"
-            if explained.reason(mutant)
-            else verdict.outcome
-            if verdict
-            else "to do"
-        )
+        outcome = verdict.outcome if verdict else "to do"
+        if explained.reason(mutant):
+            outcome = "explained"
         counts.setdefault(mutant.path, Counter())[outcome] += 1
         if show and outcome == "survived":
             print(f"{mutant}\n")

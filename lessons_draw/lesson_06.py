@@ -1,0 +1,73 @@
+"""The pictures of lesson 06: a launch's grid, writes and reads of threads, shuffles."""
+
+from lessons_draw import Picture, cuda, show
+
+
+def opening() -> Picture:
+    """The grid of a decode step, one of its thread blocks, and what that block reads."""
+    return show(
+        cuda.opening(),
+        alt=(
+            "Left, a grid of 18 squares, three sequences times six query heads; sequence 1,"
+            " head 4 is orange, with a thick edge. Middle, its 128 threads in four warps of"
+            " 32, and the shared memory with the query and the scores. Right, sequence 1's row"
+            " of the block table, 5, 2, 6, -1, with arrows to these three blocks of the pool."
+        ),
+    )
+
+
+def writers(one_thread: list, one_block: list, grid: list) -> Picture:
+    """Which thread writes which element in three launches.
+
+    one_thread, one_block, grid: the accesses of each launch to a one-dimensional tensor.
+    """
+    panels = [
+        ("One thread", one_thread),
+        ("One block of 256 threads", one_block),
+        ("A grid: yours", grid),
+    ]
+    return show(
+        cuda.writers(panels),
+        alt=(
+            "Thread number against element, in three panels. One thread writes all 600. In one"
+            " block, threads 0 to 255 write the first 256 elements, then the next 256, then"
+            " the last 88. In a grid three blocks do so, each once."
+        ),
+    )
+
+
+def shuffles(values: list[float]) -> Picture:
+    """The maximum over eight lanes, in three shuffles."""
+    return show(
+        cuda.shuffles(values),
+        alt=(
+            "Eight lanes with the numbers 3, 1, 4, 1, 5, 9, 2, 6. After a shuffle with"
+            " distance 4 two lanes know the largest, 9; after distance 2 four do; after"
+            " distance 1 all eight."
+        ),
+    )
+
+
+def readers(
+    of_keys: list, of_values: list, cache_shape: tuple[int, ...], kv_head: int
+) -> Picture:
+    """Which thread of one thread block reads which number of the two caches.
+
+    of_keys, of_values: the thread block's accesses to k_cache and to v_cache.
+    cache_shape: (num_blocks, block_size, num_kv_heads, head_size).
+    kv_head: the only head that is drawn.
+    """
+    head = f"KV head {kv_head}"
+    panels = [
+        (f"Pass 1, k_cache, {head}: a thread reads a whole key", of_keys),
+        (f"Pass 2, v_cache, {head}: a thread reads one element of every value", of_values),
+    ]
+    return show(
+        cuda.readers(panels, cache_shape, kv_head),
+        alt=(
+            "The pool's blocks as tables of four slots and four elements. Of k_cache, threads"
+            " 0 to 9 each read one row in the three blocks of sequence 1. Of v_cache, threads"
+            " 0 to 3 each read one column of all ten rows. The other blocks are white: nothing"
+            " reads them."
+        ),
+    )

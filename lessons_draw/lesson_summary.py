@@ -1,0 +1,18 @@
+"""The picture of the summary."""
+
+from lessons_draw import Picture, show
+from lessons_draw.whole import whole
+
+
+def opening() -> Picture:
+    """One sequence's way through everything that the lessons build."""
+    return show(
+        whole([5, 0, 7], num_tokens=10, num_blocks=8),
+        alt=(
+            "From top to bottom. Ten tokens of A in three logical blocks of four slots, the"
+            " last two slots empty. The block table with 5, 0, 7 and −1. The pool of eight"
+            " blocks, to which arrows lead from the table; blocks 1, 2 and 4 are B's, 3 and 6"
+            " are free. Under blocks 0, 5 and 7 a part (o, m, l) each; all three go into"
+            " combine_result, from there through the rest of the model to the next token."
+        ),
+    )
