@@ -12,8 +12,8 @@ struct PagedAttentionParams {
   const int* context_lens;  // (num_seqs,)
   float* scores;            // (num_seqs, num_q_heads, max_context_len); null: in shared memory
   int64_t q_stride;
-  int num_seqs, num_q_heads, num_kv_heads, head_size, block_size, max_blocks_per_seq,
-      max_context_len;
+  int num_seqs, num_q_heads, num_kv_heads, head_size;
+  int block_size, max_blocks_per_seq, max_context_len;
   int dtype;  // 0 float, 1 half, 2 bfloat16
   float scale;
 };

@@ -9,14 +9,20 @@ void attend(torch::Tensor out, torch::Tensor q, torch::Tensor k_cache, torch::Te
                 "out, q, k_cache and v_cache must be contiguous and float32");
   }
   PagedAttentionParams params = {};
-  params.out = out.data_ptr(), params.q = q.data_ptr();
-  params.k_cache = k_cache.data_ptr(), params.v_cache = v_cache.data_ptr();
+  params.out = out.data_ptr();
+  params.q = q.data_ptr();
+  params.k_cache = k_cache.data_ptr();
+  params.v_cache = v_cache.data_ptr();
   params.block_table = block_table.data_ptr<int>();
   params.context_lens = context_lens.data_ptr<int>();
   params.q_stride = q.stride(0);
-  params.num_seqs = q.size(0), params.num_q_heads = q.size(1), params.head_size = q.size(2);
-  params.block_size = k_cache.size(1), params.num_kv_heads = k_cache.size(2);
-  params.max_blocks_per_seq = block_table.size(1), params.max_context_len = max_context_len;
+  params.num_seqs = q.size(0);
+  params.num_q_heads = q.size(1);
+  params.num_kv_heads = k_cache.size(2);
+  params.head_size = q.size(2);
+  params.block_size = k_cache.size(1);
+  params.max_blocks_per_seq = block_table.size(1);
+  params.max_context_len = max_context_len;
   params.scale = 1 / std::sqrt(float(params.head_size));
   int error = paged_attention(params, c10::cuda::getCurrentCUDAStream());
   TORCH_CHECK(error == 0, cudaGetErrorString(cudaError_t(error)));

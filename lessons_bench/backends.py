@@ -1,5 +1,6 @@
-"""What `python -m lessons_bench.ladder` compares: ways to compute a batch of decodes, and the
-GPU.
+"""What `python -m lessons_bench.ladder` compares.
+
+Ways to compute a batch of decodes, and the GPU.
 """
 
 import gc
@@ -120,9 +121,8 @@ def reference(batch: Batch) -> Tensor:
     out = torch.zeros_like(q)  # (num_seqs, num_kv_heads, queries_per_kv_head, head_size)
 
     def tokens(cache: Tensor, scales: Tensor | None, seq: int, begin: int, end: int) -> Tensor:
-        blocks = batch.block_table[
-            seq, begin // workload.block_size : -(-end // workload.block_size)
-        ].long()
+        first, last = begin // workload.block_size, -(-end // workload.block_size)
+        blocks = batch.block_table[seq, first:last].long()
         wide = cache[blocks].flatten(0, 1)[: end - begin].double()
         return wide if scales is None else wide * scales.double()[:, None]
 
@@ -308,20 +308,15 @@ class Gpu:
 
     def facts(self) -> dict[str, str]:
         """The fields of a Run that say where it was measured."""
-        driver = (
-            subprocess.run(
-                [
-                    "nvidia-smi",
-                    "--query-gpu=driver_version",
-                    "--format=csv,noheader",
-                    "--id=0",
-                ],
-                capture_output=True,
-                text=True,
-            ).stdout.strip()
-            if shutil.which("nvidia-smi")
-            else ""
-        )
+        driver = ""
+        if shutil.which("nvidia-smi"):
+            query = [
+                "nvidia-smi",
+                "--query-gpu=driver_version",
+                "--format=csv,noheader",
+                "--id=0",
+            ]
+            driver = subprocess.run(query, capture_output=True, text=True).stdout.strip()
         return {
             "card": torch.cuda.get_device_name(),
             "driver": driver,

@@ -73,14 +73,11 @@ def compare(
         able = [entry for entry in group if not entry.reason]
         try:
             machine.clean()
-            batch = (
-                make_batch(
-                    workload, num_caches(kv_bytes, machine.l2_bytes()), machine.device, fp8
-                )
-                if able
-                else None
-            )
-            expected = reference(batch) if able else None
+            batch = expected = None
+            if able:
+                count = num_caches(kv_bytes, machine.l2_bytes())
+                batch = make_batch(workload, count, machine.device, fp8)
+                expected = reference(batch)
         except Exception as error:  # too little memory, or an earlier kernel broke the GPU
             for entry in able:
                 entry.reason = f"no tensors: {_words(error)}"
@@ -115,24 +112,19 @@ def _prepare(entry: _Entry, batch: Batch, expected: Tensor, machine, quick: bool
             entry.reason = "the result holds NaN or infinity"
         elif deviation > (allowed := MOST_ERROR[batch.workload.dtype]):
             entry.reason = (
-                f"the result is {deviation:.1e} away from float64, and {allowed:.1e} is"
-                " allowed"
+                f"the result is {deviation:.1e} away from float64, "
+                f"and {allowed:.1e} is allowed"
             )
-        # a rung gives the same bits every time
         elif entry.backend.rung is not None and not torch.equal(first, second):
-            entry.reason = (
-                "two runs differ by"
-                f" {float((first.double() - second.double()).abs().max()):.1e}"
-            )
+            # a rung gives the same bits every time
+            difference = float((first.double() - second.double()).abs().max())
+            entry.reason = f"two runs differ by {difference:.1e}"
         entry.error = deviation if math.isfinite(deviation) else None
         slow = machine.milliseconds(runs[-1]) > SLOW
-        entry.rounds = (
-            (QUICK_ROUNDS_OF_SLOW if slow else QUICK_ROUNDS)
-            if quick
-            else ROUNDS_OF_SLOW
-            if slow
-            else ROUNDS
-        )
+        if quick:
+            entry.rounds = QUICK_ROUNDS_OF_SLOW if slow else QUICK_ROUNDS
+        else:
+            entry.rounds = ROUNDS_OF_SLOW if slow else ROUNDS
         entry.runs = runs
     except Exception as error:
         entry.reason = _words(error)
@@ -168,12 +160,9 @@ def _words(error: Exception) -> str:
 
 
 def _line(row: Row) -> str:
-    result = (
-        row.reason
-        if row.milliseconds is None
-        else (
-            f"{row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit"
-            f" {row.reason and f'({row.reason})'}"
-        )
-    )
+    if row.milliseconds is None:
+        result = row.reason
+    else:
+        reason = row.reason and f"({row.reason})"
+        result = f"{row.milliseconds:.4f} ms, {row.share_of_limit:.0%} of the limit {reason}"
     return f"{row.workload:16} {row.backend:24} {result}".rstrip()

@@ -30,8 +30,8 @@ def main() -> int:
 
     sources = block_manager_sources()
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()},"
-        f" PyTorch {torch.__version__}"
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"PyTorch {torch.__version__}"
     )
 
     ours = timed("build_cpp", lambda: build_cpp(*sources))

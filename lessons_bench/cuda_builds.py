@@ -31,8 +31,8 @@ def main() -> int:
     from paged_attention.paged_kernel import paged_attention_library
 
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()},"
-        f" PyTorch {torch.__version__}"
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"PyTorch {torch.__version__}"
     )
     libraries, seconds = {}, {}
     for target in ("fast", "checked"):
@@ -48,14 +48,14 @@ def main() -> int:
     )
     for target in ("fast", "checked"):
         print(
-            f"build for {target}: {seconds[target] / default:.2f} of the default's time (at"
-            f" most {MOST})"
+            f"build for {target}: "
+            f"{seconds[target] / default:.2f} of the default's time (at most {MOST})"
         )
 
     for target, library in libraries.items():
         print(
-            f"8 sequences × 8 heads × 512 tokens × 128, {target}:"
-            f" {median_milliseconds(library):.1f} ms"
+            f"8 sequences × 8 heads × 512 tokens × 128, {target}: "
+            f"{median_milliseconds(library):.1f} ms"
         )
     return 0 if max(seconds.values()) <= MOST * default else 1
 

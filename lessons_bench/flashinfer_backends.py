@@ -86,9 +86,8 @@ def xqa(batch) -> list[Callable[[], Tensor]]:
     table = batch.block_table.clamp(min=0)
     table = pad(table, (0, -table.shape[1] % TABLE_STEP))
     workspace = _workspace(batch)
-    semaphores = torch.zeros(SEMAPHORE_BYTES, dtype=torch.uint8, device=batch.q.device).view(
-        torch.uint32
-    )
+    semaphores = torch.zeros(SEMAPHORE_BYTES, dtype=torch.uint8, device=batch.q.device)
+    semaphores = semaphores.view(torch.uint32)
     q = batch.q[:, None].contiguous()  # (num_seqs, 1, num_q_heads, head_size)
     lens = batch.context_lens.to(torch.uint32)[:, None].contiguous()
     out = torch.empty_like(q)

@@ -105,8 +105,8 @@ def leave_out(package: Path) -> None:
         found = [*package.glob(pattern)]
         if not found:
             raise FileNotFoundError(
-                f"FlashInfer {VERSION} has no {pattern}; LEFT_OUT was written for another"
-                " version"
+                f"FlashInfer {VERSION} has no {pattern}; "
+                "LEFT_OUT was written for another version"
             )
         for path in found:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

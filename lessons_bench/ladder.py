@@ -1,5 +1,6 @@
-"""Times lesson 07's ladder on a GPU, and what else is installed:
-`python -m lessons_bench.ladder`.
+"""Times lesson 07's ladder on a GPU: `python -m lessons_bench.ladder`.
+
+What else is installed is timed as well.
 
 Each backend computes the same batches, and each result is compared with float64. A launch is
 the replay of a CUDA graph. The caches take turns, so that none is still in the L2 when it is
@@ -153,8 +154,8 @@ def _workload(name: str) -> Workload:
         if workload.name == name:
             return workload
     raise ValueError(
-        f"there is no workload {name!r}; there are"
-        f" {', '.join(workload.name for workload in WORKLOADS)}"
+        f"there is no workload {name!r}; "
+        f"there are {', '.join(workload.name for workload in WORKLOADS)}"
     )
 
 
@@ -173,8 +174,8 @@ def _backends(only: Sequence[str] | None) -> list[Backend]:
         if not backends:
             names = ", ".join(backend.name for backend in BACKENDS)
             raise ValueError(
-                f"there is no backend {beginning!r}; there are {names}. The beginning of a"
-                " name takes all that begin so."
+                f"there is no backend {beginning!r}; there are {names}. "
+                "The beginning of a name takes all that begin so."
             )
     return [
         backend
@@ -187,8 +188,8 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m lessons_bench.ladder",
         description=(
-            "Times lesson 07's kernels on this GPU, beside the GPU's limit and what else is"
-            " installed."
+            "Times lesson 07's kernels on this GPU, "
+            "beside the GPU's limit and what else is installed."
         ),
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the run to FILE")
@@ -251,8 +252,8 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         arguments.only or arguments.workloads or arguments.quick or arguments.recorded
     ):
         parser.error(
-            "--record keeps a whole run: leave --only, --workloads, --quick and --recorded"
-            " away"
+            "--record keeps a whole run: "
+            "leave --only, --workloads, --quick and --recorded away"
         )
     return arguments
 
@@ -274,8 +275,8 @@ def main(words: Sequence[str] | None = None, machine=None) -> int:
         machine = machine or _gpu()
     except RuntimeError as error:
         print(
-            f"Nothing can be measured: {error}\nThe command with --recorded prints what was"
-            " measured on other machines.",
+            f"Nothing can be measured: {error}\n"
+            "The command with --recorded prints what was measured on other machines.",
             file=sys.stderr,
         )
         return 2

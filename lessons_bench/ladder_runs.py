@@ -86,15 +86,15 @@ class Run:
         known = {row.workload: None for row in (*self.rows, *self.variants)}
         if workload not in known:
             raise KeyError(
-                f"no workload {workload!r} in this run on {self.card}; it has"
-                f" {', '.join(known)}"
+                f"no workload {workload!r} in this run on {self.card}; "
+                f"it has {', '.join(known)}"
             )
         backends = [
             row.backend for row in (*self.rows, *self.variants) if row.workload == workload
         ]
         raise KeyError(
-            f"no backend {backend!r} for {workload} in this run on {self.card}; it has"
-            f" {', '.join(backends)}"
+            f"no backend {backend!r} for {workload} in this run on {self.card}; "
+            f"it has {', '.join(backends)}"
         )
 
     def milliseconds(self, workload: str, backend: str) -> float:
@@ -102,8 +102,8 @@ class Run:
         row = self.row(workload, backend)
         if row.milliseconds is None:
             raise ValueError(
-                f"{backend} has no time for {workload} in this run on {self.card}:"
-                f" {row.reason}"
+                f"{backend} has no time for {workload} in this run on {self.card}: "
+                f"{row.reason}"
             )
         return row.milliseconds
 
@@ -345,9 +345,8 @@ def _cell(row: Row | None) -> str:
         return "–"
     if row.milliseconds is None:
         return "– !"
-    return f"{_time(row.milliseconds)} {row.share_of_limit:4.0%}".replace(
-        "%", " %"
-    ) + " !" * bool(row.reason)
+    share = f"{row.share_of_limit:4.0%}".replace("%", " %")
+    return f"{_time(row.milliseconds)} {share}" + " !" * bool(row.reason)
 
 
 def _time(milliseconds: float) -> str:

@@ -1,5 +1,6 @@
-"""Runs path B, attention in one call of FlashInfer, on a GPU:
-`python -m lessons_bench.path_b`.
+"""Runs path B on a GPU: `python -m lessons_bench.path_b`.
+
+Path B is attention in one call of FlashInfer.
 
 Batches: prompts, single new tokens, mixes of both, and random ones. They are compared with
 attn_paged_torch() in the same dtype and in float64. They run again with NaN, infinity and the
@@ -100,25 +101,17 @@ class Batch:
         new_slots = torch.cat(
             [row[cached:] for row, (cached, _) in zip(slots, sequences, strict=True)]
         )
-        self.metadata = BatchMetadata(
-            *(
-                tensor.to(device)
-                for tensor in (
-                    cumulative_lengths([new for _, new in sequences]),
-                    torch.tensor(kv_lens, dtype=torch.int32),
-                    table,
-                    new_slots,
-                )
-            )
-        )
+        starts = cumulative_lengths([new for _, new in sequences])
+        lens = torch.tensor(kv_lens, dtype=torch.int32)
+        tensors = (starts, lens, table, new_slots)
+        self.metadata = BatchMetadata(*(tensor.to(device) for tensor in tensors))
         used = torch.zeros(len(ids) * block_size, dtype=torch.bool)
         used[torch.cat(slots)] = True
         self.unused = ~used.view(len(ids), block_size).to(device)
         shape = (2, len(ids), block_size, num_kv_heads, head_size)
         self.kv_cache = torch.randn(shape, generator=generator).to(device, dtype)
-        self.q = torch.randn((len(new_slots), num_q_heads, head_size), generator=generator).to(
-            device, dtype
-        )
+        shape = (len(new_slots), num_q_heads, head_size)
+        self.q = torch.randn(shape, generator=generator).to(device, dtype)
 
     def attend(
         self, path: Callable, poison: float | None = None, dtype: torch.dtype | None = None

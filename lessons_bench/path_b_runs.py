@@ -149,8 +149,8 @@ def file_of(card: str) -> Path:
 def origin(run: PathBRun) -> str:
     """Where, when and with what it ran, in two lines."""
     return (
-        f"{run.card}, {run.date}, by {run.command}\nFlashInfer {run.flashinfer}, PyTorch"
-        f" {run.torch}, CUDA {run.cuda}, driver {run.driver}"
+        f"{run.card}, {run.date}, by {run.command}\nFlashInfer {run.flashinfer}, "
+        f"PyTorch {run.torch}, CUDA {run.cuda}, driver {run.driver}"
     )
 
 

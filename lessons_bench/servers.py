@@ -77,8 +77,8 @@ def random_trace(
 def _title(prompts: list[list[int]], rest: str) -> str:
     lengths = sorted(map(len, prompts))
     return (
-        f"{len(prompts)} requests, prompts of {lengths[0]} to {lengths[-1]} tokens,"
-        f" {sum(lengths):,} in all; {rest}"
+        f"{len(prompts)} requests, "
+        f"prompts of {lengths[0]} to {lengths[-1]} tokens, {sum(lengths):,} in all; {rest}"
     )
 
 
@@ -157,7 +157,9 @@ class GenerateServer:
     """
 
     def __init__(self, model, trace: Trace, batch_size: int):
-        self.model, self.trace, self.batch_size = copy.deepcopy(model), trace, batch_size
+        self.model = copy.deepcopy(model)
+        self.trace = trace
+        self.batch_size = batch_size
         self.name = f"generate, batches of {batch_size}"
         self.title = "padded on the left, sorted by length"
 
@@ -229,8 +231,9 @@ class GenerateBatchServer:
         errors = [result.error for result in results if result.error]
         if missing or errors:
             raise RuntimeError(
-                f"{len(missing) + len(errors)} of {len(self.trace.prompts)} requests have no"
-                " answer: " + str(errors[0] if errors else "it stopped without a word")
+                f"{len(missing) + len(errors)} "
+                f"of {len(self.trace.prompts)} requests have no answer: "
+                + str(errors[0] if errors else "it stopped without a word")
             )
         return [answers[tuple(prompt)].generated_tokens for prompt in self.trace.prompts]
 

@@ -1,5 +1,6 @@
-"""Times lesson 08's engine and transformers' two ways to serve:
-`python -m lessons_bench.serving`.
+"""Times lesson 08's engine: `python -m lessons_bench.serving`.
+
+Beside it, transformers' two ways to serve.
 
 All serve the same trace in the same run, in turns, so that a machine that slows down slows all
 of them. A turn counts only useful tokens: an answer's end token is its last. The first turn of
@@ -241,9 +242,9 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m lessons_bench.serving",
         description=(
-            "Times lesson 08's engine beside model.generate and generate_batch of"
-            " transformers: on the CPU with the small model, on a GPU with the shapes of"
-            " Qwen3-0.6B."
+            "Times lesson 08's engine beside model.generate "
+            "and generate_batch of transformers: on the CPU with the small model, "
+            "on a GPU with the shapes of Qwen3-0.6B."
         ),
     )
     parser.add_argument(
@@ -289,8 +290,8 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
         )
     if arguments.record and (arguments.recorded or arguments.requests < 64):
         parser.error(
-            "--record keeps a run of 64 requests or more: leave --recorded and a smaller"
-            " --requests away"
+            "--record keeps a run of 64 requests or more: "
+            "leave --recorded and a smaller --requests away"
         )
     if arguments.device == "cuda" and not arguments.recorded and not torch.cuda.is_available():
         parser.error("--device cuda needs an NVIDIA GPU, which PyTorch does not see here")

@@ -150,8 +150,8 @@ def table(run: ServingRun) -> str:
     )
     parts = [
         (
-            f"{where}, PyTorch {run.torch}, transformers {run.transformers},"
-            f" {run.date}\n{run.command}\n{run.model}\n{run.trace}"
+            f"{where}, PyTorch {run.torch}, transformers {run.transformers}, {run.date}\n"
+            f"{run.command}\n{run.model}\n{run.trace}"
         ),
         _servers(run),
     ]

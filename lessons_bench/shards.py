@@ -16,8 +16,8 @@ def main(words=None) -> int:
     parser = argparse.ArgumentParser(
         "python -m lessons_bench.shards",
         description=(
-            "Serves the same requests on one process and on several, each with a share of the"
-            " KV heads."
+            "Serves the same requests on one process and on several, "
+            "each with a share of the KV heads."
         ),
     )
     parser.add_argument("--world-size", type=int, default=2, metavar="N")
@@ -74,9 +74,9 @@ def _compare(
         )
         tokens = sum(map(len, run.answers))
         print(
-            f"  {ranks} {'rank ' if ranks == 1 else 'ranks'}: {tokens:,} tokens,"
-            f" {tokens / run.seconds:,.0f} a second, {run.cache_bytes / 1e6:,.1f} MB of cache"
-            " a rank",
+            f"  {ranks} {'rank ' if ranks == 1 else 'ranks'}: "
+            f"{tokens:,} tokens, {tokens / run.seconds:,.0f} a second, "
+            f"{run.cache_bytes / 1e6:,.1f} MB of cache a rank",
             flush=True,
         )
     same = sum(a == b for a, b in zip(runs[1].answers, runs[world_size].answers, strict=True))

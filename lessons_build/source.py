@@ -27,8 +27,8 @@ from lessons_lib.paths import KERNELS
 WIDEST_LITERAL = 88  # characters of a text, so that a line of the cell has 95
 
 _BEGIN = re.compile(
-    r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION(?: (?P<exercise>\d+\.\d+))?(?: STUB:"
-    r" (?P<stub>.*))?$"
+    r"^(?P<indent>\s*)(?P<comment>#|//) BEGIN SOLUTION"
+    r"(?: (?P<exercise>\d+\.\d+))?(?: STUB: (?P<stub>.*))?$"
 )
 _END = re.compile(r"^\s*(#|//) END SOLUTION$")
 _INCLUDE = re.compile(r"^// INCLUDE (?P<file>[\w./]+)$")
@@ -195,8 +195,8 @@ def parse_regions(lines: list[str], exercise: str | None, where: str) -> Iterato
             begin = None
         elif re.search(r"(BEGIN|END) SOLUTION", line):
             raise SourceError(
-                f"line {number} of {where!r}: not the form of a solution marker:"
-                f" {line.strip()}"
+                f"line {number} of {where!r}: not the form of a solution marker: "
+                f"{line.strip()}"
             )
         else:
             (inside if begin else given).append(line)

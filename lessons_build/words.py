@@ -1,5 +1,6 @@
-"""Whether two notebooks differ in words only: text, comments and docstrings, which change no
-output.
+"""Whether two notebooks differ in words only.
+
+Those are text, comments and docstrings, which change no output.
 """
 
 import ast

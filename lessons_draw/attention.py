@@ -27,8 +27,8 @@ def requests_in_blocks(lengths: list[int], block_size: int):
             axes,
             start * block_size,
             num_blocks * block_size,
-            f"request {number}: {length} tokens,\n{num_blocks}"
-            f" block{'s' if num_blocks > 1 else ''}",
+            f"request {number}: {length} tokens,\n"
+            f"{num_blocks} block{'s' if num_blocks > 1 else ''}",
         )
         start += num_blocks
     axes.set_title(

@@ -115,9 +115,9 @@ def waves(
         longest = max(longest, time)
         of_tiles = num_rows * num_tiles / (num_multiprocessors * time)
         axes.set_title(
-            f"{_count(num_splits, 'split')}: {_count(num_blocks, 'block')} in"
-            f" {_count(num_waves, 'wave')}, {time} units of time, {of_tiles:.0%} of it for"
-            " tiles",
+            f"{_count(num_splits, 'split')}: "
+            f"{_count(num_blocks, 'block')} in {_count(num_waves, 'wave')}, "
+            f"{time} units of time, {of_tiles:.0%} of it for tiles",
             loc="left",
             fontsize=10,
         )
@@ -141,8 +141,8 @@ def balanced(num_tiles: list[int], num_multiprocessors: int):
     time = max(sum(end - first for _, first, end in pieces) for pieces in shares) + SPLIT_COST
     of_tiles = sum(num_tiles) / (num_multiprocessors * time)
     axes.set_title(
-        f"Equal shares: {_count(num_multiprocessors, 'block')}, {time} units of time,"
-        f" {of_tiles:.0%} of it for tiles",
+        f"Equal shares: {_count(num_multiprocessors, 'block')}, {time} units of time, "
+        f"{of_tiles:.0%} of it for tiles",
         loc="left",
         fontsize=10,
     )
@@ -156,9 +156,9 @@ def _ladder_rows(run: Run, workload: str, up_to: int | None, others: bool) -> li
     rungs = [row for row in run.rungs(workload) if up_to is None or row.rung <= up_to]
     if not rungs:
         raise ValueError(
-            f"this run on {run.card} has no rung"
-            f" {'' if up_to is None else f'up to {up_to} '}with a time for {workload}; its"
-            f" workloads are {', '.join(run.workloads)}"
+            f"this run on {run.card} has no rung "
+            f"{'' if up_to is None else f'up to {up_to} '}with a time for {workload}; "
+            f"its workloads are {', '.join(run.workloads)}"
         )
     return rungs + list(run.others(workload)) * others
 

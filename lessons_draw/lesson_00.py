@@ -37,7 +37,11 @@ def one_piece_each(lengths: dict[str, int], limit: int) -> Picture:
 
 
 def blocks_of_16(lengths: dict[str, int], reserved: dict[str, int], limit: int) -> Picture:
-    """The same with blocks. `reserved` has the tokens for which each request has blocks."""
+    """What each request reserves if it gets blocks.
+
+    lengths: name of a request to its number of tokens.
+    reserved: name of a request to the number of slots in its blocks.
+    """
     return show(
         _bars(lengths, reserved, limit, "Blocks of 16 tokens"),
         alt=(

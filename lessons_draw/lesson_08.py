@@ -63,7 +63,7 @@ def chunked_prefill(history: list) -> Picture:
 
 
 def preemption(history: list) -> Picture:
-    """The same with a pool that is too small. history: a list of StepRecord."""
+    """Three requests and a pool that is too small. history: a list of StepRecord."""
     return show(
         timeline.timeline(history, "The same with 9 blocks: somebody has to give way"),
         alt=(

@@ -60,8 +60,8 @@ def loads(
             xlabel="byte of the key",
         )
         axes.set_title(
-            f"{title}\n{len(brought) * SECTOR:,} bytes brought, {len(places) * size:,}"
-            " asked for",
+            f"{title}\n"
+            f"{len(brought) * SECTOR:,} bytes brought, {len(places) * size:,} asked for",
             loc="left",
             fontsize=10,
         )

@@ -74,9 +74,9 @@ def tensors_text(metadata: BatchMetadata, wrap: bool = False) -> str:
     rows = [str(row) for row in metadata.block_table.tolist()]
     table = f"[{(',' + chr(10) + ' ' * 14).join(rows)}]" if wrap else f"[{', '.join(rows)}]"
     return (
-        f"cu_seqlens_q {metadata.cu_seqlens_q.tolist()}\nseq_lens_kv "
-        f" {metadata.seq_lens_kv.tolist()}\nblock_table  {table}\nslot_mapping"
-        f" {metadata.slot_mapping.tolist()}"
+        f"cu_seqlens_q {metadata.cu_seqlens_q.tolist()}\n"
+        f"seq_lens_kv  {metadata.seq_lens_kv.tolist()}\nblock_table  {table}\n"
+        f"slot_mapping {metadata.slot_mapping.tolist()}"
     )
 
 

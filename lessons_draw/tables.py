@@ -67,8 +67,8 @@ class Film:
                 f"{{animation-delay:{number * SECONDS:.1f}s}}"
             )
             rules.append(
-                f".film:has(input[value='{number}']:checked)"
-                f" img:nth-of-type({number + 1}){{visibility:visible}}"
+                f".film:has(input[value='{number}']:checked) "
+                f"img:nth-of-type({number + 1}){{visibility:visible}}"
             )
             images.append(frame.image(style=""))
             buttons.append(
@@ -77,7 +77,8 @@ class Film:
         # If styles are not allowed (in an untrusted notebook), the frames are one below the
         # other.
         return (
-            f'<style>{"".join(rules)}</style><div class="film"><div>{"".join(images)}</div>'
+            f"<style>{''.join(rules)}</style>"
+            f'<div class="film"><div>{"".join(images)}</div>'
             f"<div>Hold a step:{''.join(buttons)}</div></div>"
         )
 
@@ -154,9 +155,9 @@ def draw_tables(manager, title: str) -> Frame:
             )
         )
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0'
-        f' 0 {WIDTH} {HEIGHT}" font-family="sans-serif"><rect width="{WIDTH}"'
-        f' height="{HEIGHT}" fill="white"/>{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
+        f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>{"".join(parts)}</svg>'
     )
     return Frame(svg, title, f"{title}. {_words(manager, counts)}")
 
@@ -173,8 +174,8 @@ def _tokens_in_blocks(manager, num_blocks: int) -> list[int]:
 
 def _words(manager, counts: list[int]) -> str:
     sequences = [
-        f"Sequence {seq_id} has {sequence.length} tokens in blocks"
-        f" {manager.blocks_of(seq_id)}."
+        f"Sequence {seq_id} has {sequence.length} tokens "
+        f"in blocks {manager.blocks_of(seq_id)}."
         for seq_id, sequence in sorted(manager.sequences.items())
     ]
     return " ".join([*sequences, f"{counts.count(0)} of {len(counts)} blocks are free."])
@@ -232,7 +233,8 @@ def _text(
 def _arrow(x: float, y: float, to_x: float, to_y: float, colour: str) -> str:
     """A curve that ends in a small triangle."""
     return (
-        f'<path d="M{x:.1f},{y:.1f} C{x:.1f},{y + 45:.1f} {to_x:.1f},{to_y - 55:.1f}'
-        f' {to_x:.1f},{to_y - 6:.1f}" fill="none" stroke="{colour}" stroke-width="1.5"/><path'
-        f' d="M{to_x - 4:.1f},{to_y - 7:.1f} h8 l-4,7 z" fill="{colour}"/>'
+        f'<path d="M{x:.1f},{y:.1f} '
+        f'C{x:.1f},{y + 45:.1f} {to_x:.1f},{to_y - 55:.1f} {to_x:.1f},{to_y - 6:.1f}" '
+        f'fill="none" stroke="{colour}" stroke-width="1.5"/>'
+        f'<path d="M{to_x - 4:.1f},{to_y - 7:.1f} h8 l-4,7 z" fill="{colour}"/>'
     )

@@ -26,13 +26,12 @@ def whole(block_ids: list[int], num_tokens: int, num_blocks: int):
             FREE if block_id < 0 else USED,
         )
     for block_id in range(num_blocks):
-        whose, colour = (
-            ("A", USED)
-            if block_id in block_ids
-            else ("B", GREEN)
-            if block_id % 3
-            else ("free", FREE)
-        )
+        if block_id in block_ids:
+            whose, colour = "A", USED
+        elif block_id % 3:
+            whose, colour = "B", GREEN
+        else:
+            whose, colour = "free", FREE
         _cell(axes, 1.3 * block_id, 2.9, 1.2, 0.7, f"block {block_id}\n{whose}", colour)
     for index, block_id in enumerate(block_ids):
         _arrow(axes, (2.1 * index + 0.95, 4.6), (1.3 * block_id + 0.6, 3.6))

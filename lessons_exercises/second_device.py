@@ -1,5 +1,6 @@
-"""A device besides the CPU on every machine, so that a check can see which tensors an answer
-leaves on the CPU.
+"""A device besides the CPU on every machine.
+
+With it, a check can see which tensors an answer leaves on the CPU.
 
 Its tensors lie in the CPU's memory like all others, and carry a mark. Within `SecondDevice()`
 PyTorch's functions look at
@@ -34,8 +35,8 @@ class SecondDevice(TorchFunctionMode):
             and len({is_there(tensor) for tensor in given if tensor.dim()}) == 2
         ):
             raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two"
-                f" devices, {SECOND} and cpu!"
+                "Expected all tensors to be on the same device, "
+                f"but found at least two devices, {SECOND} and cpu!"
             )
         there = any(map(is_there, given)) and name not in BACK
         args = list(args)

@@ -36,8 +36,9 @@ class Values:
 
 
 def values(result, *names: str):
-    """A result for comparison: a tensor, or a tuple of as many tensors as names; anything else
-    becomes words.
+    """A result for comparison: a tensor, or a tuple of as many tensors as names.
+
+    Anything else becomes words.
     """
     if not names and isinstance(result, torch.Tensor):
         return Values(result.clone())
@@ -55,8 +56,9 @@ def values(result, *names: str):
 
 
 def same(expected, actual) -> bool:
-    """For `Exercise.same`: equal, with tensors compared to TOLERANCE (integers and booleans
-    exactly, dtype included).
+    """For `Exercise.same`: equal, with tensors compared to TOLERANCE.
+
+    Integers and booleans are compared exactly, dtype included.
 
     NaN equals NaN, so that a mistake that gives NaN is recognised. It never passes: no result
     of ours holds one.
@@ -76,9 +78,7 @@ def same(expected, actual) -> bool:
 
 
 def show(expected, actual) -> tuple[str, str]:
-    """For `Exercise.show`: both results in words, from the first number in which they
-    differ.
-    """
+    """For `Exercise.show`: both results in words, from the first difference on."""
     if (
         isinstance(expected, tuple)
         and isinstance(actual, tuple)
@@ -121,7 +121,7 @@ def _numbers(tensor: torch.Tensor, digits: int) -> str:
 def _word(result) -> str:
     if isinstance(result, tuple | list):
         return (
-            f"a {type(result).__name__} of {len(result)}:"
-            f" {', '.join(type(part).__name__ for part in result)}"
+            f"a {type(result).__name__} of {len(result)}: "
+            f"{', '.join(type(part).__name__ for part in result)}"
         )
     return "None" if result is None else f"{type(result).__name__}"

@@ -51,8 +51,8 @@ class Claim:
         except BlockingIOError:
             process = self._noted().get("process", "unknown")
             raise ValueError(
-                f"another grader is at work on {results}, process {process}: wait until it is"
-                " done, or choose another --results"
+                f"another grader is at work on {results}, process {process}: "
+                "wait until it is done, or choose another --results"
             ) from None
         except OSError:  # some file systems have no locks
             pass

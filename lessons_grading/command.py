@@ -48,8 +48,8 @@ def main(words: Sequence[str] | None = None, grader: Grader = grade_notebook) ->
         return 130
     except OSError as error:
         print(
-            f"\nStopped: {text_of(str(error))}. What is graded so far is kept: once this is"
-            " mended, the same command goes on from here.",
+            f"\nStopped: {text_of(str(error))}. What is graded so far is kept: "
+            "once this is mended, the same command goes on from here.",
             file=sys.stderr,
         )
         return 1
@@ -65,8 +65,8 @@ def _grade(arguments: argparse.Namespace, grader: Grader, scratch: Path) -> int:
     limits = arguments.limits
     seed = arguments.seed
     print(
-        f"Hidden cases of seed {seed}, which is kept in"
-        f" {text_of(str(arguments.results / 'seed'))}.",
+        f"Hidden cases of seed {seed}, "
+        f"which is kept in {text_of(str(arguments.results / 'seed'))}.",
         flush=True,
     )
     kept = Kept(arguments.results / "graded", f"{seed} {limits} {course_digest()}")
@@ -105,8 +105,8 @@ def _grade(arguments: argparse.Namespace, grader: Grader, scratch: Path) -> int:
     )
     students = {grade.student for grade in grades.values()}
     print(
-        f"Graded: {len(grades)}, {before} of them in an earlier run. Students:"
-        f" {len(students)}. Time: {time.monotonic() - started:.0f} s."
+        f"Graded: {len(grades)}, {before} of them in an earlier run. "
+        f"Students: {len(students)}. Time: {time.monotonic() - started:.0f} s."
     )
     print(f"Limits on memory and processes were kept by {sandbox.limited_by(limits)}.")
     if noted := sum(bool(to_look_at(grade)) for grade in grades.values()):
@@ -136,8 +136,8 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m lessons_grading",
         description=(
-            "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's"
-            " STUDENT/LESSON/*.ipynb. Called again, it grades what is new or changed."
+            "Grades notebooks: STUDENT.ipynb, STUDENT/*.ipynb, or nbgrader's "
+            "STUDENT/LESSON/*.ipynb. Called again, it grades what is new or changed."
         ),
     )
     parser.add_argument(
@@ -189,8 +189,8 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     for name in ("workers", "limit_seconds", "limit_memory"):
         if not getattr(arguments, name) > 0:
             parser.error(
-                f"--{name.replace('_', '-')} must be more than 0, not"
-                f" {getattr(arguments, name)}"
+                f"--{name.replace('_', '-')} must be more than 0, "
+                f"not {getattr(arguments, name)}"
             )
     arguments.limits = Limits(
         cell_seconds=min(usual.cell_seconds, arguments.limit_seconds),
@@ -216,8 +216,8 @@ def _look_around(arguments: argparse.Namespace):
         raise ValueError(f"{folder} is no folder")
     if arguments.results.is_relative_to(folder):
         raise ValueError(
-            f"the results cannot lie among the submissions, in {arguments.results}: choose"
-            " another --results"
+            f"the results cannot lie among the submissions, in {arguments.results}: "
+            "choose another --results"
         )
     if arguments.limits.sandboxed and (reason := sandbox.missing()):
         raise ValueError(reason)
@@ -230,10 +230,22 @@ def _look_around(arguments: argparse.Namespace):
     try:
         seed = arguments.results / "seed"
         arguments.seed = _kept_seed(seed) if arguments.seed is None else arguments.seed
+        _keep_classes_apart(arguments.results / "submissions", folder)
         write_whole(seed, f"{arguments.seed}\n")
     except BaseException:
         arguments.claim.close()
         raise
+
+
+def _keep_classes_apart(file: Path, folder: Path):
+    """Notes in `file`, among the results, where their submissions are, or refuses others."""
+    own = os.path.relpath(folder, file.parent)
+    if file.exists() and (noted := file.read_text(errors="replace").strip()) != own:
+        raise ValueError(
+            f"{file.parent} has the grades of {noted}, not of {own}: choose another "
+            f"--results, or delete {file} if this is the same class under a new name"
+        )
+    write_whole(file, f"{own}\n")
 
 
 def _kept_seed(file: Path) -> int:
@@ -242,8 +254,8 @@ def _kept_seed(file: Path) -> int:
     text = file.read_bytes().strip()
     if not re.fullmatch(rb"[0-9]{1,10}", text) or int(text) > LARGEST_SEED:
         raise ValueError(
-            f"{file} holds no number from 0 to {LARGEST_SEED}: write the seed into it that"
-            " results.json names, or delete it, and everything is graded anew with another"
+            f"{file} holds no number from 0 to {LARGEST_SEED}: write the seed into it that "
+            "results.json names, or delete it, and everything is graded anew with another"
         )
     return int(text)
 

@@ -43,9 +43,9 @@ COURSE = (
 )  # parts of the course without answers
 WEIGHTS = "paged_attention/tiny_qwen3"
 INSTALL = (
-    "Grading needs bubblewrap, which keeps submissions away from your files: sudo apt-get"
-    " install bubblewrap (Fedora: dnf install bubblewrap). Without it, --no-sandbox runs them"
-    " as plain processes, which can read and delete all that you can."
+    "Grading needs bubblewrap, which keeps submissions away from your files: "
+    "sudo apt-get install bubblewrap (Fedora: dnf install bubblewrap). Without it, "
+    "--no-sandbox runs them as plain processes, which can read and delete all that you can."
 )
 # System calls that a submission does not get, with their numbers on (x86-64, AArch64). They
 # use memory that belongs to no process and is counted nowhere, look into other processes, or

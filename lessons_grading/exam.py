@@ -13,8 +13,8 @@ from lessons_lib.checks import CheckResult, Exercise
 LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission
 TOO_MUCH_EFFORT = f"Its results took us more than {LARGEST_EFFORT:g} s to compare."
 NEW_CASE = (
-    "It passes the check of the notebook, and not all of the further cases that are used for"
-    " grades."
+    "It passes the check of the notebook, "
+    "and not all of the further cases that are used for grades."
 )
 
 

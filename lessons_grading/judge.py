@@ -203,8 +203,8 @@ class _Grading:
             return number
         if number is None:
             raise RuntimeError(
-                f"The cells could not be run: {outcome.ending},"
-                f" {outcome.error or outcome.detail}"
+                "The cells could not be run: "
+                f"{outcome.ending}, {outcome.error or outcome.detail}"
             )
         if self.seconds >= self.limits.notebook_seconds:
             return number

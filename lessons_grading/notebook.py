@@ -108,8 +108,8 @@ def _expect_file(about: os.stat_result):
         raise Unreadable("this is not a file")
     if about.st_size > LARGEST_FILE:
         raise Unreadable(
-            f"this file has {about.st_size >> 20} MB, and a notebook may have"
-            f" {LARGEST_FILE >> 20}"
+            f"this file has {about.st_size >> 20} MB, "
+            f"and a notebook may have {LARGEST_FILE >> 20}"
         )
 
 
@@ -145,8 +145,8 @@ def _cells(data: bytes) -> list[dict]:
     code = _without_bulk(data)
     if len(code) > LARGEST_CODE:
         raise Unreadable(
-            f"this notebook has {len(code) >> 20} MB without its outputs, and may have"
-            f" {LARGEST_CODE >> 20}"
+            f"this notebook has {len(code) >> 20} MB without its outputs, "
+            f"and may have {LARGEST_CODE >> 20}"
         )
     try:
         content = json.loads(code)
@@ -161,13 +161,9 @@ def _cells(data: bytes) -> list[dict]:
 
 def _source(cell: dict) -> str:
     source = cell.get("source")
-    return (
-        "".join(map(str, source))
-        if isinstance(source, list)
-        else source
-        if isinstance(source, str)
-        else ""
-    )
+    if isinstance(source, list):
+        return "".join(map(str, source))
+    return source if isinstance(source, str) else ""
 
 
 def _most_named(of_cells) -> str | None:

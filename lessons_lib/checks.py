@@ -488,8 +488,8 @@ def _ending(outcome: isolation.Outcome) -> tuple[str, str, Raised]:
         "exited": (
             "exited",
             (
-                f"Your code ended its process ({outcome.detail}). An answer returns; it does"
-                " not exit."
+                f"Your code ended its process ({outcome.detail}). "
+                "An answer returns; it does not exit."
             ),
             Raised(f"the process ended, {outcome.detail}"),
         ),

@@ -45,8 +45,8 @@ def build_cuda(
     ]
     if taken:
         raise CompileError(
-            f"A function cannot be called {taken[0]} here: the library has a method of that"
-            " name."
+            f"A function cannot be called {taken[0]} here: "
+            "the library has a method of that name."
         )
     run: CallOnGpu | CallOnCpu
     if target == "gpu":
@@ -180,8 +180,8 @@ class CudaLibrary:
         unknown = ", ".join(name for name in names if name not in known)
         if unknown or not names:
             raise ValueError(
-                f"{what} takes names of tensors, {', '.join(sorted(known))}; not"
-                f" {unknown or 'none'}"
+                f"{what} takes names of tensors, {', '.join(sorted(known))}; "
+                f"not {unknown or 'none'}"
             )
         return run
 

@@ -23,8 +23,8 @@ def bind(function: Function, values: tuple, named: dict) -> dict[str, object]:
             else ""
         )
         raise TypeError(
-            f"{function.name} takes {len(by_position)} arguments by position{fields}, not"
-            f" {len(values)}: {function}"
+            f"{function.name} takes {len(by_position)} arguments by position{fields}, "
+            f"not {len(values)}: {function}"
         )
     given = dict(zip(by_position, values, strict=False))
     for name, value in named.items():
@@ -38,8 +38,8 @@ def bind(function: Function, values: tuple, named: dict) -> dict[str, object]:
     ):
         if names:
             raise TypeError(
-                f"{function.name}: {problem} argument{'s' * (len(names) > 1)}"
-                f" {', '.join(names)}. It takes: {function}"
+                f"{function.name}: {problem} argument{'s' * (len(names) > 1)} "
+                f"{', '.join(names)}. It takes: {function}"
             )
     return given
 
@@ -61,8 +61,8 @@ def check(
             tensor = _check_tensor(argument, value, where, device_type)
             if device is not None and tensor.device != device:
                 raise ValueError(
-                    f"{where} is on {tensor.device}, and {first_name} on {device}; all tensors"
-                    " must be on one device"
+                    f"{where} is on {tensor.device}, and {first_name} on {device}; "
+                    "all tensors must be on one device"
                 )
             first_name, device = first_name or argument.name, tensor.device
     return device
@@ -75,8 +75,8 @@ def _check_tensor(
         raise TypeError(f"{where} takes a tensor ({argument}), not {type(value).__name__}")
     if value.layout != torch.strided:
         raise ValueError(
-            f"{where} is a tensor of the layout {value.layout}; a kernel needs the elements in"
-            " memory"
+            f"{where} is a tensor of the layout {value.layout}; "
+            "a kernel needs the elements in memory"
         )
     dtype = DTYPES[argument.type]
     if dtype is not None and value.dtype != dtype:
@@ -86,8 +86,8 @@ def _check_tensor(
             ("the CPU", ".cpu()") if device_type == "cpu" else ("the GPU", ".cuda()")
         )
         raise ValueError(
-            f"{where} is on {value.device}, but this library was built for {built}: pass "
-            f"{argument.name}{remedy}, or build for another target"
+            f"{where} is on {value.device}, but this library was built for {built}: "
+            f"pass {argument.name}{remedy}, or build for another target"
         )
     expanded = any(
         stride == 0 and size > 1
@@ -95,8 +95,8 @@ def _check_tensor(
     )
     if expanded and not argument.const:
         raise ValueError(
-            f"{where} may be written, but some of its elements share memory (strides"
-            f" {value.stride()}); pass a tensor that was not expanded"
+            f"{where} may be written, but some of its elements share memory (strides "
+            f"{value.stride()}); pass a tensor that was not expanded"
         )
     return value
 
@@ -169,8 +169,8 @@ def same_memory(function: Function, values: dict[str, object]) -> dict[str, str]
                 same[argument.name] = written.name
             elif not has_gaps(tensor) and not has_gaps(target):
                 raise ValueError(
-                    f"{function.name}: {argument.name} shares a part of its memory with"
-                    f" {written.name}, which is written; pass {argument.name}.clone()"
+                    f"{function.name}: {argument.name} shares a part of its memory "
+                    f"with {written.name}, which is written; pass {argument.name}.clone()"
                 )
     return same
 

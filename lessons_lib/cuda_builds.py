@@ -60,13 +60,13 @@ def choose_target(target: str | None) -> str:
         return "checked" if _no_gpu() else "gpu"
     if target not in TARGETS:
         raise ValueError(
-            f"target is one of {', '.join(TARGETS)}, or None for the best that is here; not"
-            f" {target!r}"
+            f"target is one of {', '.join(TARGETS)}, or None for the best that is here; "
+            f"not {target!r}"
         )
     if target == "gpu" and (missing := _no_gpu()):
         raise RuntimeError(
-            f'target="gpu" cannot be had here: {missing} The targets "checked" and "fast" need'
-            " no GPU."
+            'target="gpu" cannot be had here: '
+            f'{missing} The targets "checked" and "fast" need no GPU.'
         )
     return target
 
@@ -78,8 +78,8 @@ def _no_gpu() -> str:
 
     if torch.version.cuda is None:
         return (
-            "this PyTorch was built without CUDA. Install one with it:"
-            " https://pytorch.org/get-started/locally"
+            "this PyTorch was built without CUDA. "
+            "Install one with it: https://pytorch.org/get-started/locally"
         )
     if not torch.cuda.is_available():
         return "PyTorch sees no NVIDIA GPU. `nvidia-smi` says whether the driver does."
@@ -88,8 +88,8 @@ def _no_gpu() -> str:
         or not (Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc").exists()
     ):
         return (
-            f"nvcc is not installed. Install CUDA {torch.version.cuda} (conda: cuda-nvcc), or"
-            " set CUDA_HOME to where it is."
+            f"nvcc is not installed. Install CUDA {torch.version.cuda} (conda: "
+            "cuda-nvcc), or set CUDA_HOME to where it is."
         )
     return ""
 

@@ -158,8 +158,8 @@ class CallOnCpu:
         )
         if not address:
             raise RuntimeError(
-                f"{argument.name}: there is no room to watch {span_bytes(tensor)} bytes, or"
-                ' there are more than 64 tensors. Watch a smaller case, or use target="fast".'
+                f"{argument.name}: there is no room to watch {span_bytes(tensor)} bytes, or "
+                'there are more than 64 tensors. Watch a smaller case, or use target="fast".'
             )
         return address
 

@@ -72,9 +72,9 @@ _SAME = {
     "unsigned long long int": "unsigned long long",
 }
 _UNDERSTOOD = (
-    "pointers to float, double, __half, __nv_bfloat16, bool, int, int64_t, uint8_t, … and"
-    " void; int, unsigned, int64_t, size_t, float, double and bool; cudaStream_t; and structs"
-    " of these by value"
+    "pointers to float, double, __half, __nv_bfloat16, bool, int, int64_t, uint8_t, … "
+    "and void; int, unsigned, int64_t, size_t, float, double and bool; cudaStream_t; "
+    "and structs of these by value"
 )
 _FUNCTION = re.compile(r"\b(?:int|cudaError_t)\s+(?P<name>[A-Za-z_]\w*)\s*\(")
 _EXTERN_C = re.compile(r'\bextern\s*"C"\s*(?P<block>\{)?')
@@ -112,8 +112,8 @@ class Parameter:
 
     def __str__(self):
         return (
-            f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''}"
-            f" {self.name}"
+            f"{'const ' if self.const else ''}{self.type}{'*' if self.pointer else ''} "
+            f"{self.name}"
         )
 
 
@@ -176,8 +176,8 @@ def functions(sources: dict[str, str]) -> dict[str, Function]:
             found[name] = function
     if not found:
         raise CompileError(
-            'No source has a function that Python can call. A launcher begins with  extern "C"'
-            " int name(  and returns cudaGetLastError()."
+            "No source has a function that Python can call. "
+            'A launcher begins with  extern "C" int name(  and returns cudaGetLastError().'
         )
     return found
 
@@ -235,8 +235,8 @@ def _check_names(code, position, function: Function):
     if twice:
         raise code.error(
             position,
-            f"{function.name} has two parameters or fields called {twice[0]}; a call could not"
-            " tell them apart",
+            f"{function.name} has two parameters or fields called {twice[0]}; "
+            "a call could not tell them apart",
         )
 
 
@@ -269,8 +269,8 @@ class _Types:
         ):
             raise code.error(
                 position,
-                f"{owner}the parameter `{text}` needs a type and a name (arrays: pass a"
-                " pointer)",
+                f"{owner}the parameter `{text}` needs a type and a name (arrays: "
+                "pass a pointer)",
             )
         # A const after the star fixes the pointer; a const before it fixes the memory.
         pointed, *behind = re.split(r"([*&])", parts["type"] + parts["stars"])
@@ -287,8 +287,8 @@ class _Types:
             return Parameter(parts["name"], name, fields=self._fields(code, position, name))
         raise code.error(
             position,
-            f"{owner}Python cannot pass the parameter `{text}`. What it can pass:"
-            f" {_UNDERSTOOD}",
+            f"{owner}Python cannot pass the parameter `{text}`. "
+            f"What it can pass: {_UNDERSTOOD}",
         )
 
     def _plain(self, name: str) -> str:
@@ -329,8 +329,8 @@ class _Types:
         ):
             raise code.error(
                 position,
-                f"the struct {struct} is passed from Python, so it has fields only, not"
-                f" `{text}`",
+                f"the struct {struct} is passed from Python, so it has fields only, "
+                f"not `{text}`",
             )
         first, *others = split_at_commas(text)
         parts = _DECLARATOR.match(first)
@@ -340,8 +340,8 @@ class _Types:
             if field.fields or field.type == STREAM:
                 raise code.error(
                     position,
-                    f"the struct {struct} has the field {field.name}, which is no pointer and"
-                    " no number; pass it as a parameter of its own",
+                    f"the struct {struct} has the field {field.name}, "
+                    "which is no pointer and no number; pass it as a parameter of its own",
                 )
             yield field
 

@@ -27,10 +27,11 @@ class Card:
         body = as_html(self.body) if self.body else ""
         # The text colour is the notebook's, so the card is readable in light and dark themes.
         return (
-            f'<div role="status" style="border-left:4px solid {accent};padding:.3em'
-            ' .9em;margin:.2em 0;max-width:52em"><div style="font-weight:600"><span'
-            f' aria-hidden="true">{_SIGNS[self.tone]}</span>'
-            f" {html.escape(self.title)}</div>{body}</div>"
+            f'<div role="status" style="border-left:4px solid {accent};'
+            'padding:.3em .9em;margin:.2em 0;max-width:52em">'
+            '<div style="font-weight:600">'
+            f'<span aria-hidden="true">{_SIGNS[self.tone]}</span> '
+            f"{html.escape(self.title)}</div>{body}</div>"
         )
 
 

@@ -196,8 +196,8 @@ def _words(finding: Finding) -> str:
     if finding.found:
         return html.escape(finding.found)
     return (
-        f"not found. Without it: {html.escape(finding.without_it)}.<br>To get it:"
-        f" {html.escape(finding.remedy)}."
+        f"not found. Without it: {html.escape(finding.without_it)}.<br>To get it: "
+        f"{html.escape(finding.remedy)}."
     )
 
 

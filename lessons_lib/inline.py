@@ -65,8 +65,8 @@ def build_cpp(
     texts = _check_sources(sources, names)
     if not any("PYBIND11_MODULE" in text for text in texts.values()):
         raise CompileError(
-            "No source has PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { ... }, so Python "
-            "could not import the result. Pass the binding as the last argument."
+            "No source has PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { ... "
+            "}, so Python could not import the result. Pass the binding as the last argument."
         )
     return _load(_compile(texts, name, Recipe(tuple(flags))), _import)
 
@@ -106,8 +106,8 @@ def _check_sources(sources, names=()) -> dict[str, str]:
     for number, source in enumerate(sources, 1):
         if not isinstance(source, str):
             raise TypeError(
-                f"C++ is built from text; source {number} is {type(source).__name__}:"
-                f" {source!r:.80}"
+                f"C++ is built from text; source {number} "
+                f"is {type(source).__name__}: {source!r:.80}"
             )
     if not names:
         names = (
@@ -117,8 +117,8 @@ def _check_sources(sources, names=()) -> dict[str, str]:
         )
     if len(set(names)) != len(sources) or any('"' in name for name in names):
         raise ValueError(
-            f"Each of the {len(sources)} sources needs a name of its own, without quotes;"
-            f" names is {names}"
+            f"Each of the {len(sources)} sources needs a name of its own, without quotes; "
+            f"names is {names}"
         )
     return dict(zip(names, sources, strict=True))
 
@@ -239,8 +239,8 @@ def _tools(cuda: bool = False):
         compiler = os.environ.get("CXX", "c++")
         if " " in compiler.strip() and shutil.which(compiler) is None:
             raise CompileError(
-                "For PyTorch, CXX names one program, without arguments; yours is"
-                f" {compiler!r}."
+                "For PyTorch, CXX names one program, without arguments; "
+                f"yours is {compiler!r}."
             )
         for tool, remedy in (
             (compiler, "sudo apt-get install g++"),
@@ -248,8 +248,8 @@ def _tools(cuda: bool = False):
         ):
             if shutil.which(tool) is None:
                 raise CompileError(
-                    f"`{tool}` is not installed, so C++ cannot be built here. To get it:"
-                    f" {remedy}"
+                    f"`{tool}` is not installed, so C++ cannot be built here. To get it: "
+                    f"{remedy}"
                 )
         yield
     finally:

@@ -114,8 +114,8 @@ def run_isolated(
         except (EOFError, ConnectionError) as error:  # the forkserver was killed
             if attempt == START_ATTEMPTS:
                 raise RuntimeError(
-                    f"No process could be started to run this in: {error!r}. Restart the"
-                    " kernel."
+                    f"No process could be started to run this in: {error!r}. "
+                    "Restart the kernel."
                 ) from None
             time.sleep(0.2)  # gives the system time to notice
             attempt += 1

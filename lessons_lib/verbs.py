@@ -43,7 +43,7 @@ def open_lesson(lesson: str) -> ModuleType:
             f"{error}. Close this, and open the course with: make lab"
         ) from None
     if checks.exercises_of(lesson):
-        progress_bar(lesson)
+        progress_bar(lesson, titles=False)
     return pictures
 
 
@@ -127,15 +127,19 @@ def _solution_source(exercise_id: str) -> str | None:
     return None
 
 
-def progress_bar(lesson: str) -> None:
-    """Shows which exercises of a lesson ("01") are passed."""
+def progress_bar(lesson: str, titles: bool = True) -> None:
+    """Shows which exercises of a lesson ("01") are passed.
+
+    titles: with their titles, each in its line; without them, all are in one line.
+    """
     record = progress.load()
     exercises = checks.exercises_of(lesson)
     marks = [
         ("■" if record.get(exercise.id, {}).get("passed") else "□") for exercise in exercises
     ]
-    titles = "\n".join(
-        f"{mark} {exercise.id} {exercise.title}"
+    lines = [
+        f"{mark} {exercise.id} {exercise.title if titles else ''}".rstrip()
         for mark, exercise in zip(marks, exercises, strict=True)
-    )
-    show(Card(f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed", titles))
+    ]
+    head = f"Lesson {lesson}: {marks.count('■')} of {len(marks)} exercises passed"
+    show(Card(head, ("\n" if titles else " · ").join(lines)))

@@ -47,8 +47,8 @@ class PythonBlockManager:
         """Takes the block that was freed last. Raises OutOfBlocksError when none is free."""
         if not self.free_blocks:
             raise OutOfBlocksError(
-                f"no block is free: {len(self.ref_counts)} of {len(self.ref_counts)} are"
-                " in use"
+                "no block is free: "
+                f"{len(self.ref_counts)} of {len(self.ref_counts)} are in use"
             )
         block_id = self.free_blocks.pop()
         self.ref_counts[block_id] = 1

@@ -159,8 +159,8 @@ def _findings(library: CudaLibrary) -> Iterator[str]:
         expected = expected_output(**tensors)
         if not _is_close(found, expected).all():
             yield (
-                f"{number}. {case.title}: wrong"
-                f" numbers\n\n{_differences(found, expected, tensors, library)}"
+                f"{number}. {case.title}: wrong numbers\n\n"
+                f"{_differences(found, expected, tensors, library)}"
             )
             return
         yield f"{number}. {case.title}: as the reference"
@@ -190,9 +190,9 @@ def _differences(
         for row in (found, expected)
     ]
     return (
-        f"Wrong rows of out, as [sequence, head]: {', '.join(map(str, wrong))}\nout[{seq},"
-        f" {head}] begins with {numbers[0]}; the reference has {numbers[1]}\nFor it, these"
-        f" keys were read: {shown}{more}\nThe block table is"
-        f" {tensors['block_table'].tolist()}, with {tensors['k_cache'].shape[1]} tokens in a"
-        " block"
+        f"Wrong rows of out, as [sequence, head]: {', '.join(map(str, wrong))}\n"
+        f"out[{seq}, {head}] begins with {numbers[0]}; the reference has {numbers[1]}\n"
+        f"For it, these keys were read: {shown}{more}\n"
+        f"The block table is {tensors['block_table'].tolist()}, "
+        f"with {tensors['k_cache'].shape[1]} tokens in a block"
     )

@@ -122,13 +122,9 @@ def missing_varlen_attn() -> str | None:
         takes_blocks = "block_table" in inspect.signature(varlen_attn).parameters
     except ImportError:
         takes_blocks = False
-    return (
-        None
-        if takes_blocks
-        else (
-            f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
-        )
-    )
+    if takes_blocks:
+        return None
+    return f"a PyTorch whose varlen_attn takes a block_table; this one is {torch.__version__}"
 
 
 def of_eights(head_size: int) -> bool:
@@ -203,8 +199,8 @@ class FusedAttention:
                 self.planned_for = given
             elif given != self.planned_for:
                 raise ValueError(
-                    f"this batch was planned for q, k_cache and v_cache of {self.planned_for},"
-                    f" not of {given}"
+                    "this batch was planned for q, "
+                    f"k_cache and v_cache of {self.planned_for}, not of {given}"
                 )
             return self.attend(q.contiguous(), k_cache, v_cache)
 
@@ -239,13 +235,13 @@ def check_fused(
     block_size, head_size = k_cache.shape[1], k_cache.shape[3]
     if not WAYS[way].fits(head_size):
         raise ValueError(
-            f"head_size, q's last dimension, must be {WAYS[way].head_sizes} for {way}, not"
-            f" {head_size}"
+            f"head_size, q's last dimension, must be {WAYS[way].head_sizes} for {way}, "
+            f"not {head_size}"
         )
     if block_size % WAYS[way].block_sizes:
         raise ValueError(
-            f"block_size must be a multiple of {WAYS[way].block_sizes} for {way}, not"
-            f" {block_size}"
+            f"block_size must be a multiple of {WAYS[way].block_sizes} for {way}, "
+            f"not {block_size}"
         )
     if q.device.type != DEVICE:
         raise ValueError(f"q must be on a GPU for {way}, not on {q.device}")

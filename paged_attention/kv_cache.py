@@ -99,8 +99,8 @@ class PagedAttentionManager:
         num_needed = self.blocks_for(num_tokens)
         if num_needed > self.block_manager.get_num_free_blocks():
             raise OutOfBlocksError(
-                f"sequence {seq_id} needs {num_needed} blocks, and "
-                f"{self.block_manager.get_num_free_blocks()} are free"
+                f"sequence {seq_id} needs {num_needed} blocks, "
+                f"and {self.block_manager.get_num_free_blocks()} are free"
             )
         self.start(
             seq_id, num_tokens, [self.block_manager.allocate() for _ in range(num_needed)]
@@ -189,8 +189,8 @@ class PagedAttentionManager:
         )
         if num_needed > self.block_manager.get_num_free_blocks():
             raise OutOfBlocksError(
-                f"the batch needs {num_needed} blocks, and "
-                f"{self.block_manager.get_num_free_blocks()} are free"
+                f"the batch needs {num_needed} blocks, "
+                f"and {self.block_manager.get_num_free_blocks()} are free"
             )
         for seq_id, num_tokens in scheduled:
             for _ in range(num_tokens):
@@ -228,8 +228,8 @@ class PagedAttentionManager:
         num_needed = -(-num_tokens // self.block_size)
         if num_needed > self.max_blocks_per_seq:
             raise SequenceTooLongError(
-                f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, and a row"
-                f" of the block table has {self.max_blocks_per_seq} entries"
+                f"{num_tokens} tokens need {num_needed} blocks of {self.block_size}, "
+                f"and a row of the block table has {self.max_blocks_per_seq} entries"
             )
         return num_needed
 

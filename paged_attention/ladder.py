@@ -84,8 +84,8 @@ def shape_text(shape: Shape) -> str:
         )
         if count != 1:
             raise ValueError(
-                f"kernels/ladder/shape.cuh must have one line `{line} = …;`, and it has"
-                f" {count}"
+                f"kernels/ladder/shape.cuh must have one line `{line} = …;`, "
+                f"and it has {count}"
             )
     return text
 
@@ -157,17 +157,15 @@ def check_shape(number: int, shape: Shape) -> None:
         raise ValueError(
             f"number must be a rung of the ladder, 0 to {len(RUNGS) - 1}, not {number}"
         )
-    dtypes = (
-        KERNEL_DTYPES
-        if number <= 3
-        else KERNEL_DTYPES[1:]
-        if number <= 7
-        else (torch.float16,)
-    )
+    dtypes: tuple[torch.dtype, ...] = (torch.float16,)
+    if number <= 3:
+        dtypes = KERNEL_DTYPES
+    elif number <= 7:
+        dtypes = KERNEL_DTYPES[1:]
     if shape.dtype not in dtypes:
         raise TypeError(
-            f"dtype must be {' or '.join(map(str, dtypes))} for rung {number}, not"
-            f" {shape.dtype}"
+            f"dtype must be {' or '.join(map(str, dtypes))} for rung {number}, "
+            f"not {shape.dtype}"
         )
     expected = FP8 if number == 8 else shape.dtype
     if shape.cache_dtype != expected:
@@ -177,8 +175,8 @@ def check_shape(number: int, shape: Shape) -> None:
     sizes = HEAD_SIZES[1:] if number == 8 else HEAD_SIZES
     if shape.head_size not in sizes:
         raise ValueError(
-            f"head_size must be {' or '.join(map(str, sizes))} for rung {number}, not"
-            f" {shape.head_size}"
+            f"head_size must be {' or '.join(map(str, sizes))} for rung {number}, "
+            f"not {shape.head_size}"
         )
     if not 1 <= shape.queries_per_kv_head <= MOST_QUERIES_PER_KV_HEAD:
         raise ValueError(
@@ -194,8 +192,8 @@ def check_card(number: int, target: str | None) -> None:
     needed = (8, 9) if number == 8 else (8, 0) if number >= 4 else (0, 0)
     if choose_target(target) == "gpu" and (has := torch.cuda.get_device_capability()) < needed:
         raise ValueError(
-            f"rung {number} needs a GPU of compute capability {needed[0]}.{needed[1]} or more,"
-            f" and {torch.cuda.get_device_name()} has {has[0]}.{has[1]}"
+            f"rung {number} needs a GPU of compute capability {needed[0]}.{needed[1]} "
+            f"or more, and {torch.cuda.get_device_name()} has {has[0]}.{has[1]}"
         )
 
 
@@ -263,8 +261,8 @@ class PagedDecode:
             raise ValueError("context_lens is empty; a batch holds at least one sequence")
         if num_kv_heads < 1 or num_q_heads < 1 or num_q_heads % num_kv_heads:
             raise ValueError(
-                f"num_q_heads must be a multiple of the {num_kv_heads} KV heads, not"
-                f" {num_q_heads}"
+                f"num_q_heads must be a multiple of the {num_kv_heads} KV heads, "
+                f"not {num_q_heads}"
             )
         device = context_lens.device
         self.number, self.context_lens, self.device = number, context_lens, device
@@ -284,8 +282,8 @@ class PagedDecode:
         lens = context_lens.cpu().numpy()
         if lens.min() < 0:
             raise ValueError(
-                f"context_lens holds {lens.min()} for sequence {lens.argmin()}; a context has"
-                " 0 tokens or more"
+                f"context_lens holds {lens.min()} for sequence {lens.argmin()}; "
+                "a context has 0 tokens or more"
             )
         self.max_context_len = int(lens.max())
         self.scores: Tensor | None = None
@@ -329,8 +327,8 @@ class PagedDecode:
             )
         if heads_at_once < 1 or most % heads_at_once or self.num_kv_heads % heads_at_once:
             raise ValueError(
-                f"heads_at_once must divide the {self.num_kv_heads} KV heads and the {most}"
-                f" warps of a block, not {heads_at_once}"
+                f"heads_at_once must divide the {self.num_kv_heads} KV heads "
+                f"and the {most} warps of a block, not {heads_at_once}"
             )
         if num_blocks is not None and num_blocks < 1:
             raise ValueError(f"num_blocks must be positive, not {num_blocks}")
@@ -424,15 +422,15 @@ class PagedDecode:
         # the kernels count a cache's rows in 32 bits
         if k_cache.numel() // shape.head_size >= 2**31:
             raise ValueError(
-                f"k_cache has {k_cache.numel() // shape.head_size} rows of head_size numbers;"
-                f" a cache of this ladder has less than {2**31}"
+                f"k_cache has {k_cache.numel() // shape.head_size} rows "
+                f"of head_size numbers; a cache of this ladder has less than {2**31}"
             )
         check_tensor("block_table", block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
         if block_table.shape[1] * shape.block_size < self.max_context_len:
             raise ValueError(
-                f"block_table has {block_table.shape[1]} entries in a row, and the longest"
-                f" context of {self.max_context_len} tokens needs"
-                f" {-(-self.max_context_len // shape.block_size)}"
+                f"block_table has {block_table.shape[1]} entries in a row, "
+                f"and the longest context of {self.max_context_len} tokens needs "
+                f"{-(-self.max_context_len // shape.block_size)}"
             )
         scales = {"k_scales": k_scales, "v_scales": v_scales}
         if self.number == 8:
@@ -461,9 +459,9 @@ class PagedDecode:
             check_contiguous(name, tensor)
         if not q[0].is_contiguous():
             raise ValueError(
-                "q must hold each sequence's heads one after the other, and its strides are"
-                f" {q.stride()} for the shape {tuple(q.shape)}; q.contiguous() makes a copy"
-                " that does"
+                "q must hold each sequence's heads one after the other, "
+                f"and its strides are {q.stride()} for the shape {tuple(q.shape)}; "
+                "q.contiguous() makes a copy that does"
             )
         if self.number >= 2:  # loads of 16 bytes
             for name, tensor in (
@@ -474,8 +472,8 @@ class PagedDecode:
             ):
                 if tensor.data_ptr() % 16 or tensor.stride(0) * tensor.element_size() % 16:
                     raise ValueError(
-                        f"{name} must begin, with each sequence, at a multiple of 16 bytes; a"
-                        " clone does"
+                        f"{name} must begin, with each sequence, at a multiple of 16 bytes; "
+                        "a clone does"
                     )
 
 

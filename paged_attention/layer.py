@@ -24,8 +24,8 @@ class AttentionLayer(nn.Module):
         super().__init__()
         if num_kv_heads < 1 or num_q_heads % num_kv_heads:
             raise ValueError(
-                f"num_q_heads must be a multiple of num_kv_heads, not {num_q_heads} with"
-                f" {num_kv_heads}"
+                "num_q_heads must be a multiple of num_kv_heads, "
+                f"not {num_q_heads} with {num_kv_heads}"
             )
         self.num_q_heads = num_q_heads
         self.num_kv_heads = num_kv_heads

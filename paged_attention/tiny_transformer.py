@@ -67,9 +67,8 @@ def dense(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Computes attention over one whole sequence with PyTorch, without a pool."""
     # (1, heads, num_tokens, head_size)
     q, k, v = (heads.transpose(0, 1)[None] for heads in (q, k, v))
-    return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(
-        0, 1
-    )
+    o = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    return o[0].transpose(0, 1)
 
 
 def paged(manager, scheduled: list[tuple[int, int]]):

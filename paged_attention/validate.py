@@ -63,8 +63,8 @@ def check_range(name: str, values: Tensor, low: int, high: int, what: str) -> No
     if outside.any():
         index = int(outside.nonzero()[0])
         raise ValueError(
-            f"{name} holds {values.flatten()[index]} (entry {index}); {what} are {low} to"
-            f" {high - 1}"
+            f"{name} holds {values.flatten()[index]} (entry {index}); {what} are {low} "
+            f"to {high - 1}"
         )
 
 
@@ -103,8 +103,8 @@ def check_layer(layer, manager) -> None:
         )
     if not 0 <= layer.index < num_layers:
         raise ValueError(
-            f"layer.index must be one of the pool's layers, 0 to {num_layers - 1}, not"
-            f" {layer.index}"
+            f"layer.index must be one of the pool's layers, 0 to {num_layers - 1}, "
+            f"not {layer.index}"
         )
 
 
@@ -116,15 +116,15 @@ def check_prefill(
     check_layer(layer, manager)
     if len(request_num_blocks) != len(seq_ids):
         raise ValueError(
-            f"request_num_blocks must have an entry for each of the {len(seq_ids)} sequences, "
-            f"not {len(request_num_blocks)} entries"
+            "request_num_blocks must have an entry "
+            f"for each of the {len(seq_ids)} sequences, not {len(request_num_blocks)} entries"
         )
     for seq_id, num_blocks in zip(seq_ids, request_num_blocks, strict=True):
         length = manager.get(seq_id).length
         if num_blocks != manager.blocks_for(length):
             raise ValueError(
-                f"request_num_blocks gives sequence {seq_id} {num_blocks} blocks, and its"
-                f" {length} tokens fill {manager.blocks_for(length)}"
+                f"request_num_blocks gives sequence {seq_id} {num_blocks} blocks, "
+                f"and its {length} tokens fill {manager.blocks_for(length)}"
             )
     check_tensor(
         "x",
@@ -155,13 +155,13 @@ def check_scheduled(scheduled: list[tuple[int, int]], manager=None) -> None:
     for seq_id, num_tokens in scheduled:
         if operator.index(num_tokens) < 1:
             raise ValueError(
-                f"sequence {seq_id} is scheduled with {num_tokens} tokens; it must be 1 or"
-                " more"
+                f"sequence {seq_id} is scheduled with {num_tokens} tokens; "
+                "it must be 1 or more"
             )
         if manager is not None and num_tokens > manager.get(seq_id).length:
             raise ValueError(
-                f"sequence {seq_id} is scheduled with {num_tokens} tokens, and it has "
-                f"{manager.get(seq_id).length}; make room for them first"
+                f"sequence {seq_id} is scheduled with {num_tokens} tokens, "
+                f"and it has {manager.get(seq_id).length}; make room for them first"
             )
 
 
@@ -175,8 +175,8 @@ def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata)
     check_tensor("q", q, ("num_tokens", "num_q_heads", head_size), k_cache.dtype)
     if q.shape[1] == 0 or q.shape[1] % num_kv_heads:
         raise ValueError(
-            f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {q.shape[1]}"
-            " heads"
+            f"q must have a multiple of the cache's {num_kv_heads} KV heads, "
+            f"not {q.shape[1]} heads"
         )
     check_tensor("seq_lens_kv", metadata.seq_lens_kv, ("num_seqs",), torch.int32)
     num_seqs = len(metadata.seq_lens_kv)
@@ -190,8 +190,8 @@ def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata)
     kv_lens = metadata.seq_lens_kv.tolist()
     if starts[0] != 0 or starts[-1] != len(q):
         raise ValueError(
-            f"cu_seqlens_q must run from 0 to the {len(q)} tokens of q, not from {starts[0]}"
-            f" to {starts[-1]}"
+            f"cu_seqlens_q must run from 0 to the {len(q)} tokens of q, "
+            f"not from {starts[0]} to {starts[-1]}"
         )
     for s, kv_len in enumerate(kv_lens):
         q_len, num_needed = starts[s + 1] - starts[s], -(-kv_len // block_size)
@@ -205,9 +205,9 @@ def check_paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, metadata)
             )
         if num_needed > metadata.block_table.shape[1]:
             raise ValueError(
-                f"seq_lens_kv gives sequence {s} {kv_len} keys, which need {num_needed}"
-                f" blocks, and block_table has {metadata.block_table.shape[1]} entries in"
-                " a row"
+                f"seq_lens_kv gives sequence {s} {kv_len} keys, "
+                f"which need {num_needed} blocks, "
+                f"and block_table has {metadata.block_table.shape[1]} entries in a row"
             )
         check_range(
             f"block_table, row {s},",
@@ -222,8 +222,8 @@ def check_contiguous(name: str, tensor: Tensor) -> None:
     """Raises ValueError for a tensor that is not contiguous."""
     if not tensor.is_contiguous():
         raise ValueError(
-            f"{name} must be contiguous, and its strides are {tensor.stride()} for the shape "
-            f"{tuple(tensor.shape)}; {name}.contiguous() makes a copy that is"
+            f"{name} must be contiguous, and its strides are {tensor.stride()} "
+            f"for the shape {tuple(tensor.shape)}; {name}.contiguous() makes a copy that is"
         )
 
 
@@ -233,8 +233,8 @@ def check_devices(**tensors: Tensor) -> None:
     for name, tensor in others:
         if tensor.device != expected.device:
             raise ValueError(
-                f"{name} must be on {first}'s device, {expected.device}, not on"
-                f" {tensor.device}"
+                f"{name} must be on {first}'s device, {expected.device}, "
+                f"not on {tensor.device}"
             )
 
 
@@ -263,14 +263,14 @@ def check_block_table(
         num_needed = -(-context_len // block_size)
         if context_len < 0:
             raise ValueError(
-                f"context_lens holds {context_len} for sequence {seq}; a context has 0 tokens"
-                " or more"
+                f"context_lens holds {context_len} for sequence {seq}; "
+                "a context has 0 tokens or more"
             )
         if num_needed > block_table.shape[1]:
             raise ValueError(
-                f"context_lens gives sequence {seq} {context_len} tokens, which need"
-                f" {num_needed} blocks, and block_table has {block_table.shape[1]} entries in"
-                " a row"
+                f"context_lens gives sequence {seq} {context_len} tokens, "
+                f"which need {num_needed} blocks, "
+                f"and block_table has {block_table.shape[1]} entries in a row"
             )
         needed = block_table[seq, :num_needed]
         check_range(
@@ -320,13 +320,13 @@ def check_paged_decode(
         )
     if block_size == 0 or num_kv_heads == 0:
         raise ValueError(
-            "k_cache must have a slot in each block and a KV head, not the shape"
-            f" {tuple(k_cache.shape)}"
+            "k_cache must have a slot in each block and a KV head, "
+            f"not the shape {tuple(k_cache.shape)}"
         )
     if num_q_heads == 0 or num_q_heads % num_kv_heads:
         raise ValueError(
-            f"q must have a multiple of the cache's {num_kv_heads} KV heads, not {num_q_heads}"
-            " heads"
+            f"q must have a multiple of the cache's {num_kv_heads} KV heads, "
+            f"not {num_q_heads} heads"
         )
     check_tensor("context_lens", context_lens, (num_seqs,), torch.int32)
     check_tensor("block_table", block_table, (num_seqs, "max_blocks_per_seq"), torch.int32)
@@ -339,9 +339,9 @@ def check_paged_decode(
     )
     if not q[0].is_contiguous():
         raise ValueError(
-            "q must hold each sequence's heads one after the other, and its strides are"
-            f" {q.stride()} for the shape {tuple(q.shape)}; q.contiguous() makes a copy that"
-            " does"
+            "q must hold each sequence's heads one after the other, "
+            f"and its strides are {q.stride()} for the shape {tuple(q.shape)}; "
+            "q.contiguous() makes a copy that does"
         )
     for name, tensor in (
         ("k_cache", k_cache),

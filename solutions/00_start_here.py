@@ -13,8 +13,8 @@
 # one GPU serve many people at once. You start with a list of free blocks and end with a CUDA
 # kernel.
 #
-# **Here** you see what your machine can do, how an exercise works, and the idea of the whole
-# course in two pictures.
+# **Here** you see the idea of the whole course in one picture, what your machine can do, how
+# an exercise works, and how much memory blocks save.
 #
 # **You need** some Python. **It takes** about 15 minutes.
 #
@@ -32,16 +32,15 @@ draw.opening()
 # Its **block table** says where they are.
 #
 # ## What your machine can do
+#
+# The next cell looks for everything that the lessons need:
 
 # %% tags=["nbval-ignore-output"]
 from lessons_lib.doctor import doctor
 
 report = doctor()
 display(report)
-assert report.ready, (
-    "Something that the lessons need is missing: the rows marked ✗ say what. Then run this"
-    " cell again."
-)
+assert report.ready, "Do what the rows marked ✗ say, then run this cell again."
 
 # %% [markdown]
 # If a row is marked ✗, do what it says first. A row marked – is only good to have, and the row
@@ -59,12 +58,10 @@ assert report.ready, (
 
 # %%
 num_layers, num_kv_heads, head_size, bytes_per_number = 36, 8, 128, 2
-# 2: a key and a value
+# times 2: a key and a value
 bytes_per_token = 2 * num_layers * num_kv_heads * head_size * bytes_per_number
-print(
-    f"one token: {bytes_per_token // 1024} KiB, 1,024 tokens:"
-    f" {1024 * bytes_per_token // 2**20} MiB"
-)
+kib, mib = bytes_per_token // 1024, 1024 * bytes_per_token // 2**20
+print(f"one token: {kib} KiB, 1,024 tokens: {mib} MiB")
 
 # %% [markdown]
 # A hundred people with a thousand tokens each need 14 GiB, on top of the model itself. So it
@@ -127,10 +124,10 @@ check("0.1", blocks_needed)
 # %% [markdown]
 # ## What a check does
 #
-# A check runs your answer on many cases, including the empty and the odd ones. It runs in a
-# process of its own, so even an endless loop does no harm. When the answer is wrong, the check
-# looks for the mistake that explains what it saw, and tells you which one it is. The next cell
-# fails on purpose, with an answer that is nearly right:
+# A check runs your answer on many cases, including the empty and the odd ones. It runs in its
+# own process, so even an endless loop does no harm. When the answer is wrong, the check looks
+# for the mistake that explains what it saw, and tells you which one it is. The next cell fails
+# on purpose, with an answer that is nearly right:
 
 
 # %% tags=["raises-exception"]
@@ -165,14 +162,11 @@ progress_bar("00")
 
 # %%
 block_size = 16
-paged = {
-    name: blocks_needed(length, block_size) * block_size for name, length in lengths.items()
-}
-useful = sum(lengths.values()) / sum(paged.values())
-print(
-    f"{sum(paged.values()) // block_size} blocks; {100 * useful:.0f} % of the reserved memory"
-    " holds a token"
-)
+num_blocks = {name: blocks_needed(length, block_size) for name, length in lengths.items()}
+paged = {name: count * block_size for name, count in num_blocks.items()}
+total = sum(num_blocks.values())
+useful = sum(lengths.values()) / (total * block_size)
+print(f"{total} blocks; {100 * useful:.0f} % of the reserved memory holds a token")
 assert all(paged[name] - lengths[name] < block_size for name in lengths)
 draw.blocks_of_16(lengths, paged, limit)
 
@@ -186,8 +180,8 @@ draw.blocks_of_16(lengths, paged, limit)
 # - a table that says where each request's blocks are: lesson 02;
 # - attention that reads keys and values through that table: lessons 03 to 07.
 #
-# Lesson 08 puts them under a real model. The [glossary](glossary.ipynb) explains the
-# words that you meet again.
+# Lesson 08 puts them under a real model. The [glossary](glossary.ipynb) explains the words
+# that you meet again.
 #
 # ## Ask yourself
 #

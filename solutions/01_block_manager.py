@@ -202,8 +202,8 @@ def holds(manager_source):
 survives = holds(block_manager)
 print("without a mutex the manager", "holds" if survives else "breaks")
 assert not survives, (
-    "It held. If your block_manager has a mutex already, you are ahead:"
-    " go on with exercise 1.3."
+    "It held. "
+    "If your block_manager has a mutex already, you are ahead: go on with exercise 1.3."
 )
 
 # %% [markdown]

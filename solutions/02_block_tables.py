@@ -25,10 +25,11 @@ draw = open_lesson("02")
 draw.opening()
 
 # %% [markdown]
-# Here are four sequences and one pool. Each sequence has a row in the **block table**: a list
-# of block ids, in the order of its tokens. An arrow leads from each entry to its block,
-# wherever that is. A **slot** is the place of one token: coloured slots hold a token, and grey
-# slots with a stroke are empty. Orange blocks, marked ×2, belong to two sequences.
+# The picture shows four sequences and one pool. Each sequence has a row in the **block
+# table**: a list of block ids, in the order of its tokens. An arrow leads from each entry to
+# its block, wherever that is. A **slot** is the place of one token: coloured slots hold a
+# token, and grey slots with a stroke are empty. Orange blocks, marked ×2, belong to two
+# sequences.
 #
 # Look at sequences 0 and 3. They share their first block. Both have since written into the
 # second, so sequence 3 has its own copy of it.
@@ -676,8 +677,8 @@ for name, history in histories.items():
     parts = {part: getattr(average, part) for part in ("tokens", "kept", "unused", "free")}
     shares[name] = {part: 100 * slots / num_slots for part, slots in parts.items()}
     print(
-        f"{name:7} {len(history):5} steps · {average.running:5.1f} requests at once · "
-        f"{shares[name]['tokens']:5.1f} % of the pool holds tokens"
+        f"{name:7} {len(history):5} steps · {average.running:5.1f} requests "
+        f"at once · {shares[name]['tokens']:5.1f} % of the pool holds tokens"
     )
 
 # %%

@@ -91,10 +91,8 @@ generator = torch.Generator().manual_seed(0)
 for size in (16, 64, 256):
     some_q, some_k = torch.randn(2, 10_000, size, generator=generator)
     spread = (some_q * some_k).sum(-1).std()
-    print(
-        f"head_size {size:3}: spread of q · k {spread:4.1f},"
-        f" divided by the root {spread / size**0.5:.1f}"
-    )
+    by_root = f"divided by the root {spread / size**0.5:.1f}"
+    print(f"head_size {size:3}: spread of q · k {spread:4.1f}, {by_root}")
 
 # %% [markdown]
 # The softmax of scores that are far apart gives nearly all the weight to one key. With the
@@ -255,10 +253,11 @@ for part, value in zip(row.split(2), numbers.split(2)):
     total = factor * total + exponentials.sum().item()
     weighted = factor * weighted + (exponentials @ value).item()
     largest = new_largest
-    steps.append((largest, total, weighted / total))
+    output = weighted / total
+    steps.append((largest, total, output))
     print(
-        f"{part.tolist()!s:10} {largest:4.0f}  {factor:.4f}"
-        f"  {total:.4f}  {weighted:.4f}  {weighted / total:.4f}"
+        f"{part.tolist()!s:10} {largest:4.0f}  {factor:.4f}  {total:.4f}  "
+        f"{weighted:.4f}  {output:.4f}"
     )
 
 # %%
@@ -483,8 +482,8 @@ torch.testing.assert_close(tiled, plain, atol=1e-5, rtol=1e-5)
 expected = by_pytorch(q, k, v, length)
 torch.testing.assert_close(plain.flatten(0, 1)[:length], expected, atol=1e-5, rtol=1e-5)
 print(
-    "all agree; counted from the shapes, scores of a head at once:"
-    f" plain {length * length}, tiled {16 * 16}"
+    "all agree; counted from the shapes, scores of a head at once: "
+    f"plain {length * length}, tiled {16 * 16}"
 )
 
 # %% [markdown]

@@ -112,11 +112,10 @@ new_tokens = torch.randn(3, dim)
 k_cache, v_cache = manager.kv_cache[0]
 for seq_id in texts:
     slot = manager.append_token(seq_id)
+    num_tokens = manager.get(seq_id).length
     written = not k_cache.flatten(0, 1)[slot].isnan().any()
-    print(
-        f"sequence {seq_id}: {manager.get(seq_id).length:2} tokens,"
-        f" the last one in slot {slot:2}, written: {written}"
-    )
+    place = f"the last one in slot {slot:2}"
+    print(f"sequence {seq_id}: {num_tokens:2} tokens, {place}, written: {written}")
     assert not written
 
 # %% [markdown]

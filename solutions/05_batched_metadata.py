@@ -40,10 +40,10 @@ draw.opening()
 # pool. C gets its whole prompt. The bold keys belong to tokens of this step; the other keys
 # were written in earlier steps. No query ever looks at another sequence.
 #
-# The four tensors below the picture say all of this. Blocks have four slots here. A's last
-# token, number 6, is at offset 2 of the sequence's second block, which is block 0 of the pool.
-# So its slot is 2. This lesson builds the tensors one by one. It uses PyTorch, and parts that
-# you have built in the last three lessons:
+# The four tensors at the bottom of the picture say all of this. Blocks have four slots here.
+# A's last token, number 6, is at offset 2 of the sequence's second block, which is block 0 of
+# the pool. So its slot is 2. This lesson builds the tensors one by one. It uses PyTorch, and
+# parts that you have built in the last three lessons:
 
 # %%
 import math
@@ -222,7 +222,7 @@ print("A has", manager.get("A").length, "tokens, B has", manager.get("B").length
 #
 # `cumulative_lengths` gives a tensor on the CPU, and so do `torch.tensor` and `torch.arange`
 # without a `device`. All four tensors belong on the manager's device,
-# `manager.block_table.device`. The batch also gets a table of its own, because the manager's
+# `manager.block_table.device`. The batch also gets its own table, because the manager's
 # changes with the next step.
 
 # %% exercise="5.3"
@@ -304,12 +304,12 @@ print((o[0] > 0).int())
 check("5.4", visible_keys)
 
 # %% [markdown]
-# The three lines of the table above, drawn by your two functions:
+# Here are the three lines of the table in “Four tensors”, drawn by your two functions:
 
 # %%
-prompt, new_token = batch_of(("A", 5, 5)), batch_of(("A", 1, 6))
+one_prompt, new_token = batch_of(("A", 5, 5)), batch_of(("A", 1, 6))
 decode_and_chunk = batch_of(("A", 1, 6), ("B", 3, 5))
-draw.three_batches(prompt, new_token, decode_and_chunk, visible_keys)
+draw.three_batches(one_prompt, new_token, decode_and_chunk, visible_keys)
 
 # %% [markdown]
 # Now a batch of your own. Change the list and run the cell again. What does a chunk of one
@@ -318,12 +318,10 @@ draw.three_batches(prompt, new_token, decode_and_chunk, visible_keys)
 # %%
 mine = [("A", 1, 7), ("B", 4, 6), ("C", 3, 3)]  # (name, new tokens, all tokens)
 
-assert all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine), (
-    "1 to 16 tokens, at least one of them new"
-)
-assert len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32, (
-    "more than 5 sequences or 32 keys do not fit the picture"
-)
+lengths_fit = all(1 <= num_new <= num_all <= 16 for _, num_new, num_all in mine)
+assert lengths_fit, "1 to 16 tokens, at least one of them new"
+picture_fits = len(mine) <= 5 and sum(num_all for _, _, num_all in mine) <= 32
+assert picture_fits, "more than 5 sequences or 32 keys do not fit the picture"
 metadata, num_queries = batch_of(*mine), sum(num_new for _, num_new, _ in mine)
 assert metadata.cu_seqlens_q[-1] == len(metadata.slot_mapping) == num_queries
 print(draw.tensors_text(metadata))
@@ -376,15 +374,16 @@ def in_chunks(chunks):
 
 # %%
 heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]  # (1, heads, 37, 16)
-dense = scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)
-dense = dense[0].transpose(0, 1)
-for name, chunks in {
+o = scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)
+expected = o[0].transpose(0, 1)
+ways = {
     "whole prompt": [37],
     "chunks of 16, 16, 5": [16, 16, 5],
     "chunks of 1, 20, 15, 1": [1, 20, 15, 1],
     "token by token": [1] * 37,
-}.items():
-    difference = (in_chunks(chunks) - dense).abs().max().item()
+}
+for name, chunks in ways.items():
+    difference = (in_chunks(chunks) - expected).abs().max().item()
     assert difference < 1e-5
     print(f"{name}: differs from dense attention by less than 0.00001")
 

@@ -26,11 +26,11 @@ draw = open_lesson("06")
 draw.opening()
 
 # %% [markdown]
-# ## Where this leads
-#
 # The picture shows a decode step of three sequences, with six query heads each. That is 18
 # small problems that have nothing to do with each other: one query, its keys, its values. Each
 # gets its own group of 128 threads.
+#
+# ## Threads, warps, blocks and grids
 #
 # A GPU runs thousands of threads at once. They come in groups, and CUDA has a word for each:
 #
@@ -252,8 +252,7 @@ def pool_with(
 ):
     """Makes a manager with a sequence of each length, and random numbers in every slot.
 
-    The sequences are named 0, 1, ….
-
+    The sequences are named 0, 1, 2 and so on.
     on: a device other than the lesson's.
     """
     needed = [-(-length // block_size) for length in lengths]
@@ -344,8 +343,8 @@ __global__ void copy_kernel(PagedAttentionParams params) {
 }
 
 extern "C" int copy_keys(PagedAttentionParams params, cudaStream_t stream) {
-  copy_kernel<<<dim3(params.max_context_len, params.num_kv_heads), params.head_size, 0,
-                stream>>>(params);
+  dim3 grid(params.max_context_len, params.num_kv_heads);
+  copy_kernel<<<grid, params.head_size, 0, stream>>>(params);
   return cudaGetLastError();
 }
 """
@@ -362,7 +361,7 @@ print("ten keys from blocks", block_table[1, :3].tolist(), "of the pool: the sam
 # ## One result from many threads
 #
 # The softmax needs the largest of all scores, and later the sum of all exponentials. Each
-# thread will have some scores of its own. How do 128 threads find the largest number among
+# thread will have its own scores. How do 128 threads find the largest number among all of
 # them?
 #
 # The 32 threads of a warp, its **lanes**, can read each other's variables with a *shuffle*:
@@ -504,7 +503,7 @@ print([f"{score:.3f}" for score in scores[1, 4].tolist()])
 #
 # `paged_values` then goes through the tokens a second time. Now a thread has an *element of
 # the head*, not a token: thread 0 adds up the first number of all values, thread 1 the second.
-# So a sum belongs to one thread from beginning to end, in a variable of its own. No other
+# So a sum belongs to one thread from beginning to end, in that thread's own variable. No other
 # thread writes to it, and no atomic addition is needed.
 #
 # A sequence may have no tokens at all, for example when a scheduler pads a batch. Its output
@@ -756,13 +755,14 @@ check("6.7", check_block_table)
 # %%
 from paged_attention.paged_kernel import attn_paged_cuda
 
-for change in (
+wrong_changes = [
     {"q": batch["q"].double()},
     {"v_cache": batch["v_cache"][:-1]},
     {"k_cache": batch["k_cache"].transpose(0, 1).contiguous().transpose(0, 1)},
     {"context_lens": torch.tensor([9], dtype=torch.int32)},
     broken,
-):
+]
+for change in wrong_changes:
     attempt(attn_paged_cuda, **batch | change, library=watched)
 
 # %% [markdown]
@@ -870,10 +870,11 @@ def block_by_block(s):
     return combine_result(*states)[0]
 
 
-for name, expected in {
+judges = {
     "the reference of lesson 05": attn_paged_torch(q, k_cache, v_cache, decode),
     "combine_result of lesson 04": torch.stack([block_by_block(s) for s in range(4)]),
-}.items():
+}
+for name, expected in judges.items():
     assert torch.allclose(out, expected, atol=1e-5)
     print(f"kernel and {name}: the same to within 0.00001")
 
@@ -983,8 +984,8 @@ assert count["k_cache"] == count["v_cache"] == 40 * 64 and count["block_table"] 
 #
 # ## Ask yourself
 #
-# <details><summary>Why does each sequence and head get a thread block of its own, and not a
-# thread or the whole grid? </summary>
+# <details><summary>Why does each sequence and head get its own thread block, and not a thread
+# or the whole grid?</summary>
 #
 # Its threads have to work together: they share the query and the scores, and need one maximum
 # and one sum. That takes shared memory and barriers, which exist only within a thread block.

@@ -15,10 +15,10 @@
 #
 # **You need** lesson [06](06_cuda_kernel.ipynb), and the online softmax of lessons
 # [03](03_prefill.ipynb) and [04](04_decode.ipynb). Words that you meet again are in the
-# [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded
-# times. (To be measured on your machine, rungs 4 to 7 need a GPU of compute capability 8.0 or
-# more, such as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It
-# takes** 90 minutes to two hours.
+# [glossary](glossary.ipynb). You do not need a GPU: without one, you see recorded times. (To
+# be measured on your machine, rungs 4 to 7 need a GPU of compute capability 8.0 or more, such
+# as an A100 or an RTX 30, and rung 8 needs 8.9, such as an RTX 40 or an H100.) **It takes** 90
+# minutes to two hours.
 
 # %%
 from lessons_lib import build_cuda, check, hint, open_lesson, solution
@@ -217,9 +217,9 @@ def count(*numbers):
         # a block has a query head; from rung 4 on, a KV head
         blocks = 2 * (8 if number < 4 else 2)
         print(
-            f"{number:4} {counts.bytes_read / least:6.1f} times"
-            f" {counts.sectors * 32 / least:3.0f} times {counts.load_instructions:15,}"
-            f" {table.bytes_read // 4:8,} {counts.barriers // blocks:20}"
+            f"{number:4} {counts.bytes_read / least:6.1f} times "
+            f"{counts.sectors * 32 / least:3.0f} times {counts.load_instructions:15,} "
+            f"{table.bytes_read // 4:8,} {counts.barriers // blocks:20}"
         )
 
 
@@ -362,7 +362,7 @@ def first_load(number):
     ]
 
 
-# the same for rung 2
+# in rung 2, 16 lanes share a token: where each of them begins
 wide = [(lane // 16, lane % 16 * 16) for lane in range(32)]
 draw.first_loads(first_load(1), wide)
 
@@ -473,7 +473,7 @@ draw.rungs(run, WORKLOAD, last=2)
 #
 # Does it? In lesson 03 you built a softmax that does not: it keeps a state of three things,
 # `m`, `l` and `acc`, and takes in keys and values as they come. When a larger score comes, the
-# sums so far are rescaled. Here each group of lanes has a state of its own.
+# sums so far are rescaled. Here each group of lanes has its own state.
 #
 # ### Exercise 7.3: the online softmax, token by token
 #
@@ -549,8 +549,8 @@ draw.rungs(run, WORKLOAD, last=3)
 
 # %% [markdown]
 # One number in the table has not changed since rung 0: everything is asked for four times.
-# Each of the four query heads that share a KV head has a thread block of its own, and each of
-# these blocks reads all the keys and values of that head.
+# Each of the four query heads that share a KV head has its own thread block, and each of these
+# blocks reads all the keys and values of that head.
 
 # %% [markdown]
 # ## Rung 4: query heads packed, on tensor cores
@@ -669,7 +669,7 @@ show_lines("ladder/matrix.cuh", "// On the CPU: the same product", "#endif")
 # With that, the kernel of rung 4 runs here as well, and in checked mode every access is
 # watched. Its loop is short, since `update` does the work. `CachedChunks` uses the block table
 # to find the two keys and four values of a tile that the lane holds. The four warps of a block
-# take the tiles in turn, each with a state of its own, as the groups of lanes did in rung 3.
+# take the tiles in turn, each with its own state, as the groups of lanes did in rung 3.
 # At the end the states are merged.
 
 # %%
@@ -1132,7 +1132,7 @@ batch.caches, batch.k_scales, batch.v_scales = [rounded], *scales
 by_kernel = (out - reference(batch)).abs().max().item()
 by_rounding = (reference(batch) - before_rounding).abs().max().item()
 below = math.ceil(1000 * by_kernel) / 1000
-print(f"the kernel, beside float64 from the same 8-bit numbers: an error below {below}")
+print(f"the kernel, against float64 with the same 8-bit numbers: an error below {below}")
 below = math.ceil(10 * by_rounding) / 10
 print(f"rounding the cache to 8 bits: an error below {below}")
 assert by_kernel < 0.002 < by_rounding < 0.2

@@ -16,9 +16,8 @@
 #
 # **You need** lessons [01](01_block_manager.ipynb), [02](02_block_tables.ipynb) and
 # [05](05_batched_metadata.ipynb). Words that you meet again are in the
-# [glossary](glossary.ipynb). If you have not done an exercise of an earlier lesson,
-# the course's own answer takes its place. You do not need a GPU. **It takes** 60 to 90
-# minutes.
+# [glossary](glossary.ipynb). If you have not done an exercise of an earlier lesson, the
+# course's own answer takes its place. You do not need a GPU. **It takes** 60 to 90 minutes.
 
 # %%
 from lessons_lib import check, hint, open_lesson, solution
@@ -139,8 +138,8 @@ print(refusal(check_architecture, windows, "a Qwen3 with windows"))
 # told to use, and takes the result through the output projection. transformers lets anybody
 # register such a function under a name, and each layer looks up the name in the model's
 # config. Several models may share a config, and other code may want to use the model between
-# two steps. So the model gets a config of its own, and the name stays in it only as long as it
-# is needed:
+# two steps. So the model gets its own config, and the name stays in it only as long as it is
+# needed:
 
 # %%
 from contextlib import contextmanager
@@ -204,7 +203,7 @@ check("8.1", paged_attention_forward)
 
 # %% [markdown]
 # Take a prompt through your function by hand: room in the pool, the metadata, the model.
-# `use_cache=False` says that the model need not keep a cache of its own.
+# `use_cache=False` says that the model need not keep its own cache.
 
 # %%
 from paged_attention.engine.paths import PATHS
@@ -654,8 +653,8 @@ draw.copy_on_write(steps)
 # | `seed` | of the draws | 0 |
 # | `ignore_end` | goes on after the end token | False |
 #
-# Each request has a random generator of its own, `request.generator`, made from its seed. If
-# all drew from one generator, the same request would get different tokens whenever another one
+# Each request has its own random generator, `request.generator`, made from its seed. If all
+# drew from one generator, the same request would get different tokens whenever another one
 # came along.
 #
 # ### Exercise 8.7: draw a token
@@ -700,7 +699,7 @@ draw.sampled_tokens(panels)
 
 # %%
 from paged_attention.engine.paths import choose_path, find_path
-from paged_attention.engine.served import check_config, head_size_of
+from paged_attention.engine.served import check_config
 from paged_attention.ladder import Shape
 from paged_attention.validate import check_positive
 
@@ -856,8 +855,8 @@ prompts, answers = questions(seed=1, count=24)
 requests = Engine(model).generate(prompts)
 outputs = [decode(request.output) for request in requests]
 right = sum(output == answer for output, answer in zip(outputs, answers, strict=True))
-print(f"prompts of {min(map(len, prompts))} to {max(map(len, prompts))} tokens:", end=" ")
-print(f"{right} of {len(prompts)} answers are right")
+sizes = f"{min(map(len, prompts))} to {max(map(len, prompts))} tokens"
+print(f"prompts of {sizes}: {right} of {len(prompts)} answers are right")
 assert right == len(prompts)
 
 # %% [markdown]
@@ -1265,8 +1264,8 @@ with torch.inference_mode():
     calls = trusted.run(), suspect.run()
 call = calls[0][0]
 query, key, output = (tuple(part.shape) for part in (call.query, call.key, call.output))
-print(len(calls[0]), "layers; of the first one:", end=" ")
-print(f"query {query}, key and value {key}, output {output}")
+shapes = f"query {query}, key and value {key}, output {output}"
+print(f"{len(calls[0])} layers; of the first one: {shapes}")
 
 # %% [markdown]
 # How far apart are the outputs, for each token of the prompt in each layer?
@@ -1456,9 +1455,9 @@ def engine_generate(prompts):
 many, right_answers = questions(seed=4, count=32)
 servers = {"generate, padded": padded_generate, "engine": engine_generate}
 for name, serve_all in servers.items():
-    start = time.perf_counter()
+    started = time.perf_counter()
     outputs = serve_all(many)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - started
     assert [decode(output) for output in outputs] == right_answers
     print(f"{name:18}{sum(map(len, outputs)) / seconds:7.0f} tokens a second")
 
@@ -1639,8 +1638,8 @@ print("on two processes:", ", ".join(decode(output) for output in on_two), "· t
 # - transformers' documentation, [attention
 #   interface](https://huggingface.co/docs/transformers/attention_interface).
 #
-# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was
-# the last lesson in which you build.
+# **Next:** [The whole course on one page](summary.ipynb), to look things up. This was the last
+# lesson in which you build.
 #
 # The engines that serve the large models, such as vLLM and SGLang, have these same parts under
 # nearly the same names. Read their schedulers next, and you will know your way around. Or go

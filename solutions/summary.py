@@ -12,8 +12,7 @@
 # There is nothing to build here. This page puts the nine lessons together: one picture, one
 # run, the ideas, the tensors, and what was measured. Come here when you want to look something
 # up. The words are in the [glossary](glossary.ipynb). **It takes** ten minutes.
-
-# %% [markdown]
+#
 # ## In one picture
 #
 # Sequence A has ten tokens. They fill two blocks and half of a third. The block table says
@@ -41,12 +40,11 @@ from paged_attention.tiny_qwen3.tasks import decode, encode
 
 def show_step(engine, scheduled):
     """Prints a step in one line: each request's number of tokens, and its blocks."""
-    print(
-        "   ".join(
-            f"{request.id}: {num_tokens} in {engine.manager.blocks_of(request.id)}"
-            for request, num_tokens in scheduled
-        )
-    )
+    parts = [
+        f"{request.id}: {num_tokens} in {engine.manager.blocks_of(request.id)}"
+        for request, num_tokens in scheduled
+    ]
+    print("   ".join(parts))
 
 
 engine = Engine(load_model(), num_blocks=24, block_size=4, token_budget=16, history=show_step)
@@ -104,24 +102,18 @@ import lessons_bench.ladder
 import lessons_bench.serving_runs
 
 run = lessons_bench.ladder.recorded()[0]
-print(
-    f"Decoding 64 sequences of 1,024 tokens on one {run.card}, {run.date}, by {run.command}:"
-)
+origin = f"one {run.card}, {run.date}, by {run.command}"
+print(f"Decoding 64 sequences of 1,024 tokens on {origin}:")
 rows = run.rungs("gqa_b64_c1024")
 for row in (rows[0], rows[3], rows[7]):
     print(f"  {row.backend}, {row.title}: {row.milliseconds * 1000:,.0f} µs")
 other = run.flashinfer_row("gqa_b64_c1024")
-way = other.backend.removeprefix("FlashInfer ")
-print(
-    f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways:"
-    f" {other.milliseconds * 1000:,.0f} µs"
-)
+way, time = other.backend.removeprefix("FlashInfer "), f"{other.milliseconds * 1000:,.0f} µs"
+print(f"  FlashInfer {run.flashinfer}, by {way}, the fastest of its ways: {time}")
 for run in lessons_bench.serving_runs.recorded():
     print(f"Serving {run.num_requests} requests on {run.card}, {run.date}, by {run.command}:")
-    for name, row in (
-        ("our engine", run.ours),
-        ("generate, its best batches", run.best("generate, ")),
-    ):
+    servers = {"our engine": run.ours, "generate, its best batches": run.best("generate, ")}
+    for name, row in servers.items():
         print(f"  {name}: {row.tokens_per_second:,.0f} useful tokens a second")
 
 # %% [markdown]

@@ -124,9 +124,10 @@ class Notebook:
         page.wait_for_function("() => window.jupyterapp")
         page.evaluate("() => window.jupyterapp.restored")
         page.wait_for_function(
-            "() => { const w = jupyterapp.shell.currentWidget; return w && w.context &&"
-            " w.context.isReady && w.sessionContext.session && w.sessionContext.session.kernel"
-            " && w.sessionContext.session.kernel.status === 'idle'; }"
+            "() => { const w = jupyterapp.shell.currentWidget; "
+            "return w && w.context && w.context.isReady && w.sessionContext.session && "
+            "w.sessionContext.session.kernel && w.sessionContext.session.kernel.status === "
+            "'idle'; }"
         )
 
     def cells(self) -> list[dict]:

@@ -127,8 +127,7 @@ def test_a_different_right_answer_passes(exercise, number):
 def test_no_check_imports_what_takes_long():
     """What a check imports is imported again in the process of each run."""
     program = (
-        "import sys\n"
-        "from lessons_lib import checks\n"
+        "import sys\nfrom lessons_lib import checks\n"
         f"for id in {[exercise.id for exercise in EXERCISES]}:\n"
         "    list(checks.find(id).cases())\n"
         "slow = {'torch._dynamo', 'sympy', 'transformers', 'matplotlib', 'IPython'}\n"
@@ -214,8 +213,8 @@ def test_no_mistake_of_another_exercise_passes(exercise):
             5,
             25,
             (
-                "free-ignores-refcount double-free-unnoticed fifo-not-lifo refcount-not-reset"
-                " no-mutex check-outside-lock"
+                "free-ignores-refcount double-free-unnoticed fifo-not-lifo "
+                "refcount-not-reset no-mutex check-outside-lock"
             ),
         ),
         (
@@ -223,12 +222,12 @@ def test_no_mistake_of_another_exercise_passes(exercise):
             22,
             90,
             (
-                "leak-on-failed-append partial-allocation zero-is-a-block"
-                " block-boundary-off-by-one combine-missing-exp flash-drops-accumulator"
-                " max-starts-at-zero diagonal-page-unmasked not-causal missing-scale"
-                " tail-not-masked pages-assumed-contiguous repeat-not-interleave"
-                " combine-missing-l chunk-not-causal table-int64 write-selects-whole-blocks"
-                " heads-scrambled"
+                "leak-on-failed-append partial-allocation zero-is-a-block "
+                "block-boundary-off-by-one combine-missing-exp flash-drops-accumulator "
+                "max-starts-at-zero diagonal-page-unmasked not-causal missing-scale "
+                "tail-not-masked pages-assumed-contiguous repeat-not-interleave "
+                "combine-missing-l chunk-not-causal table-int64 "
+                "write-selects-whole-blocks heads-scrambled"
             ),
         ),
     ],

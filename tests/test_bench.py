@@ -578,8 +578,8 @@ def test_the_table_has_a_row_for_each_backend_and_a_column_for_each_workload():
 def test_below_the_table_stands_the_comparison():
     text = ladder.table(made_up())
     assert (
-        "FlashInfer's time (the fastest of its ways) over rung 7's: geometric mean 1.200,"
-        " worst 1.200 ("
+        "FlashInfer's time (the fastest of its ways) over rung 7's: "
+        "geometric mean 1.200, worst 1.200 ("
         in text
         and "over rung 7's, workload by workload: 0.56, 0.56," in text
         and "Largest distance of a number from float64: 1.0e-04" in text

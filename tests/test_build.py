@@ -127,15 +127,15 @@ def test_a_definition_is_taken_in_by_name(tmp_path):
     assert "block_ids[positions // block_size]" not in function.student()
     (method,) = lesson_from(
         tmp_path,
-        '# %% exercise="2.7"\n# INCLUDE paged_attention/kv_cache.py'
-        " PagedAttentionManager.free_sequence\n",
+        '# %% exercise="2.7"\n'
+        "# INCLUDE paged_attention/kv_cache.py PagedAttentionManager.free_sequence\n",
     ).cells
     assert method.solution().startswith("def free_sequence(self")
     assert method.student().endswith('    raise NotImplementedError("Exercise 2.7")')
     (part,) = lesson_from(
         tmp_path,
-        '# %% exercise="3.2"\n# INCLUDE paged_attention/softmax_state.py SoftmaxState without'
-        " merge\n",
+        '# %% exercise="3.2"\n'
+        "# INCLUDE paged_attention/softmax_state.py SoftmaxState without merge\n",
     ).cells
     assert "def update" in part.solution() and "def merge" not in part.solution()
     (constant,) = lesson_from(
@@ -404,6 +404,19 @@ def test_every_picture_has_a_text(lesson):
                 pictures += 1
     has_code = any(cell.kind != "markdown" for cell in lesson.cells)  # all but the glossary
     assert pictures >= has_code + any(cell.exercise for cell in lesson.cells)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_a_lesson_begins_with_one_line_of_imports_and_a_picture(lesson):
+    code = [cell.solution() for cell in lesson.cells if cell.kind == "code"]
+    if code:  # the glossary has none
+        name = lesson.name.split("_")[0]
+        assert re.fullmatch(
+            r"from lessons_lib import [\w, ]+\n\n"
+            rf'draw = open_lesson\("{name}"\)\ndraw\.opening\(\)',
+            code[0].strip(),
+        )
+        assert "matplotlib" not in "".join(code), "drawing is for lessons_draw"
 
 
 def test_read_cell_keeps_tags():

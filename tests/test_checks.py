@@ -255,7 +255,8 @@ def test_an_unknown_exercise_names_those_that_exist():
 def test_a_compiler_error_comes_at_the_learners_line():
     result = checks.run(
         "1.1",
-        "\n#include <vector>\n"
+        "\n"
+        "#include <vector>\n"
         "class FreeList {\n"
         "  int pop() { return ids.bak(); }\n"
         "  std::vector<int> ids;\n"

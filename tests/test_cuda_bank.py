@@ -135,8 +135,8 @@ def assert_names(error: KernelError, case):
     ), text
     if lines:
         assert (
-            f"{case.file}.cu, line {error.line}:"
-            f" {source(case.file).splitlines()[error.line - 1].strip()}" in text
+            f"{case.file}.cu, line {error.line}: "
+            f"{source(case.file).splitlines()[error.line - 1].strip()}" in text
         )
     has_place = error.kind not in ("output-unwritten", "bad-launch", "host-access")
     for attribute in ("block", "thread", "name"):

@@ -246,8 +246,8 @@ def test_a_tensor_ends_at_its_last_element_and_begins_at_its_first(
         "// writes" if write else "// reads it"
     )
     assert str(caught.value).startswith(
-        f"Thread 0 {'writes' if write else 'reads'} x[{at}], outside of the tensor: x has the "
-        f"shape ({length},)."
+        f"Thread 0 {'writes' if write else 'reads'} x[{at}], outside of the tensor: "
+        f"x has the shape ({length},)."
     )
     assert not whole.any()
 

@@ -725,22 +725,22 @@ BLOCK = "cooperative_groups::this_thread_block()"
         ),
         (
             (
-                "struct Wide { char all[32]; } wide{};"
-                f" cooperative_groups::tiled_partition<4>({BLOCK}).shfl(wide, 0);"
+                "struct Wide { char all[32]; } wide{}; "
+                f"cooperative_groups::tiled_partition<4>({BLOCK}).shfl(wide, 0);"
             ),
             "",
         ),
         (
             (
-                "struct Wide { char all[33]; } wide{};"
-                f" cooperative_groups::tiled_partition<4>({BLOCK}).shfl(wide, 0);"
+                "struct Wide { char all[33]; } wide{}; "
+                f"cooperative_groups::tiled_partition<4>({BLOCK}).shfl(wide, 0);"
             ),
             "up to 32 bytes",
         ),
         (
             (
-                "struct Copied { Copied(const Copied&) {} Copied() {} } copied;"
-                f" cooperative_groups::tiled_partition<4>({BLOCK}).shfl(copied, 0);"
+                "struct Copied { Copied(const Copied&) {} Copied() {} } copied; "
+                f"cooperative_groups::tiled_partition<4>({BLOCK}).shfl(copied, 0);"
             ),
             "up to 32 bytes",
         ),

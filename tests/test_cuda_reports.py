@@ -98,13 +98,8 @@ REPORTS = {
         "kind divergent-barrier\nwaiting 120\nreturned 8\n" + here(3) + THREAD + OTHER
     ),
     "absent-lane": (
-        "kind absent-lane\n"
-        "what __shfl_down_sync\n"
-        "mask ffffffff\n"
-        "lane 5\n"
-        "text absent\n"
-        "lanes_missing 4294901760\n"
-        "other_what __syncthreads\n" + here(3, 4) + THREAD + OTHER
+        "kind absent-lane\nwhat __shfl_down_sync\nmask ffffffff\nlane 5\ntext absent\n"
+        "lanes_missing 4294901760\nother_what __syncthreads\n" + here(3, 4) + THREAD + OTHER
     ),
     "shared-out-of-bounds": (
         "kind shared-out-of-bounds\naccess write\n"
@@ -151,23 +146,18 @@ REPORTS = {
     "no-end": "kind no-end\nsteps 100000000\n" + here(4) + THREAD,
     "assertion": "kind assertion\ntext i < n && n > 0\n" + here(3) + THREAD,
     "bad-launch": (
-        "kind bad-launch\n"
-        "kernel k<float>\n"
-        "text more than 1024 threads in a block\n"
-        "grid 2 1 1\n"
-        "threads 2048 1 1\n"
-        "shared_bytes 64\n"
-        "shared_limit 49152\n" + here(7)
+        "kind bad-launch\nkernel k<float>\ntext more than 1024 threads in a block\n"
+        "grid 2 1 1\nthreads 2048 1 1\nshared_bytes 64\nshared_limit 49152\n" + here(7)
     ),
 }
 SENTENCES = {
     "race": (
-        "Thread 37 reads scores[3], which thread 3 wrote,"
-        " and no __syncthreads() lies between the two."
+        "Thread 37 reads scores[3], which thread 3 wrote, and no __syncthreads() "
+        "lies between the two."
     ),
     "missing-syncwarp": (
-        "Thread 37 writes scores[3], which thread 40 of the same warp read, and neither"
-        " __syncwarp() nor"
+        "Thread 37 writes scores[3], which thread 40 of the same warp read, "
+        "and neither __syncwarp() nor"
     ),
     "non-atomic-update": (
         "Thread 37 and thread 3 both update total, and nothing keeps them apart."
@@ -176,30 +166,30 @@ SENTENCES = {
         "Thread 37 of block (1, 2) writes out[2], which block (0, 2) wrote in the same launch."
     ),
     "divergent-barrier": (
-        "120 threads wait at __syncthreads(), thread 37 among them, and 8 have returned from"
-        " the kernel,"
+        "120 threads wait at __syncthreads(), thread 37 among them, "
+        "and 8 have returned from the kernel,"
     ),
     "absent-lane": (
-        "Lane 5 (thread 37) calls __shfl_down_sync with the mask 0xffffffff, and waits for"
-        " lanes 16 to 31."
+        "Lane 5 (thread 37) calls __shfl_down_sync with the mask 0xffffffff, "
+        "and waits for lanes 16 to 31."
     ),
     "shared-out-of-bounds": (
         "Thread 37 writes scores[64], but scores has the elements 0 to 63."
     ),
     "dynamic-shared-too-small": (
-        "Thread 37 writes smem[64], which ends at byte 260 of the dynamic shared memory,"
-        " but the"
+        "Thread 37 writes smem[64], "
+        "which ends at byte 260 of the dynamic shared memory, but the"
     ),
     "shared-uninitialised": (
         "Thread 37 reads scores[3] before any thread of the block has written it."
     ),
     "block-table": (
-        "block_table[2, 1] holds -1, which is no block of k_cache (blocks 0 to 7), and thread"
-        " 37 reads k_cache[-1, 3, 0, 5]."
+        "block_table[2, 1] holds -1, which is no block of k_cache (blocks 0 to 7), "
+        "and thread 37 reads k_cache[-1, 3, 0, 5]."
     ),
     "out-of-bounds": (
-        "Thread 37 reads k_cache[8, 0, 0, 0], outside of the tensor: k_cache has the shape (8,"
-        " 4, 1, 16)."
+        "Thread 37 reads k_cache[8, 0, 0, 0], outside of the tensor: "
+        "k_cache has the shape (8, 4, 1, 16)."
     ),
     "write-to-input": "Thread 37 writes x[1, 1], but x is an input (const).",
     "output-unwritten": "out[3] was never written, nor were 2 other elements of out.",
@@ -411,24 +401,24 @@ def test_bytes_are_counted_in_words(number, words):
             1,
             2,
             (
-                "Thread 37 waits at __syncthreads(), and 2 have returned from the kernel,"
-                " thread 3 among them."
+                "Thread 37 waits at __syncthreads(), "
+                "and 2 have returned from the kernel, thread 3 among them."
             ),
         ),
         (
             2,
             1,
             (
-                "2 threads wait at __syncthreads(), thread 37 among them, and thread 3 has"
-                " returned from the kernel."
+                "2 threads wait at __syncthreads(), thread 37 among them, "
+                "and thread 3 has returned from the kernel."
             ),
         ),
         (
             3,
             3,
             (
-                "3 threads wait at __syncthreads(), thread 37 among them, and 3 have returned"
-                " from the kernel, thread 3 among them."
+                "3 threads wait at __syncthreads(), thread 37 among them, "
+                "and 3 have returned from the kernel, thread 3 among them."
             ),
         ),
     ],
@@ -497,8 +487,8 @@ def test_of_what_a_wide_access_and_a_launch_asked_for():
         + memory("out", 4, 24, "tensor").replace("size 4", "size 16")
     )
     assert str(found).startswith(
-        "Thread 37 reads out[1] and what follows as 16 bytes at once, but their address is no"
-        " multiple of 16."
+        "Thread 37 reads out[1] and what follows as 16 bytes at once, "
+        "but their address is no multiple of 16."
     )
     asked = "The launch asks for (2, 1, 1) blocks of (2048, 1, 1) threads"
     assert f"{asked} and 64 bytes of dynamic shared memory." in str(
@@ -568,13 +558,8 @@ def test_an_update_in_two_lines_has_them_close_together(gap, source, kind):
 
 def test_a_report_has_what_the_runtime_wrote():
     report = parse(
-        "kind race\n"
-        "pc 0x10 /a folder/of ours.so\n"
-        "table 8 -1 block_table\n"
-        "\n"
-        "block 1 2 3\n"
-        "size 4\n"
-        "name x"
+        "kind race\npc 0x10 /a folder/of ours.so\ntable 8 -1 block_table\n\nblock 1 2 3\n"
+        "size 4\nname x"
     )
     assert (report.kind, report.pc, report.tables) == (
         "race",
@@ -793,17 +778,12 @@ def test_a_place_in_the_code_has_a_line(tmp_path, monkeypatch, name):
 
 
 ADDR2LINE = (
-    "0x0f\n"
-    "/usr/include/math.h:7\n"
-    "/folder/your code:2 (discriminator 3)\n"
-    "/folder/your code:5\n"
-    "0x1f\n"
-    "??:0\n"
+    "0x0f\n/usr/include/math.h:7\n/folder/your code:2 (discriminator 3)\n"
+    "/folder/your code:5\n0x1f\n??:0\n"
 )
 ATOS = (
     (
-        "sqrt (in libm.so) (math.h:7)\n"
-        "f(float*) (in library.so) (your code:2)\n"
+        "sqrt (in libm.so) (math.h:7)\nf(float*) (in library.so) (your code:2)\n"
         "k() (in library.so) (your code:5)\n"
     ),
     "0x1f (in library.so) + 12\n",

@@ -22,9 +22,9 @@ def inside_a_kernel(line: str) -> str:
 
 def launched(name: str, configuration: str, called: str = "") -> str:
     return (
-        f'cuda_on_cpu::launch(cuda_on_cpu::configure("{name}", {configuration}),'
-        f" CUDA_KERNEL_ADDRESS({called or name}), [=](auto... arguments) {{"
-        f" {called or name}(arguments...); }})"
+        f'cuda_on_cpu::launch(cuda_on_cpu::configure("{name}", {configuration}), '
+        f"CUDA_KERNEL_ADDRESS({called or name}), [=](auto... arguments) {{ "
+        f"{called or name}(arguments...); }})"
     )
 
 
@@ -100,12 +100,12 @@ def launched(name: str, configuration: str, called: str = "") -> str:
         ),
         (
             (
-                "x = cudaLaunchKernel( (const void *) &copy<float, 4>, 1, 32, (void**)all, 0,"
-                " stream);"
+                "x = cudaLaunchKernel( (const void *) "
+                "&copy<float, 4>, 1, 32, (void**)all, 0, stream);"
             ),
             (
-                'x = cuda_on_cpu::launch_kernel("copy<float, 4>", copy<float, 4>, 1, 32,'
-                " (void**)all, 0, stream);"
+                'x = cuda_on_cpu::launch_kernel("copy<float, 4>", copy<float, 4>, 1, 32, '
+                "(void**)all, 0, stream);"
             ),
         ),
         (
@@ -154,8 +154,8 @@ def test_quotes_do_not_hide_the_code_behind_them():
         (
             "__shared__ T a[N], b[M][K >> 1], *p[4], c;",
             (
-                "CUDA_SHARED(T, a, [N]); CUDA_SHARED(T, b, [M][K >> 1]); CUDA_SHARED(T*, p,"
-                " [4]); CUDA_SHARED(T, c, );"
+                "CUDA_SHARED(T, a, [N]); CUDA_SHARED(T, b, [M][K >> 1]); "
+                "CUDA_SHARED(T*, p, [4]); CUDA_SHARED(T, c, );"
             ),
         ),
         ("__shared__ float* rows[4];", "CUDA_SHARED(float*, rows, [4]);"),
@@ -182,8 +182,8 @@ def test_quotes_do_not_hide_the_code_behind_them():
         (
             "__shared__ std::pair<int, int> x[4];",
             (
-                "CUDA_SHARED(typename cuda_on_cpu::argument<void(std::pair<int, int>)>::type,"
-                " x, [4]);"
+                "CUDA_SHARED(typename cuda_on_cpu::argument<void(std::pair<int, "
+                "int>)>::type, x, [4]);"
             ),
         ),
         ("__shared__ float x[size<T, 4>()];", "CUDA_SHARED(float, x, [(size<T, 4>())]);"),
@@ -220,8 +220,7 @@ def test_lines_keep_their_numbers():
         "__global__ void k() {\n"
         "  __shared__ float x[3],\n"
         "    y;  // more\n"
-        "  here();\n"
-        "}"
+        "  here();\n}"
     )
     rewritten = rewrite(text).split("\n")
     assert len(rewritten) == len(text.split("\n"))

@@ -175,8 +175,8 @@ def test_a_refusal_says_what_to_do(target):
         for static in (0, 640)
     )
     assert (
-        "more than 48 KiB of dynamic shared memory, which cudaFuncSetAttribute must allow this"
-        " kernel first" in says(plain, 49153)
+        "more than 48 KiB of dynamic shared memory, "
+        "which cudaFuncSetAttribute must allow this kernel first" in says(plain, 49153)
     )
     assert "shared arrays and dynamic shared memory are more than 48 KiB together" in says(
         with_arrays, 48513

@@ -229,8 +229,8 @@ def test_arguments_come_by_position_or_by_keyword():
             (1, 2, 3),
             {},
             (
-                "g: missing argument fast. It takes: g\\(const float\\* a, void\\* out, float"
-                " scale, bool fast\\)"
+                "g: missing argument fast. "
+                "It takes: g\\(const float\\* a, void\\* out, float scale, bool fast\\)"
             ),
         ),
         ((), {"a": 1, "fast": 2}, "g: missing arguments out, scale"),

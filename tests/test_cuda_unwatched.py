@@ -11,8 +11,8 @@ import torch
 from lessons_lib import CompileError, build_cuda
 
 ATTRIBUTE = (
-    "{} __global__ void hidden_kernel(const float* x, float* out) {{ out[threadIdx.x] ="
-    " x[threadIdx.x]; }}"
+    "{} __global__ void hidden_kernel(const float* x, "
+    "float* out) {{ out[threadIdx.x] = x[threadIdx.x]; }}"
 )
 LAUNCHER = """
 extern "C" int hidden(const float* x, float* out, cudaStream_t stream) {
@@ -113,13 +113,15 @@ def test_what_takes_the_place_of_the_watch_is_refused(definition, name):
 
 def test_a_name_made_of_pieces_is_still_a_name():
     assert_refused(
-        '#define HOOK(what) __ts##an_##what\nextern "C" void HOOK(read4)(void*)'
-        f" {{}}\n{PLAIN}",
+        "#define HOOK(what) __ts##an_##what\n"
+        f'extern "C" void HOOK(read4)(void*) {{}}\n{PLAIN}',
         "__tsan_read4",
     )
     assert_refused(
-        '#define OWN(what) cuda_##on_cpu_##what\nextern "C" void OWN(clear)();\n'
-        f"void forget() {{ OWN(clear)(); }}\n{PLAIN}",
+        "#define OWN(what) cuda_##on_cpu_##what\n"
+        'extern "C" void OWN(clear)();\n'
+        "void forget() { OWN(clear)(); }\n"
+        f"{PLAIN}",
         "cuda_on_cpu_clear",
         None,
     )
@@ -168,8 +170,7 @@ def test_machine_code_is_refused(code):
 def test_functions_of_the_c_library_that_nobody_watches_are_refused(call, name):
     assert_refused(
         "#include <unistd.h>\n"
-        f"void copy(const float* x, float* out, int n) {{ {call} }}\n"
-        f"{PLAIN}",
+        f"void copy(const float* x, float* out, int n) {{ {call} }}\n{PLAIN}",
         name,
     )
 

@@ -3,6 +3,7 @@
 And where the course keeps its files.
 """
 
+import importlib.util
 import json
 import os
 import re
@@ -159,6 +160,38 @@ def test_progress_is_a_square_for_each_exercise(monkeypatch, capsys):
         f"  ■ {one.id} {one.title}",
         *(f"  □ {other.id} {other.title}" for other in (two, *others)),
     ]
+
+
+def test_a_lesson_opens_with_its_pictures_and_a_line_of_progress(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "load", lambda: {"5.2": {"passed": True}})
+    pictures = verbs.open_lesson("05")
+    head, line = capsys.readouterr().out.splitlines()
+    assert head == f"› Lesson 05: 1 of {len(checks.exercises_of('05'))} exercises passed"
+    assert line.startswith("  □ 5.1 · ■ 5.2 · □ 5.3")
+    assert pictures.__name__ == "lessons_draw.lesson_05" and callable(pictures.opening)
+
+
+def test_the_summary_opens_without_progress(capsys):
+    assert callable(verbs.open_lesson("summary").opening)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["torch", "transformers", "lessons_exercises"])
+def test_a_lesson_says_what_is_missing_and_what_to_do(monkeypatch, name):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda wanted: None if wanted == name else found(wanted)
+    )
+    with pytest.raises(ModuleNotFoundError) as caught:
+        verbs.open_lesson("05")
+    assert str(caught.value) == (
+        f"No module named '{name}'. Close this, and open the course with: make lab"
+    )
+
+
+def test_a_lesson_that_does_not_exist_is_named():
+    with pytest.raises(ModuleNotFoundError, match="lessons_draw.lesson_77"):
+        verbs.open_lesson("77")
 
 
 @pytest.mark.parametrize(

@@ -324,8 +324,8 @@ def test_comments_and_docstrings_have_none_of_the_turns(path):
 def test_comments_are_read_as_they_are_written(tmp_path):
     python, cpp = tmp_path / "a.py", tmp_path / "a.h"
     python.write_text(
-        'def f():\n    """One.\n\n    Two."""\n    # Three\n    # and four.\n    return 1  #'
-        " Five.\n",
+        'def f():\n    """One.\n\n    Two."""\n    # Three\n    # and four.\n'
+        "    return 1  # Five.\n",
         encoding="utf-8",
     )
     cpp.write_text("// Three\n// and four.\nint f();  // Five.\n", encoding="utf-8")

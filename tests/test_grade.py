@@ -69,8 +69,7 @@ def test_exercises_are_found_wherever_their_answers_are(tmp_path):
     of it.
     """
     needed = (
-        "from torch import Tensor\n"
-        "from lessons_lib import check\n"
+        "from torch import Tensor\nfrom lessons_lib import check\n"
         "from paged_attention.validate import check_write\n"
     )
     result = grade(
@@ -90,9 +89,7 @@ def test_exercises_are_found_wherever_their_answers_are(tmp_path):
             "def my_append(self, seq_id):\n    raise KeyError\ncheck('2.5', my_append)",
             "def fork_sequence(self, seq_id, child_id):\n"
             "    raise NotImplementedError('Exercise 2.6')",
-            "import threading\n"
-            "lock = threading.Lock()\n"
-            "def free_sequence(self, seq_id):\n"
+            "import threading\nlock = threading.Lock()\ndef free_sequence(self, seq_id):\n"
             "    lock.acquire()",
             # its name, used for something else
             "for count_pieces in range(20): check('2.1', count_pieces)",
@@ -118,9 +115,7 @@ def test_magics_work_and_a_later_helper_is_found(tmp_path):
     result = grade(
         hand_in(
             tmp_path,
-            "%matplotlib inline\n"
-            "import matplotlib.pyplot as plt\n"
-            "plt.plot([1, 2])\n"
+            "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\n"
             "plt.show()",
             "%%writefile mine.py\ndef up(a, b):\n    return -(-a // b)",
             "!ls",
@@ -140,8 +135,7 @@ def test_an_answer_that_knows_the_cases_by_heart_fails_on_the_hidden_ones(tmp_pa
     result = grade(
         hand_in(
             tmp_path,
-            f"known = {known}\n"
-            "def blocks_needed(num_tokens, block_size):\n"
+            f"known = {known}\ndef blocks_needed(num_tokens, block_size):\n"
             "    return known.get((num_tokens, block_size), 1)",
         )
     )
@@ -307,8 +301,7 @@ def test_an_older_bubblewrap_is_watched(tmp_path, monkeypatch):
     monkeypatch.setattr(confinement, "words_of_bubblewrap", lambda: [])
     # Two files, of which each is small enough.
     fill = (
-        "import time\n"
-        "for name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\n"
+        "import time\nfor name in 'ab': open(name, 'wb').write(b'x' * (150 << 20))\n"
         "time.sleep(60)"
     )
     result = grade(

@@ -233,38 +233,30 @@ def test_the_notebooks_time_is_that_of_all_its_processes(tmp_path):
 TOO_MUCH = {
     "threads": (
         (
-            "import threading, time\n"
-            "for _ in range(300):\n"
-            "    threading.Thread(target=time.sleep, args=(1000,)).start()\n"
-            "time.sleep(1000)"
+            "import threading, time\nfor _ in range(300):\n"
+            "    threading.Thread(target=time.sleep, args=(1000,)).start()\ntime.sleep(1000)"
         ),
         TOO_MANY,
     ),
     "sockets": (
         (
-            "import os, socket, time\n"
-            "for _ in range(4): os.fork()\n"
-            "kept = [socket.socketpair() for _ in range(400)]\n"
-            "time.sleep(1000)"
+            "import os, socket, time\nfor _ in range(4): os.fork()\n"
+            "kept = [socket.socketpair() for _ in range(400)]\ntime.sleep(1000)"
         ),
         "GB of memory",
     ),
     "page tables": (
         (
-            "import mmap, time\n"
-            "kept = []\n"
-            "for _ in range(80):\n"
+            "import mmap, time\nkept = []\nfor _ in range(80):\n"
             "    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000\n"
             "    kept.append(mmap.mmap(-1, 16 << 30, flags, mmap.PROT_READ))\n"
-            "    for place in range(0, 16 << 30, 2 << 20): kept[-1][place]\n"
-            "time.sleep(1000)"
+            "    for place in range(0, 16 << 30, 2 << 20): kept[-1][place]\ntime.sleep(1000)"
         ),
         "GB of memory",
     ),
     "empty files": (
         (
-            "import os, time\n"
-            "for n in range(10 ** 6):\n"
+            "import os, time\nfor n in range(10 ** 6):\n"
             "    os.close(os.open(f'/tmp/{n}', os.O_CREAT))"
         ),
         "GB of files",
@@ -285,11 +277,8 @@ def test_what_belongs_to_no_process_is_counted_too(tmp_path, cell, event):
 def test_what_cannot_be_deleted_costs_only_the_sandbox(tmp_path):
     """Where the course's files go, folders inside folders, too deep for a plain deletion."""
     dig = (
-        "import os\n"
-        f"os.chdir({str(ROOT / 'kernels')!r})\n"
-        "for _ in range(3000):\n"
-        "    os.mkdir('d')\n"
-        "    os.chdir('d')"
+        f"import os\nos.chdir({str(ROOT / 'kernels')!r})\nfor _ in range(3000):\n"
+        "    os.mkdir('d')\n    os.chdir('d')"
     )
     assert earned(grade(hand_in(tmp_path, dig, RIGHT))) == 1
 
@@ -329,8 +318,8 @@ def test_a_cgroup_limits_what_it_can_where_systemd_gives_one(tmp_path, monkeypat
     """In place of systemd-run a script that notes what it was asked for, without a cgroup."""
     tool = tmp_path / "systemd-run"
     tool.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n'
-        'while [ "$1" != sh ]; do shift; done\nshift 4\nexec "$@"\n'
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nwhile [ "$1" != sh ]; do shift; done\n'
+        'shift 4\nexec "$@"\n'
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{confinement.os.environ['PATH']}")
@@ -354,20 +343,15 @@ needs_cgroup = pytest.mark.skipif(
 BIG = {  # 200 MB
     "plain memory": "kept = bytearray(b'x' * (200 << 20))",
     "memory of a child": (
-        "import os\n"
-        "if not os.fork():\n"
-        "    kept = bytearray(b'x' * (200 << 20))\n"
-        "    os._exit(0)\n"
-        "os.wait()"
+        "import os\nif not os.fork():\n    kept = bytearray(b'x' * (200 << 20))\n"
+        "    os._exit(0)\nos.wait()"
     ),
     "a memfd": (
-        "import os\n"
-        "end = os.memfd_create('x')\n"
+        "import os\nend = os.memfd_create('x')\n"
         "for _ in range(200): os.write(end, b'x' * (1 << 20))"
     ),
     "a file in memory": (
-        "import tempfile\n"
-        "with tempfile.TemporaryFile(dir='/dev/shm') as file:\n"
+        "import tempfile\nwith tempfile.TemporaryFile(dir='/dev/shm') as file:\n"
         "    for _ in range(200): file.write(b'x' * (1 << 20))"
     ),
 }

@@ -5,6 +5,7 @@ In most tests a grader that only reads the file stands in for the one that runs 
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -174,8 +175,8 @@ def test_a_second_attempt_may_do(hand_in):
         and grade.events
         == (
             (
-                "the first attempt to grade this failed: the process that graded it ended,"
-                " exit code -9"
+                "the first attempt to grade this failed: "
+                "the process that graded it ended, exit code -9"
             ),
         )
     )
@@ -245,6 +246,7 @@ def test_the_command_writes_results_and_grades_only_what_is_new(hand_in, capsys)
         "results.json",
         "seed",
         "students",
+        "submissions",
     ]
     seed = (results / "seed").read_text().strip()
     said = capsys.readouterr()
@@ -265,6 +267,27 @@ def test_the_command_writes_results_and_grades_only_what_is_new(hand_in, capsys)
     assert len(called(folder)) == 6
     assert run(folder, "--seed", "7") == 0 and run(folder) == 0
     assert len(called(folder)) == 9 and (results / "seed").read_text() == "7\n"
+
+
+def test_two_classes_do_not_mix(hand_in, capsys):
+    """Both lie in the same folder, so that the usual place of their results is the same."""
+    folder = hand_in("ada.ipynb").parent
+    other = folder.parent / "other class"
+    shutil.copytree(folder, other)
+    results = folder.parent / "results"
+    assert run(folder) == 0
+    before = (results / "results.csv").read_bytes()
+    with pytest.raises(SystemExit) as refusal:
+        run(other)
+    said = capsys.readouterr().err
+    assert refusal.value.code == 2 and "choose another --results" in said
+    assert f"{results} has the grades of ../submissions, not of ../other class" in said
+    assert (results / "results.csv").read_bytes() == before
+    assert called(other) == ["ada"]  # by the first run
+    assert run(other, "--results", str(folder.parent / "of the other")) == 0
+    assert run(folder) == 0
+    (results / "submissions").unlink()  # as the message says, for a class that was renamed
+    assert run(other) == 0
 
 
 def test_what_could_not_be_graded_is_tried_again_by_the_next_run(hand_in, capsys):

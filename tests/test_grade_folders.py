@@ -302,8 +302,8 @@ def test_outputs_cost_nobody_a_grade(tmp_path, monkeypatch):
     "text",
     [
         (
-            '{"cells": [{"source": "x = {\\"outputs\\": [1]}", "outputs": [{"a": "]"}], "id":'
-            ' "\\\\"}]}'
+            '{"cells": [{"source": "x = {\\"outputs\\": [1]}", "outputs": [{"a": '
+            '"]"}], "id": "\\\\"}]}'
         ),
         '{"outputs": [{"outputs": []}], "cells": [], "x": "\\"outputs\\": ["}',
         '{"a": "outputs", "b": [1], "attachments" : {}}',

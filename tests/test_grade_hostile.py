@@ -84,8 +84,7 @@ HARM = {
     "input": ("input('your name? ')", "cell 2 raised EOFError"),
     "disk": (
         (
-            "with open('much', 'wb') as file:\n"
-            "    while True:\n"
+            "with open('much', 'wb') as file:\n    while True:\n"
             "        file.write(b'x' * (1 << 20))"
         ),
         "cell 2 raised OSError: [Errno 28] No space left on device",
@@ -148,19 +147,15 @@ ANSWERS = {
     ),
     "no result": (
         (
-            "import threading\n"
-            "def blocks_needed(num_tokens, block_size):\n"
+            "import threading\ndef blocks_needed(num_tokens, block_size):\n"
             "    return threading.Lock()"
         ),
         "wrong",
     ),
     "equal to all": (
         (
-            "class Yes:\n"
-            "    def __eq__(self, other): return True\n"
-            "    __hash__ = None\n"
-            "def blocks_needed(num_tokens, block_size):\n"
-            "    return Yes()"
+            "class Yes:\n    def __eq__(self, other): return True\n    __hash__ = None\n"
+            "def blocks_needed(num_tokens, block_size):\n    return Yes()"
         ),
         "wrong",
     ),
@@ -220,17 +215,15 @@ FAKES = [
         "checks.find('0.1').__dict__['observe'] = right\n"
     ),
     (
-        "def check(exercise, answer):\n"
-        "    print(f'✓ Exercise {exercise}: passed')\n"
+        "def check(exercise, answer):\n    print(f'✓ Exercise {exercise}: passed')\n"
         "check('0.1', None)\n"
     ),
     (
-        'print(\'{"exercise": "0.1", "passed": true, "earned": 1}\')\nimport'
-        " sys\nsys.stderr.write('[\"ended\"]')\n"
+        'print(\'{"exercise": "0.1", "passed": true, "earned": 1}\')\nimport sys\n'
+        "sys.stderr.write('[\"ended\"]')\n"
     ),
     (
-        "import os\n"
-        "for descriptor in range(3, 100):\n"
+        "import os\nfor descriptor in range(3, 100):\n"
         "    try: os.write(descriptor, b'\\0\\0\\0\\x08[\"ready\"')\n"
         "    except OSError: pass\n"
     ),

@@ -182,8 +182,8 @@ def test_unnamed_answers_that_fail_alike_are_one_group_with_an_example(written):
         in held_up
     )
     assert (
-        f"2 of 9 2.2 slots wrong : 2 of 9 fail in the same way {case}KeyError: 3, a line of"
-        " yours See s3 , s4 " in held_up
+        f"2 of 9 2.2 slots wrong : 2 of 9 fail in the same way {case}KeyError: "
+        "3, a line of yours See s3 , s4 " in held_up
     )
     assert (
         "2 of 9 2.2 slots wrong : 2 of 9 fail, each in a way of its own See s5 , s6" in held_up

@@ -55,8 +55,8 @@ def test_an_unchanged_rebuild_in_a_new_process_takes_under_a_third_of_a_second(
     empty_build_folder,
 ):
     program = (
-        "import sys, time, torch; from lessons_lib import build_library; started ="
-        " time.monotonic(); build_library(sys.argv[1]); print(time.monotonic() - started)"
+        "import sys, time, torch; from lessons_lib import build_library; started = "
+        "time.monotonic(); build_library(sys.argv[1]); print(time.monotonic() - started)"
     )
     times = [
         float(
@@ -103,8 +103,8 @@ def test_a_spoilt_library_is_reported_and_built_again(empty_build_folder):
     library.unlink()
     library.write_bytes(b"rubbish")
     program = (
-        "import sys; from lessons_lib import build_library;"
-        " print(build_library(sys.argv[1]).answer())"
+        "import sys; from lessons_lib import build_library; "
+        "print(build_library(sys.argv[1]).answer())"
     )
     first = subprocess.run(
         [sys.executable, "-c", program, ANSWER], cwd=ROOT, capture_output=True, text=True
@@ -124,10 +124,10 @@ def test_two_processes_that_build_the_same_at_once_build_it_once(
     """
     build, others = inline._run_load_inline, []
     program = (
-        "import fcntl, sys; from lessons_lib import build_library, inline;"
-        " inline._run_load_inline = None; flock = fcntl.flock; fcntl.flock = lambda *lock:"
-        " (print('at the lock', flush=True), flock(*lock));"
-        " print(build_library(sys.argv[1]).answer())"
+        "import fcntl, sys; from lessons_lib import build_library, inline; "
+        "inline._run_load_inline = None; flock = fcntl.flock; "
+        "fcntl.flock = lambda *lock: (print('at the lock', flush=True), flock(*lock)); "
+        "print(build_library(sys.argv[1]).answer())"
     )
 
     def build_while_another_asks(*arguments):
@@ -172,8 +172,7 @@ def test_an_error_inside_a_system_header_is_placed_at_the_learners_call():
         "#include <vector>\n"
         "struct A {};\n"
         "void f(std::vector<A>& v) {\n"
-        "  std::sort(v.begin(), v.end());\n"
-        "}"
+        "  std::sort(v.begin(), v.end());\n}"
     )
     with pytest.raises(CompileError) as caught:
         build_library(source)

@@ -56,8 +56,8 @@ def test_a_second_launch_takes_what_lesson_07_says(run):
     )
     step = run.milliseconds("gqa_b8_c512", "rung 7")
     assert (
-        f"rung 6 took {1000 * longer:.0f} microseconds longer than rung 5, and a whole step of"
-        f" the smallest batch takes {1000 * step:.0f}" in prose("07")
+        f"rung 6 took {1000 * longer:.0f} microseconds longer than rung 5, "
+        f"and a whole step of the smallest batch takes {1000 * step:.0f}" in prose("07")
     )
 
 

@@ -74,8 +74,8 @@ def uses(**methods):
         (
             "increase_ref_count",
             (
-                "{ GUARD check(b); if (!counts[b]) throw BlockNotAllocatedError(b); }"
-                " ++counts[b];"
+                "{ GUARD check(b); if (!counts[b]) throw BlockNotAllocatedError(b); } "
+                "++counts[b];"
             ),
             AFTER,
         ),
@@ -88,8 +88,8 @@ def uses(**methods):
         (
             "get_ref_count",
             (
-                "std::unique_lock<std::mutex> hold(mutex_); check(b); hold.unlock(); return"
-                " counts.at(b);"
+                "std::unique_lock<std::mutex> hold(mutex_); check(b); hold.unlock(); "
+                "return counts.at(b);"
             ),
             AFTER,
         ),
@@ -101,16 +101,16 @@ def uses(**methods):
         (
             "free",
             (
-                "check(b); if (!counts[b]) throw DoubleFreeError(b); GUARD if (--counts[b] =="
-                " 0) list.push(b);"
+                "check(b); if (!counts[b]) throw DoubleFreeError(b); "
+                "GUARD if (--counts[b] == 0) list.push(b);"
             ),
             LOOKS_BEFORE,
         ),
         (
             "free",
             (
-                "check(b); if (!counts[b]) throw DoubleFreeError(b); if (--counts[b]) return;"
-                " GUARD list.push(b);"
+                "check(b); if (!counts[b]) throw DoubleFreeError(b); "
+                "if (--counts[b]) return; GUARD list.push(b);"
             ),
             CHANGES_BEFORE,
         ),
@@ -123,8 +123,8 @@ def uses(**methods):
         (
             "get_num_free_blocks",
             (
-                "static std::mutex own; std::lock_guard<std::mutex> hold(own); return"
-                " list.size();"
+                "static std::mutex own; std::lock_guard<std::mutex> hold(own); "
+                "return list.size();"
             ),
             ANOTHER,
         ),
@@ -139,8 +139,8 @@ def test_data_that_is_touched_without_the_lock_is_seen(method, body, use):
     [
         {
             "free": (
-                "{ GUARD check(b); } { GUARD if (!counts[b]) throw DoubleFreeError(b); if"
-                " (--counts[b] == 0) list.push(b); }"
+                "{ GUARD check(b); } { GUARD if (!counts[b]) throw DoubleFreeError(b); "
+                "if (--counts[b] == 0) list.push(b); }"
             )
         },
         {
@@ -151,20 +151,20 @@ def test_data_that_is_touched_without_the_lock_is_seen(method, body, use):
         {"get_ref_count": "check(b); int n; { GUARD n = counts[b]; } return n;"},
         {
             "get_ref_count": (
-                "mutex_.lock(); if (b < 0 || b >= int(counts.size())) { mutex_.unlock(); throw"
-                " BlockIndexError(b); } int n = counts[b]; mutex_.unlock(); return n;"
+                "mutex_.lock(); if (b < 0 || b >= int(counts.size())) { mutex_.unlock(); "
+                "throw BlockIndexError(b); } int n = counts[b]; mutex_.unlock(); return n;"
             )
         },
         {
             "get_ref_count": (
-                "mutex_.lock(); mutex_.unlock(); mutex_.lock(); int n = counts.at(b);"
-                " mutex_.unlock(); return n;"
+                "mutex_.lock(); mutex_.unlock(); mutex_.lock(); int n = counts.at(b); "
+                "mutex_.unlock(); return n;"
             )
         },
         {
             "get_ref_count": (
-                "std::unique_lock<std::mutex> hold(mutex_, std::defer_lock); hold.lock();"
-                " check(b); return counts[b];"
+                "std::unique_lock<std::mutex> hold(mutex_, std::defer_lock); hold.lock(); "
+                "check(b); return counts[b];"
             )
         },
     ],
@@ -178,8 +178,8 @@ def test_an_unusual_right_lock_is_left_alone(methods):
 def test_two_locks_where_one_is_needed_are_seen_though_all_data_is_covered():
     manager_type = manager_with(
         free=(
-            "{ GUARD check(b); if (!counts[b]) throw DoubleFreeError(b); } "
-            "{ GUARD if (--counts[b] == 0) list.push(b); }"
+            "{ GUARD check(b); if (!counts[b]) throw DoubleFreeError(b); } { "
+            "GUARD if (--counts[b] == 0) list.push(b); }"
         )
     )
     assert observe(manager_type, ("data", 3)) == ALL_COVERED

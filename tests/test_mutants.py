@@ -15,8 +15,8 @@ from mutants.cpp_text import cpp_mutants
 from mutants.kept import Explained
 
 RUN = (
-    "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from"
-    " mutants.__main__ import main; sys.exit(main(sys.argv[3:], Path(sys.argv[2])))"
+    "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
+    "from mutants.__main__ import main; sys.exit(main(sys.argv[3:], Path(sys.argv[2])))"
 )
 
 SHOP = '''\

@@ -118,8 +118,8 @@ def test_own_time_never_runs_back_nor_ahead_of_the_clock(looks):
         ("while True: pass", True),
         (
             (
-                "import threading; threading.Thread(target=lambda: [0 for _ in iter(int,"
-                " 1)]).start()"
+                "import threading; threading.Thread(target=lambda: "
+                "[0 for _ in iter(int, 1)]).start()"
             ),
             True,
         ),
@@ -144,8 +144,8 @@ def test_a_session_is_seen(program, does_work):
 def test_work_of_children_counts_also_when_they_have_ended():
     child = "import time\nwhile time.process_time() < 0.5: pass"
     program = (
-        f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {child!r}]);"
-        " print(flush=True); time.sleep(1e6)"
+        f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {child!r}]); "
+        "print(flush=True); time.sleep(1e6)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program], start_new_session=True, stdout=subprocess.PIPE

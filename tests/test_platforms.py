@@ -117,8 +117,8 @@ def test_macos_on_arm64_compiles(tmp_path, mode):
         (
             "tests/test_banks.py",
             (
-                "(our_answer or known_mistake_is) and ([6. or [7.2 or [7.3 or [7.4 or [7.5)"
-                " and not whole-row-in-a-lane"
+                "(our_answer or known_mistake_is) and ([6. "
+                "or [7.2 or [7.3 or [7.4 or [7.5) and not whole-row-in-a-lane"
             ),
         ),
     ],
@@ -162,8 +162,9 @@ def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
     """What Ubuntu's GCC does unless it is told otherwise."""
     compiler = tmp_path / "c++"
     compiler.write_text(
-        "#!/bin/sh\nexec g++ -D_FORTIFY_SOURCE=2 -fstack-protector-strong"
-        ' -fstack-clash-protection -fcf-protection "$@"\n'
+        "#!/bin/sh\n"
+        "exec g++ -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection "
+        '-fcf-protection "$@"\n'
     )
     compiler.chmod(0o755)
     settings = {

@@ -41,9 +41,7 @@ def functions_with_a_clock(tree: ast.Module) -> Iterator[str]:
         ("@pytest.mark.slow\ndef test_a():\n    assert time.perf_counter() < 3", ["test_a"]),
         (
             (
-                "@pytest.mark.slow\n"
-                "@pytest.mark.alone\n"
-                "def test_a():\n"
+                "@pytest.mark.slow\n@pytest.mark.alone\ndef test_a():\n"
                 "    assert time.perf_counter() < 3"
             ),
             [],

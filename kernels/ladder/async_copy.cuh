@@ -12,9 +12,11 @@ struct AsyncCopies {
   // compiler moves no access across it. The instruction takes the address within shared
   // memory, and how many of the 16 bytes to read. The rest become zeros.
   __device__ void copy(uint4* to, const void* from, bool there) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
-                     uint32_t(__cvta_generic_to_shared(to))),
-                 "l"(from), "r"(there ? 16 : 0)
+    uint32_t address = __cvta_generic_to_shared(to);
+    int num_bytes = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(from), "r"(num_bytes)
                  : "memory");
   }
   __device__ void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -8,8 +8,8 @@ constexpr int tile_rows = 8, row_size = 32;
 constexpr int tile_floats = tile_rows * row_size;
 
 struct Stage {
-  uint4 chunks[tile_floats / 4];
-};  // a chunk is 16 bytes
+  uint4 chunks[tile_floats / 4];  // a chunk is 16 bytes
+};
 
 // Begins to copy a tile into a stage, with all lanes of a warp. Neighbouring lanes take
 // neighbouring chunks.

@@ -101,8 +101,8 @@ __device__ void multiply_keys(float (&scores)[4], const TileQueries& queries, in
   for (float& score : scores) score = 0.0f;
 #pragma unroll
   for (int i = 0; i < head_size / 32; ++i) {
-    uint4 low = widen(chunks.key(0, i / halves), i % halves),
-          high = widen(chunks.key(1, i / halves), i % halves);
+    uint4 low = widen(chunks.key(0, i / halves), i % halves);
+    uint4 high = widen(chunks.key(1, i / halves), i % halves);
     uint4 query = queries.chunk[t][i];
     multiply_add<Number>(scores, {low.x, high.x, low.y, high.y}, {query.x, query.y});
     multiply_add<Number>(more, {low.z, high.z, low.w, high.w}, {query.z, query.w});

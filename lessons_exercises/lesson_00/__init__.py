@@ -71,35 +71,36 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 "floor-division",
-                "Your division rounds down, so the tokens that do not fill a whole block have"
-                " no place. The last block may be only partly full, and it is still a block.",
+                "Your division rounds down, "
+                "so the tokens that do not fill a whole block have no place. "
+                "The last block may be only partly full, and it is still a block.",
                 lambda num_tokens, block_size: num_tokens // block_size,
             ),
             Mistake(
                 "always-one-more",
-                "You always add a block. Tokens that fill their blocks exactly need no further"
-                " one.",
+                "You always add a block. "
+                "Tokens that fill their blocks exactly need no further one.",
                 lambda num_tokens, block_size: num_tokens // block_size + 1,
             ),
             Mistake(
                 "rounds-to-nearest",
-                "Your division rounds to the nearest whole number. A block that is less than"
-                " half full still has to exist.",
+                "Your division rounds to the nearest whole number. "
+                "A block that is less than half full still has to exist.",
                 lambda num_tokens, block_size: round(num_tokens / block_size),
                 also=(lambda num_tokens, block_size: int(num_tokens / block_size + 0.5),),
             ),
             Mistake(
                 "one-token-left-over",
-                "A single token that is left over gets no block. One token is enough to need"
-                " one.",
+                "A single token that is left over gets no block. "
+                "One token is enough to need one.",
                 lambda num_tokens, block_size: (
                     num_tokens // block_size + (num_tokens % block_size > 1)
                 ),
             ),
             Mistake(
                 "one-block-too-few",
-                "Your result is one less than the number of blocks. The first block counts as"
-                " well.",
+                "Your result is one less than the number of blocks. "
+                "The first block counts as well.",
                 lambda num_tokens, block_size: max(
                     0, blocks_needed(num_tokens, block_size) - 1
                 ),
@@ -131,53 +132,53 @@ EXERCISES = (
             ),
             Mistake(
                 "fraction-of-a-block",
-                "Your result is a fraction. A block is handed out whole: the answer is an"
-                " int.",
+                "Your result is a fraction. "
+                "A block is handed out whole: the answer is an int.",
                 lambda num_tokens, block_size: num_tokens / block_size,
             ),
             Mistake(
                 "float-not-int",
-                "The number is right, and it is a float. Blocks are counted, so the answer is"
-                " an int.",
+                "The number is right, and it is a float. "
+                "Blocks are counted, so the answer is an int.",
                 lambda num_tokens, block_size: float(math.ceil(num_tokens / block_size)),
                 also=(lambda num_tokens, block_size: numpy.ceil(num_tokens / block_size),),
             ),
             Mistake(
                 "places-not-blocks",
-                "You return how many tokens the blocks have room for. The question is how many"
-                " blocks there are.",
+                "You return how many tokens the blocks have room for. "
+                "The question is how many blocks there are.",
                 lambda num_tokens, block_size: math.ceil(num_tokens / block_size) * block_size,
             ),
             Mistake(
                 "empty-places",
-                "You return how many places stay empty in the last block. The question is how"
-                " many blocks there are.",
+                "You return how many places stay empty in the last block. "
+                "The question is how many blocks there are.",
                 lambda num_tokens, block_size: -num_tokens % block_size,
             ),
             Mistake(
                 "adds-the-rest",
-                "You add the tokens that are left over. However many they are, they share one"
-                " block.",
+                "You add the tokens that are left over. "
+                "However many they are, they share one block.",
                 lambda num_tokens, block_size: (
                     num_tokens // block_size + num_tokens % block_size
                 ),
             ),
             Mistake(
                 "block-size-ignored",
-                "Your answer is right for blocks of 16 tokens only. The size of a block is an"
-                " argument.",
+                "Your answer is right for blocks of 16 tokens only. "
+                "The size of a block is an argument.",
                 lambda num_tokens, block_size: -(-num_tokens // 16),
             ),
             Mistake(
                 "returns-nothing",
-                "Your function gives None: it works the number out, perhaps prints it, and"
-                " does not return it.",
+                "Your function gives None: it works the number out, perhaps prints it, "
+                "and does not return it.",
                 lambda num_tokens, block_size: None,
             ),
             Mistake(
                 "returns-on-one-way-only",
-                "Your function gives None for some arguments: one of the ways through it ends"
-                " without a `return`.",
+                "Your function gives None for some arguments: "
+                "one of the ways through it ends without a `return`.",
                 given_if(lambda num_tokens, block_size: num_tokens % block_size == 0),
                 also=(
                     given_if(lambda num_tokens, block_size: num_tokens % block_size > 0),
@@ -191,8 +192,8 @@ EXERCISES = (
             ),
             Mistake(
                 "tensor-not-int",
-                "The number is right, and it is a tensor. Blocks are counted, so the answer is"
-                " an int of Python's.",
+                "The number is right, and it is a tensor. "
+                "Blocks are counted, so the answer is an int of Python's.",
                 lambda num_tokens, block_size: torch.tensor(
                     blocks_needed(num_tokens, block_size)
                 ),
@@ -207,8 +208,8 @@ EXERCISES = (
             ),
             Mistake(
                 "arguments-swapped",
-                "You divide the size of a block by the number of tokens. The other way round"
-                " it is a number of blocks.",
+                "You divide the size of a block by the number of tokens. "
+                "The other way round it is a number of blocks.",
                 lambda num_tokens, block_size: -(-block_size // num_tokens),
                 also=(
                     lambda num_tokens, block_size: (
@@ -218,9 +219,9 @@ EXERCISES = (
             ),
             Mistake(
                 "only-one-full-block-right",
-                "When one block is exactly full, your number is right. When several are, it is"
-                " one too high. What decides is whether tokens are left over: full blocks"
-                " leave none, and no tokens leave none either.",
+                "When one block is exactly full, your number is right. When several are, "
+                "it is one too high. What decides is whether tokens are left over: "
+                "full blocks leave none, and no tokens leave none either.",
                 lambda num_tokens, block_size: (
                     num_tokens // block_size + 1 if num_tokens > block_size else 1
                 ),
@@ -235,13 +236,13 @@ EXERCISES = (
         ),
         hints=(
             (
-                "How many blocks do 16 tokens need when a block holds 16? And 17? What does"
-                " `17 // 16` give?"
+                "How many blocks do 16 tokens need when a block holds 16? And 17? "
+                "What does `17 // 16` give?"
             ),
             (
-                "`a // b` rounds down. Adding just enough to `a` first makes it round up. What"
-                " is the smallest amount that lifts 17 to the next multiple of 16 without"
-                " lifting 16?"
+                "`a // b` rounds down. Adding just enough to `a` first makes it round up. "
+                "What is the smallest amount that lifts 17 "
+                "to the next multiple of 16 without lifting 16?"
             ),
         ),
     ),

@@ -152,8 +152,9 @@ def copying(
 
 
 def wrong(**differences):
-    """`copying` with differences; those that are functions of (pool, blocks, position) are
-    called first.
+    """`copying` with differences.
+
+    Those that are functions of (pool, blocks, position) are called first.
     """
 
     def answer(manager, pool, blocks, position, value):
@@ -214,9 +215,7 @@ def writes_after_all(manager, pool, blocks, position, value):
 
 
 def written_shared_block(manager, pool, blocks, position, value):
-    """As every_shared_block, but looks at the others only when the block to write is
-    shared.
-    """
+    """As every_shared_block, but looks at the others only if the block is shared."""
     if manager.get_ref_count(blocks[position // pool.shape[1]]) > 1:
         every_shared_block(manager, pool, blocks, position, value)
     else:
@@ -244,8 +243,9 @@ def counts_of_the_entry(manager, pool, blocks, position, value):
 
 
 def list_replaced_and_read(manager, pool, blocks, position, value):
-    """As with the list replaced, and the block to write to is looked up in it after that. It
-    may not be there.
+    """As with the list replaced, and the block to write to is looked up in it after that.
+
+    It may not be there.
     """
     index, offset = divmod(position, pool.shape[1])
     if manager.get_ref_count(block_id := blocks[index]) > 1:
@@ -357,8 +357,9 @@ CASES = [
 
 
 def hidden(seed):
-    """By turns with a block to spare and without; of each four writes three go to a shared
-    block.
+    """By turns with a block to spare and without.
+
+    Of each four writes three go to a shared block.
     """
     chance = random.Random(seed)
     for number in range(16):
@@ -400,6 +401,7 @@ def observe(answer, case):
 
 def same(expected, actual):
     """Errors are compared by their class: the words are the business of whoever raises them.
+
     Only PyTorch's own words on what it does not support count.
     """
     return _without_words(expected) == _without_words(actual)
@@ -441,44 +443,44 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "writes-into-shared-block",
-            "The value went into a block that another sequence reads too: its text changes"
-            " behind its back. Look at the reference count before you write.",
+            "The value went into a block that another sequence reads too: "
+            "its text changes behind its back. Look at the reference count before you write.",
             writes_into_shared_block,
         ),
         Mistake(
             "copies-unshared-block",
-            "You copy the block although nobody else uses it. That costs a block and a copy at"
-            " every write, and it fails on a full pool where no copy was needed.",
+            "You copy the block although nobody else uses it. That costs a block "
+            "and a copy at every write, and it fails on a full pool where no copy was needed.",
             copies_unshared_block,
         ),
         Mistake(
             "contents-not-copied",
-            "The new block is empty but for the value: the tokens that stood beside it are"
-            " lost. Copy the whole block first.",
+            "The new block is empty but for the value: "
+            "the tokens that stood beside it are lost. Copy the whole block first.",
             contents_not_copied,
         ),
         Mistake(
             "old-block-not-released",
-            "The writer has left the old block, and its count still includes the writer. It"
-            " will never return to the pool: a leak of one block at each such write.",
+            "The writer has left the old block, and its count still includes the writer. "
+            "It will never return to the pool: a leak of one block at each such write.",
             old_block_not_released,
         ),
         Mistake(
             "list-not-updated",
-            "The value stands in the copy, and the sequence's list still names the old block,"
-            " so the sequence will not read what it wrote.",
+            "The value stands in the copy, and the sequence's list still names the old "
+            "block, so the sequence will not read what it wrote.",
             list_not_updated,
         ),
         Mistake(
             "value-into-old-block",
-            "The copy is made and stands in the list, and then the value goes into the old"
-            " block, which others read. After the copy, the block to write to is another one.",
+            "The copy is made and stands in the list, and then the value goes into the old "
+            "block, which others read. After the copy, the block to write to is another one.",
             value_into_old_block,
         ),
         Mistake(
             "writes-before-copying",
-            "You write first and copy afterwards. The copy is right, but the shared block was"
-            " changed on the way.",
+            "You write first and copy afterwards. "
+            "The copy is right, but the shared block was changed on the way.",
             writes_before_copying,
         ),
         Mistake(
@@ -488,22 +490,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "half-done-on-a-full-pool",
-            "When no block is left for the copy, your function has let go of the old block"
-            " already: the sequence still lists a block that it no longer owns. Do first what"
-            " can fail.",
+            "When no block is left for the copy, "
+            "your function has let go of the old block already: "
+            "the sequence still lists a block that it no longer owns. Do first what can fail.",
             frees_before_allocating,
         ),
         Mistake(
             "block-boundary-off-by-one",
-            "Your value is one slot too far, which at the end of a block is the next block."
-            " Position p lies in block p // block_size, in slot p % block_size, both counted"
-            " from 0.",
+            "Your value is one slot too far, which at the end of a block is the next block. "
+            "Position p lies in block p // block_size, "
+            "in slot p % block_size, both counted from 0.",
             boundary_off_by_one,
         ),
         Mistake(
             "positions-from-one",
-            "Your value is one slot too early, as if positions began at 1. Position 0 is the"
-            " first slot of the first block.",
+            "Your value is one slot too early, as if positions began at 1. "
+            "Position 0 is the first slot of the first block.",
             wrong(
                 index=lambda pool, blocks, position: (position - 1) // pool.shape[1],
                 offset=lambda pool, blocks, position: (position - 1) % pool.shape[1],
@@ -511,8 +513,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "index-and-offset-swapped",
-            "Quotient and remainder have changed places: the quotient of position and"
-            " block_size is the entry of the list, the remainder is the slot in the block.",
+            "Quotient and remainder have changed places: the quotient of position "
+            "and block_size is the entry of the list, the remainder is the slot in the block.",
             wrong(
                 index=lambda pool, blocks, position: position % pool.shape[1],
                 offset=lambda pool, blocks, position: position // pool.shape[1],
@@ -520,21 +522,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "always-the-last-block",
-            "The slot is right, but the value is in the last block of the sequence. Position p"
-            " lies in block p // block_size of its list.",
+            "The slot is right, but the value is in the last block of the sequence. "
+            "Position p lies in block p // block_size of its list.",
             always_the_last_block,
         ),
         Mistake(
             "shared-by-another-number",
-            "A block with several users was written in place. Shared means more than one user,"
-            " whatever the number.",
+            "A block with several users was written in place. "
+            "Shared means more than one user, whatever the number.",
             wrong(shared=lambda count: count == 2),
             also=(wrong(shared=lambda count: count > 2),),
         ),
         Mistake(
             "rows-for-block-size",
-            "You divide the position by the number of blocks. The pool's shape is (num_blocks,"
-            " block_size).",
+            "You divide the position by the number of blocks. "
+            "The pool's shape is (num_blocks, block_size).",
             wrong(
                 index=lambda pool, blocks, position: position // pool.shape[0],
                 offset=lambda pool, blocks, position: position % pool.shape[0],
@@ -548,65 +550,65 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "position-for-index",
-            "You look up the list's entry number `position`. An entry stands for a whole block"
-            " of tokens.",
+            "You look up the list's entry number `position`. "
+            "An entry stands for a whole block of tokens.",
             wrong(index=lambda pool, blocks, position: position),
         ),
         Mistake(
             "logical-for-physical",
-            "You take the number of the block within the sequence for its id. The id stands in"
-            " `blocks`.",
+            "You take the number of the block within the sequence for its id. "
+            "The id stands in `blocks`.",
             wrong(block_id=lambda pool, blocks, position: position // pool.shape[1]),
         ),
         Mistake(
             "position-for-slot",
-            "The value went to the place number `position` of the whole pool. The sequence's"
-            " block may lie elsewhere.",
+            "The value went to the place number `position` of the whole pool. "
+            "The sequence's block may lie elsewhere.",
             position_for_slot,
         ),
         Mistake(
             "copied-backwards",
-            "You copied the new block over the old one. In `a = b` the numbers go from b"
-            " to a.",
+            "You copied the new block over the old one. "
+            "In `a = b` the numbers go from b to a.",
             wrong(copy=copied_backwards),
         ),
         Mistake(
             "copies-a-part",
-            "You copied a part of the block. A position may be anywhere in it: the tokens"
-            " behind it are copied as well.",
+            "You copied a part of the block. "
+            "A position may be anywhere in it: the tokens behind it are copied as well.",
             wrong(copy=copied_until(0)),
             also=(wrong(copy=copied_until(1)),),
         ),
         Mistake(
             "appended-to-the-list",
-            "The copy's id stands at the end of the list, and the old id is still in its"
-            " place. The copy takes the place of the block that it replaces.",
+            "The copy's id stands at the end of the list, and the old id is still "
+            "in its place. The copy takes the place of the block that it replaces.",
             wrong(enter=lambda blocks, copy_id: blocks.append(copy_id)),
             also=(appended_and_written_to_the_old,),
         ),
         Mistake(
             "copies-every-shared-block",
-            "You copy all blocks of the sequence that are shared. Only the one that is written"
-            " to needs a copy.",
+            "You copy all blocks of the sequence that are shared. "
+            "Only the one that is written to needs a copy.",
             every_shared_block,
             also=(written_shared_block,),
         ),
         Mistake(
             "count-of-the-entry",
-            "You ask for the reference count of the entry's number. `get_ref_count` takes a"
-            " block id, and that is what stands in the entry.",
+            "You ask for the reference count of the entry's number. "
+            "`get_ref_count` takes a block id, and that is what stands in the entry.",
             counts_of_the_entry,
         ),
         Mistake(
             "position-for-offset",
-            "Block and copy are right, and the place in the block is the whole position. In"
-            " each block the places begin at 0 again.",
+            "Block and copy are right, and the place in the block is the whole position. "
+            "In each block the places begin at 0 again.",
             wrong(offset=lambda pool, blocks, position: position),
         ),
         Mistake(
             "block-size-fixed",
-            "Your blocks always have the same size. How many tokens a block holds, the pool's"
-            " shape says.",
+            "Your blocks always have the same size. "
+            "How many tokens a block holds, the pool's shape says.",
             wrong(
                 index=lambda pool, blocks, position: position // 4,
                 offset=lambda pool, blocks, position: position % 4,
@@ -625,22 +627,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "new-block-released",
-            "You let go of the new block, and it is in the list: it is free, and the next"
-            " `allocate()` gives it to somebody else. The one that the writer leaves is the"
-            " old block.",
+            "You let go of the new block, and it is in the list: "
+            "it is free, and the next `allocate()` gives it to somebody else. "
+            "The one that the writer leaves is the old block.",
             releasing(lambda old, copy_id: copy_id),
             also=(releasing_both,),
         ),
         Mistake(
             "frees-shared-outright",
-            "The old block became free, and another sequence still uses it. Call `free` once:"
-            " it takes away one user.",
+            "The old block became free, and another sequence still uses it. "
+            "Call `free` once: it takes away one user.",
             freed_while_used,
         ),
         Mistake(
             "last-free-block-refused",
-            "One block is free, and you refuse the write. A copy takes one block, so the last"
-            " free one will do.",
+            "One block is free, and you refuse the write. "
+            "A copy takes one block, so the last free one will do.",
             one_block_kept_back(MemoryError),
             also=(
                 one_block_kept_back(OutOfBlocksError),
@@ -650,15 +652,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "another-error",
-            "No block is free, and the error is not the manager's OutOfBlocksError."
-            " `allocate()` raises it by itself.",
+            "No block is free, and the error is not the manager's OutOfBlocksError. "
+            "`allocate()` raises it by itself.",
             with_another_error(MemoryError),
             also=(with_another_error(RuntimeError), with_another_error(ValueError)),
         ),
         Mistake(
             "allocates-unasked",
-            "You take a block before you know whether you need one. A write in place needs"
-            " none, and on a full pool it fails for nothing.",
+            "You take a block before you know whether you need one. "
+            "A write in place needs none, and on a full pool it fails for nothing.",
             wrong(allocates_first=True),
         ),
         Mistake(
@@ -668,45 +670,46 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "error-swallowed",
-            "No block is free, and the caller does not hear of it: your function catches the"
-            " error. It has to pass.",
+            "No block is free, and the caller does not hear of it: "
+            "your function catches the error. It has to pass.",
             gives_up,
             also=(writes_after_all,),
         ),
         Mistake(
             "writes-into-a-copy-of-the-pool",
-            "The counts and the list changed, and the pool did not: you wrote into a copy"
-            " of it.",
+            "The counts and the list changed, and the pool did not: "
+            "you wrote into a copy of it.",
             into_a_copy_of_the_pool,
         ),
         Mistake(
             "list-of-one-block",
-            "After the copy the list holds the new id and nothing else: the sequence's other"
-            " blocks are lost. The copy takes the place of one block.",
+            "After the copy the list holds the new id and nothing else: "
+            "the sequence's other blocks are lost. The copy takes the place of one block.",
             wrong(enter=lambda blocks, copy_id: blocks.__setitem__(slice(None), [copy_id])),
             also=(list_replaced_and_read,),
         ),
         Mistake(
             "contents-exchanged",
-            "The old and the new block have exchanged what they hold. Others read the old"
-            " block: it stays as it is.",
+            "The old and the new block have exchanged what they hold. "
+            "Others read the old block: it stays as it is.",
             wrong(copy=exchanged),
         ),
         Mistake(
             "reads-what-it-writes-to",
-            "PyTorch refuses your copy: this operation may not write into the pool while it"
-            " reads from the pool itself. An assignment to a row of the pool may.",
+            "PyTorch refuses your copy: this operation may not write into the pool "
+            "while it reads from the pool itself. An assignment to a row of the pool may.",
             wrong(copy=copied_within_the_pool),
         ),
     ),
     hints=(
         (
-            "`divmod(position, block_size)` gives both: which block of the list, and which"
-            " slot in it."
+            "`divmod(position, block_size)` gives both: which block of the list, "
+            "and which slot in it."
         ),
         (
-            "Only a block with a reference count above 1 is copied. The copy takes four steps:"
-            " allocate, copy the contents, free the old one, put the new id into the list."
+            "Only a block with a reference count above 1 is copied. "
+            "The copy takes four steps: "
+            "allocate, copy the contents, free the old one, put the new id into the list."
         ),
         "Of those four steps one can fail. It comes first, so that nothing is half done.",
     ),

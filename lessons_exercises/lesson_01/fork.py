@@ -11,9 +11,7 @@ from paged_attention.block_manager import PythonBlockManager
 
 
 class BlockManager:
-    """The five methods of a block manager and nothing else of it, as the compiled one has
-    them.
-    """
+    """The five methods of a block manager and no more, as the compiled one has them."""
 
     def __init__(self, num_blocks):
         inner = PythonBlockManager(num_blocks)
@@ -194,8 +192,8 @@ def describe(case):
     num_blocks, parent, forks = case
     earlier = f" (already forked {forks} times)" if forks else ""
     return (
-        f"a pool of {num_blocks}; the parent's blocks are {parent}{earlier}; fork(manager,"
-        f" {parent})"
+        f"a pool of {num_blocks}; the parent's blocks are {parent}{earlier}; "
+        f"fork(manager, {parent})"
     )
 
 
@@ -213,29 +211,29 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "same-list-object",
-            "The child gets the parent's own list. When one of them grows by a block, the"
-            " other grows too. The blocks are shared; the lists that name them are not.",
+            "The child gets the parent's own list. When one of them grows by a block, "
+            "the other grows too. The blocks are shared; the lists that name them are not.",
             same_list_object,
         ),
         Mistake(
             "counts-not-increased",
-            "The child uses the parent's blocks, and the manager does not know. When the"
-            " parent is freed, its blocks go to somebody else while the child still reads"
-            " them.",
+            "The child uses the parent's blocks, and the manager does not know. "
+            "When the parent is freed, its blocks go to somebody else "
+            "while the child still reads them.",
             counts_not_increased,
         ),
         Mistake(
             "allocates-copies",
-            "Your fork takes fresh blocks. That is a copy: it needs as much memory again, and"
-            " nothing has been written into those blocks. A fork shares the blocks that are"
-            " there.",
+            "Your fork takes fresh blocks. That is a copy: "
+            "it needs as much memory again, and nothing has been written into those blocks. "
+            "A fork shares the blocks that are there.",
             allocates_copies,
         ),
         Mistake(
             "last-block-not-shared",
-            "You share all blocks but the last and give the child a fresh, empty one. The last"
-            " block holds tokens that both sequences have; it is shared as well, until one of"
-            " them writes to it.",
+            "You share all blocks but the last and give the child a fresh, empty one. "
+            "The last block holds tokens that both sequences have; it is shared as well, "
+            "until one of them writes to it.",
             last_block_not_shared,
             also=(new_last_block,),
         ),
@@ -253,14 +251,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "returns-inside-the-loop",
-            "Your `return` stands inside the loop. So the function ends after the first block,"
-            " and without any block it returns nothing.",
+            "Your `return` stands inside the loop. So the function ends "
+            "after the first block, and without any block it returns nothing.",
             returns_inside_the_loop,
         ),
         Mistake(
             "counts-to-two",
-            "A block that is shared already gets no further user. Each fork adds one, whatever"
-            " the count is.",
+            "A block that is shared already gets no further user. "
+            "Each fork adds one, whatever the count is.",
             counts_to_two,
         ),
         Mistake(
@@ -270,39 +268,39 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "returns-nothing",
-            "The counts are right, but fork() returns None. It returns the child's list of"
-            " blocks.",
+            "The counts are right, but fork() returns None. "
+            "It returns the child's list of blocks.",
             returns_nothing,
         ),
         Mistake(
             "positions-for-ids",
-            "You counted up the positions 0, 1, 2, … of the list. The ids are what stands at"
-            " those positions.",
+            "You counted up the positions 0, 1, 2, … of the list. "
+            "The ids are what stands at those positions.",
             counts_by_position,
         ),
         Mistake(
             "positions-returned",
-            "The counts are right, and the child's list holds the positions 0, 1, 2, … in"
-            " place of the ids.",
+            "The counts are right, "
+            "and the child's list holds the positions 0, 1, 2, … in place of the ids.",
             giving(lambda blocks: list(range(len(blocks)))),
         ),
         Mistake(
             "list-of-none",
-            "`increase_ref_count()` returns nothing, so a list of its results holds None. The"
-            " child's list holds the ids.",
+            "`increase_ref_count()` returns nothing, so a list of its results holds None. "
+            "The child's list holds the ids.",
             giving(lambda blocks: [None] * len(blocks)),
         ),
         Mistake(
             "order-lost",
-            "The ids are there, in another order than the parent's. The order says which"
-            " tokens stand in which block.",
+            "The ids are there, in another order than the parent's. "
+            "The order says which tokens stand in which block.",
             giving(lambda blocks: blocks[::-1]),
             also=(giving(sorted), giving(lambda blocks: list(set(blocks)))),
         ),
         Mistake(
             "not-a-list",
-            "The ids are right, and they are not in a list. The child's list will grow, and"
-            " its entries will be replaced.",
+            "The ids are right, and they are not in a list. "
+            "The child's list will grow, and its entries will be replaced.",
             giving(tuple),
             also=(
                 giving(set),
@@ -314,28 +312,29 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-run-yet",
-            "Nothing has happened yet: with `yield` in it, a function gives a generator, and"
-            " runs only when somebody asks that for its items. fork() counts at once, and"
-            " returns a list.",
+            "Nothing has happened yet: with `yield` in it, a function gives a generator, "
+            "and runs only when somebody asks that for its items. "
+            "fork() counts at once, and returns a list.",
             not_run_yet,
         ),
         Mistake(
             "parent-emptied",
-            "The child's list is right, and the parent's is empty: you took its ids out. The"
-            " first sequence goes on, so its list stays as it was.",
+            "The child's list is right, and the parent's is empty: you took its ids out. "
+            "The first sequence goes on, so its list stays as it was.",
             takes_from_the_parent,
         ),
         Mistake(
             "parent-grown",
-            "The ids went to the end of the parent's own list, which is twice as long now. The"
-            " parent's list stays as it is; the child needs another one.",
+            "The ids went to the end of the parent's own list, which is twice as long now. "
+            "The parent's list stays as it is; the child needs another one.",
             appended_to_the_parent,
             also=(appended_to_the_parent_and_copied,),
         ),
         Mistake(
             "range-for-the-ids",
-            "You count up a range of ids, from one block of the list to another. A sequence's"
-            " blocks need not follow each other: only the ids in the list are meant.",
+            "You count up a range of ids, from one block of the list to another. "
+            "A sequence's blocks need not follow each other: "
+            "only the ids in the list are meant.",
             counting(lambda blocks: range(blocks[0], blocks[-1] + 1) if blocks else ()),
             also=(
                 counting(lambda blocks: range(blocks[0], blocks[-1] + 1)),
@@ -349,15 +348,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-such-name",
-            "The manager has nothing of the name that the error shows. Its counts are inside"
-            " it: it has five methods, and one of them adds a user to a block.",
+            "The manager has nothing of the name that the error shows. Its counts "
+            "are inside it: it has five methods, and one of them adds a user to a block.",
             unknown_name,
             also=(unknown_name_at_once,),
         ),
         Mistake(
             "more-than-the-list",
-            "The child's list is right, and you return something else along with it. fork()"
-            " returns that one list.",
+            "The child's list is right, and you return something else along with it. "
+            "fork() returns that one list.",
             with_the_manager,
             also=(
                 lambda manager, blocks: with_the_manager(manager, blocks)[::-1],

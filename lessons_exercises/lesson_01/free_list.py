@@ -127,8 +127,9 @@ class OneLess(FreeList):
 
 
 def cases():
-    """Every valid sequence of up to five calls on lists of up to three ids, shorter ones
-    first, then a long one.
+    """Every valid sequence of up to five calls on lists of up to three ids.
+
+    Shorter ones come first. At the end there is a long one.
     """
     for length in range(6):
         # on a list of one id, looking at what is left is a crash like any other
@@ -141,8 +142,9 @@ def cases():
 
 
 def hidden(seed):
-    """Longer runs on longer lists; the last call of each is a pop(), whose result shows the
-    order.
+    """Longer runs on longer lists.
+
+    The last call of each is a pop(), whose result shows the order.
     """
     chance = random.Random(seed)
     for length in (2, 3, 4, 6, 8, 11, 15, 20, 30, 50):
@@ -172,8 +174,9 @@ def _valid(num_blocks, calls):
 
 
 def observe(free_list_type, case):
-    """What the last call gives, and the size after it; each shorter sequence is a case of its
-    own.
+    """What the last call gives, and the size after it.
+
+    Each shorter sequence is a case of its own.
     """
     num_blocks, calls = case
     free_list, result = free_list_type(num_blocks), None
@@ -204,8 +207,8 @@ def describe(case):
 
 
 FILL = (
-    "for (int block_id = num_blocks - 1; block_id >= 0; --block_id)"
-    " block_ids_.push_back(block_id);"
+    "for (int block_id = num_blocks - 1; block_id >= 0; --block_id) "
+    "block_ids_.push_back(block_id);"
 )
 FILL_UPWARDS = (
     "for (int block_id = 0; block_id < num_blocks; ++block_id) block_ids_.push_back(block_id);"
@@ -227,9 +230,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "fifo-not-lifo",
-            "Your list is a queue: the block that came back first is handed out first. Nothing"
-            " breaks, but it is not what was asked for. A stack gives out the block that came"
-            " back last, and taking from its end moves no other element.",
+            "Your list is a queue: the block that came back first is handed out first. "
+            "Nothing breaks, but it is not what was asked for. A stack gives out the block "
+            "that came back last, and taking from its end moves no other element.",
             FirstInFirstOut,
             (
                 (FILL, FILL_UPWARDS),
@@ -239,31 +242,31 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "size-is-the-last-index",
-            "size() gives one less than there are ids: the index of the top. A list of one id"
-            " has size 1.",
+            "size() gives one less than there are ids: the index of the top. "
+            "A list of one id has size 1.",
             OneLess,
             (("return block_ids_.size();", "return block_ids_.size() - 1;"),),
         ),
         Mistake(
             "highest-first",
-            "The first pop() gives the highest id. A stack hands out its top first: in which"
-            " order do the ids have to go in, so that 0 is on top?",
+            "The first pop() gives the highest id. A stack hands out its top first: "
+            "in which order do the ids have to go in, so that 0 is on top?",
             HighestFirst,
             ((FILL, FILL_UPWARDS),),
         ),
         Mistake(
             "lowest-first",
-            "You hand out the lowest free id. The list should give the id that was pushed"
-            " last, whatever its number; looking for the lowest one takes longer the more"
-            " blocks are free.",
+            "You hand out the lowest free id. "
+            "The list should give the id that was pushed last, whatever its number; "
+            "looking for the lowest one takes longer the more blocks are free.",
             LowestFirst,
             (
                 ("#include <vector>", "#include <algorithm>\n#include <vector>"),
                 (
                     "int block_id = block_ids_.back();",
                     (
-                        "auto lowest = std::min_element(block_ids_.begin(), block_ids_.end());"
-                        " int block_id = *lowest;"
+                        "auto lowest = std::min_element(block_ids_.begin(), "
+                        "block_ids_.end()); int block_id = *lowest;"
                     ),
                 ),
                 ("block_ids_.pop_back();", "block_ids_.erase(lowest);"),
@@ -271,23 +274,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "pop-does-not-remove",
-            "pop() gives the top id and leaves it in the list, so the next pop() gives the"
-            " same block again: two sequences would write over each other. In C++, back()"
-            " looks and pop_back() removes.",
+            "pop() gives the top id and leaves it in the list, so the next pop() gives "
+            "the same block again: two sequences would write over each other. "
+            "In C++, back() looks and pop_back() removes.",
             KeepsWhatItGives,
             (("block_ids_.pop_back();", ""),),
         ),
         Mistake(
             "one-block-missing",
-            "The list starts with one id too few. Which ids does your loop visit first and"
-            " last?",
+            "The list starts with one id too few. "
+            "Which ids does your loop visit first and last?",
             OneMissing,
             (("block_id >= 0", "block_id > 0"),),
         ),
         Mistake(
             "one-block-too-many",
-            "The list starts with one id too many. Which ids does your loop visit first and"
-            " last? The highest id is num_blocks - 1.",
+            "The list starts with one id too many. "
+            "Which ids does your loop visit first and last? The highest id is num_blocks - 1.",
             OneTooMany,
             (
                 (
@@ -298,8 +301,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "ids-start-at-one",
-            "Your ids go from 1 to num_blocks. They are indices into the pool, so they go from"
-            " 0 to num_blocks - 1.",
+            "Your ids go from 1 to num_blocks. "
+            "They are indices into the pool, so they go from 0 to num_blocks - 1.",
             FromOne,
             (
                 (
@@ -315,62 +318,62 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "ids-behind-zeros",
-            "The list starts twice as long as it should: the vector was made with num_blocks"
-            " zeros in it, and push_back() puts the ids behind those. Make it empty, or give"
-            " the elements that are there their ids.",
+            "The list starts twice as long as it should: the vector was made "
+            "with num_blocks zeros in it, and push_back() puts the ids behind those. "
+            "Make it empty, or give the elements that are there their ids.",
             BehindZeros,
             ((FILL, f"block_ids_.resize(num_blocks); {FILL}"),),
         ),
         Mistake(
             "every-id-zero",
-            "The list has the right length, and every id in it is 0. A vector that is made"
-            " with num_blocks elements has them all at 0: give each its id.",
+            "The list has the right length, and every id in it is 0. A vector that is made "
+            "with num_blocks elements has them all at 0: give each its id.",
             EveryIdZero,
             ((FILL, "block_ids_.resize(num_blocks); "),),
         ),
         Mistake(
             "writes-behind-the-end",
-            "The constructor uses an element that the vector does not have. `reserve()` makes"
-            " room, and the size stays 0; `block_ids_[i]` needs an element that is there, and"
-            " push_back() makes one.",
+            "The constructor uses an element that the vector does not have. "
+            "`reserve()` makes room, and the size stays 0; "
+            "`block_ids_[i]` needs an element that is there, and push_back() makes one.",
             WritesBehindTheEnd,
             (
                 (
                     FILL,
                     (
                         "block_ids_.reserve(num_blocks);\n"
-                        "    for (int i = 0; i < num_blocks; ++i)"
-                        " block_ids_[i] = num_blocks - 1 - i;"
+                        "    for (int i = 0; i < num_blocks; ++i) "
+                        "block_ids_[i] = num_blocks - 1 - i;"
                     ),
                 ),
             ),
         ),
         Mistake(
             "constructor-leaves-it-empty",
-            "After the constructor the list is empty. If a variable declared inside it has the"
-            " member's name, it is another one, which is gone when the constructor ends.",
+            "After the constructor the list is empty. If a variable declared inside it has "
+            "the member's name, it is another one, which is gone when the constructor ends.",
             LeftEmpty,
             ((FILL, f"std::vector<int> block_ids_; {FILL}"),),
         ),
         Mistake(
             "constructor-never-ends",
-            "The constructor's loop does not end. Which value ends it, and does the variable"
-            " ever get there? (An unsigned number such as size_t is never below 0.)",
+            "The constructor's loop does not end. Which value ends it, and does the variable "
+            "ever get there? (An unsigned number such as size_t is never below 0.)",
             NeverFilled,
             (
                 (
                     FILL,
                     (
-                        "for (unsigned i = num_blocks - 1; i >= 0; --i) if (size() <"
-                        " num_blocks) push(i);"
+                        "for (unsigned i = num_blocks - 1; i >= 0; --i) "
+                        "if (size() < num_blocks) push(i);"
                     ),
                 ),
             ),
         ),
         Mistake(
             "removes-before-reading",
-            "pop() removes the top and looks at the top afterwards, which is another id by"
-            " then, or none at all. Read first.",
+            "pop() removes the top and looks at the top afterwards, "
+            "which is another id by then, or none at all. Read first.",
             RemovesBeforeReading,
             (
                 (
@@ -388,15 +391,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-id-refused",
-            "pop() throws while the list still has one id. At which size is there nothing left"
-            " to give?",
+            "pop() throws while the list still has one id. "
+            "At which size is there nothing left to give?",
             LastIdRefused,
             (
                 (
                     "int block_id = block_ids_.back();",
                     (
-                        'if (block_ids_.size() < 2) throw std::runtime_error("none is'
-                        ' left");\n    int block_id = block_ids_.back();'
+                        "if (block_ids_.size() < 2) "
+                        'throw std::runtime_error("none is left");\n'
+                        "    int block_id = block_ids_.back();"
                     ),
                 ),
             ),
@@ -404,12 +408,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "`std::vector` is a stack already: push_back() puts on top, back() looks at the"
-            " top, pop_back() removes it."
+            "`std::vector` is a stack already: "
+            "push_back() puts on top, back() looks at the top, pop_back() removes it."
         ),
         (
-            "The last id that the constructor pushes is the first one popped. So push the ids"
-            " from the highest to the lowest."
+            "The last id that the constructor pushes is the first one popped. "
+            "So push the ids from the highest to the lowest."
         ),
         "pop() needs three steps: read the top, remove it, return what you read.",
     ),

@@ -1,5 +1,6 @@
-"""The learner's C++ classes as Python objects, for the checks: built as a plain library and
-called through ctypes.
+"""The learner's C++ classes as Python objects, for the checks.
+
+They are built as a plain library and called through ctypes.
 """
 
 import ctypes
@@ -11,9 +12,7 @@ from paged_attention import block_manager as errors
 
 
 class NeverComesBack(Exception):
-    """A call that waits for a lock that its own thread holds, or that nobody will give
-    back.
-    """
+    """A call that waits for a lock of its own thread, or for one that never comes back."""
 
 
 class StandardOutOfRange(Exception):
@@ -99,16 +98,18 @@ def free_list_class(source: str) -> type:
 
 
 def block_manager_class(source: str) -> type:
-    """A Python class over the C++ class `BlockManager` in `source`; our errors and a FreeList
-    stand before it.
+    """A Python class over the C++ class `BlockManager` in `source`.
+
+    Our errors and a FreeList stand before it.
     """
     library = build_library(*_manager_texts(source), names=NAMES, name="check", flags=CHECKED)
     return _class_over(library, library.manager_new, library.manager_call)
 
 
 def watched_block_manager_class(source: str) -> type:
-    """The same, and it can tell what its methods do with locks and data: see watched.h. One
-    thread is enough for that.
+    """The same, and it can tell what its methods do with locks and data: see watched.h.
+
+    One thread is enough for that.
     """
     library = build_library(
         _read("watched.h"),
@@ -139,7 +140,8 @@ def watched_block_manager_class(source: str) -> type:
 
         @staticmethod
         def uses() -> dict[str, str]:
-            """For each method, in the calls since record(): how it used the lock, one of USES;
+            """For each method, in the calls since record(): how it used the lock, one of USES.
+
             "" where all is well.
             """
             numbers = (ctypes.c_int * len(METHODS))()
@@ -147,8 +149,10 @@ def watched_block_manager_class(source: str) -> type:
             return {name: USES[number] for name, number in zip(METHODS, numbers, strict=True)}
 
         def meet(self, gap, *calls):
-            """Two calls, each (method, block id), the second one in a gap of the first, where
-            that holds no lock. Their results, or None where there is no such gap.
+            """Two calls, the second one in a gap of the first, where that holds no lock.
+
+            Each is (method, block id). Returns their results, or None where there is no such
+            gap.
             """
             outcomes = (outcome * 2)(outcome(0, NO_RESULT), outcome(0, NO_RESULT))
             methods = (ctypes.c_int * 2)(*(METHODS.index(name) for name, _ in calls))
@@ -187,8 +191,9 @@ def _class_over(library, new, call) -> type:
 
 
 def _outcome_type() -> type:
-    """Made at each use: such a class cannot be sent to another process, and the grader sends
-    this module's functions.
+    """Made at each use, because such a class cannot be sent to another process.
+
+    The grader sends this module's functions.
     """
 
     class Outcome(ctypes.Structure):

@@ -82,8 +82,9 @@ def build(binding):
 
 
 def observe(module, case):
-    """The exception that reaches Python: its name, its natural type, its text, and whether the
-    module offers it.
+    """The exception that reaches Python: its name, its natural type and its text.
+
+    It also says whether the module offers it.
     """
     name, number = case
     try:
@@ -104,8 +105,9 @@ def observe(module, case):
 
 
 def _module(**translations):
-    """A stand-in for the compiled module; `translations`: C++ error name to the Python class
-    that it becomes.
+    """A stand-in for the compiled module.
+
+    `translations`: C++ error name to the Python class that it becomes.
     """
     classes = {name: translations.get(name, getattr(errors, name)) for name in NAMES}
 
@@ -164,8 +166,9 @@ UNREGISTERED = dict(
 
 
 def _forgotten():
-    """Every choice of one to four errors that are not registered, but for the last error
-    alone.
+    """Every choice of one to four errors that are not registered.
+
+    The last error alone is not among them.
     """
     for count in range(1, len(NAMES)):
         for missing in itertools.combinations(NAMES, count):
@@ -174,8 +177,9 @@ def _forgotten():
 
 
 def _other_bases():
-    """One error with another base, and two that have changed places; a full pool as
-    RuntimeError has a name of its own.
+    """One error with another base, and two that have changed places.
+
+    A full pool as RuntimeError has a name of its own.
     """
     for name, base in itertools.product(NAMES, sorted(set(BASES.values()))):
         if base != BASES[name] and (name, base) != ("OutOfBlocksError", "RuntimeError"):
@@ -188,8 +192,9 @@ def _other_bases():
 
 
 def recognise(source: str) -> str | None:
-    """A line in which the C++ type and the Python name are not the same word, or in which a
-    standard type has our name.
+    """A line in which the C++ type and the Python name are not the same word.
+
+    Or one in which a standard type has our name.
     """
     lines = re.findall(
         r'register(?:_local)?_exception<\s*([\w:]+)\s*>\s*\(\s*\w+\s*,\s*"(\w*)"',
@@ -241,9 +246,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "nothing-registered",
-            "No error has a class of its own yet. pybind11 turns the standard C++ errors into"
-            " the nearest Python one, so a full pool and a double free look the same to the"
-            " caller.",
+            "No error has a class of its own yet. "
+            "pybind11 turns the standard C++ errors into the nearest Python one, "
+            "so a full pool and a double free look the same to the caller.",
             _module(
                 PoolSizeError=ValueError,
                 OutOfBlocksError=RuntimeError,
@@ -254,8 +259,8 @@ EXERCISE = Exercise(
             tuple(
                 (
                     (
-                        f'py::register_local_exception<{name}>(module, "{name}",'
-                        f" PyExc_{base}Error);"
+                        f'py::register_local_exception<{name}>(module, "{name}", '
+                        f"PyExc_{base}Error);"
                     ),
                     "",
                 )
@@ -266,9 +271,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-classes-of-their-own",
-            "Your errors arrive as Python's own ValueError, MemoryError, IndexError and"
-            " RuntimeError. The right type is the base only: each error has a class of its"
-            " own, which the module offers.",
+            "Your errors arrive as Python's own ValueError, MemoryError, IndexError "
+            "and RuntimeError. The right type is the base only: "
+            "each error has a class of its own, which the module offers.",
             _module(**{name: getattr(builtins, base) for name, base in BASES.items()}),
             tuple(
                 (_line(name), "" if number else _TRANSLATOR)
@@ -277,9 +282,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-natural-base",
-            "Your exceptions derive from plain Exception. A caller who writes `except"
-            " MemoryError` or `except IndexError`, as Python programmers do, misses them. The"
-            " third argument names the base class.",
+            "Your exceptions derive from plain Exception. "
+            "A caller who writes `except MemoryError` or `except IndexError`, "
+            "as Python programmers do, misses them. The third argument names the base class.",
             _module(**{name: _without_base(name) for name in NAMES}),
             tuple((f", PyExc_{base}Error);", ");") for base in ("Value", "Memory", "Index"))
             + (
@@ -292,22 +297,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "exhausted-is-no-memory-error",
-            "A full pool reaches Python as a RuntimeError. The pool is memory, and it has run"
-            " out: MemoryError.",
+            "A full pool reaches Python as a RuntimeError. "
+            "The pool is memory, and it has run out: MemoryError.",
             _module(OutOfBlocksError=_EXHAUSTED_AS_RUNTIME_ERROR),
             (("PyExc_MemoryError", "PyExc_RuntimeError"),),
         ),
         Mistake(
             "one-error-forgotten",
-            "Not every error of the table is registered. One without a line of its own arrives"
-            " as the nearest type that pybind11 knows, and the module has no class of that"
-            " name.",
+            "Not every error of the table is registered. "
+            "One without a line of its own arrives as the nearest type that pybind11 knows, "
+            "and the module has no class of that name.",
             _module(BlockNotAllocatedError=RuntimeError),
             (
                 (
                     (
-                        "py::register_local_exception<BlockNotAllocatedError>(module,"
-                        ' "BlockNotAllocatedError", PyExc_RuntimeError);'
+                        "py::register_local_exception<BlockNotAllocatedError>(module, "
+                        '"BlockNotAllocatedError", PyExc_RuntimeError);'
                     ),
                     "",
                 ),
@@ -316,24 +321,24 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "another-base",
-            "An error derives from another Python type than the table says, so a caller who"
-            " writes `except` with the type in the table misses it.",
+            "An error derives from another Python type than the table says, "
+            "so a caller who writes `except` with the type in the table misses it.",
             _module(BlockIndexError=_based_on("BlockIndexError", "ValueError")),
             (("PyExc_IndexError", "PyExc_ValueError"),),
             also=tuple(_other_bases()),
         ),
         Mistake(
             "names-differ",
-            "In one of your lines the C++ type and the Python name are different words. Each"
-            " error keeps its name.",
+            "In one of your lines the C++ type and the Python name are different words. "
+            "Each error keeps its name.",
             None,
             (('"BlockNotAllocatedError"', '"BlockNotAllocated"'),),
         ),
         Mistake(
             "base-class-swallows",
-            "One of your lines registers a base class (std::logic_error, say), which catches"
-            " every error derived from it. pybind11 asks the translator that was registered"
-            " last first. Register the five types themselves.",
+            "One of your lines registers a base class (std::logic_error, say), "
+            "which catches every error derived from it. pybind11 asks the translator "
+            "that was registered last first. Register the five types themselves.",
             _module(
                 PoolSizeError=errors.DoubleFreeError, BlockIndexError=errors.DoubleFreeError
             ),
@@ -342,13 +347,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Each error takes one line: `py::register_local_exception<CppType>(module,"
-            ' "PythonName", base);`.'
+            "Each error takes one line: "
+            '`py::register_local_exception<CppType>(module, "PythonName", base);`.'
         ),
         (
-            "The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError,"
-            " PyExc_IndexError and PyExc_RuntimeError. The table above says which one belongs"
-            " to which error."
+            "The bases are CPython's own objects, named PyExc_ValueError, PyExc_MemoryError, "
+            "PyExc_IndexError and PyExc_RuntimeError. "
+            "The table above says which one belongs to which error."
         ),
     ),
 )

@@ -190,9 +190,7 @@ class ErrorsSwapped(FreeThrowsTheOtherError, ShareThrowsTheOtherError):
 
 
 def with_errors_that_name(number, *errors):
-    """A manager whose `errors` have number(manager, block_id) in them in place of the block's
-    id.
-    """
+    """A manager whose `errors` have number(manager, block_id) in place of the id."""
 
     class Manager(PythonBlockManager):
         def check_index(self, block_id):
@@ -276,8 +274,9 @@ class IndexAgainstFreeBlocks(PythonBlockManager):
 def when_exhausted(
     minimum, words="no block is free: {total} of {total} are in use", returned=None
 ):
-    """A manager whose allocate() gives up when no more than `minimum` blocks are free: it
-    raises, or returns a number.
+    """A manager whose allocate() gives up when `minimum` or fewer blocks are free.
+
+    It raises, or returns a number.
     """
 
     class Manager(PythonBlockManager):
@@ -298,8 +297,8 @@ class LastBlockLost(PythonBlockManager):
         block_id = self.free_blocks.pop()
         if not self.free_blocks:
             raise OutOfBlocksError(
-                f"no block is free: {len(self.ref_counts)} of {len(self.ref_counts)} are"
-                " in use"
+                "no block is free: "
+                f"{len(self.ref_counts)} of {len(self.ref_counts)} are in use"
             )
         self.ref_counts[block_id] = 1
         return block_id
@@ -317,9 +316,10 @@ def with_free_blocks(count):
 
 
 def cases():
-    """Every sequence of up to four calls on pools of one and two blocks, shorter ones first,
-    up to two of them with ids that do not exist as well; then large pools, many users and a
-    long run.
+    """Every sequence of up to four calls on pools of one and two blocks.
+
+    Shorter ones come first. Up to two of them have ids that do not exist as well. Then come
+    large pools, many users and a long run.
     """
     for num_blocks in (0, -1, -7):
         yield num_blocks, ()
@@ -338,8 +338,9 @@ def cases():
 
 
 def hidden(seed):
-    """Runs on pools of other sizes, now and then with an id that does not exist; ids just
-    beside the pool; no pool.
+    """Runs on pools of other sizes, now and then with an id that does not exist.
+
+    Ids just beside the pool; no pool.
     """
     chance = random.Random(seed)
     for length in (3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 25, 30):
@@ -370,8 +371,9 @@ def _calls(block_ids):
 
 
 def observe(manager_type, case):
-    """What the last call does, and the state after it; each shorter sequence is a case of its
-    own.
+    """What the last call does, and the state after it.
+
+    Each shorter sequence is a case of its own.
     """
     num_blocks, calls = case
     manager = manager_type(num_blocks)
@@ -447,9 +449,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "free-ignores-refcount",
-            "free() gives the block back although another sequence still uses it. The next"
-            " allocate() would hand it to a third one, which overwrites what the second still"
-            " reads. A block goes back only when its last user lets go.",
+            "free() gives the block back although another sequence still uses it. "
+            "The next allocate() would hand it to a third one, which overwrites what "
+            "the second still reads. A block goes back only when its last user lets go.",
             FreeIgnoresCount,
             (
                 (
@@ -461,16 +463,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "double-free-unnoticed",
-            "free() of a block that is free already passes without an error, and its count"
-            " drops below zero.",
+            "free() of a block that is free already passes without an error, "
+            "and its count drops below zero.",
             DoubleFreeUnnoticed,
             (("if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);", ""),),
         ),
         Mistake(
             "block-in-list-twice",
-            "Freeing a block twice puts its id into the free list twice, so that two sequences"
-            " will be given the same block. A block whose count is 0 already is an error, not"
-            " a second free.",
+            "Freeing a block twice puts its id into the free list twice, "
+            "so that two sequences will be given the same block. "
+            "A block whose count is 0 already is an error, not a second free.",
             FreesIntoListTwice,
             (
                 (
@@ -485,15 +487,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "refcount-not-reset",
-            "The block went back to the free list, and its count still says 1. Whoever asks is"
-            " told that the block is in use, and a second free() passes unnoticed.",
+            "The block went back to the free list, and its count still says 1. Whoever asks "
+            "is told that the block is in use, and a second free() passes unnoticed.",
             CountNotReset,
             (
                 (
                     "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
                     (
-                        "if (ref_counts_[block_id] == 1) free_list_.push(block_id); else"
-                        " --ref_counts_[block_id];"
+                        "if (ref_counts_[block_id] == 1) free_list_.push(block_id); "
+                        "else --ref_counts_[block_id];"
                     ),
                 ),
             ),
@@ -501,31 +503,31 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "shared-count-kept",
-            "free() of a shared block changes nothing. It has one user less: the count goes"
-            " down at each call, and the block goes back when it reaches 0.",
+            "free() of a shared block changes nothing. It has one user less: "
+            "the count goes down at each call, and the block goes back when it reaches 0.",
             SharedCountKept,
             (
                 (
                     "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
                     (
-                        "if (ref_counts_[block_id] == 1) { ref_counts_[block_id] = 0;"
-                        " free_list_.push(block_id); }"
+                        "if (ref_counts_[block_id] == 1) { ref_counts_[block_id] = 0; "
+                        "free_list_.push(block_id); }"
                     ),
                 ),
             ),
         ),
         Mistake(
             "allocate-asks-to-increase",
-            "allocate() sets the count with increase_ref_count(), which refuses a block that"
-            " is free, and this one's count is still 0. The block is out of the free list by"
-            " then, and lost.",
+            "allocate() sets the count with increase_ref_count(), "
+            "which refuses a block that is free, and this one's count is still 0. "
+            "The block is out of the free list by then, and lost.",
             AllocatesByIncrease,
             (
                 (
                     "ref_counts_[block_id] = 1;",
                     (
-                        "if (ref_counts_[block_id] == 0) throw"
-                        " BlockNotAllocatedError(block_id);\n"
+                        "if (ref_counts_[block_id] == 0) "
+                        "throw BlockNotAllocatedError(block_id);\n"
                         "    ++ref_counts_[block_id];"
                     ),
                 ),
@@ -539,23 +541,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "shares-a-free-block",
-            "increase_ref_count() accepts a block that is free. Its id is in the free list"
-            " still, so the next allocate() gives it to somebody else.",
+            "increase_ref_count() accepts a block that is free. Its id "
+            "is in the free list still, so the next allocate() gives it to somebody else.",
             SharesFreeBlocks,
             (("if (ref_counts_[block_id] == 0) throw BlockNotAllocatedError(block_id);", ""),),
         ),
         Mistake(
             "exhausted-unnoticed",
-            "allocate() on a full pool takes from an empty list, which C++ does not forbid: in"
-            " a real run it returns whatever lies in memory. Look before you pop.",
+            "allocate() on a full pool takes from an empty list, which C++ does not forbid: "
+            "in a real run it returns whatever lies in memory. Look before you pop.",
             ExhaustedUnnoticed,
             (("if (free_list_.size() == 0) throw OutOfBlocksError(ref_counts_.size());", ""),),
         ),
         Mistake(
             "index-off-by-one",
-            "The id num_blocks, one past the last block, is not refused here, and your code"
-            " touches memory behind the array. Is the index checked at all in this method, and"
-            " before anything else? The ids go from 0 to num_blocks - 1.",
+            "The id num_blocks, one past the last block, is not refused here, and your code "
+            "touches memory behind the array. Is the index checked at all in this method, "
+            "and before anything else? The ids go from 0 to num_blocks - 1.",
             OneIndexTooMany,
             (
                 (
@@ -566,22 +568,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "negative-index-accepted",
-            "A negative id is not refused here, and your code touches memory before the array."
-            " C++ does not count from the end as Python does.",
+            "A negative id is not refused here, and your code touches memory "
+            "before the array. C++ does not count from the end as Python does.",
             NegativeIndexAccepted,
             (("block_id < 0 || ", ""),),
         ),
         Mistake(
             "error-of-the-vector",
-            "The error for a wrong id is std::vector's own (from at(), most likely). It does"
-            " not name the block, and Python could not tell it from any other IndexError."
-            " Throw BlockIndexError(block_id).",
+            "The error for a wrong id is std::vector's own (from at(), most likely). "
+            "It does not name the block, and Python could "
+            "not tell it from any other IndexError. Throw BlockIndexError(block_id).",
             VectorsOwnError,
             (
                 (
                     (
-                        "if (block_id < 0 || block_id >= int(ref_counts_.size()))"
-                        " throw BlockIndexError(block_id);"
+                        "if (block_id < 0 || block_id >= int(ref_counts_.size())) "
+                        "throw BlockIndexError(block_id);"
                     ),
                     "ref_counts_.at(block_id);",
                 ),
@@ -589,8 +591,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "freed-block-lost",
-            "The last user lets go, and the block does not come back to the free list: it is"
-            " lost for good.",
+            "The last user lets go, and the block does not come back to the free list: "
+            "it is lost for good.",
             FreedBlockLost,
             (
                 (
@@ -601,42 +603,42 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "throws-a-pointer",
-            "`throw new` throws a pointer, which no handler of that error catches. C++ throws"
-            " the error itself: `throw OutOfBlocksError(…)`.",
+            "`throw new` throws a pointer, which no handler of that error catches. "
+            "C++ throws the error itself: `throw OutOfBlocksError(…)`.",
             None,
             (("throw OutOfBlocksError", "throw new OutOfBlocksError"),),
         ),
         Mistake(
             "error-made-not-thrown",
-            "One line makes an error and does not throw it, so the method goes on. An error"
-            " needs the word `throw`.",
+            "One line makes an error and does not throw it, so the method goes on. "
+            "An error needs the word `throw`.",
             None,
             (("throw OutOfBlocksError", "OutOfBlocksError"),),
         ),
         Mistake(
             "shared-before-the-error",
-            "The error is right, but increase_ref_count() had changed the count before it was"
-            " thrown. A call that fails leaves everything as it was: check first, then"
-            " change.",
+            "The error is right, "
+            "but increase_ref_count() had changed the count before it was thrown. "
+            "A call that fails leaves everything as it was: check first, then change.",
             SharesBeforeItChecks,
             (
                 (
                     (
-                        "if (ref_counts_[block_id] == 0) throw"
-                        " BlockNotAllocatedError(block_id);\n"
+                        "if (ref_counts_[block_id] == 0) "
+                        "throw BlockNotAllocatedError(block_id);\n"
                         "    ++ref_counts_[block_id];"
                     ),
                     (
-                        "if (ref_counts_[block_id]++ == 0) throw"
-                        " BlockNotAllocatedError(block_id);"
+                        "if (ref_counts_[block_id]++ == 0) "
+                        "throw BlockNotAllocatedError(block_id);"
                     ),
                 ),
             ),
         ),
         Mistake(
             "changed-before-the-error",
-            "The error is right, but the count had been changed before it was thrown. A call"
-            " that fails leaves everything as it was: check first, then change.",
+            "The error is right, but the count had been changed before it was thrown. "
+            "A call that fails leaves everything as it was: check first, then change.",
             FreeCountsBeforeItChecks,
             (
                 (
@@ -654,8 +656,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "index-unchecked",
-            "A method uses block_id as an index before check_index() has seen it, and touches"
-            " memory outside the array. The case below shows which method.",
+            "A method uses block_id as an index before check_index() has seen it, "
+            "and touches memory outside the array. The case below shows which method.",
             NoIndexCheckInGet,
             (
                 (
@@ -667,16 +669,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "error-of-another-row",
-            "free() and increase_ref_count() of a free block have an error of their own each,"
-            " and here it is the other's. The table above says which belongs to which call.",
+            "free() and increase_ref_count() of a free block have an error "
+            "of their own each, and here it is the other's. "
+            "The table above says which belongs to which call.",
             FreeThrowsTheOtherError,
             (("throw DoubleFreeError(block_id);", "throw BlockNotAllocatedError(block_id);"),),
             also=(ShareThrowsTheOtherError, ErrorsSwapped),
         ),
         Mistake(
             "error-names-another-number",
-            "The error is the right one, and the number in it is not. OutOfBlocksError takes"
-            " how many blocks the whole pool has, not how many are free.",
+            "The error is the right one, and the number in it is not. OutOfBlocksError takes "
+            "how many blocks the whole pool has, not how many are free.",
             when_exhausted(0, "no block is free: 0 of 0 are in use"),
             (
                 (
@@ -687,9 +690,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "error-without-the-id",
-            "The error is the right one, and the number in it is not. BlockIndexError,"
-            " BlockNotAllocatedError and DoubleFreeError take the id of the block that the"
-            " call was about.",
+            "The error is the right one, and the number in it is not. "
+            "BlockIndexError, BlockNotAllocatedError "
+            "and DoubleFreeError take the id of the block that the call was about.",
             with_errors_that_name(its_count, BlockNotAllocatedError),
             (
                 (
@@ -713,16 +716,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "count-of-a-free-block-refused",
-            "get_ref_count() of a free block throws. Nobody did anything wrong: its count"
-            " is 0.",
+            "get_ref_count() of a free block throws. "
+            "Nobody did anything wrong: its count is 0.",
             CountOfFreeBlockRefused,
             (
                 (
                     "check_index(block_id);\n    return ref_counts_[block_id];",
                     (
                         "check_index(block_id);\n"
-                        "    if (ref_counts_[block_id] == 0) throw"
-                        " BlockNotAllocatedError(block_id);\n"
+                        "    if (ref_counts_[block_id] == 0) "
+                        "throw BlockNotAllocatedError(block_id);\n"
                         "    return ref_counts_[block_id];"
                     ),
                 ),
@@ -731,8 +734,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "free-blocks-miscounted",
-            "get_num_free_blocks() counts something else: the blocks in use, all blocks, or"
-            " users. The free ones are those in the free list.",
+            "get_num_free_blocks() counts something else: the blocks in use, all blocks, "
+            "or users. The free ones are those in the free list.",
             with_free_blocks(
                 lambda manager: len(manager.ref_counts) - len(manager.free_blocks)
             ),
@@ -746,8 +749,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-block-refused",
-            "allocate() throws although a block is free. The pool has run out when there is"
-            " none left.",
+            "allocate() throws although a block is free. "
+            "The pool has run out when there is none left.",
             when_exhausted(1),
             (
                 (
@@ -758,28 +761,29 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-block-lost",
-            "allocate() takes a block and looks afterwards whether one is left. So the last"
-            " block is refused, and it is out of the free list all the same. Look first.",
+            "allocate() takes a block and looks afterwards whether one is left. "
+            "So the last block is refused, and it is out of the free list all the same. "
+            "Look first.",
             LastBlockLost,
             (
                 (
                     (
-                        "if (free_list_.size() == 0) throw"
-                        " OutOfBlocksError(ref_counts_.size());\n"
+                        "if (free_list_.size() == 0) "
+                        "throw OutOfBlocksError(ref_counts_.size());\n"
                         "    int block_id = free_list_.pop();"
                     ),
                     (
                         "int block_id = free_list_.pop();\n"
-                        "    if (free_list_.size() == 0) throw"
-                        " OutOfBlocksError(ref_counts_.size());"
+                        "    if (free_list_.size() == 0) "
+                        "throw OutOfBlocksError(ref_counts_.size());"
                     ),
                 ),
             ),
         ),
         Mistake(
             "returns-no-block",
-            "allocate() on a full pool returns a number in place of an error. A caller that"
-            " does not look takes it for a block id.",
+            "allocate() on a full pool returns a number in place of an error. "
+            "A caller that does not look takes it for a block id.",
             when_exhausted(0, returned=-1),
             (("throw OutOfBlocksError(ref_counts_.size());", "return -1;"),),
         ),
@@ -791,8 +795,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "index-against-free-blocks",
-            "check_index() compares the id with the number of free blocks, which changes with"
-            " every call. Which ids exist never changes: as many as the pool has blocks.",
+            "check_index() compares the id with the number of free blocks, which changes "
+            "with every call. Which ids exist never changes: as many as the pool has blocks.",
             IndexAgainstFreeBlocks,
             (
                 (
@@ -810,16 +814,16 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Write check_index() first; every method that is given a block_id calls it before"
-            " anything else."
+            "Write check_index() first; "
+            "every method that is given a block_id calls it before anything else."
         ),
         (
-            "In each method the order is: look for what can be wrong and throw, and only then"
-            " change something."
+            "In each method the order is: look for what can be wrong and throw, "
+            "and only then change something."
         ),
         (
-            "free() takes one user away. The block returns to the free list exactly when that"
-            " was the last one, that is when the count becomes 0."
+            "free() takes one user away. The block returns to the free list exactly "
+            "when that was the last one, that is when the count becomes 0."
         ),
     ),
 )

@@ -141,8 +141,9 @@ def never_unlocks(*methods):
 
 
 def lets_go_or_keeps_it(method):
-    """Locks by hand, looks at the id, unlocks, and only then works; after an error the lock
-    stays taken.
+    """Locks by hand, looks at the id, unlocks, and only then works.
+
+    After an error the lock stays taken.
     """
     return type(
         "LetsGoOrKeepsIt", (keeps_lock_after_error(method),), {"misused": {method: AFTER}}

@@ -37,9 +37,7 @@ def cases():
 
 
 def hidden(seed):
-    """Half of what exercise 1.2 has, and then the data and the meetings, on pools of other
-    sizes.
-    """
+    """Half of what exercise 1.2 has, then the data and the meetings, on other pools."""
     chance = random.Random(seed)
     yield from (("alone", case) for case in list(reference_counts.hidden(seed))[::2])
     for kind in ("gives back", "after an error", "data"):
@@ -49,8 +47,9 @@ def hidden(seed):
 
 
 def observe(manager_type, case):
-    """A case: its kind, and the size of the pool; for "meet" also how many users block 0
-    has.
+    """A case: its kind, and the size of the pool.
+
+    For "meet" also how many users block 0 has.
     """
     kind, detail = case
     return {
@@ -63,18 +62,15 @@ def observe(manager_type, case):
 
 
 def _gives_back(manager_type, num_blocks):
-    """Whether the mutex is free when a method has come back; each is the last call that its
-    manager gets.
+    """Whether the mutex is free when a method has come back.
+
+    Each is the last call that its manager gets.
     """
     for name in METHODS:
         manager = manager_type(num_blocks)
-        arguments = (
-            (manager.allocate(),)
-            if name in ("free", "increase_ref_count")
-            else (0,)
-            if name == "get_ref_count"
-            else ()
-        )
+        arguments = (0,) if name == "get_ref_count" else ()
+        if name in ("free", "increase_ref_count"):
+            arguments = (manager.allocate(),)
         result = reference_counts.perform(manager, (name, *arguments))
         if result.startswith(NEVER):
             return Text(f"{name}() never comes back")
@@ -105,8 +101,9 @@ def _after_an_error(manager_type, num_blocks):
 
 
 def _data(manager_type, num_blocks):
-    """Which lock each method holds while it touches what another one changes, on every way
-    through it.
+    """Which lock each method holds while it touches what another one changes.
+
+    On every way through it.
     """
     manager, none = manager_type(num_blocks), num_blocks + 4
     manager.record()
@@ -147,8 +144,8 @@ def _meet(manager_type, detail):
             outcome = (*results, _state(manager, detail))
             if outcome not in in_turn:
                 return Text(
-                    f"{first[0]}(): {outcome[0]}; {second[0]}() in between: {outcome[1]};"
-                    f" {outcome[2]}"
+                    f"{first[0]}(): {outcome[0]}; {second[0]}() in between: {outcome[1]}; "
+                    f"{outcome[2]}"
                 )
     return Text("as if one had come after the other")
 
@@ -198,8 +195,8 @@ def describe(case):
         return reference_counts.describe(detail)
     if kind == "meet":
         return (
-            f"BlockManager({detail[0]}), block 0 has {counted(detail[1], 'user')}: two"
-            " threads, each with one call"
+            f"BlockManager({detail[0]}), block 0 has {counted(detail[1], 'user')}: "
+            "two threads, each with one call"
         )
     words = {
         "gives back": "each method is called, and then a look at mutex_",
@@ -215,8 +212,9 @@ NAMELESS = re.compile(
 
 
 def name_from_text(source: str) -> str | None:
-    """A guard without a name. In round brackets it is a new variable called mutex_, and
-    running shows no lock at all.
+    """A guard without a name.
+
+    In round brackets it is a new variable called mutex_, and running shows no lock at all.
     """
     nameless = NAMELESS.search(reference_counts.without_comments(source))
     return "guard-dies-at-once" if nameless else reference_counts.name_from_text(source)
@@ -261,16 +259,16 @@ EXERCISE = Exercise(
         *(mistake for mistake in reference_counts.EXERCISE.mistakes if mistake.wrong is None),
         Mistake(
             "no-mutex",
-            "No method takes a lock, and there is no member `mutex_` that it could take. A"
-            " mutex made inside a method does not count: it is a new one at each call and"
-            " keeps nobody out.",
+            "No method takes a lock, and there is no member `mutex_` that it could take. "
+            "A mutex made inside a method does not count: "
+            "it is a new one at each call and keeps nobody out.",
             models.NoMutex,
             (*_without_lock(*METHODS), (MEMBER, "")),
         ),
         Mistake(
             "mutex-never-locked",
-            "The member `mutex_` is there, and no method waits for it. Does each method lock"
-            " that member, and not a mutex of its own made inside the method?",
+            "The member `mutex_` is there, and no method waits for it. Does each method lock "
+            "that member, and not a mutex of its own made inside the method?",
             models.misusing(models.WITHOUT, *METHODS),
             _without_lock(*METHODS),
             also=(
@@ -280,51 +278,51 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "reads-without-lock",
-            "The methods that change something take the lock, and those that read do not."
-            " While one thread is in the middle of a change, another reads half of it; C++"
-            " calls that a data race and promises nothing.",
+            "The methods that change something take the lock, and those that read do not. "
+            "While one thread is in the middle of a change, another reads half of it; "
+            "C++ calls that a data race and promises nothing.",
             models.misusing(models.WITHOUT, "get_ref_count", "get_num_free_blocks"),
             _without_lock("get_ref_count", "get_num_free_blocks"),
         ),
         Mistake(
             "num-free-without-lock",
-            "get_num_free_blocks() reads the free list while another thread may be changing"
-            " it. Reading takes the lock too.",
+            "get_num_free_blocks() reads the free list "
+            "while another thread may be changing it. Reading takes the lock too.",
             models.misusing(models.WITHOUT, "get_num_free_blocks"),
             _without_lock("get_num_free_blocks"),
         ),
         Mistake(
             "increase-without-lock",
-            "increase_ref_count() does not take the lock. `++count` is three steps (read, add,"
-            " write), and an increase between another thread's read and write is lost.",
+            "increase_ref_count() does not take the lock. `++count` is three steps (read, "
+            "add, write), and an increase between another thread's read and write is lost.",
             models.misusing(models.WITHOUT, "increase_ref_count"),
             _without_lock("increase_ref_count"),
         ),
         Mistake(
             "get-ref-count-without-lock",
-            "get_ref_count() reads a count while another thread may be changing it. Reading"
-            " takes the lock too.",
+            "get_ref_count() reads a count while another thread may be changing it. "
+            "Reading takes the lock too.",
             models.misusing(models.WITHOUT, "get_ref_count"),
             _without_lock("get_ref_count"),
         ),
         Mistake(
             "free-without-lock",
-            "free() does not take the lock. It changes a count and the free list, and another"
-            " thread can come between any two of its steps.",
+            "free() does not take the lock. It changes a count and the free list, "
+            "and another thread can come between any two of its steps.",
             models.misusing(models.WITHOUT, "free"),
             _without_lock("free"),
         ),
         Mistake(
             "allocate-without-lock",
-            "allocate() does not take the lock. Two threads in it at the same moment are given"
-            " the same block.",
+            "allocate() does not take the lock. "
+            "Two threads in it at the same moment are given the same block.",
             models.misusing(models.WITHOUT, "allocate"),
             _without_lock("allocate"),
         ),
         Mistake(
             "some-methods-without-lock",
-            "Several methods do not take the lock; the case below names them. A lock helps"
-            " only when everybody takes it: every public method, those that only read too.",
+            "Several methods do not take the lock; the case below names them. A lock helps "
+            "only when everybody takes it: every public method, those that only read too.",
             models.misusing(models.WITHOUT, *METHODS[1:]),
             _without_lock(
                 "increase_ref_count", "free", "get_ref_count", "get_num_free_blocks"
@@ -337,26 +335,26 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "count-changed-outside-lock",
-            "free() lowers the count without the lock. Two threads that free a shared block at"
-            " the same moment can lose one of the two steps, or both find the count at 0. The"
-            " look, the count and the free list belong under one lock.",
+            "free() lowers the count without the lock. Two threads that free a shared block "
+            "at the same moment can lose one of the two steps, or both find the count at 0. "
+            "The look, the count and the free list belong under one lock.",
             models.misusing(models.CHANGES_BEFORE, "free"),
             (
                 (LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "")),
                 (
                     "if (--ref_counts_[block_id] == 0) free_list_.push(block_id);",
                     (
-                        f"if (--ref_counts_[block_id] == 0) {{ {LOCK}"
-                        " free_list_.push(block_id); }"
+                        f"if (--ref_counts_[block_id] == 0) {{ {LOCK} "
+                        "free_list_.push(block_id); }"
                     ),
                 ),
             ),
         ),
         Mistake(
             "check-outside-lock",
-            "free() looks at the count first and takes the lock afterwards. Two threads can"
-            " both look, both see one user, and both free: the look and the act belong under"
-            " one lock.",
+            "free() looks at the count first and takes the lock afterwards. "
+            "Two threads can both look, both see one user, and both free: "
+            "the look and the act belong under one lock.",
             models.misusing(models.LOOKS_BEFORE, "free"),
             (
                 (
@@ -365,22 +363,21 @@ EXERCISE = Exercise(
                         "    // END SOLUTION\n"
                         "    // BEGIN SOLUTION 1.2\n"
                         "    check_index(block_id);\n"
-                        "    if (ref_counts_[block_id] == 0) throw"
-                        " DoubleFreeError(block_id);"
+                        "    if (ref_counts_[block_id] == 0) throw DoubleFreeError(block_id);"
                     ),
                     LOCK_IN["free"].replace(
                         LOCK,
-                        "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
-                        f"DoubleFreeError(block_id); {LOCK}",
+                        "check_index(block_id); if (ref_counts_[block_id] == 0) "
+                        f"throw DoubleFreeError(block_id); {LOCK}",
                     ),
                 ),
             ),
         ),
         Mistake(
             "check-outside-lock-in-allocate",
-            "allocate() looks whether a block is left and takes the lock afterwards. Two"
-            " threads can both see the last block; the second one then takes from an empty"
-            " list. The look and the act belong under one lock.",
+            "allocate() looks whether a block is left and takes the lock afterwards. "
+            "Two threads can both see the last block; the second one then takes "
+            "from an empty list. The look and the act belong under one lock.",
             models.misusing(models.LOOKS_BEFORE, "allocate"),
             (
                 (
@@ -388,22 +385,22 @@ EXERCISE = Exercise(
                         f"{LOCK_IN['allocate']}\n"
                         "    // END SOLUTION\n"
                         "    // BEGIN SOLUTION 1.2\n"
-                        "    if (free_list_.size() == 0) throw"
-                        " OutOfBlocksError(ref_counts_.size());"
+                        "    if (free_list_.size() == 0) "
+                        "throw OutOfBlocksError(ref_counts_.size());"
                     ),
                     LOCK_IN["allocate"].replace(
                         LOCK,
-                        "if (free_list_.size() == 0) throw "
-                        f"OutOfBlocksError(ref_counts_.size()); {LOCK}",
+                        "if (free_list_.size() == 0) "
+                        f"throw OutOfBlocksError(ref_counts_.size()); {LOCK}",
                     ),
                 ),
             ),
         ),
         Mistake(
             "check-outside-lock-in-increase",
-            "increase_ref_count() looks at the count and takes the lock afterwards. In between"
-            " another thread may free the block, which then is in use and in the free list at"
-            " once. The look and the act belong under one lock.",
+            "increase_ref_count() looks at the count and takes the lock afterwards. "
+            "In between another thread may free the block, which then is in use "
+            "and in the free list at once. The look and the act belong under one lock.",
             models.misusing(models.LOOKS_BEFORE, "increase_ref_count"),
             (
                 (
@@ -412,22 +409,22 @@ EXERCISE = Exercise(
                         "    // END SOLUTION\n"
                         "    // BEGIN SOLUTION 1.2\n"
                         "    check_index(block_id);\n"
-                        "    if (ref_counts_[block_id] == 0) throw"
-                        " BlockNotAllocatedError(block_id);"
+                        "    if (ref_counts_[block_id] == 0) "
+                        "throw BlockNotAllocatedError(block_id);"
                     ),
                     LOCK_IN["increase_ref_count"].replace(
                         LOCK,
-                        "check_index(block_id); if (ref_counts_[block_id] == 0) throw "
-                        f"BlockNotAllocatedError(block_id); {LOCK}",
+                        "check_index(block_id); if (ref_counts_[block_id] == 0) "
+                        f"throw BlockNotAllocatedError(block_id); {LOCK}",
                     ),
                 ),
             ),
         ),
         Mistake(
             "returns-before-unlock",
-            "A method locks by hand and returns, and its `unlock()` is never reached: the next"
-            " call waits for ever. A std::lock_guard unlocks whichever way its method is"
-            " left.",
+            "A method locks by hand and returns, and its `unlock()` is never reached: "
+            "the next call waits for ever. "
+            "A std::lock_guard unlocks whichever way its method is left.",
             models.never_unlocks("get_num_free_blocks"),
             (
                 (
@@ -450,8 +447,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "keeps-lock-after-error",
-            "A method locks by hand, and when it throws, nothing unlocks: the next call waits"
-            " for ever. A std::lock_guard unlocks whichever way its method is left.",
+            "A method locks by hand, and when it throws, nothing unlocks: the next call "
+            "waits for ever. A std::lock_guard unlocks whichever way its method is left.",
             models.KeepsLockAfterError,
             (
                 (LOCK_IN["free"], LOCK_IN["free"].replace(LOCK, "mutex_.lock();")),
@@ -471,9 +468,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "locks-twice",
-            "allocate() takes the lock and then calls a method that takes it again. A"
-            " std::mutex does not know that it is you: the thread waits for itself. Inside the"
-            " lock, use the data, not the public methods.",
+            "allocate() takes the lock and then calls a method that takes it again. "
+            "A std::mutex does not know that it is you: the thread waits for itself. "
+            "Inside the lock, use the data, not the public methods.",
             models.LocksTwice,
             (
                 (
@@ -484,9 +481,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "locks-twice-in-free",
-            "free() takes the lock and then calls a method that takes it again. A std::mutex"
-            " does not know that it is you: the thread waits for itself. Inside the lock, use"
-            " the data, not the public methods.",
+            "free() takes the lock and then calls a method that takes it again. "
+            "A std::mutex does not know that it is you: the thread waits for itself. "
+            "Inside the lock, use the data, not the public methods.",
             models.FreeLocksTwice,
             (
                 (
@@ -498,9 +495,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "check-index-locks-too",
-            "check_index() takes the lock, and the methods that call it hold it already: the"
-            " thread waits for itself. Only the public methods lock; what they call inside"
-            " does not.",
+            "check_index() takes the lock, and the methods that call it hold it already: "
+            "the thread waits for itself. "
+            "Only the public methods lock; what they call inside does not.",
             models.CheckIndexLocksToo,
             (
                 (
@@ -511,10 +508,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "guard-dies-at-once",
-            "A method takes the lock and gives it back before its work is done. A guard holds"
-            " the lock until the closing brace of the block that it stands in, and a guard"
-            " without a name only until the semicolon: name it, and put it at the top of the"
-            " method.",
+            "A method takes the lock and gives it back before its work is done. "
+            "A guard holds the lock until the closing brace of the block that it stands in, "
+            "and a guard without a name only until the semicolon: "
+            "name it, and put it at the top of the method.",
             models.misusing(models.AFTER, *METHODS),
             tuple(
                 (LOCK_IN[name], LOCK_IN[name].replace(LOCK, f"{{ {LOCK} }}"))
@@ -535,8 +532,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "changes-under-a-shared-lock",
-            "A method changes data under a shared lock. Several threads hold that at once: it"
-            " is for those that only read. Who changes something takes the lock for itself.",
+            "A method changes data under a shared lock. Several threads hold that at once: "
+            "it is for those that only read. Who changes something takes the lock for itself.",
             models.misusing(models.SHARED, "free"),
             (
                 (MEMBER, MEMBER.replace("std::mutex", "std::shared_mutex")),
@@ -546,8 +543,8 @@ EXERCISE = Exercise(
                         lines,
                         lines.replace(
                             LOCK,
-                            f"std::{'shared' if name == 'free' else 'unique'}_lock"
-                            " lock(mutex_);",
+                            f"std::{'shared' if name == 'free' else 'unique'}_lock "
+                            "lock(mutex_);",
                         ),
                     )
                     for name, lines in LOCK_IN.items()
@@ -562,12 +559,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "The class needs one `mutable std::mutex mutex_;` (mutable, because the const"
-            " methods lock it too)."
+            "The class needs one `mutable std::mutex mutex_;` "
+            "(mutable, because the const methods lock it too)."
         ),
         (
-            "`std::lock_guard<std::mutex> guard(mutex_);` locks where it stands and unlocks at"
-            " the end of the method, after an error as well."
+            "`std::lock_guard<std::mutex> guard(mutex_);` locks where it stands "
+            "and unlocks at the end of the method, after an error as well."
         ),
         "It is the first line of every public method, before any look at the data.",
     ),

@@ -133,9 +133,7 @@ def id_for_row_entered_first(self, seq_id, num_tokens):
 
 
 def when_full(error):
-    """The right method, but for what happens when there are too few blocks: another error, or
-    none.
-    """
+    """The right method, but with too few blocks there is another error, or none."""
 
     def wrong(self, seq_id, num_tokens):
         self.check_new(seq_id)
@@ -328,10 +326,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "partial-allocation",
-            "The pool ran out in the middle, and the blocks taken until then belong to nobody:"
-            " they are lost. Find out before the first block whether there are enough. (Do you"
-            " catch the error, to give them back? Which class? The C++ manager's"
-            " OutOfBlocksError is not the Python one.)",
+            "The pool ran out in the middle, and the blocks taken until then belong "
+            "to nobody: they are lost. Find out before the first block whether there "
+            "are enough. (Do you catch the error, to give them back? Which class? "
+            "The C++ manager's OutOfBlocksError is not the Python one.)",
             one_after_the_other,
             also=(one_free_is_enough,),
         ),
@@ -342,14 +340,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "check-forgotten",
-            "Nothing looks whether the id is new and whether a row is free: `check_new` does,"
-            " before anything is taken.",
+            "Nothing looks whether the id is new and whether a row is free: "
+            "`check_new` does, before anything is taken.",
             nothing_checked,
         ),
         Mistake(
             "checked-after-taking",
-            "`check_new` comes after the blocks were taken. When it raises, they belong to"
-            " nobody.",
+            "`check_new` comes after the blocks were taken. "
+            "When it raises, they belong to nobody.",
             checked_after_taking,
         ),
         Mistake(
@@ -359,100 +357,100 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "duplicate-unnoticed",
-            "The id was taken, and you started a second sequence under it: the first one's"
-            " blocks belong to nobody now.",
+            "The id was taken, and you started a second sequence under it: "
+            "the first one's blocks belong to nobody now.",
             duplicate_unnoticed,
         ),
         Mistake(
             "rows-unchecked",
-            "Every row of the table is in use. You found that out after the blocks had been"
-            " taken, so they are lost; `check_new` looks for both, the id and the row.",
+            "Every row of the table is in use. You found that out after the blocks had been "
+            "taken, so they are lost; `check_new` looks for both, the id and the row.",
             rows_unchecked,
         ),
         Mistake(
             "too-long-unnoticed",
-            "The sequence needs more blocks than a row has entries. You found that out when"
-            " the blocks were taken; `blocks_for` raises before that.",
+            "The sequence needs more blocks than a row has entries. "
+            "You found that out when the blocks were taken; `blocks_for` raises before that.",
             too_long_unchecked,
         ),
         Mistake(
             "length-in-whole-blocks",
-            "The sequence's length is that of its blocks. It is the number of its tokens; the"
-            " last block need not be full.",
+            "The sequence's length is that of its blocks. "
+            "It is the number of its tokens; the last block need not be full.",
             wrong_length,
         ),
         Mistake(
             "length-in-blocks",
-            "The sequence's length is the number of its blocks. It is the number of its"
-            " tokens.",
+            "The sequence's length is the number of its blocks. "
+            "It is the number of its tokens.",
             with_blocks(taken, lambda num_tokens, needed: needed),
         ),
         Mistake(
             "tokens-for-blocks",
-            "You compare the number of tokens with the number of free blocks. A block holds"
-            " block_size tokens.",
+            "You compare the number of tokens with the number of free blocks. "
+            "A block holds block_size tokens.",
             tokens_for_blocks,
         ),
         Mistake(
             "no-tokens-refused",
-            "A sequence of no tokens is refused. It has a row and no block, until its first"
-            " token comes.",
+            "A sequence of no tokens is refused. "
+            "It has a row and no block, until its first token comes.",
             no_tokens_refused,
         ),
         Mistake(
             "another-error",
-            "Too few blocks are free, and the error is not the one that the docstring names. A"
-            " caller who waits for OutOfBlocksError misses it.",
+            "Too few blocks are free, and the error is not the one that the docstring names. "
+            "A caller who waits for OutOfBlocksError misses it.",
             when_full(MemoryError),
             also=(when_full(RuntimeError), when_full(ValueError)),
         ),
         Mistake(
             "refused-in-silence",
-            "Too few blocks are free, and the call returns as if the sequence had started. The"
-            " caller has to hear of it.",
+            "Too few blocks are free, and the call returns as if the sequence had started. "
+            "The caller has to hear of it.",
             when_full(None),
         ),
         Mistake(
             "started-before-the-check",
-            "The sequence has its row before you know whether there are enough blocks. When it"
-            " is refused, the manager knows it all the same.",
+            "The sequence has its row before you know whether there are enough blocks. "
+            "When it is refused, the manager knows it all the same.",
             started_first,
         ),
         Mistake(
             "row-taken-first",
-            "You take a row out of `free_rows` before you know whether there are enough"
-            " blocks. When the call raises, the row is lost.",
+            "You take a row out of `free_rows` before you know whether there "
+            "are enough blocks. When the call raises, the row is lost.",
             row_taken_first,
         ),
         Mistake(
             "row-left-in-the-list",
-            "The sequence has a row that is in `free_rows` still, so the next one gets the"
-            " same. Whoever takes a row removes it from there; `start` does.",
+            "The sequence has a row that is in `free_rows` still, so the next one gets "
+            "the same. Whoever takes a row removes it from there; `start` does.",
             row_left_in_the_list,
         ),
         Mistake(
             "looks-for-the-new-one",
-            "`get` raises an error for an id that is not there, and a new one is not there"
-            " yet. `check_new` is its opposite.",
+            "`get` raises an error for an id that is not there, "
+            "and a new one is not there yet. `check_new` is its opposite.",
             looked_for,
             also=(looked_for_and_checked,),
         ),
         Mistake(
             "nothing-for-no-tokens",
-            "A sequence of no tokens was not started. It has a row and no block, until its"
-            " first token comes.",
+            "A sequence of no tokens was not started. "
+            "It has a row and no block, until its first token comes.",
             nothing_for_no_tokens,
         ),
         Mistake(
             "sequence-not-entered",
-            "The blocks and the row are right, and `self.sequences` does not know the"
-            " sequence. `start` enters it.",
+            "The blocks and the row are right, "
+            "and `self.sequences` does not know the sequence. `start` enters it.",
             not_entered,
         ),
         Mistake(
             "length-not-set",
-            "The sequence's length is 0, as if it had no tokens. It is the number of its"
-            " prompt's tokens.",
+            "The sequence's length is 0, as if it had no tokens. "
+            "It is the number of its prompt's tokens.",
             with_blocks(taken, lambda num_tokens, needed: 0),
         ),
         Mistake(
@@ -462,27 +460,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "number-for-blocks",
-            "`start` writes a list of block ids into the row. What you hand it is a number of"
-            " blocks.",
+            "`start` writes a list of block ids into the row. "
+            "What you hand it is a number of blocks.",
             with_blocks(lambda manager, needed: needed),
             also=(with_blocks(lambda manager, needed: len(taken(manager, needed))),),
         ),
         Mistake(
             "start-arguments-swapped",
-            "The sequence's id and its length have changed places. `start` takes the id first,"
-            " then the length, then the blocks.",
+            "The sequence's id and its length have changed places. "
+            "`start` takes the id first, then the length, then the blocks.",
             start_arguments_swapped,
         ),
         Mistake(
             "cpu-table-forgotten",
-            "The row is filled in the device's table only, and the manager reads the CPU's."
-            " `table.write` writes both.",
+            "The row is filled in the device's table only, and the manager reads the CPU's. "
+            "`table.write` writes both.",
             cpu_table_forgotten,
         ),
         Mistake(
             "one-block-for-all",
-            "`allocate()` is called once, and its block stands in every entry. Each entry"
-            " needs a block of its own.",
+            "`allocate()` is called once, and its block stands in every entry. "
+            "Each entry needs a block of its own.",
             with_blocks(lambda manager, needed: [manager.allocate()] * needed),
         ),
         Mistake(
@@ -497,14 +495,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "blocks-in-reverse",
-            "The row holds the right blocks, the last one first. They stand in the order in"
-            " which `allocate()` gave them.",
+            "The row holds the right blocks, the last one first. "
+            "They stand in the order in which `allocate()` gave them.",
             with_blocks(lambda manager, needed: taken(manager, needed)[::-1]),
         ),
         Mistake(
             "whole-row-taken",
-            "You take as many blocks as a row has entries. Take what the tokens need; the rest"
-            " follows when the sequence grows.",
+            "You take as many blocks as a row has entries. "
+            "Take what the tokens need; the rest follows when the sequence grows.",
             with_count(lambda self, num_tokens: self.max_blocks_per_seq),
             also=(whole_row_taken,),
         ),
@@ -515,26 +513,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "device-table-forgotten",
-            "The table in the CPU's memory and the one on the device differ: a kernel reads"
-            " the latter. `table.write` writes both.",
+            "The table in the CPU's memory and the one on the device differ: "
+            "a kernel reads the latter. `table.write` writes both.",
             device_table_forgotten,
         ),
         Mistake(
             "id-for-row",
-            "You use the sequence's id as its row. An id may be any number; which row is free,"
-            " `table.free_rows` knows.",
+            "You use the sequence's id as its row. "
+            "An id may be any number; which row is free, `table.free_rows` knows.",
             id_for_row,
             also=(id_for_row_entered_first,),
         ),
     ),
     hints=(
         (
-            "Everything that can fail comes first: the id, the row, the length, the number of"
-            " free blocks. Then take."
+            "Everything that can fail comes first: "
+            "the id, the row, the length, the number of free blocks. Then take."
         ),
         (
-            "`check_new` and `blocks_for` raise by themselves. What is left for you to compare"
-            " is the number of blocks needed with `self.block_manager.get_num_free_blocks()`."
+            "`check_new` and `blocks_for` raise by themselves. "
+            "What is left for you to compare is the number of blocks needed "
+            "with `self.block_manager.get_num_free_blocks()`."
         ),
         "`start` takes a row, writes the blocks into it and remembers the sequence.",
     ),

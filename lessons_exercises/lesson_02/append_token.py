@@ -177,8 +177,9 @@ def in_place(
     slot=lambda block, offset, size, length: block * size + offset,
     every=False,
 ):
-    """As `append`, in the form of the hints: the block is in a variable, and the slot is made
-    from it.
+    """As `append`, in the form of the hints.
+
+    The block is in a variable, and the slot is made from it.
     """
     sequence = self.get(seq_id)
     if limit:
@@ -275,8 +276,9 @@ def too_long(error):
 
 
 def new_entry(write):
-    """The right method, but for how a new block gets into the table: write(self, sequence,
-    seq_id, entry, block).
+    """The right method, but for how a new block gets into the table.
+
+    write(self, sequence, seq_id, entry, block) puts it there.
     """
 
     def method(self, seq_id):
@@ -327,8 +329,9 @@ def new_block_kept_on_failure(self, seq_id):
 
 
 def last_of_the_old_blocks(self, seq_id):
-    """Takes a new block into the table, and then asks for the last block before the length has
-    grown.
+    """Takes a new block into the table before the length has grown.
+
+    Then it asks for the last block.
     """
     sequence = self.get(seq_id)
     entry, offset = divmod(sequence.length, self.block_size)
@@ -347,8 +350,9 @@ def last_of_the_old_blocks(self, seq_id):
 
 
 def full(error, only=lambda offset: True):
-    """Another error where no block is free; `only` for some offsets of the new token in its
-    block.
+    """Another error where no block is free.
+
+    `only` for some offsets of the new token in its block.
     """
 
     def method(self, seq_id):
@@ -421,14 +425,14 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "block-boundary-off-by-one",
-            "The new block comes one token too early. It is needed when the token to place is"
-            " the first of its block: look at the length before the token is counted.",
+            "The new block comes one token too early. It is needed when the token to place "
+            "is the first of its block: look at the length before the token is counted.",
             one_too_early,
         ),
         Mistake(
             "new-block-each-time",
-            "Every token gets a block of its own. While the last block has an empty slot, the"
-            " token goes there.",
+            "Every token gets a block of its own. "
+            "While the last block has an empty slot, the token goes there.",
             lambda self, seq_id: append(
                 self, seq_id, boundary=self.get(seq_id).length % self.block_size
             ),
@@ -440,21 +444,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "leak-on-failed-append",
-            "The row is full, and a block has already been taken for it: nobody owns that"
-            " block now. Do first what can fail.",
+            "The row is full, and a block has already been taken for it: "
+            "nobody owns that block now. Do first what can fail.",
             wrong(check="late"),
         ),
         Mistake(
             "row-limit-forgotten",
-            "The row has no entry left. You find out when the block is taken, or not at all."
-            " `blocks_for(length + 1)` raises before that.",
+            "The row has no entry left. You find out when the block is taken, or not at all. "
+            "`blocks_for(length + 1)` raises before that.",
             wrong(check="never"),
             also=(other(limit=False),),
         ),
         Mistake(
             "refused-on-a-full-pool",
-            "The pool is full, and you refuse a token that needs no block: its place is in the"
-            " sequence's own last block.",
+            "The pool is full, and you refuse a token that needs no block: "
+            "its place is in the sequence's own last block.",
             refused_when_full,
         ),
         Mistake(
@@ -476,28 +480,28 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "returns-old-slot",
-            "The slot that you return lies in the shared block. The token's place is in the"
-            " copy.",
+            "The slot that you return lies in the shared block. "
+            "The token's place is in the copy.",
             old_slot,
         ),
         Mistake(
             "copies-a-layer",
-            "The blocks are the third dimension of the pool. `self.kv_cache[i]` is layer i,"
-            " and `self.kv_cache[:, i]` is all keys or all values.",
+            "The blocks are the third dimension of the pool. `self.kv_cache[i]` is layer i, "
+            "and `self.kv_cache[:, i]` is all keys or all values.",
             copies_a_layer,
             also=(other(copied=halves_taken_for_blocks),),
         ),
         Mistake(
             "length-counted-on-failure",
-            "No block was free, and the sequence is a token longer all the same. Count the"
-            " token when it has its place.",
+            "No block was free, and the sequence is a token longer all the same. "
+            "Count the token when it has its place.",
             length_counted_first,
             also=(counted_before_it_can_fail, new_block_kept_on_failure),
         ),
         Mistake(
             "length-counted-first",
-            "You count the token first. From then on `blocks_of` gives the blocks of the"
-            " longer sequence, and the entry of the new token's block may still be -1.",
+            "You count the token first. From then on `blocks_of` gives the blocks "
+            "of the longer sequence, and the entry of the new token's block may still be -1.",
             length_first(lambda length: length - 1),
             also=(length_first(lambda length: length),),
         ),
@@ -508,40 +512,40 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "writes-into-shared-block",
-            "The slot lies in a block that another sequence uses too: writing there changes"
-            " its text. Copy the block first, as in exercise 1.6.",
+            "The slot lies in a block that another sequence uses too: "
+            "writing there changes its text. Copy the block first, as in exercise 1.6.",
             wrong(copy=False),
         ),
         Mistake(
             "copies-unshared-block",
-            "You copy a block that nobody else uses. That costs a block and a copy at every"
-            " token.",
+            "You copy a block that nobody else uses. "
+            "That costs a block and a copy at every token.",
             wrong(shared=lambda count: True),
         ),
         Mistake(
             "copies-full-block",
-            "The last block is shared and full. Nothing will be written into it, so it can"
-            " stay shared: the token begins a new block.",
+            "The last block is shared and full. Nothing will be written into it, "
+            "so it can stay shared: the token begins a new block.",
             wrong(copy_full=True),
         ),
         Mistake(
             "contents-not-copied",
-            "The copy holds whatever the block held before: the tokens that stood beside the"
-            " new one are lost.",
+            "The copy holds whatever the block held before: "
+            "the tokens that stood beside the new one are lost.",
             wrong(copied=(slice(0, 0), slice(None))),
         ),
         Mistake(
             "copies-a-part",
-            "Only a part of the block was copied. The copy needs every token that stands in"
-            " the old block.",
+            "Only a part of the block was copied. "
+            "The copy needs every token that stands in the old block.",
             other(
                 copied=lambda pool, new, old: pool[:, :, new, :1].copy_(pool[:, :, old, :1])
             ),
         ),
         Mistake(
             "copied-backwards",
-            "You copied the new block over the shared one. In `a = b` the numbers go from b"
-            " to a.",
+            "You copied the new block over the shared one. "
+            "In `a = b` the numbers go from b to a.",
             other(copied=lambda pool, new, old: pool[:, :, old].copy_(pool[:, :, new])),
         ),
         Mistake(
@@ -552,26 +556,26 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "copies-one-layer",
-            "Only the first layer was copied. The pool has all layers, and one block table"
-            " serves them all.",
+            "Only the first layer was copied. "
+            "The pool has all layers, and one block table serves them all.",
             wrong(copied=(0, slice(None))),
         ),
         Mistake(
             "copies-keys-only",
-            "The keys were copied and the values were not. The pool's second dimension holds"
-            " both.",
+            "The keys were copied and the values were not. "
+            "The pool's second dimension holds both.",
             wrong(copied=(slice(None), 0)),
         ),
         Mistake(
             "old-block-not-released",
-            "The sequence has left the shared block, and its count still includes it. The"
-            " block will never be free again.",
+            "The sequence has left the shared block, and its count still includes it. "
+            "The block will never be free again.",
             wrong(release=False),
         ),
         Mistake(
             "half-done-on-a-full-pool",
-            "No block was free for the copy, and the sequence has let go of its old block"
-            " already. Allocate first.",
+            "No block was free for the copy, "
+            "and the sequence has let go of its old block already. Allocate first.",
             freed_first,
         ),
         Mistake(
@@ -587,8 +591,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "cpu-table-forgotten",
-            "The new entry is in the device's table only, and the manager reads the CPU's."
-            " `table.write` writes both.",
+            "The new entry is in the device's table only, and the manager reads the CPU's. "
+            "`table.write` writes both.",
             cpu_forgotten,
             also=(
                 copied_on_the_device_only,
@@ -601,8 +605,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "id-for-row",
-            "You write to the row whose number is the sequence's id. Its row is"
-            " `self.get(seq_id).row`.",
+            "You write to the row whose number is the sequence's id. "
+            "Its row is `self.get(seq_id).row`.",
             other(row=lambda sequence, seq_id: seq_id),
             also=(
                 new_entry(
@@ -614,8 +618,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-entry-overwritten",
-            "The new block stands in the first entry of the row, whatever was there. It comes"
-            " behind the sequence's other blocks.",
+            "The new block stands in the first entry of the row, whatever was there. "
+            "It comes behind the sequence's other blocks.",
             new_entry(
                 lambda self, sequence, seq_id, entry, block: self.table.write(
                     sequence.row, 0, [block]
@@ -624,21 +628,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-of-the-old-blocks",
-            "`blocks_of` gives the blocks of the tokens that are counted. The new token is not"
-            " counted yet, so a block that was taken for it is not among them.",
+            "`blocks_of` gives the blocks of the tokens that are counted. The new token "
+            "is not counted yet, so a block that was taken for it is not among them.",
             last_of_the_old_blocks,
         ),
         Mistake(
             "shared-by-another-number",
-            "A block with several users was written in place. Shared means more than one user,"
-            " whatever the number.",
+            "A block with several users was written in place. "
+            "Shared means more than one user, whatever the number.",
             wrong(shared=lambda count: count > 2),
             also=(wrong(shared=lambda count: count == 2),),
         ),
         Mistake(
             "another-error-when-full",
-            "No block is free, and the error is not OutOfBlocksError. `allocate()` raises it"
-            " by itself.",
+            "No block is free, and the error is not OutOfBlocksError. "
+            "`allocate()` raises it by itself.",
             full(MemoryError),
             also=(
                 full(RuntimeError),
@@ -653,28 +657,28 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "position-for-index",
-            "You write the new block to the entry whose number is the token's position. An"
-            " entry stands for a whole block.",
+            "You write the new block to the entry whose number is the token's position. "
+            "An entry stands for a whole block.",
             other(index=lambda index, length: length),
         ),
         Mistake(
             "another-error",
-            "The row is full, and the error is not SequenceTooLongError. `blocks_for` raises"
-            " the right one.",
+            "The row is full, and the error is not SequenceTooLongError. "
+            "`blocks_for` raises the right one.",
             too_long(ValueError),
             also=(too_long(IndexError), too_long(MemoryError), too_long(RuntimeError)),
         ),
         Mistake(
             "error-swallowed",
-            "No block is free, and your method returns something all the same. The error has"
-            " to reach the caller.",
+            "No block is free, and your method returns something all the same. "
+            "The error has to reach the caller.",
             when_full(None),
             also=(when_full(-1), when_full(None, True), when_full(-1, True)),
         ),
         Mistake(
             "returns-position",
-            "You return the token's place in its block. The slot counts through the whole"
-            " pool: block id times block_size, plus that place.",
+            "You return the token's place in its block. The slot counts through the whole "
+            "pool: block id times block_size, plus that place.",
             gives(lambda slot, block_size: slot % block_size),
         ),
         Mistake(
@@ -689,8 +693,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "returns-next-slot",
-            "You return the slot behind the new token's. Its place is found from the length"
-            " before it is counted.",
+            "You return the slot behind the new token's. "
+            "Its place is found from the length before it is counted.",
             gives(lambda slot, block_size: slot + 1),
             also=(
                 other(slot=lambda block, offset, size, length: block * size + length % size),
@@ -698,36 +702,36 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "logical-for-physical",
-            "You return the token's place in its sequence. Where its block lies in the pool,"
-            " the block table says.",
+            "You return the token's place in its sequence. "
+            "Where its block lies in the pool, the block table says.",
             other(slot=lambda block, offset, size, length: length - 1),
         ),
         Mistake(
             "returns-tensor",
-            "The slot is right, and it is a tensor. An entry of the table is a number after"
-            " `.item()` or `.tolist()`.",
+            "The slot is right, and it is a tensor. "
+            "An entry of the table is a number after `.item()` or `.tolist()`.",
             gives(lambda slot, block_size: torch.tensor(slot)),
             also=(gives(lambda slot, block_size: torch.tensor(slot, dtype=torch.int32)),),
         ),
         Mistake(
             "returns-nothing",
-            "The manager is right, and the method returns None. The caller needs the slot to"
-            " write to.",
+            "The manager is right, and the method returns None. "
+            "The caller needs the slot to write to.",
             gives(lambda slot, block_size: None),
         ),
     ),
     hints=(
         (
-            "`divmod(sequence.length, self.block_size)` says where the new token goes: which"
-            " entry of the row, which offset."
+            "`divmod(sequence.length, self.block_size)` says where the new token goes: "
+            "which entry of the row, which offset."
         ),
         (
-            "Three situations: the offset is 0 (a new block), the last block is shared (a copy"
-            " of it), neither (write in place)."
+            "Three situations: the offset is 0 (a new block), the last block is shared "
+            "(a copy of it), neither (write in place)."
         ),
         (
-            "Both `allocate()` calls can fail, and so can `blocks_for(length + 1)`. Nothing"
-            " may have changed before them."
+            "Both `allocate()` calls can fail, and so can `blocks_for(length + 1)`. "
+            "Nothing may have changed before them."
         ),
         "`self.kv_cache[:, :, block_id]` is the block in every layer, keys and values.",
     ),

@@ -221,8 +221,9 @@ def own_blocks_lost(self, seq_id, child_id):
 
 
 def in_row(row_of):
-    """The right method, but the child's row is row_of(manager, child_id), and stays in the
-    list of the free ones.
+    """The right method, but the child's row is row_of(manager, child_id).
+
+    It stays in the list of the free ones.
     """
 
     def wrong(self, seq_id, child_id):
@@ -238,8 +239,9 @@ def in_row(row_of):
 
 
 def parents_sequence(self, seq_id, child_id):
-    """A row is taken for the child, which gets the parent's entry in `sequences` all the
-    same.
+    """A row is taken for the child, and is not its row.
+
+    The child gets the parent's entry in `sequences`.
     """
     fork_sequence(self, seq_id, child_id)
     self.sequences[child_id] = self.sequences[seq_id]
@@ -308,27 +310,27 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "counts-not-increased",
-            "The child's row names the parent's blocks, and the counts do not know of it. When"
-            " one of the two ends, the other's blocks become free under it.",
+            "The child's row names the parent's blocks, and the counts do not know of it. "
+            "When one of the two ends, the other's blocks become free under it.",
             counts_forgotten,
         ),
         Mistake(
             "half-done-fork",
-            "The fork failed, and the counts had been increased already: those blocks will"
-            " never be free again. Do first what can fail.",
+            "The fork failed, and the counts had been increased already: "
+            "those blocks will never be free again. Do first what can fail.",
             counts_first,
         ),
         Mistake(
             "shares-the-row",
-            "Both sequences have the same row. The next token of one would change the table of"
-            " the other: the child needs a row of its own with the same entries.",
+            "Both sequences have the same row. The next token of one would change the table "
+            "of the other: the child needs a row of its own with the same entries.",
             shares_the_row,
             also=(parents_sequence,),
         ),
         Mistake(
             "length-not-copied",
-            "The child starts with length 0, as if it had no tokens. It has all of the"
-            " parent's.",
+            "The child starts with length 0, as if it had no tokens. "
+            "It has all of the parent's.",
             length_zero,
         ),
         Mistake(
@@ -338,41 +340,41 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "length-in-blocks",
-            "The child's length is the number of its blocks. It is the number of its tokens,"
-            " as many as the parent has.",
+            "The child's length is the number of its blocks. "
+            "It is the number of its tokens, as many as the parent has.",
             length_is_number_of_blocks,
         ),
         Mistake(
             "last-block-left-out",
-            "The last block is missing in the child. It is shared like the others; who writes"
-            " into it first makes the copy.",
+            "The last block is missing in the child. "
+            "It is shared like the others; who writes into it first makes the copy.",
             last_block_left_out,
             also=(full_blocks_only,),
         ),
         Mistake(
             "copies-blocks",
-            "The child has new blocks of its own. A fork shares the parent's: nothing is taken"
-            " from the pool, and nothing is copied.",
+            "The child has new blocks of its own. A fork shares the parent's: "
+            "nothing is taken from the pool, and nothing is copied.",
             copies,
             also=(new_blocks_only, copies_unasked),
         ),
         Mistake(
             "copies-last-block",
-            "You copy the last block at once. Perhaps nobody will write into it: whoever does"
-            " so first makes the copy.",
+            "You copy the last block at once. "
+            "Perhaps nobody will write into it: whoever does so first makes the copy.",
             copies_last_block,
             also=(copies_last_block_always,),
         ),
         Mistake(
             "child-unchecked",
-            "Nothing looks whether the child's id is free and whether there is a row for it:"
-            " `check_new` does.",
+            "Nothing looks whether the child's id is free and whether there is a row for it: "
+            "`check_new` does.",
             unchecked,
         ),
         Mistake(
             "duplicate-unnoticed",
-            "The child's id was taken, and that sequence is lost: its blocks belong to nobody"
-            " now.",
+            "The child's id was taken, and that sequence is lost: "
+            "its blocks belong to nobody now.",
             duplicate_unnoticed,
         ),
         Mistake(
@@ -382,8 +384,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "checked-after-start",
-            "`check_new` comes after `start`, so it finds the child that you have just"
-            " entered. Look first.",
+            "`check_new` comes after `start`, "
+            "so it finds the child that you have just entered. Look first.",
             checked_after_start(),
             also=(
                 checked_after_start(counted_first=False),
@@ -397,20 +399,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "counts-the-whole-row",
-            "You went through the whole row, the -1 behind the last block included."
-            " `blocks_of` gives the blocks only.",
+            "You went through the whole row, the -1 behind the last block included. "
+            "`blocks_of` gives the blocks only.",
             counts_the_whole_row,
         ),
         Mistake(
             "positions-for-ids",
-            "You counted up the positions 0, 1, 2, … of the parent's blocks. The ids are what"
-            " stands at those positions.",
+            "You counted up the positions 0, 1, 2, … of the parent's blocks. "
+            "The ids are what stands at those positions.",
             counting(lambda blocks: range(len(blocks))),
         ),
         Mistake(
             "block-zero-forgotten",
-            "Block 0 has no user more. It is a block like the others; an entry without a block"
-            " is -1.",
+            "Block 0 has no user more. "
+            "It is a block like the others; an entry without a block is -1.",
             counting(lambda blocks: [block_id for block_id in blocks if block_id]),
             also=(block_zero_left_out,),
         ),
@@ -422,8 +424,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "other-blocks-counted",
-            "Blocks that the parent does not use have one user more as well. The child uses"
-            " the parent's blocks only.",
+            "Blocks that the parent does not use have one user more as well. "
+            "The child uses the parent's blocks only.",
             counting_more(used_blocks),
             also=(counting_more(blocks_of_all),),
         ),
@@ -434,8 +436,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "parent-and-child-swapped",
-            "The parent and the child have changed places: the new id is child_id, and it is"
-            " the one for `check_new`.",
+            "The parent and the child have changed places: the new id is child_id, "
+            "and it is the one for `check_new`.",
             parent_checked,
             also=(changed_places,),
         ),
@@ -447,49 +449,49 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "key-error",
-            "There is no such sequence, and the error is Python's KeyError. `get` and"
-            " `blocks_of` raise the one of the table above.",
+            "There is no such sequence, and the error is Python's KeyError. "
+            "`get` and `blocks_of` raise the one of the table above.",
             key_error,
         ),
         Mistake(
             "own-blocks-lost",
-            "The child took blocks of its own first, and the parent's were written over them:"
-            " nobody knows those blocks any more. A fork takes none.",
+            "The child took blocks of its own first, and the parent's were written over "
+            "them: nobody knows those blocks any more. A fork takes none.",
             own_blocks_lost,
         ),
         Mistake(
             "id-for-row",
-            "You use the child's id as its row. An id may be any number; which row is free,"
-            " `table.free_rows` knows.",
+            "You use the child's id as its row. "
+            "An id may be any number; which row is free, `table.free_rows` knows.",
             in_row(lambda self, child_id: child_id),
         ),
         Mistake(
             "row-left-in-the-list",
-            "The child has a row that is in `free_rows` still, so the next sequence gets the"
-            " same. Whoever takes a row removes it from there; `start` does.",
+            "The child has a row that is in `free_rows` still, so the next sequence gets "
+            "the same. Whoever takes a row removes it from there; `start` does.",
             in_row(lambda self, child_id: self.table.free_rows[-1]),
         ),
         Mistake(
             "cpu-table-forgotten",
-            "The child's row is filled in the device's table only, and the manager reads the"
-            " CPU's. `start` and `table.write` fill both.",
+            "The child's row is filled in the device's table only, "
+            "and the manager reads the CPU's. `start` and `table.write` fill both.",
             cpu_forgotten,
         ),
         Mistake(
             "device-table-forgotten",
-            "The child's row is filled in the CPU's table only. `start` and `table.write` fill"
-            " both.",
+            "The child's row is filled in the CPU's table only. "
+            "`start` and `table.write` fill both.",
             device_forgotten,
         ),
     ),
     hints=(
         (
-            "What does exercise 1.5 do with the block manager? And what is new here: the"
-            " table's row, and the length."
+            "What does exercise 1.5 do with the block manager? "
+            "And what is new here: the table's row, and the length."
         ),
         (
-            "Two lookups can fail: the parent's id and the child's, in either order. Both come"
-            " before the first count is increased."
+            "Two lookups can fail: the parent's id and the child's, in either order. "
+            "Both come before the first count is increased."
         ),
         "`start` writes a list of blocks into a free row.",
     ),

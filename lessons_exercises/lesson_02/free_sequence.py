@@ -200,8 +200,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "blocks-not-freed",
-            "The sequence is gone, and its blocks are still counted as used. The pool shrinks"
-            " with every sequence.",
+            "The sequence is gone, and its blocks are still counted as used. "
+            "The pool shrinks with every sequence.",
             wrong(blocks=lambda blocks: []),
             also=(with_key_error(wrong(blocks=lambda blocks: [])),),
         ),
@@ -218,8 +218,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-zero-kept",
-            "Block 0 did not come back. It is a block like the others; an entry without a"
-            " block is -1.",
+            "Block 0 did not come back. "
+            "It is a block like the others; an entry without a block is -1.",
             wrong(blocks=lambda blocks: [block_id for block_id in blocks if block_id > 0]),
         ),
         Mistake(
@@ -229,27 +229,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "positions-for-ids",
-            "You freed the blocks 0, 1, 2, …, as many as the sequence has. Its ids stand in"
-            " its row.",
+            "You freed the blocks 0, 1, 2, …, as many as the sequence has. "
+            "Its ids stand in its row.",
             wrong(blocks=lambda blocks: range(len(blocks))),
         ),
         Mistake(
             "frees-shared-outright",
-            "A block that another sequence uses became free. Call `free` once: it takes away"
-            " one user.",
+            "A block that another sequence uses became free. "
+            "Call `free` once: it takes away one user.",
             wrong(outright=True),
             also=(freed_while_used,),
         ),
         Mistake(
             "row-not-given-back",
-            "The row is as it was: it still names the blocks, and no other sequence may have"
-            " it. `table.clear` does both.",
+            "The row is as it was: it still names the blocks, "
+            "and no other sequence may have it. `table.clear` does both.",
             wrong(clear=False, recycle=False),
         ),
         Mistake(
             "row-not-cleared",
-            "The row still names the old blocks. The next sequence in this row would find them"
-            " behind its own.",
+            "The row still names the old blocks. "
+            "The next sequence in this row would find them behind its own.",
             wrong(clear=False),
         ),
         Mistake(
@@ -259,77 +259,77 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "device-table-forgotten",
-            "The row is empty in the CPU's table only; the device's still names the old"
-            " blocks. `table.clear` empties both.",
+            "The row is empty in the CPU's table only; "
+            "the device's still names the old blocks. `table.clear` empties both.",
             wrong(device=False),
         ),
         Mistake(
             "cpu-table-forgotten",
-            "The row is empty in the device's table only; the CPU's still names the old"
-            " blocks. `table.clear` empties both.",
+            "The row is empty in the device's table only; "
+            "the CPU's still names the old blocks. `table.clear` empties both.",
             wrong(cpu=False),
         ),
         Mistake(
             "row-not-recycled",
-            "The row is not free for another sequence. After as many sequences as the table"
-            " has rows, none can start.",
+            "The row is not free for another sequence. "
+            "After as many sequences as the table has rows, none can start.",
             wrong(recycle=False),
         ),
         Mistake(
             "row-listed-twice",
-            "The row is in `free_rows` twice, so two sequences would get it. `table.clear` has"
-            " put it there already.",
+            "The row is in `free_rows` twice, so two sequences would get it. "
+            "`table.clear` has put it there already.",
             row_listed_twice,
         ),
         Mistake(
             "cleared-in-the-loop",
-            "The row is given back inside the loop over the blocks: once for each block, and"
-            " not at all where there is none.",
+            "The row is given back inside the loop over the blocks: once for each block, "
+            "and not at all where there is none.",
             cleared_in_the_loop,
             also=(all_in_the_loop,),
         ),
         Mistake(
             "contents-wiped",
-            "You wiped the blocks. Another sequence may still read them, and in a free block"
-            " nobody reads what is left.",
+            "You wiped the blocks. Another sequence may still read them, "
+            "and in a free block nobody reads what is left.",
             contents_wiped,
         ),
         Mistake(
             "sequence-not-forgotten",
-            "The manager still knows the sequence. Its id can never be used again, and a"
-            " second call would free its blocks twice.",
+            "The manager still knows the sequence. "
+            "Its id can never be used again, and a second call would free its blocks twice.",
             wrong(forget=False),
             also=(length_zero, entry_of_none),
         ),
         Mistake(
             "unknown-ignored",
-            "There is no such sequence, and no error says so. Whoever frees a sequence twice"
-            " has a mistake to find.",
+            "There is no such sequence, and no error says so. "
+            "Whoever frees a sequence twice has a mistake to find.",
             unknown_ignored,
         ),
         Mistake(
             "key-error",
-            "There is no such sequence, and the error is Python's KeyError. `get` and"
-            " `blocks_of` raise the one of the table above.",
+            "There is no such sequence, and the error is Python's KeyError. "
+            "`get` and `blocks_of` raise the one of the table above.",
             with_key_error(free),
         ),
         Mistake(
             "forgotten-before-read",
-            "The sequence was removed from `self.sequences` before its blocks were read, so"
-            " `blocks_of` does not know it any more.",
+            "The sequence was removed from `self.sequences` before its blocks were read, "
+            "so `blocks_of` does not know it any more.",
             forgotten_first,
             also=(forgotten_before_looked_for,),
         ),
         Mistake(
             "shared-count-kept",
-            "A shared block is not freed at all. It has one user less: `free` counts, and"
-            " keeps the block while others use it.",
+            "A shared block is not freed at all. "
+            "It has one user less: `free` counts, and keeps the block while others use it.",
             shared_kept,
         ),
         Mistake(
             "id-for-row",
-            "You clear the row whose number is the sequence's id. Its row is in"
-            " `self.sequences[seq_id].row`.",
+            "You clear the row whose number is the sequence's id. "
+            "Its row is in `self.sequences[seq_id].row`.",
             id_for_row,
             also=(id_for_row_at_the_end,),
         ),
@@ -347,8 +347,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "What did the sequence hold? Blocks, a row of the table, its entry in"
-            " `self.sequences`. Each goes back."
+            "What did the sequence hold? "
+            "Blocks, a row of the table, its entry in `self.sequences`. Each goes back."
         ),
         "Read the blocks before you empty the row.",
         "`table.clear` empties a row on both sides and makes it free.",

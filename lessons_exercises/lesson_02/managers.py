@@ -1,5 +1,6 @@
-"""How the exercises on `PagedAttentionManager` look at a method: everything that it left
-behind, part by part.
+"""How the exercises on `PagedAttentionManager` look at a method.
+
+They look at everything that it left behind, part by part.
 """
 
 import random
@@ -25,8 +26,9 @@ DRAWN = {
 
 
 def hidden(name: str, seed: int):
-    """For `Exercise.hidden`: managers of any size with any past, then calls of the learner's
-    method `name`.
+    """For `Exercise.hidden`: managers of any size with any past.
+
+    Then come calls of the learner's method `name`.
     """
     chance = random.Random(seed)
     for number in range(20):
@@ -55,8 +57,9 @@ def hidden(name: str, seed: int):
 
 
 def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
-    """Takes a drawn step and writes it down, if it goes well or, `raising`, where it can fail
-    in one way only.
+    """Takes a drawn step and writes it down, if it goes well.
+
+    Or, `raising`, where it can fail in one way only.
     """
     args = DRAWN[step](
         chance, chance.choice([*manager.sequences, *manager.sequences, chance.randrange(6)])
@@ -71,8 +74,9 @@ def _try(manager, step: str, chance, done: list, raising: bool = False) -> None:
 
 
 def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
-    """For how many reasons a step may fail. Where there are two, an answer may raise either
-    error.
+    """For how many reasons a step may fail.
+
+    Where there are two, an answer may raise either error.
     """
     known, full = seq_id in manager.sequences, not manager.table.free_rows
     length = {
@@ -100,14 +104,16 @@ def _num_faults(manager, step: str, seq_id: int, more: int = 0) -> int:
 
 
 class OutOfBlocksError(MemoryError):
-    """As a module built from C++ has it: another class than
-    `paged_attention.block_manager.OutOfBlocksError`.
+    """The error as a module built from C++ has it.
+
+    It is another class than `paged_attention.block_manager.OutOfBlocksError`.
     """
 
 
 class BlockManager(PythonBlockManager):
-    """The block manager that `small_manager()` of the lesson uses is the C++ one, with
-    exception classes of its own.
+    """The block manager that the lesson's `small_manager()` uses is the C++ one.
+
+    It has exception classes of its own.
     """
 
     def allocate(self) -> int:
@@ -117,8 +123,9 @@ class BlockManager(PythonBlockManager):
 
 
 def arrange(case) -> tuple[PagedAttentionManager, list]:
-    """What a case begins with: our manager after its steps, with a pool in which every number
-    is another; and the calls.
+    """What a case begins with: our manager after its steps, and the calls.
+
+    In the pool, every number is another.
     """
     sizes, steps, calls = case
     manager = PagedAttentionManager(
@@ -133,8 +140,9 @@ def arrange(case) -> tuple[PagedAttentionManager, list]:
 
 
 def drive(name: str, method, case) -> list:
-    """What each call of the learner's method gave, and the manager's parts after it. `case`:
-    one of ours, or arranged.
+    """What each call of the learner's method gave, and the manager's parts after it.
+
+    `case`: one of ours, or arranged.
     """
     manager, calls = case if isinstance(case[0], PagedAttentionManager) else arrange(case)
     manager.__class__ = type("PagedAttentionManager", (PagedAttentionManager,), {name: method})
@@ -176,8 +184,9 @@ def parts(
     block_table: torch.Tensor,
     lengths: dict,
 ) -> dict:
-    """All that a sequence of calls can leave behind, by name. `lengths`: how many tokens of
-    each sequence are written.
+    """All that a sequence of calls can leave behind, by name.
+
+    `lengths`: how many tokens of each sequence are written.
     """
     sequences = sorted(manager.sequences.items())
     rows = {sequence.row for _, sequence in sequences}
@@ -250,9 +259,7 @@ def _ending(seen: dict) -> str:
 
 
 def size(name: str, case) -> tuple[int, ...]:
-    """Of a case: how many calls, the tokens with which sequences come, the slots of the
-    pool.
-    """
+    """Of a case: how many calls, the new sequences' tokens, the slots of the pool."""
     sizes, steps, calls = case
     made = [*steps, *((name, *args) for args in calls)]
     return (
@@ -268,6 +275,6 @@ def describe(name: str, case) -> str:
     done = "".join(f"{step}({', '.join(map(str, args))}), " for step, *args in steps)
     call = ", ".join(f"{name}({', '.join(map(str, args))})" for args in calls)
     return (
-        f"a pool of {sizes['num_blocks']} blocks of {sizes['block_size']} tokens,"
-        f" {sizes['max_blocks_per_seq']} entries in a row; {done}then {call}"
+        f"a pool of {sizes['num_blocks']} blocks of {sizes['block_size']} tokens, "
+        f"{sizes['max_blocks_per_seq']} entries in a row; {done}then {call}"
     )

@@ -9,8 +9,9 @@ from lessons_lib.checks import Exercise, Mistake, Text
 
 
 def count_pieces(view):
-    """In how many pieces of memory the numbers of a tensor lie, and how many bytes each piece
-    has.
+    """In how many pieces of memory a tensor's numbers lie, and how large each piece is.
+
+    The size is in bytes.
 
     view: a tensor of at least one dimension and one number, not transposed. Numbers that lie
         side by side in memory, in the view's order, belong to one piece.
@@ -113,9 +114,7 @@ def parts_between_gaps(view):
 
 
 def neighbours_compared(view):
-    """Compares each stride with the dimension to its right, and never looks at the last stride
-    itself.
-    """
+    """Compares each stride with the dimension to its right, and not the last stride."""
     first = view.dim() - 1
     while first and view.stride(first - 1) == view.stride(first) * view.shape[first]:
         first -= 1
@@ -203,9 +202,10 @@ CASES = [
 
 
 def hidden(seed):
-    """Tensors of two to five dimensions; of each but the first all, a range, one, or every
-    second, though not of three, whose last one would lie beside the first one of the next
-    row.
+    """Tensors of two to five dimensions.
+
+    Of each but the first all, a range, one, or every second, though not of three, whose last
+    one would lie beside the first one of the next row.
     """
     chance = random.Random(seed)
     for number in range(20):
@@ -267,47 +267,47 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "last-dimension-only",
-            "You take the last dimension for the piece. When the stride of the dimension"
-            " before it is just as long as that, the next row follows without a gap, and the"
-            " piece goes on.",
+            "You take the last dimension for the piece. "
+            "When the stride of the dimension before it is just as long as that, "
+            "the next row follows without a gap, and the piece goes on.",
             last_dimension_only,
             also=(last_dimension_whatever_its_stride,),
         ),
         Mistake(
             "gaps-unnoticed",
-            "You count one piece whatever the strides are. A view of a part leaves gaps: its"
-            " numbers are not all side by side.",
+            "You count one piece whatever the strides are. "
+            "A view of a part leaves gaps: its numbers are not all side by side.",
             all_in_one,
         ),
         Mistake(
             "numbers-for-bytes",
-            "Your piece is measured in numbers. A float16 number has two bytes;"
-            " `view.element_size()` knows.",
+            "Your piece is measured in numbers. "
+            "A float16 number has two bytes; `view.element_size()` knows.",
             in_numbers,
         ),
         Mistake(
             "four-bytes-always",
-            "Your bytes are right for float32 only. How many bytes a number has is the"
-            " tensor's to say.",
+            "Your bytes are right for float32 only. "
+            "How many bytes a number has is the tensor's to say.",
             four_bytes,
         ),
         Mistake(
             "two-bytes-always",
-            "Your bytes are right for float16 only. How many bytes a number has is the"
-            " tensor's to say.",
+            "Your bytes are right for float16 only. "
+            "How many bytes a number has is the tensor's to say.",
             two_bytes,
         ),
         Mistake(
             "last-stride-taken-for-one",
-            "You take it that the numbers of the last dimension lie side by side. They do when"
-            " its stride is 1; a view may have another.",
+            "You take it that the numbers of the last dimension lie side by side. "
+            "They do when its stride is 1; a view may have another.",
             last_stride_taken_for_one,
             also=(neighbours_compared, every_neighbour_compared),
         ),
         Mistake(
             "size-one-breaks-the-piece",
-            "A dimension of size 1 has a stride, but nobody ever takes that step. It cannot"
-            " break a piece.",
+            "A dimension of size 1 has a stride, but nobody ever takes that step. "
+            "It cannot break a piece.",
             size_one_breaks,
         ),
         Mistake(
@@ -317,8 +317,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "gaps-in-the-pieces",
-            "The number of pieces is right, and your bytes include the gaps: you divide the"
-            " memory of the whole tensor, of which the view is a part.",
+            "The number of pieces is right, and your bytes include the gaps: "
+            "you divide the memory of the whole tensor, of which the view is a part.",
             storage_in_pieces,
         ),
         Mistake(
@@ -328,15 +328,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "goes-on-after-a-gap",
-            "You compare each stride with the dimension to its right alone. Once there was a"
-            " gap, the piece has ended, even if the dimensions further left follow each other"
-            " closely.",
+            "You compare each stride with the dimension to its right alone. "
+            "Once there was a gap, the piece has ended, "
+            "even if the dimensions further left follow each other closely.",
             goes_on_after_a_gap,
         ),
         Mistake(
             "fractions",
-            "Your numbers are right in value, and one of them is a float. `/` gives a float"
-            " always; `//` does not.",
+            "Your numbers are right in value, and one of them is a float. "
+            "`/` gives a float always; `//` does not.",
             lambda view: (count_pieces(view)[0] / 1, count_pieces(view)[1]),
             also=(
                 lambda view: (count_pieces(view)[0], count_pieces(view)[1] / 1),
@@ -345,8 +345,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tensors-not-ints",
-            "Your numbers are right in value, and one of them is a tensor. The docstring asks"
-            " for two ints.",
+            "Your numbers are right in value, and one of them is a tensor. "
+            "The docstring asks for two ints.",
             lambda view: tuple(map(torch.tensor, count_pieces(view))),
             also=(
                 lambda view: (torch.tensor(count_pieces(view)[0]), count_pieces(view)[1]),
@@ -358,9 +358,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-dimension-of-pieces",
-            "One piece for each entry of the first dimension: that is so when the gap is"
-            " there, and nowhere else. The gap may be further inside, or there may be"
-            " several.",
+            "One piece for each entry of the first dimension: that is so when the gap is "
+            "there, and nowhere else. The gap may be further inside, or there may be several.",
             lambda view: (
                 (1, view.numel() * view.element_size())
                 if view.is_contiguous()
@@ -369,14 +368,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "swapped",
-            "Your two numbers are in the wrong order: the number of pieces first, then the"
-            " bytes of one.",
+            "Your two numbers are in the wrong order: "
+            "the number of pieces first, then the bytes of one.",
             swapped,
         ),
         Mistake(
             "from-the-first-dimension",
-            "You go through the dimensions from the first to the last. It is the numbers of"
-            " the last one that lie side by side, so the piece grows from there.",
+            "You go through the dimensions from the first to the last. It is the numbers "
+            "of the last one that lie side by side, so the piece grows from there.",
             from_the_first_dimension,
         ),
         Mistake(
@@ -387,31 +386,31 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stride-for-the-piece",
-            "Your bytes are a stride: they lead from one start to the next, and the gap"
-            " between is counted too. A piece ends where its numbers end.",
+            "Your bytes are a stride: they lead from one start to the next, "
+            "and the gap between is counted too. A piece ends where its numbers end.",
             outermost_step,
             also=(step_to_the_next_piece,),
         ),
         Mistake(
             "place-added",
-            "You add the place in memory at which the view begins. A piece is as long as its"
-            " numbers are, wherever it begins.",
+            "You add the place in memory at which the view begins. "
+            "A piece is as long as its numbers are, wherever it begins.",
             with_its_place(lambda view: 1),
             also=(with_its_place(torch.Tensor.element_size),),
         ),
     ),
     hints=(
         (
-            "Go through the dimensions from the last to the first, and keep how many numbers"
-            " lie side by side so far."
+            "Go through the dimensions from the last to the first, "
+            "and keep how many numbers lie side by side so far."
         ),
         (
-            "A dimension continues the piece when its stride equals the length of the piece so"
-            " far. (Of size 1, it has only one entry, and its stride is never used.)"
+            "A dimension continues the piece when its stride equals the length of the piece "
+            "so far. (Of size 1, it has only one entry, and its stride is never used.)"
         ),
         (
-            "The first dimension that breaks the piece ends the search. The number of pieces"
-            " is that of all numbers divided by the length of one."
+            "The first dimension that breaks the piece ends the search. "
+            "The number of pieces is that of all numbers divided by the length of one."
         ),
     ),
 )

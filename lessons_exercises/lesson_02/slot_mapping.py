@@ -71,9 +71,7 @@ def one_by_one(join):
 
 
 def looked_up(entries, offsets=lambda positions, block_size: positions % block_size):
-    """Block id times block size plus offset, with other entries of the row, or other
-    offsets.
-    """
+    """Block id times block size plus offset, with other entries or other offsets."""
 
     def wrong(block_ids, positions, block_size):
         return block_ids[entries(positions, block_size)].long() * block_size + offsets(
@@ -153,30 +151,30 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "logical-for-physical",
-            "You use the number of the block within the sequence. Where that block lies in the"
-            " pool, the block table says.",
+            "You use the number of the block within the sequence. "
+            "Where that block lies in the pool, the block table says.",
             lambda block_ids, positions, block_size: positions,
         ),
         Mistake(
             "pages-assumed-contiguous",
-            "You look up the first block and count on from there. A sequence's blocks need not"
-            " lie side by side: each position's own block has to be looked up.",
+            "You look up the first block and count on from there. A sequence's blocks need "
+            "not lie side by side: each position's own block has to be looked up.",
             lambda block_ids, positions, block_size: (
                 block_ids[:1].long() * block_size + positions
             ),
         ),
         Mistake(
             "position-for-offset",
-            "You add the whole position to the start of the block. Within its block a token is"
-            " at an offset that begins at 0 again in each block.",
+            "You add the whole position to the start of the block. "
+            "Within its block a token is at an offset that begins at 0 again in each block.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions // block_size].long() * block_size + positions
             ),
         ),
         Mistake(
             "block-not-multiplied",
-            "Your slot is the block id plus the offset. A block of block_size tokens takes up"
-            " as many slots.",
+            "Your slot is the block id plus the offset. "
+            "A block of block_size tokens takes up as many slots.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions // block_size].long() + positions % block_size
             ),
@@ -190,14 +188,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "blocks-for-slots",
-            "These are the block ids of the tokens. A slot is a place for one token: the"
-            " block's first slot and the offset in it.",
+            "These are the block ids of the tokens. "
+            "A slot is a place for one token: the block's first slot and the offset in it.",
             lambda block_ids, positions, block_size: block_ids[positions // block_size].long(),
         ),
         Mistake(
             "block-boundary-off-by-one",
-            "You count positions from 1. The token at position block_size is the first of the"
-            " second block.",
+            "You count positions from 1. "
+            "The token at position block_size is the first of the second block.",
             lambda block_ids, positions, block_size: (
                 block_ids[(positions - 1).clamp(min=0) // block_size].long() * block_size
                 + (positions - 1) % block_size
@@ -215,8 +213,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided-by-the-wrong-size",
-            "Quotient and remainder have changed places: the quotient of position and"
-            " block_size is the block, the remainder is the offset.",
+            "Quotient and remainder have changed places: the quotient of position "
+            "and block_size is the block, the remainder is the offset.",
             lambda block_ids, positions, block_size: (
                 block_ids[(positions % block_size).clamp(max=len(block_ids) - 1)].long()
                 * block_size
@@ -231,20 +229,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rounds-to-nearest",
-            "You round to the nearest entry, so the second half of a block is looked up in the"
-            " next one. A position belongs to the block that it has begun.",
+            "You round to the nearest entry, so the second half of a block is looked up "
+            "in the next one. A position belongs to the block that it has begun.",
             looked_up(lambda positions, block_size: (positions / block_size).round().long()),
         ),
         Mistake(
             "float-index",
-            "`/` gives a float tensor, and a float is no index. Two integers divide with"
-            " `//`.",
+            "`/` gives a float tensor, and a float is no index. "
+            "Two integers divide with `//`.",
             looked_up(lambda positions, block_size: positions / block_size),
         ),
         Mistake(
             "row-length-for-block-size",
-            "You multiply the block id by the length of the row. A block takes up block_size"
-            " slots; how many entries the row has does not matter.",
+            "You multiply the block id by the length of the row. "
+            "A block takes up block_size slots; how many entries the row has does not matter.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions // block_size].long() * len(block_ids)
                 + positions % block_size
@@ -252,8 +250,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-multiplied",
-            "You add the offset to block_size before you multiply. The block id is multiplied"
-            " by block_size alone.",
+            "You add the offset to block_size before you multiply. "
+            "The block id is multiplied by block_size alone.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions // block_size].long()
                 * (block_size + positions % block_size)
@@ -261,43 +259,44 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-zero-forgotten",
-            "You leave out the entries of 0, and look up in a shorter row. 0 is a block like"
-            " the others; an entry without a block is -1.",
+            "You leave out the entries of 0, and look up in a shorter row. "
+            "0 is a block like the others; an entry without a block is -1.",
             without_block_zero,
         ),
         Mistake(
             "column-for-row",
-            "The slots are right, in the shape (num_tokens, 1). The docstring asks for"
-            " (num_tokens,).",
+            "The slots are right, in the shape (num_tokens, 1). "
+            "The docstring asks for (num_tokens,).",
             lambda block_ids, positions, block_size: slot_mapping(
                 block_ids, positions, block_size
             )[:, None],
         ),
         Mistake(
             "changed-before-use",
-            "`%=` changed the positions, and then you divide what is left of them: every token"
-            " is looked up in the first block. `positions % block_size` makes a new tensor.",
+            "`%=` changed the positions, and then you divide what is left of them: "
+            "every token is looked up in the first block. "
+            "`positions % block_size` makes a new tensor.",
             changed_before_use,
         ),
         Mistake(
             "position-for-index",
-            "You look up the table's entry number `position`. An entry stands for a whole"
-            " block of tokens.",
+            "You look up the table's entry number `position`. "
+            "An entry stands for a whole block of tokens.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions].long() * block_size + positions % block_size
             ),
         ),
         Mistake(
             "inputs-changed",
-            "The slots are right, and one of the arguments is not what it was. `+=` and `%=`"
-            " change a tensor in place, and the row is part of the block table itself.",
+            "The slots are right, and one of the arguments is not what it was. `+=` and `%=` "
+            "change a tensor in place, and the row is part of the block table itself.",
             in_place,
             also=(padding_overwritten, offsets_left, row_multiplied),
         ),
         Mistake(
             "empty-is-float",
-            "For no positions your tensor is float32, PyTorch's choice for an empty list. Say"
-            " the dtype.",
+            "For no positions your tensor is float32, PyTorch's choice for an empty list. "
+            "Say the dtype.",
             lambda block_ids, positions, block_size: (
                 slot_mapping(block_ids, positions, block_size)
                 if len(positions)
@@ -306,15 +305,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nothing-to-join",
-            "For no positions your function fails: `torch.stack` and `torch.cat` need at least"
-            " one tensor. A step may have no token of a sequence.",
+            "For no positions your function fails: `torch.stack` and `torch.cat` need "
+            "at least one tensor. A step may have no token of a sequence.",
             one_by_one(torch.stack),
             also=(one_by_one(lambda slots: torch.cat([slot[None] for slot in slots])),),
         ),
         Mistake(
             "float-slots",
-            "Your slots were floats on their way. A float32 has 24 bits for its digits, so"
-            " large slots are rounded.",
+            "Your slots were floats on their way. "
+            "A float32 has 24 bits for its digits, so large slots are rounded.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions // block_size].float() * block_size
                 + positions % block_size
@@ -328,9 +327,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "slots-int32",
-            "Your slots are int32, and the docstring asks for int64. A kernel multiplies a"
-            " slot by heads and head_size to find an address, and in a large pool int32 is too"
-            " small for that.",
+            "Your slots are int32, and the docstring asks for int64. "
+            "A kernel multiplies a slot by heads and head_size to find an address, "
+            "and in a large pool int32 is too small for that.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions // block_size] * block_size + positions % block_size
             ).int(),
@@ -338,8 +337,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "overflows-int32",
-            "The product was computed in int32, the type of the block table, and ran over its"
-            " end. Change the type before you multiply, not after.",
+            "The product was computed in int32, the type of the block table, "
+            "and ran over its end. Change the type before you multiply, not after.",
             lambda block_ids, positions, block_size: (
                 (block_ids[positions // block_size] * block_size).long()
                 + positions % block_size
@@ -347,8 +346,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "positions-assumed-from-zero",
-            "You take the positions for 0, 1, 2, … A call may ask for any of them, in any"
-            " order.",
+            "You take the positions for 0, 1, 2, … A call may ask for any of them, "
+            "in any order.",
             all_from_the_first,
             also=(
                 lambda block_ids, positions, block_size: (
@@ -366,8 +365,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "positions-sorted",
-            "You sort the positions first. Slot i belongs to positions[i], in the order in"
-            " which they were given.",
+            "You sort the positions first. "
+            "Slot i belongs to positions[i], in the order in which they were given.",
             lambda block_ids, positions, block_size: slot_mapping(
                 block_ids, positions.sort().values, block_size
             ),
@@ -379,14 +378,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "entry-too-early",
-            "You look one entry too early in the block table. The entry of the first block has"
-            " the number 0.",
+            "You look one entry too early in the block table. "
+            "The entry of the first block has the number 0.",
             looked_up(lambda positions, block_size: positions // block_size - 1),
         ),
         Mistake(
             "one-block-for-all",
-            "You look up the block of the first position and use it for all. Each position may"
-            " be in another block.",
+            "You look up the block of the first position and use it for all. "
+            "Each position may be in another block.",
             lambda block_ids, positions, block_size: (
                 block_ids[positions[0] // block_size].long() * block_size
                 + positions % block_size
@@ -394,15 +393,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-size-ignored",
-            "Your blocks always have the same size. How many tokens a block holds is an"
-            " argument.",
+            "Your blocks always have the same size. "
+            "How many tokens a block holds is an argument.",
             with_block_size(4),
             also=(with_block_size(16), with_block_size(2)),
         ),
         Mistake(
             "list-for-tensor",
-            "The slots are in a list. They will index a tensor, and the docstring asks for"
-            " one.",
+            "The slots are in a list. "
+            "They will index a tensor, and the docstring asks for one.",
             lambda block_ids, positions, block_size: slot_mapping(
                 block_ids, positions, block_size
             ).tolist(),
@@ -410,12 +409,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Which entry of the block table belongs to position 5 when a block holds 4 tokens?"
-            " And to positions 3 and 4?"
+            "Which entry of the block table belongs to position 5 "
+            "when a block holds 4 tokens? And to positions 3 and 4?"
         ),
         (
-            "A tensor can be indexed by a tensor: `block_ids[positions // block_size]` looks"
-            " up all blocks at once."
+            "A tensor can be indexed by a tensor: "
+            "`block_ids[positions // block_size]` looks up all blocks at once."
         ),
         "The table is int32, slots are int64: `.long()` changes the type.",
     ),

@@ -249,12 +249,12 @@ def describe(case):
     num_blocks, block_size, num_kv_heads, head_size, slots, *flaw = case
     if flaw:
         return (
-            f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}; wrong arguments:"
-            f" {flaw[0]}"
+            f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}; "
+            f"wrong arguments: {flaw[0]}"
         )
     return (
-        f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}, slots {slots}; old"
-        " numbers are 0 or more, new keys -1 and below, new values -1001 and below"
+        f"k_cache {(num_blocks, block_size, num_kv_heads, head_size)}, slots {slots}; "
+        "old numbers are 0 or more, new keys -1 and below, new values -1001 and below"
     )
 
 
@@ -275,9 +275,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "write-selects-whole-blocks",
-            "`k_cache[slots]` takes a slot for a block id: the first dimension of the cache"
-            " counts blocks. So whole blocks are written, or ones that do not exist. Look at"
-            " the cache in a shape whose first dimension counts slots.",
+            "`k_cache[slots]` takes a slot for a block id: the first dimension of the cache "
+            "counts blocks. So whole blocks are written, or ones that do not exist. "
+            "Look at the cache in a shape whose first dimension counts slots.",
             whole_blocks,
             also=(whole_blocks_one_by_one, in_rows_of_blocks),
         ),
@@ -291,28 +291,28 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "writes-into-a-copy",
-            "The caches are as they were: you wrote into a copy. `view` shows the same memory"
-            " in another shape; `clone`, `contiguous` or `reshape` may copy it.",
+            "The caches are as they were: you wrote into a copy. `view` shows the same "
+            "memory in another shape; `clone`, `contiguous` or `reshape` may copy it.",
             into_a_copy,
             also=(into_a_transposed_copy,),
         ),
         Mistake(
             "slots-sorted",
-            "Token i goes into slots[i]. Your tokens are in the order of the slots, which need"
-            " not rise.",
+            "Token i goes into slots[i]. "
+            "Your tokens are in the order of the slots, which need not rise.",
             in_rows_of_slots,
         ),
         Mistake(
             "slots-assumed-contiguous",
-            "Only the first token is sure to be in its place: you write the others behind it."
-            " Each token has a slot of its own.",
+            "Only the first token is sure to be in its place: "
+            "you write the others behind it. Each token has a slot of its own.",
             side_by_side,
             also=(behind_the_first,),
         ),
         Mistake(
             "slot-for-token",
-            "You take the slot for the number of the token too. k and v hold the new tokens"
-            " only: entry i belongs to slots[i].",
+            "You take the slot for the number of the token too. "
+            "k and v hold the new tokens only: entry i belongs to slots[i].",
             token_by_token(lambda index, slot: slot),
         ),
         Mistake(
@@ -327,27 +327,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "both-into-the-keys",
-            "The values went into k_cache, over the keys, and v_cache is as it was. Which"
-            " cache does each view look at?",
+            "The values went into k_cache, over the keys, and v_cache is as it was. "
+            "Which cache does each view look at?",
             both_into_the_keys,
         ),
         Mistake(
             "block-and-offset-swapped",
-            "Block and offset have changed places: the slot divided by block_size is the"
-            " block, the remainder is the offset.",
+            "Block and offset have changed places: "
+            "the slot divided by block_size is the block, the remainder is the offset.",
             indices_swapped,
         ),
         Mistake(
             "heads-scrambled",
-            "Heads and tokens are mixed up: the numbers were transposed on their way. k has"
-            " the shape (num_tokens, num_kv_heads, head_size), which is that of the slots"
-            " already.",
+            "Heads and tokens are mixed up: the numbers were transposed on their way. "
+            "k has the shape (num_tokens, num_kv_heads, head_size), "
+            "which is that of the slots already.",
             heads_before_tokens,
         ),
         Mistake(
             "reads-at-the-slots",
-            "`slots` indexes k and v, and all of the cache is written. Slots are places in the"
-            " cache: entry i of k goes to slots[i] there.",
+            "`slots` indexes k and v, and all of the cache is written. "
+            "Slots are places in the cache: entry i of k goes to slots[i] there.",
             read_at_the_slots,
         ),
         Mistake(
@@ -357,8 +357,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "all-else-wiped",
-            "The new numbers are in place, and all else in the caches is 0. The other slots"
-            " hold tokens that are still read.",
+            "The new numbers are in place, and all else in the caches is 0. "
+            "The other slots hold tokens that are still read.",
             all_else_wiped,
         ),
         Mistake(
@@ -368,42 +368,42 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "inputs-changed",
-            "The caches are right, and the slots, the keys or the values that were handed in"
-            " are not what they were.",
+            "The caches are right, and the slots, "
+            "the keys or the values that were handed in are not what they were.",
             inputs_changed,
             also=(keys_changed,),
         ),
         Mistake(
             "added-to-old",
-            "The new numbers were added to what was there. A slot may hold an earlier"
-            " sequence's numbers; they are replaced.",
+            "The new numbers were added to what was there. "
+            "A slot may hold an earlier sequence's numbers; they are replaced.",
             added,
         ),
         Mistake(
             "keys-in-both",
-            "Both halves hold the same: the keys, or the values, went into both. A slip of the"
-            " copy, perhaps.",
+            "Both halves hold the same: the keys, or the values, went into both. "
+            "A slip of the copy, perhaps.",
             keys_in_both,
             also=(values_in_both,),
         ),
         Mistake(
             "divided-by-another-size",
-            "The slot is divided by another size than block_size, which is the second"
-            " dimension of the cache.",
+            "The slot is divided by another size than block_size, "
+            "which is the second dimension of the cache.",
             divided_by(0),
             also=(divided_by(2), divided_by(3)),
         ),
         Mistake(
             "one-head-in-the-view",
-            "Your flat view has one head in each slot, as the cache in the example above. Each"
-            " slot holds num_kv_heads heads of head_size numbers.",
+            "Your flat view has one head in each slot, as the cache in the example above. "
+            "Each slot holds num_kv_heads heads of head_size numbers.",
             viewed(-1, 1, "head_size"),
             also=(viewed(-1, 1, 2),),
         ),
         Mistake(
             "numbers-for-slots",
-            "The first dimension of your view counts single numbers. It has to count slots,"
-            " with the heads and their numbers behind it.",
+            "The first dimension of your view counts single numbers. "
+            "It has to count slots, with the heads and their numbers behind it.",
             viewed(-1),
             also=(viewed(-1, "head_size"), number_by_number),
         ),
@@ -414,21 +414,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "arguments-unchecked",
-            "What is written is right, and wrong arguments are not refused. `check_write` does"
-            " that; call it before anything is written.",
+            "What is written is right, and wrong arguments are not refused. "
+            "`check_write` does that; call it before anything is written.",
             unchecked,
         ),
         Mistake(
             "checked-after-writing",
-            "Wrong arguments are refused when something has been written already. Check"
-            " first.",
+            "Wrong arguments are refused when something has been written already. "
+            "Check first.",
             checked_after,
         ),
     ),
     hints=(
         (
-            "In which shape does the cache have one row for each slot? No number moves for"
-            " that: `view` is enough."
+            "In which shape does the cache have one row for each slot? "
+            "No number moves for that: `view` is enough."
         ),
         "`tensor[indices] = rows` writes row i to place indices[i].",
     ),

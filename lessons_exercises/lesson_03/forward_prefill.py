@@ -41,7 +41,8 @@ class Prefill:
         for number, (seq_id, num_blocks) in enumerate(
             zip(seq_ids, request_num_blocks, strict=True)
         ):
-            self.number, first = number, self.first_block(number, start)
+            first = self.first_block(number, start)
+            self.number = number
             mine = slice(first, first + num_blocks)
             length = self.length(manager, seq_id)
             self.attend_to(o, q, k, v, mine, length)
@@ -148,9 +149,8 @@ class IgnoresAttend(Prefill):
 
 class AssumesContiguous(Prefill):
     def slots(self, manager, seq_id, start, length):
-        return manager.get_block_table_for_seq(seq_id)[0] * manager.block_size + torch.arange(
-            length
-        )
+        first = manager.get_block_table_for_seq(seq_id)[0] * manager.block_size
+        return first + torch.arange(length)
 
 
 class BlockTableIgnored(Prefill):
@@ -364,8 +364,9 @@ class BlocksFlattened(Prefill):
 
 
 class SharedHeadsWritten(Prefill):
-    """Keys and values have a head for each query head before they are written; write_kv
-    raises.
+    """Keys and values have a head for each query head before they are written.
+
+    `write_kv` raises.
     """
 
     def attend_to(self, o, q, k, v, mine, length):
@@ -378,8 +379,9 @@ class SharedHeadsWritten(Prefill):
 
 
 class ManagerChanged(Text):
-    """The result of an answer after which the manager's sequences are not as they were; equal
-    to any other such result.
+    """The result of an answer after which the manager's sequences are not as they were.
+
+    Equal to any other such result.
     """
 
     def __eq__(self, other):
@@ -416,8 +418,9 @@ BAD_INPUT = [
 
 
 def hidden(seed):
-    """By turns requests of any lengths, and three of as many blocks each in a busy manager;
-    then bad input.
+    """By turns requests of any lengths, and three of as many blocks each in a busy manager.
+
+    Then bad input.
     """
     chance = random.Random(seed)
     for number in range(12):
@@ -463,8 +466,9 @@ def is_bad(case):
 
 
 def given(case):
-    """The layer, x, request_num_blocks, seq_ids, and a manager whose free blocks are
-    shuffled.
+    """The layer, x, request_num_blocks, seq_ids and a manager.
+
+    The manager's free blocks are shuffled.
     """
     (
         lengths,
@@ -552,8 +556,8 @@ def observe(answer, case):
         return changed
     if lengths_of(manager) != lengths_before:
         return ManagerChanged(
-            f"the manager's sequences and their lengths are {lengths_of(manager)}, and were "
-            f"{lengths_before}"
+            f"the manager's sequences and their lengths are {lengths_of(manager)}, "
+            f"and were {lengths_before}"
         )
     if sum(case[0]) and not calls:
         return Text("`attend` was never called")
@@ -578,18 +582,18 @@ def describe(case):
         else f"{len(lengths)} requests of the lengths {listed(lengths)}"
     )
     order = (
-        f" (they were added in the order {listed(manager.sequences)}, after one that has"
-        " ended; sequence 9 is not in the batch)"
+        f" (they were added in the order {listed(manager.sequences)}, "
+        "after one that has ended; sequence 9 is not in the batch)"
         if busy
         else ""
     )
     return (
-        f"{what}, {counted(block_size, 'slot')} in a block, request_num_blocks"
-        f" {request_num_blocks}, seq_ids {seq_ids}{order}; blocks of the pool: {tables};"
-        f" {counted(group * num_kv_heads, 'query head')}, {counted(num_kv_heads, 'KV head')},"
-        f" head_size {head_size}, dim {dim}; layer.index {index}; {POISON:.0f} stands in x"
-        f" behind each last token, {OLD:.0f} in the whole"
-        f" pool{''.join(f'; {what_is_wrong}' for what_is_wrong in disagreement)}"
+        f"{what}, {counted(block_size, 'slot')} in a block, "
+        f"request_num_blocks {request_num_blocks}, seq_ids {seq_ids}{order}; "
+        f"blocks of the pool: {tables}; {counted(group * num_kv_heads, 'query head')}, "
+        f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}, dim {dim}; "
+        f"layer.index {index}; {POISON:.0f} stands in x behind each last token, {OLD:.0f} "
+        f"in the whole pool{''.join(f'; {what_is_wrong}' for what_is_wrong in disagreement)}"
     )
 
 
@@ -610,129 +614,129 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "offset-not-advanced",
-            "Every request gets the first blocks of x. After each request, go on by the number"
-            " of its blocks.",
+            "Every request gets the first blocks of x. "
+            "After each request, go on by the number of its blocks.",
             OffsetNotAdvanced(),
         ),
         Mistake(
             "request-index-as-offset",
-            "A request's number is taken for the place of its first block. These are the same"
-            " only while each request has one block.",
+            "A request's number is taken for the place of its first block. "
+            "These are the same only while each request has one block.",
             RequestIndexAsOffset(),
         ),
         Mistake(
             "offset-not-added-up",
-            "The place where a request begins is set to the number of blocks of the request"
-            " before it. From the third one on there are more requests before: add up.",
+            "The place where a request begins is set to the number of blocks of the request "
+            "before it. From the third one on there are more requests before: add up.",
             OffsetNotAddedUp(),
         ),
         Mistake(
             "stops-at-no-tokens",
-            "Your loop ends at the first request without a token, and those after it are not"
-            " computed.",
+            "Your loop ends at the first request without a token, "
+            "and those after it are not computed.",
             StopsAtNoTokens(),
         ),
         Mistake(
             "positions-as-slots",
-            "The positions are used as slots, so every sequence is written to the beginning of"
-            " the pool. Its block table says which blocks are its own: `slot_mapping`"
-            " reads it.",
+            "The positions are used as slots, "
+            "so every sequence is written to the beginning of the pool. "
+            "Its block table says which blocks are its own: `slot_mapping` reads it.",
             PositionsAsSlots(),
         ),
         Mistake(
             "attends-across-requests",
-            "All requests are attended to as if they were one long text, so that each sees the"
-            " ones before it. Give `attend` one request's blocks at a time.",
+            "All requests are attended to as if they were one long text, so "
+            "that each sees the ones before it. Give `attend` one request's blocks at a time.",
             AttendsAcrossRequests(),
         ),
         Mistake(
             "attends-to-earlier-requests",
-            "Each request sees the blocks of those before it. Its slice has a start, not only"
-            " an end.",
+            "Each request sees the blocks of those before it. "
+            "Its slice has a start, not only an end.",
             AttendsToEarlierRequests(),
         ),
         Mistake(
             "tail-not-masked",
-            "`attend` is told that the last block is full. How many tokens the request has is"
-            " in the manager.",
+            "`attend` is told that the last block is full. "
+            "How many tokens the request has is in the manager.",
             TailNotMasked(),
         ),
         Mistake(
             "padding-as-tokens",
-            "The length of a request is taken to be all the slots of its blocks, for attention"
-            " and for the pool alike. The last block may be partly filled: how many tokens the"
-            " request has is in the manager.",
+            "The length of a request is taken to be all the slots of its blocks, "
+            "for attention and for the pool alike. The last block may be partly filled: "
+            "how many tokens the request has is in the manager.",
             PaddingAsTokens(),
         ),
         Mistake(
             "ignores-attend",
-            "The result is right, but the argument `attend` plays no part in it. The caller"
-            " chooses with it how attention is computed.",
+            "The result is right, but the argument `attend` plays no part in it. "
+            "The caller chooses with it how attention is computed.",
             IgnoresAttend(),
         ),
         Mistake(
             "pages-assumed-contiguous",
-            "Keys and values go into blocks that follow each other, from the sequence's first"
-            " block on. The second block of a sequence may lie anywhere in the pool, and the"
-            " block next to the first may be another sequence's.",
+            "Keys and values go into blocks that follow each other, from the sequence's "
+            "first block on. The second block of a sequence may lie anywhere in the pool, "
+            "and the block next to the first may be another sequence's.",
             AssumesContiguous(),
         ),
         Mistake(
             "block-table-ignored",
-            "Keys and values lie in the pool in the order of x. Where a sequence's blocks are"
-            " is written in its row of the block table.",
+            "Keys and values lie in the pool in the order of x. "
+            "Where a sequence's blocks are is written in its row of the block table.",
             BlockTableIgnored(),
         ),
         Mistake(
             "positions-not-restarted",
-            "The positions are counted from the start of x. To the block table, each"
-            " sequence's first token has position 0.",
+            "The positions are counted from the start of x. "
+            "To the block table, each sequence's first token has position 0.",
             PositionsNotRestarted(),
         ),
         Mistake(
             "positions-from-one",
-            "Your positions begin with 1. A sequence's first token has position 0, and its"
-            " last one length - 1.",
+            "Your positions begin with 1. "
+            "A sequence's first token has position 0, and its last one length - 1.",
             PositionsFromOne(),
         ),
         Mistake(
             "one-row-for-all",
-            "All requests are written through the block table of the first one. Each sequence"
-            " has a row of its own.",
+            "All requests are written through the block table of the first one. "
+            "Each sequence has a row of its own.",
             RowOfTheFirst(),
         ),
         Mistake(
             "request-number-as-seq-id",
-            "The manager is asked for a request by its place in the batch, 0, 1 or 2. It knows"
-            " sequences by their ids, and `seq_ids` says which request is which.",
+            "The manager is asked for a request by its place in the batch, 0, 1 or 2. "
+            "It knows sequences by their ids, and `seq_ids` says which request is which.",
             RequestNumberAsSequence(),
         ),
         Mistake(
             "sequences-changed",
-            "After your call the manager's sequences are not as they were. A prefill writes"
-            " keys and values. Whoever calls it has added the sequences, and lets them grow"
-            " and end.",
+            "After your call the manager's sequences are not as they were. "
+            "A prefill writes keys and values. "
+            "Whoever calls it has added the sequences, and lets them grow and end.",
             SequencesGrown(),
             also=(SequencesEnded(),),
         ),
         Mistake(
             "seq-id-as-row",
-            "A sequence's id is taken for its row in the block table. Ids are names. The"
-            " manager knows the row: get_block_table_for_seq().",
+            "A sequence's id is taken for its row in the block table. Ids are names. "
+            "The manager knows the row: get_block_table_for_seq().",
             SequenceIdAsRow(),
         ),
         Mistake(
             "request-number-for-row",
-            "A request's number is taken for its row in the block table. A row is given to a"
-            " sequence when it is added, and given to another one when it has ended. The"
-            " manager knows the row: get_block_table_for_seq().",
+            "A request's number is taken for its row in the block table. "
+            "A row is given to a sequence when it is added, and given to another one when "
+            "it has ended. The manager knows the row: get_block_table_for_seq().",
             RequestNumberForRow(),
         ),
         Mistake(
             "order-of-arrival",
-            "You take the sequences in the manager's order, or in that of their ids. Which"
-            " request belongs to which sequence stands in `seq_ids`, and the manager may have"
-            " sequences that are not in this batch.",
+            "You take the sequences in the manager's order, or in that of their ids. "
+            "Which request belongs to which sequence stands in `seq_ids`, "
+            "and the manager may have sequences that are not in this batch.",
             OrderOfArrival(),
             also=(LengthsInOrderOfArrival(), LastToArrive(), SortedSequences()),
         ),
@@ -744,15 +748,15 @@ EXERCISE = Exercise(
         Mistake("keys-for-values", "v_cache holds keys as well.", KeysForValues()),
         Mistake(
             "queries-for-keys",
-            "k_cache holds queries. The later tokens bring queries of their own, and compare"
-            " them with the keys.",
+            "k_cache holds queries. "
+            "The later tokens bring queries of their own, and compare them with the keys.",
             QueriesForKeys(),
             also=(AllQueriesForKeys(),),
         ),
         Mistake(
             "padding-written",
-            "What stands in x behind the last token has been written to the pool too. Write"
-            " `length` tokens.",
+            "What stands in x behind the last token has been written to the pool too. "
+            "Write `length` tokens.",
             PaddingWritten(),
         ),
         Mistake(
@@ -762,8 +766,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "kv-not-written",
-            "The result is right, and the pool is as it was. Without keys and values in it,"
-            " there is nothing to decode from.",
+            "The result is right, and the pool is as it was. "
+            "Without keys and values in it, there is nothing to decode from.",
             KeysAndValuesNotWritten(),
         ),
         Mistake(
@@ -778,86 +782,87 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-last-request-written",
-            "Only the last request's keys and values are in the pool. Is the writing inside"
-            " the loop?",
+            "Only the last request's keys and values are in the pool. "
+            "Is the writing inside the loop?",
             OnlyTheLastRequestWritten(),
         ),
         Mistake(
             "only-first-request-written",
-            "Only the first request's keys and values are in the pool. What keeps the others"
-            " from being written?",
+            "Only the first request's keys and values are in the pool. "
+            "What keeps the others from being written?",
             OnlyTheFirstRequestWritten(),
         ),
         Mistake(
             "wrong-layer",
-            "The keys and values of this layer are in another layer's part of the pool."
-            " `k_cache` and `v_cache` in the given line are the right ones.",
+            "The keys and values of this layer are in another layer's part of the pool. "
+            "`k_cache` and `v_cache` in the given line are the right ones.",
             WrongLayer(),
         ),
         Mistake(
             "heads-scrambled",
-            "The heads got mixed before the last projection. `o` has the shape (total_blocks,"
-            " block_size, num_q_heads, head_size), and layer.output() takes exactly that.",
+            "The heads got mixed before the last projection. "
+            "`o` has the shape (total_blocks, block_size, num_q_heads, head_size), "
+            "and layer.output() takes exactly that.",
             HeadsScrambled(),
         ),
         Mistake(
             "output-not-projected",
-            "You return what the heads found, (…, num_q_heads, head_size). The layer brings it"
-            " back to (…, dim).",
+            "You return what the heads found, (…, num_q_heads, head_size). "
+            "The layer brings it back to (…, dim).",
             NotProjected(),
         ),
         Mistake(
             "output-only-flattened",
-            "The heads' outputs stand side by side, but the layer's last projection is"
-            " missing.",
+            "The heads' outputs stand side by side, "
+            "but the layer's last projection is missing.",
             OutputOnlyFlattened(),
         ),
         Mistake(
             "input-added",
-            "x is added to the result. What is asked for is the output of the attention layer"
-            " alone.",
+            "x is added to the result. "
+            "What is asked for is the output of the attention layer alone.",
             InputAdded(),
         ),
         Mistake(
             "blocks-flattened",
-            "The numbers are right, and the tokens of all blocks stand in one row. The result"
-            " has the shape of x: (total_blocks, block_size, dim).",
+            "The numbers are right, and the tokens of all blocks stand in one row. "
+            "The result has the shape of x: (total_blocks, block_size, dim).",
             BlocksFlattened(),
         ),
         Mistake(
             "shared-heads-written",
-            "The keys or values that you write have a head for each query head. The pool keeps"
-            " num_kv_heads of them: what layer.project() gives fits.",
+            "The keys or values that you write have a head for each query head. "
+            "The pool keeps num_kv_heads of them: what layer.project() gives fits.",
             SharedHeadsWritten(),
         ),
         Mistake(
             "inputs-changed",
-            "Your function changes x, which belongs to its caller. Compute in tensors of your"
-            " own; operators like `/=` and an assignment to a slice work in place.",
+            "Your function changes x, which belongs to its caller. Compute in tensors "
+            "of your own; operators like `/=` and an assignment to a slice work in place.",
             WritesIntoX(),
             also=(ZeroesTheEndOfX(),),
         ),
         Mistake(
             "check-deleted",
-            "Arguments that disagree are taken: a request that has more blocks than its tokens"
-            " fill, or a sequence that is named twice. The line with check_prefill, which"
-            " refuses them, has to stay.",
+            "Arguments that disagree are taken: a request "
+            "that has more blocks than its tokens fill, or a sequence that is named twice. "
+            "The line with check_prefill, which refuses them, has to stay.",
             Prefill(),
         ),
     ),
     hints=(
         (
-            "Project all of x at once, and make a tensor of zeros for the outputs. Then go"
-            " through the requests, with a counter for where the next one's blocks start in x."
+            "Project all of x at once, and make a tensor of zeros for the outputs. Then go "
+            "through the requests, with a counter for where the next one's blocks start in x."
         ),
         (
-            "For each request: its slice of q, k and v into `attend`, with its length; the"
-            " result into the same slice of the outputs."
+            "For each request: its slice of q, k and v into `attend`, with its length; "
+            "the result into the same slice of the outputs."
         ),
         (
-            "Its slots come from lesson 02's `slot_mapping`, with its row of the block table"
-            " and the positions 0 to length - 1. `write_kv` takes the first `length` tokens of"
-            " its k and v, in one row."
+            "Its slots come from lesson 02's `slot_mapping`, "
+            "with its row of the block table and the positions 0 to length - 1. "
+            "`write_kv` takes the first `length` tokens of its k and v, in one row."
         ),
     ),
 )

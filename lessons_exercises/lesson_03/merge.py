@@ -119,8 +119,9 @@ WITHOUT_A_DIMENSION = tuple(
 
 
 def _takes_over(merge):
-    """A state without a key becomes the other: it holds the same tensors then, and the next
-    merge writes into them.
+    """A state without a key becomes the other.
+
+    It holds the same tensors then, and the next merge writes into them.
     """
 
     def wrong(self, other):
@@ -226,9 +227,8 @@ def _with_accumulator(acc_of):
     def wrong(both):
         def merge(self, other):
             mine, theirs = factors(self, other)
-            acc = mine[..., None] * (acc_of(self) if both else self.acc) + theirs[
-                ..., None
-            ] * acc_of(other)
+            acc = mine[..., None] * (acc_of(self) if both else self.acc)
+            acc = acc + theirs[..., None] * acc_of(other)
             put_together(self, other)
             self.acc = acc
 
@@ -307,8 +307,9 @@ def finite_stored(self, other):
 
 
 def outputs_rescaled(self, other, make_acc):
-    """The finished outputs are merged with the factors of the maxima: a side's `l` plays no
-    part in its weight.
+    """The finished outputs are merged with the factors of the maxima.
+
+    A side's `l` plays no part in its weight.
     """
     mine, theirs = factors(self, other)
     outputs = mine[..., None] * self.finish()[0] + theirs[..., None] * other.finish()[0]
@@ -431,8 +432,8 @@ def describe(case):
         else ""
     )
     return (
-        f"{rows_words}; self has seen {self_words}, other {other_words}; head_size"
-        f" {head_size}{after}"
+        f"{rows_words}; self has seen {self_words}, other {other_words}; "
+        f"head_size {head_size}{after}"
     )
 
 
@@ -451,107 +452,107 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "combine-missing-exp",
-            "The sums are multiplied by a difference of maxima. The maxima stand in an"
-            " exponent, so their difference does too: with the larger maximum the factor is 1,"
-            " and yours is 0.",
+            "The sums are multiplied by a difference of maxima. "
+            "The maxima stand in an exponent, so their difference does too: "
+            "with the larger maximum the factor is 1, and yours is 0.",
             missing_exp,
         ),
         Mistake(
             "rescale-upside-down",
-            "The factors are the wrong way round: the side with the smaller maximum grows. It"
-            " has to shrink, because its exponentials are now counted from a larger number.",
+            "The factors are the wrong way round: the side with the smaller maximum grows. "
+            "It has to shrink, because its exponentials are now counted from a larger number.",
             upside_down,
             also=(upside_down_finite,),
         ),
         Mistake(
             "weights-swapped",
-            "Each side is rescaled with the other's factor. A side's factor comes from that"
-            " side's own maximum.",
+            "Each side is rescaled with the other's factor. "
+            "A side's factor comes from that side's own maximum.",
             swapped,
         ),
         Mistake(
             "nothing-rescaled",
-            "The sums are added as they are, though they are counted from different maxima. If"
-            " there are factors in your code: which maximum do they start from?",
+            "The sums are added as they are, though they are counted from different maxima. "
+            "If there are factors in your code: which maximum do they start from?",
             nothing_rescaled,
         ),
         Mistake(
             "mine-not-rescaled",
-            "The other's sums are brought to the new maximum, your own are not. If there is a"
-            " factor in your code: has `self.m` still its old value when you compute it?",
+            "The other's sums are brought to the new maximum, your own are not. If there "
+            "is a factor in your code: has `self.m` still its old value when you compute it?",
             mine_not_rescaled,
         ),
         Mistake(
             "theirs-not-rescaled",
-            "Your own sums are brought to the new maximum, the other's are not. The other may"
-            " have the smaller maximum.",
+            "Your own sums are brought to the new maximum, the other's are not. "
+            "The other may have the smaller maximum.",
             theirs_not_rescaled,
         ),
         Mistake(
             "sum-not-rescaled",
-            "`acc` is right, and the two `l` are added although they are counted from"
-            " different maxima. They need the same factors.",
+            "`acc` is right, and the two `l` are added although they are counted "
+            "from different maxima. They need the same factors.",
             sum_not_rescaled,
         ),
         Mistake(
             "accumulator-not-rescaled",
-            "`l` is right, and the two `acc` are added although they are counted from"
-            " different maxima. They need the same factors.",
+            "`l` is right, and the two `acc` are added although they are counted "
+            "from different maxima. They need the same factors.",
             accumulator_not_rescaled,
         ),
         Mistake(
             "maximum-stays-mine",
-            "Everything is counted from your own maximum, and `m` stays what it was. Where the"
-            " other has seen a larger score, its factor is larger than 1, and may be too large"
-            " for a float.",
+            "Everything is counted from your own maximum, and `m` stays what it was. "
+            "Where the other has seen a larger score, its factor is larger than 1, "
+            "and may be too large for a float.",
             maximum_stays_mine,
         ),
         Mistake(
             "one-maximum-for-all-rows",
-            "All rows share one maximum. A row whose scores lie far below it is rounded to 0,"
-            " and `m` is one number for each row.",
+            "All rows share one maximum. A row whose scores lie far below it is rounded "
+            "to 0, and `m` is one number for each row.",
             one_maximum_for_all,
         ),
         Mistake(
             "finite-on-all",
-            "A side without a key should get the factor exp(-inf), which is 0. With `finite()`"
-            " on its own maximum too, it counts as if its largest score had been 0: the factor"
-            " may be infinite, and infinity times 0 is NaN.",
+            "A side without a key should get the factor exp(-inf), which is 0. "
+            "With `finite()` on its own maximum too, it counts as if its largest score had "
+            "been 0: the factor may be infinite, and infinity times 0 is NaN.",
             finite_on_all,
         ),
         Mistake(
             "row-number-without-dimension",
-            "With one row it works, with more it raises, or takes one row's number for"
-            " another. A factor has one number for each row, and `acc` has head_size numbers"
-            " there. The factor has to stand against all of them.",
+            "With one row it works, with more it raises, or takes one row's number "
+            "for another. A factor has one number for each row, and `acc` "
+            "has head_size numbers there. The factor has to stand against all of them.",
             WITHOUT_A_DIMENSION[0],
             also=WITHOUT_A_DIMENSION[1:],
         ),
         Mistake(
             "one-empty-row-skips-all",
-            "One row of a state has seen no key, and nothing is merged in the others. Each row"
-            " has a state of its own.",
+            "One row of a state has seen no key, and nothing is merged in the others. "
+            "Each row has a state of its own.",
             SKIPPING[0],
             also=SKIPPING[1:],
         ),
         Mistake(
             "nan-when-both-are-empty",
-            "When neither side has seen a key, both maxima are -inf, and -inf - (-inf) is NaN."
-            " `finite()` is for this.",
+            "When neither side has seen a key, both maxima are -inf, "
+            "and -inf - (-inf) is NaN. `finite()` is for this.",
             nan_when_empty,
         ),
         Mistake(
             "finite-stored",
-            "Where neither side has seen a key, `self.m` is 0 now: the result of `finite()` is"
-            " kept. It is only there to be subtracted. The largest of no scores is still"
-            " -inf.",
+            "Where neither side has seen a key, `self.m` is 0 now: "
+            "the result of `finite()` is kept. It is only there to be subtracted. "
+            "The largest of no scores is still -inf.",
             finite_stored,
         ),
         Mistake(
             "combine-missing-l",
-            "You merge finished outputs by the maxima alone. Each was divided by its own `l`,"
-            " and how much weight a side has collected stands in that `l`. Merge the sums from"
-            " before the division: `acc` and `l`.",
+            "You merge finished outputs by the maxima alone. "
+            "Each was divided by its own `l`, and how much weight a side has collected "
+            "stands in that `l`. Merge the sums from before the division: `acc` and `l`.",
             missing_l,
             also=(
                 missing_l_divided,
@@ -562,33 +563,34 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-counts-one-key",
-            "`acc` is right, and `l` counts all the other's keys as a single one. How much"
-            " weight they have stands in the other's `l`.",
+            "`acc` is right, and `l` counts all the other's keys as a single one. "
+            "How much weight they have stands in the other's `l`.",
             l_counts_one_key,
         ),
         Mistake(
             "other-changed",
-            "Your merge is right, but it has changed the other state, which its owner may"
-            " still need. Operators like `*=` work in place.",
+            "Your merge is right, but it has changed the other state, "
+            "which its owner may still need. Operators like `*=` work in place.",
             other_changed,
         ),
         Mistake(
             "tensors-shared",
-            "A state without a key takes over the other's own tensors. Then both hold the same"
-            " ones, and what the next merge writes into them changes the other as well.",
+            "A state without a key takes over the other's own tensors. "
+            "Then both hold the same ones, "
+            "and what the next merge writes into them changes the other as well.",
             _takes_over(_merge_in_place),
             also=(_takes_over(_merge_sums_in_place),),
         ),
         Mistake(
             "self-unchanged",
-            "Nothing has arrived in `self`. The function takes the other's keys into this"
-            " state; nobody looks at what it returns.",
+            "Nothing has arrived in `self`. The function takes the other's keys "
+            "into this state; nobody looks at what it returns.",
             self_unchanged,
         ),
         Mistake(
             "max-not-updated",
-            "The sums are counted from the larger maximum now, and `self.m` does not say so."
-            " The next update would rescale them wrongly.",
+            "The sums are counted from the larger maximum now, and `self.m` does not say so. "
+            "The next update would rescale them wrongly.",
             max_not_updated,
         ),
         Mistake(
@@ -604,71 +606,71 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "outputs-for-acc",
-            "The other's finished output is added in place of its `acc`. It has been divided"
-            " by `l` already.",
+            "The other's finished output is added in place of its `acc`. "
+            "It has been divided by `l` already.",
             other_output_for_acc,
         ),
         Mistake(
             "acc-times-l",
-            "`acc` is multiplied by `l`. It is a weighted sum already, and only has to be"
-            " counted from the new maximum.",
+            "`acc` is multiplied by `l`. "
+            "It is a weighted sum already, and only has to be counted from the new maximum.",
             ACC_TIMES_L[1],
             also=ACC_TIMES_L[:1],
         ),
         Mistake(
             "divided-in-merge",
-            "`acc` is divided by `l` here, and finish() divides once more. More keys may"
-            " follow: `acc` stays a sum.",
+            "`acc` is divided by `l` here, and finish() divides once more. "
+            "More keys may follow: `acc` stays a sum.",
             divided,
             also=(divided_and_guarded,),
         ),
         Mistake(
             "one-comparison-for-all-rows",
-            "Which side has the larger maximum is asked once, for all rows together. Each row"
-            " has a state of its own.",
+            "Which side has the larger maximum is asked once, for all rows together. "
+            "Each row has a state of its own.",
             _one_comparison(torch.all),
             also=(_one_comparison(torch.any),),
         ),
         Mistake(
             "other-ignored",
-            "Your state is brought to the new maximum, and the other's sums are not added"
-            " to it.",
+            "Your state is brought to the new maximum, "
+            "and the other's sums are not added to it.",
             other_ignored,
         ),
         Mistake(
             "maxima-added",
-            "`m` is the sum of the two maxima. It is the largest score of all: the larger of"
-            " the two.",
+            "`m` is the sum of the two maxima. "
+            "It is the largest score of all: the larger of the two.",
             maxima_added,
         ),
         Mistake(
             "logarithm-for-the-maximum",
-            "`m` is the logarithm of a sum, log(exp(m1) + exp(m2)), which is more than both."
-            " It is the largest score of all: the larger of the two.",
+            "`m` is the logarithm of a sum, log(exp(m1) + exp(m2)), which is more than both. "
+            "It is the largest score of all: the larger of the two.",
             logarithm_for_the_maximum,
             also=(counted_from_the_logarithm,),
         ),
         Mistake(
             "outputs-averaged",
-            "The two outputs count half each. But one side may have seen a hundred keys and"
-            " the other a single one: each counts by the weight that it has collected.",
+            "The two outputs count half each. But one side may have seen a hundred keys "
+            "and the other a single one: each counts by the weight that it has collected.",
             outputs_averaged,
         ),
         Mistake(
             "outputs-added",
-            "You have added finished outputs, each divided by its own `l`. The sums before the"
-            " division can be added: `acc`, once it is rescaled.",
+            "You have added finished outputs, each divided by its own `l`. "
+            "The sums before the division can be added: `acc`, once it is rescaled.",
             outputs_added,
         ),
     ),
     hints=(
         (
-            "An update rescales one side, because the other is counted from the new maximum"
-            " already. Here both sides may need it."
+            "An update rescales one side, because the other is counted "
+            "from the new maximum already. Here both sides may need it."
         ),
         (
-            "Each side has its own factor, exp(its maximum - the new maximum), and one of the"
-            " two is 1. `l` and `acc` of a side take the same factor."
+            "Each side has its own factor, exp(its maximum - the new maximum), "
+            "and one of the two is 1. `l` and `acc` of a side take the same factor."
         ),
         "Assign to `self.m` last, and use `finite()` where you subtract the new maximum.",
     ),

@@ -30,8 +30,9 @@ def causal_softmax(scores):
 
 
 def attend(q, k, v, length, scale=scaled, weigh=causal_softmax):
-    """plain_attention() with another scale or other weights. `scale(q, scores)` and
-    `weigh(scores)` return scores' shape.
+    """plain_attention() with another scale or other weights.
+
+    `scale(q, scores)` and `weigh(scores)` return scores' shape.
     """
     k, v = share_heads(k, q.shape[2]), share_heads(v, q.shape[2])
     scores = scale(q, rows(q, length) @ rows(k, length).transpose(1, 2))
@@ -165,8 +166,9 @@ def scores_transposed(q, k, v, length):
 
 def _heads_joined(root):
     def wrong(q, k, v, length):
-        """One score for a pair of tokens: the sum over all heads, which then share one
-        softmax.
+        """One score for a pair of tokens, the sum over all heads.
+
+        The heads share one softmax then.
         """
 
         def weigh(scores):
@@ -272,15 +274,17 @@ def all_slots_in_one_row(q, k, v, length):
 
 
 def tail_missing(q, k, v, length):
-    """Only the tokens' rows, and then the shape of q. It raises wherever the last block has a
-    slot left.
+    """Only the tokens' rows, and then the shape of q.
+
+    It raises wherever the last block has a slot left.
     """
     return attend(q, k, v, length).flatten(0, 1)[:length].reshape(q.shape)
 
 
 def tail_not_zeroed(q, k, v, length):
-    """Keys and values end where they should, and the queries behind the last token have an
-    output all the same.
+    """Keys and values end where they should, and the queries do not.
+
+    Those after the last token have an output all the same.
     """
     behind = torch.arange(everything(q)) >= length
     k, v = (x.masked_fill(behind.view(*q.shape[:2], 1, 1), 0.0) for x in (k, v))
@@ -296,8 +300,9 @@ def tail_not_zeroed(q, k, v, length):
 
 
 def tail_not_zeroed_by_chance(q, k, v, length):
-    """The values are set to 0 there and NaN is taken out of the result; a query of large
-    numbers sees itself only.
+    """The values are set to 0 there and NaN is taken out of the result.
+
+    A query of large numbers sees itself only.
     """
     behind = torch.arange(everything(q)) >= length
     v = v.masked_fill(behind.view(*q.shape[:2], 1, 1), 0.0)
@@ -305,9 +310,7 @@ def tail_not_zeroed_by_chance(q, k, v, length):
 
 
 def full_last_block_cut(q, k, v, length):
-    """The tokens of the last block are counted by the remainder, which is 0 where it is
-    full.
-    """
+    """The tokens of the last block are counted by the remainder: 0 in a full block."""
     num_blocks, block_size = q.shape[:2]
     return attend(q, k, v, max(0, (num_blocks - 1) * block_size + length % block_size))
 
@@ -323,8 +326,9 @@ def full_last_block_zeroed(q, k, v, length):
 
 
 def tail_rows_hidden(q, k, v, length):
-    """All scores of a query behind the last token are hidden too, and a softmax over nothing
-    but -inf is NaN.
+    """All scores of a query behind the last token are hidden too.
+
+    A softmax over nothing but -inf is NaN.
     """
     o = attend(q, k, v, length)
     o.view(-1, *q.shape[2:])[length:] = math.nan
@@ -431,248 +435,247 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "missing-scale",
-            "The scores go into the softmax as they are. They grow with the size of a head,"
-            " and then one key gets nearly all the weight. Look again at the formula:"
-            " something stands below q · k.",
+            "The scores go into the softmax as they are. "
+            "They grow with the size of a head, and then one key gets nearly all the weight. "
+            "Look again at the formula: something stands below q · k.",
             without_scale,
         ),
         Mistake(
             "scale-without-root",
-            "The scores are divided by head_size itself, at once or by its root twice"
-            " (scaled_dot_product_attention divides too). That is too much: the weights come"
-            " out nearly equal. What is the spread of a sum of head_size products?",
+            "The scores are divided by head_size itself, at once or by its root twice "
+            "(scaled_dot_product_attention divides too). That is too much: the weights come "
+            "out nearly equal. What is the spread of a sum of head_size products?",
             scale_without_root,
         ),
         Mistake(
             "scale-upside-down",
-            "The scores are multiplied where they should be divided: the softmax is sharper"
-            " than it was without a scale.",
+            "The scores are multiplied where they should be divided: "
+            "the softmax is sharper than it was without a scale.",
             scale_multiplied,
         ),
         Mistake(
             "scale-by-all-heads",
-            "The scale counts the numbers of all heads together. A score is the product of one"
-            " head's q and one head's k: how many numbers are these?",
+            "The scale counts the numbers of all heads together. A score is the product "
+            "of one head's q and one head's k: how many numbers are these?",
             scale_by_all_heads,
         ),
         Mistake(
             "scaled-by-another-size",
-            "The scores are divided by the root of a number that is not head_size. Over which"
-            " dimension of q does q · k add up its products?",
+            "The scores are divided by the root of a number that is not head_size. "
+            "Over which dimension of q does q · k add up its products?",
             scale_by_num_heads,
             also=OTHER_SCALES,
         ),
         Mistake(
             "output-scaled",
-            "It is the output that is divided, and the softmax has seen the scores as they"
-            " were. Divide before the softmax.",
+            "It is the output that is divided, "
+            "and the softmax has seen the scores as they were. Divide before the softmax.",
             output_scaled,
         ),
         Mistake(
             "not-causal",
-            "Each token sees those that come after it. When the model writes, these will not"
-            " exist yet. Hide every key whose position is larger than the query's.",
+            "Each token sees those that come after it. When the model writes, these will "
+            "not exist yet. Hide every key whose position is larger than the query's.",
             not_causal,
         ),
         Mistake(
             "nothing-masked",
-            "Each token sees those after it, and even what stands behind the last one, in"
-            " slots that belong to nobody. Two masks are missing: one for the future, one for"
-            " the end of the last block.",
+            "Each token sees those after it, and even what stands behind the last one, "
+            "in slots that belong to nobody. "
+            "Two masks are missing: one for the future, one for the end of the last block.",
             nothing_masked,
         ),
         Mistake(
             "tail-attended",
-            "The output behind the last token is 0, as it should be, and yet the tokens have"
-            " attended to what stands there: no key is hidden from any query, neither a later"
-            " one nor one behind the end.",
+            "The output behind the last token is 0, as it should be, "
+            "and yet the tokens have attended to what stands there: "
+            "no key is hidden from any query, neither a later one nor one behind the end.",
             tail_attended,
         ),
         Mistake(
             "tail-not-masked",
-            "Your result is not 0 behind the last token: the slots that the last block has"
-            " left are treated as tokens. Only `length` of the slots hold one.",
+            "Your result is not 0 behind the last token: the slots that the last block "
+            "has left are treated as tokens. Only `length` of the slots hold one.",
             tail_not_masked,
         ),
         Mistake(
             "mask-off-by-one",
-            "A token does not see itself, and so the first one sees nothing at all: a softmax"
-            " over nothing is 0/0, which is NaN, and a sum over nothing is 0. Which key is the"
-            " last that a token may see?",
+            "A token does not see itself, and so the first one sees nothing at all: "
+            "a softmax over nothing is 0/0, which is NaN, and a sum over nothing is 0. "
+            "Which key is the last that a token may see?",
             hides_itself,
             also=(hides_itself_and_sums_nothing,),
         ),
         Mistake(
             "sees-one-ahead",
-            "Each token sees the one right after it. Your mask starts one diagonal too far to"
-            " the right.",
+            "Each token sees the one right after it. "
+            "Your mask starts one diagonal too far to the right.",
             sees_one_ahead,
         ),
         Mistake(
             "mask-reversed",
-            "Your mask hides what it should show: each token loses itself and its past, and"
-            " the last one sees nothing at all (NaN). Does True in your mask mean “visible” or"
-            " “hidden”?",
+            "Your mask hides what it should show: each token loses itself and its past, "
+            "and the last one sees nothing at all (NaN). "
+            "Does True in your mask mean “visible” or “hidden”?",
             mask_inverted,
         ),
         Mistake(
             "mask-transposed",
-            "Each token sees itself and what follows, and not its past. In the scores a row is"
-            " a query and a column is a key: on which side of the diagonal lies the future?",
+            "Each token sees itself and what follows, and not its past. In the scores a row "
+            "is a query and a column is a key: on which side of the diagonal lies the future?",
             mask_transposed,
         ),
         Mistake(
             "mask-of-blocks",
-            "Your mask compares blocks and not tokens: in its own block, a token sees those"
-            " that come after it.",
+            "Your mask compares blocks and not tokens: "
+            "in its own block, a token sees those that come after it.",
             mask_of_blocks,
         ),
         Mistake(
             "mask-by-zero",
-            "A hidden score is 0 in your softmax, and exp(0) is 1: the hidden key still gets a"
-            " good part of the weight. Which score has the exponential 0?",
+            "A hidden score is 0 in your softmax, and exp(0) is 1: the hidden key still gets "
+            "a good part of the weight. Which score has the exponential 0?",
             mask_by_zero,
         ),
         Mistake(
             "mask-after-softmax",
-            "The weights of hidden keys are removed after the softmax. By then they have had"
-            " their share of the sum, so the weights that are left do not add up to 1.",
+            "The weights of hidden keys are removed after the softmax. By then they have had "
+            "their share of the sum, so the weights that are left do not add up to 1.",
             mask_after_softmax,
         ),
         Mistake(
             "softmax-over-queries",
-            "The weights of one *key* add up to 1, over all the queries. It is each query that"
-            " shares out its attention: look at the dimension of the softmax.",
+            "The weights of one *key* add up to 1, over all the queries. It is each query "
+            "that shares out its attention: look at the dimension of the softmax.",
             softmax_over_queries,
         ),
         Mistake(
             "softmax-over-heads",
-            "The softmax runs over the heads. Each head of each query shares out its attention"
-            " over the keys: look at the dimension of the softmax.",
+            "The softmax runs over the heads. Each head of each query shares out "
+            "its attention over the keys: look at the dimension of the softmax.",
             softmax_over_heads,
         ),
         Mistake(
             "scores-transposed",
-            "Rows and columns of your scores are swapped: in the scores a row is a query, and"
-            " the softmax runs along it.",
+            "Rows and columns of your scores are swapped: in the scores a row is a query, "
+            "and the softmax runs along it.",
             scores_transposed,
         ),
         Mistake(
             "heads-joined",
-            "All heads of a token are taken as one long vector, so there is one score for a"
-            " pair of tokens, and all heads share its weight. Each head has scores of its"
-            " own.",
+            "All heads of a token are taken as one long vector, so there is one score for a "
+            "pair of tokens, and all heads share its weight. Each head has scores of its own.",
             heads_joined,
             also=(heads_joined_and_scaled_by_all,),
         ),
         Mistake(
             "softmax-forgotten",
-            "The scores themselves are the weights of your sum. They may be negative, and they"
-            " do not add up to 1.",
+            "The scores themselves are the weights of your sum. "
+            "They may be negative, and they do not add up to 1.",
             softmax_forgotten,
         ),
         Mistake(
             "heads-scrambled",
-            "Tokens and heads got mixed. In memory all heads of a token stand side by side:"
-            " `reshape` cuts that row of numbers at other places, and gives a “head” that"
-            " holds several heads of one token. Which call swaps two dimensions?",
+            "Tokens and heads got mixed. In memory all heads of a token stand side by side: "
+            "`reshape` cuts that row of numbers at other places, and gives a “head” "
+            "that holds several heads of one token. Which call swaps two dimensions?",
             heads_scrambled,
         ),
         Mistake(
             "input-scrambled",
-            "The output goes back to its tokens in the right way, and q, k and v came in the"
-            " wrong way: `reshape` cuts their numbers so that a “head” holds several heads of"
-            " one token. Which call swaps two dimensions?",
+            "The output goes back to its tokens in the right way, "
+            "and q, k and v came in the wrong way: `reshape` cuts their numbers so "
+            "that a “head” holds several heads of one token. Which call swaps two dimensions?",
             heads_scrambled_on_the_way_in,
         ),
         Mistake(
             "output-scrambled",
-            "The heads' outputs are right, and they got mixed with the tokens on the way back."
-            " Before the result can be cut into blocks, the heads of each token have to stand"
-            " side by side again.",
+            "The heads' outputs are right, and they got mixed with the tokens "
+            "on the way back. Before the result can be cut into blocks, "
+            "the heads of each token have to stand side by side again.",
             heads_scrambled_on_the_way_back,
             also=(heads_scrambled_on_the_way_back_in_blocks,),
         ),
         Mistake(
             "blocks-apart",
-            "Each block attends to itself only. To the request, its blocks are one row of"
-            " tokens: make them one row before you compute scores.",
+            "Each block attends to itself only. To the request, "
+            "its blocks are one row of tokens: make them one row before you compute scores.",
             blocks_apart,
             also=(blocks_apart_to_the_end, blocks_apart_not_causal),
         ),
         Mistake(
             "kv-swapped",
-            "The scores come from the values, and the output is a sum of keys. Queries are"
-            " compared with keys; values are what is summed.",
+            "The scores come from the values, and the output is a sum of keys. "
+            "Queries are compared with keys; values are what is summed.",
             keys_and_values_swapped,
         ),
         Mistake(
             "blocks-not-restored",
-            "The numbers are right, in one row. The result has the shape of q: blocks, and 0"
-            " in the slots behind the last token.",
+            "The numbers are right, in one row. "
+            "The result has the shape of q: blocks, and 0 in the slots behind the last token.",
             not_in_blocks,
             also=(all_slots_in_one_row,),
         ),
         Mistake(
             "tail-missing",
-            "Your result has numbers for the tokens only, and q has more slots than that: the"
-            " last block has some left. They belong to the result too, and hold 0.",
+            "Your result has numbers for the tokens only, and q has more slots than that: "
+            "the last block has some left. They belong to the result too, and hold 0.",
             tail_missing,
         ),
         Mistake(
             "tail-output-not-zero",
-            "No query sees what stands behind the last token, and yet your result is not 0"
-            " there: these slots are queries too, which belong to nobody.",
+            "No query sees what stands behind the last token, and yet your result "
+            "is not 0 there: these slots are queries too, which belong to nobody.",
             tail_not_zeroed,
             also=(tail_not_zeroed_by_chance,),
         ),
         Mistake(
             "tail-of-q-left",
-            "Behind the last token your result holds what stands there in q: it was made as a"
-            " copy of q. It is 0 there.",
+            "Behind the last token your result holds what stands there in q: "
+            "it was made as a copy of q. It is 0 there.",
             requests.left_in_q(attend),
         ),
         Mistake(
             "full-last-block-emptied",
-            "Where the last block is exactly full, it is taken for empty: `length %"
-            " block_size` is 0 there.",
+            "Where the last block is exactly full, it is taken for empty: "
+            "`length % block_size` is 0 there.",
             full_last_block_cut,
             also=(full_last_block_zeroed,),
         ),
         Mistake(
             "tail-rows-all-hidden",
-            "Your result is NaN behind the last token: all scores of these rows are -inf, and"
-            " a softmax over nothing but -inf is 0/0. These rows belong to nobody. What should"
-            " stand there?",
+            "Your result is NaN behind the last token: all scores of these rows are -inf, "
+            "and a softmax over nothing but -inf is 0/0. These rows belong to nobody. "
+            "What should stand there?",
             tail_rows_hidden,
         ),
         Mistake(
             "nan-hidden",
-            "The NaN is set to 0 after it has spread: the tokens' own output is lost with it."
-            " What stands behind the last token must not come into the sum.",
+            "The NaN is set to 0 after it has spread: the tokens' own output is lost "
+            "with it. What stands behind the last token must not come into the sum.",
             nan_set_to_zero,
         ),
         Mistake(
             "nan-behind-the-end",
-            "With finite numbers in the empty slots your result is right, with NaN there it is"
-            " not. A hidden key gets the weight 0, and 0 times NaN is NaN: what stands behind"
-            " the last token must not be in the sum at all. Where could you cut it off?",
+            "With finite numbers in the empty slots your result is right, with NaN there "
+            "it is not. A hidden key gets the weight 0, and 0 times NaN is NaN: what stands "
+            "behind the last token must not be in the sum at all. Where could you cut it off?",
             nan_behind_the_end,
             also=(nan_behind_the_end_multiplied,),
         ),
         Mistake(
             "zero-times-infinity",
-            "Every score is NaN, the visible ones too: a mask of ones and zeros was multiplied"
-            " by -inf, and 0 times infinity is NaN. Put -inf in where a key is hidden, and"
-            " leave the other scores as they are.",
+            "Every score is NaN, the visible ones too: "
+            "a mask of ones and zeros was multiplied by -inf, and 0 times infinity is NaN. "
+            "Put -inf in where a key is hidden, and leave the other scores as they are.",
             zero_times_infinity,
             also=(zero_times_infinity_to_the_end,),
         ),
         Mistake(
             "heads-not-moved",
-            "Each token's heads are compared with the heads of the same token, and no token"
-            " with another one. A matrix product works on the last two dimensions: which two"
-            " are these in your q and k?",
+            "Each token's heads are compared with the heads of the same token, and no token "
+            "with another one. A matrix product works on the last two dimensions: "
+            "which two are these in your q and k?",
             heads_not_moved,
             also=(
                 heads_not_moved_mask_of_tokens,
@@ -682,37 +685,38 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-head-mapping",
-            "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a KV"
-            " head: with 6 query heads and 2 KV heads, the heads 0, 1 and 2 read KV head 0.",
+            "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a "
+            "KV head: with 6 query heads and 2 KV heads, the heads 0, 1 and 2 read KV head 0.",
             heads_in_turn,
         ),
         Mistake(
             "inputs-changed",
-            "Your function changes q, k or v, which belong to its caller. Compute in tensors"
-            " of your own; operators like `/=` and an assignment to a slice work in place.",
+            "Your function changes q, k or v, which belong to its caller. Compute in tensors "
+            "of your own; operators like `/=` and an assignment to a slice work in place.",
             writes_into_q,
             also=other_changes,
         ),
         Mistake(
             "no-tokens",
-            "A request may have no token yet, and so no block. Your function raises then; it"
-            " should return a tensor of q's shape, which is empty.",
+            "A request may have no token yet, and so no block. Your function raises then; "
+            "it should return a tensor of q's shape, which is empty.",
             requests.without_tokens(attend),
         ),
     ),
     hints=(
         (
-            "Which slots of the blocks are tokens? `flatten(0, 1)` makes one row of the"
-            " blocks, and a slice keeps the first `length` of it. From then on there is no"
-            " block and no tail."
+            "Which slots of the blocks are tokens? `flatten(0, 1)` makes one row "
+            "of the blocks, and a slice keeps the first `length` of it. "
+            "From then on there is no block and no tail."
         ),
         (
-            "A matrix product works on the last two dimensions. For one product per head, the"
-            " head has to be the first dimension: (num_q_heads, length, head_size)."
+            "A matrix product works on the last two dimensions. For one product per head, "
+            "the head has to be the first dimension: (num_q_heads, length, head_size)."
         ),
         (
-            "The order of the steps: scores, divide, hide, softmax, multiply with the values,"
-            " put the heads back behind the tokens, write them into zeros of q's shape."
+            "The order of the steps: "
+            "scores, divide, hide, softmax, multiply with the values, "
+            "put the heads back behind the tokens, write them into zeros of q's shape."
         ),
     ),
 )

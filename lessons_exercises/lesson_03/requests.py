@@ -43,8 +43,9 @@ CASES = [
 
 
 def hidden(seed):
-    """For `Exercise.hidden`: requests whose last block is full, has one token, or some; then
-    NaN behind it, and no token.
+    """For `Exercise.hidden`: requests whose last block is full, has one token, or some.
+
+    Then NaN behind it, and no token.
     """
     chance = random.Random(seed)
     for number in range(14):
@@ -66,8 +67,9 @@ def hidden(seed):
 
 
 class InputsChanged(Text):
-    """The result of an answer that changes what it is given; equal to any other such
-    result.
+    """The result of an answer that changes what it is given.
+
+    Equal to any other such result.
     """
 
     def __eq__(self, other):
@@ -77,8 +79,9 @@ class InputsChanged(Text):
 
 
 class RaisedWithoutTokens(Text):
-    """The result of an answer that raises for a request without a token; equal whatever it
-    raises.
+    """The result of an answer that raises for a request without a token.
+
+    Equal whatever it raises.
     """
 
     def __eq__(self, other):
@@ -102,8 +105,9 @@ def one_request(case):
 
 
 def observe(answer, case):
-    """What an attention function returns for one request, or which of its arguments it
-    changed.
+    """What an attention function returns for one request.
+
+    Or which of its arguments it changed.
     """
     *before, length = one_request(case)
     given = [x.clone() for x in before]
@@ -117,8 +121,9 @@ def observe(answer, case):
 
 
 def inputs_changed(arguments):
-    """A result that names the arguments that have changed, or None. `arguments`: (name, after,
-    before) for each.
+    """A result that names the arguments that have changed, or None.
+
+    `arguments`: (name, after, before) for each.
     """
     changed = [name for name, after, before in arguments if not same_bits(after, before)]
     if not changed:
@@ -137,8 +142,9 @@ def same_bits(one, other):
 
 
 def tells_little(case):
-    """For `Exercise.chancy`: a mistake with finite numbers keeps its name, whatever the answer
-    does with NaN or no token.
+    """For `Exercise.chancy`: a mistake with finite numbers keeps its name.
+
+    It does so whatever the answer does with NaN or no token.
     """
     return case[0] == 0 or math.isnan(case[-1])
 
@@ -159,10 +165,9 @@ def describe(case):
     poison = "NaN" if math.isnan(behind) else f"{behind:.0f}"
     after = f" ({poison} stands in the {empty} behind the last token)" if empty else ""
     return (
-        f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} of"
-        f" {counted(block_size, 'slot')}{after};"
-        f" {counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')}, head_size"
-        f" {head_size}"
+        f"a request of {counted(length, 'token')} in {counted(num_blocks, 'block')} "
+        f"of {counted(block_size, 'slot')}{after}; {counted(num_q_heads, 'query head')}, "
+        f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}"
     )
 
 
@@ -215,8 +220,9 @@ def inputs_changing(attend):
 
 
 def left_in_q(attend):
-    """Right for the tokens, in a copy of q: what stood behind the last token of q is there
-    still.
+    """Right for the tokens, in a copy of q.
+
+    What stood behind the last token of q is there still.
     """
 
     def wrong(q, k, v, length):

@@ -173,8 +173,9 @@ class RescaleUpsideDownHiddenInO(RescaleUpsideDown):
 
 
 class FactorGrows(Varied):
-    """The same factor with `finite()` on both maxima, so that it is no infinity before the
-    first key.
+    """The same factor with `finite()` on both maxima.
+
+    So it is no infinity before the first key.
     """
 
     def rescale(self, m):
@@ -186,8 +187,9 @@ class FactorGrowsHiddenInO(FactorGrows):
 
 
 class WeightsAsAMatrix(Varied):
-    """`p @ values`: a row of weights takes part as a matrix, or meets the values of another
-    row.
+    """`p @ values`: a row of weights meets the values of another row.
+
+    Or it takes part as a matrix.
     """
 
     def update(self, scores, values):
@@ -235,8 +237,9 @@ class RowsAsATupleThenKeywords(Varied):
 
 
 class FactorWithoutADimension(Varied):
-    """Each row's number is multiplied with `acc` as it is. It raises, or takes rows for
-    numbers of a head.
+    """Each row's number is multiplied with `acc` as it is.
+
+    It raises, or takes rows for numbers of a head.
     """
 
     def take(self, old, l, acc):
@@ -557,8 +560,9 @@ def hidden(seed):
 
 
 def parts(case):
-    """The scores and values of each part. Rows of two dimensions share the values along the
-    second.
+    """The scores and values of each part.
+
+    Rows of two dimensions share the values along the second.
     """
     rows, sizes, head_size, centre, spread, masked, _, seed, dtype = case
     generator = torch.Generator().manual_seed(seed)
@@ -594,8 +598,9 @@ def observe(answer, case):
 
 
 def same(expected, actual):
-    """Where a constructor does not take its arguments, Python's words name the learner's
-    class: that makes no difference.
+    """Python's words name the learner's class where its constructor takes no such argument.
+
+    That makes no difference.
     """
     return tensors.same(_without_class(expected), _without_class(actual))
 
@@ -609,8 +614,9 @@ def _without_class(result):
 
 
 def tells_little(case):
-    """For `Exercise.chancy`: mistakes keep their names, whatever the answer does before the
-    first part or in float64.
+    """For `Exercise.chancy`: mistakes keep their names in these cases.
+
+    It makes no difference what the answer does before the first part or in float64.
     """
     return not case[1] or case[-1] == DOUBLE
 
@@ -631,9 +637,9 @@ def describe(case):
     )
     values = f", values around {HIGH:g} and {-HIGH:g} by turns" if spread == 0 else ""
     return (
-        f"{words.format(part_words)}, scores {'around' if spread else 'all'}"
-        f" {centre:g}{values}{f' (-inf in {hidden})' if hidden else ''}; finish()"
-        f" {'after each part' if often else 'at the end'}"
+        f"{words.format(part_words)}, scores {'around' if spread else 'all'} "
+        f"{centre:g}{values}{f' (-inf in {hidden})' if hidden else ''}; "
+        f"finish() {'after each part' if often else 'at the end'}"
     )
 
 
@@ -658,98 +664,100 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "max-starts-at-zero",
-            "The largest score so far starts at 0, and no key had that score. When all scores"
-            " lie far below 0, each exponential becomes 0, and so do both sums. With which"
-            " number does every score win the first comparison?",
+            "The largest score so far starts at 0, and no key had that score. "
+            "When all scores lie far below 0, each exponential becomes 0, and so do both "
+            "sums. With which number does every score win the first comparison?",
             MaxStartsAtZero,
             also=(MaxStartsAtZeroAndDividesByZero,),
         ),
         Mistake(
             "flash-drops-accumulator",
-            "The weighted sum holds the last part only: what the parts before it had collected"
-            " is gone, while the sum of the weights still counts them. Look at how `acc` goes"
-            " into the new `acc`.",
+            "The weighted sum holds the last part only: "
+            "what the parts before it had collected is gone, while the sum "
+            "of the weights still counts them. Look at how `acc` goes into the new `acc`.",
             DropsAccumulator,
         ),
         Mistake(
             "sum-dropped",
-            "The sum of the weights holds the last part only, while the weighted sum counts"
-            " all of them. Look at how `l` goes into the new `l`.",
+            "The sum of the weights holds the last part only, while the weighted sum counts "
+            "all of them. Look at how `l` goes into the new `l`.",
             DropsSum,
         ),
         Mistake(
             "sum-not-rescaled",
-            "The old `l` was counted from the old maximum, and the new exponentials from the"
-            " new one. Before you add them up, bring the old sum to the new maximum.",
+            "The old `l` was counted from the old maximum, and the new exponentials "
+            "from the new one. Before you add them up, bring the old sum to the new maximum.",
             SumNotRescaled,
         ),
         Mistake(
             "accumulator-not-rescaled",
-            "`l` is right. The old `acc` was counted from the old maximum, like the old `l`,"
-            " and needs the same factor.",
+            "`l` is right. The old `acc` was counted from the old maximum, like the old `l`, "
+            "and needs the same factor.",
             AccumulatorNotRescaled,
         ),
         Mistake(
             "nothing-rescaled",
-            "Old and new exponentials are added up although they are counted from different"
-            " maxima. If there is a factor in your code: which maximum is in `self.m` when you"
-            " compute it?",
+            "Old and new exponentials are added up although they are counted "
+            "from different maxima. If there is a factor in your code: "
+            "which maximum is in `self.m` when you compute it?",
             NothingRescaled,
         ),
         Mistake(
             "new-part-rescaled",
-            "The factor is on the wrong side. The new exponentials are counted from the new"
-            " maximum already; the old sums are not.",
+            "The factor is on the wrong side. The new exponentials are counted "
+            "from the new maximum already; the old sums are not.",
             NewPartRescaled,
         ),
         Mistake(
             "everything-rescaled",
-            "The factor is applied to the old sums and to the new part. The new exponentials"
-            " are counted from the new maximum already.",
+            "The factor is applied to the old sums and to the new part. "
+            "The new exponentials are counted from the new maximum already.",
             EverythingRescaled,
         ),
         Mistake(
             "softmax-of-each-part",
-            "A softmax over the part has divided its exponentials already, each part's by a"
-            " sum of its own. Add them up as they are, and divide once, at the end.",
+            "A softmax over the part has divided its exponentials already, each part's "
+            "by a sum of its own. Add them up as they are, and divide once, at the end.",
             SoftmaxOfEachPart,
             also=(SoftmaxOfEachPartCleaned, SoftmaxOfEachPartWherePositive),
         ),
         Mistake(
             "l-starts-at-one",
-            "Before the first part `l` is 1. It is a sum over the keys so far, and there is"
-            " none yet.",
+            "Before the first part `l` is 1. "
+            "It is a sum over the keys so far, and there is none yet.",
             StartsAtOne,
         ),
         Mistake(
             "rescale-upside-down",
-            "The factor for the old sums is infinite before the first key, and infinity times"
-            " 0 is NaN. A factor that brings sums to a larger maximum lies between 0 and 1."
-            " Which difference stands in yours, in which order, and is it in an exponent?",
+            "The factor for the old sums is infinite before the first key, "
+            "and infinity times 0 is NaN. "
+            "A factor that brings sums to a larger maximum lies between 0 and 1. "
+            "Which difference stands in yours, in which order, and is it in an exponent?",
             RescaleUpsideDown,
             also=(RescaleUpsideDownHiddenInO,),
         ),
         Mistake(
             "factor-grows",
-            "When a larger score comes, the old sums grow. They have to shrink, because they"
-            " are counted from a larger number from then on. In which order are the two maxima"
-            " in your factor?",
+            "When a larger score comes, the old sums grow. They have to shrink, "
+            "because they are counted from a larger number from then on. "
+            "In which order are the two maxima in your factor?",
             FactorGrows,
             also=(FactorGrowsHiddenInO,),
         ),
         Mistake(
             "weights-as-a-matrix",
-            "`@` takes the last two dimensions for a matrix: your rows of weights meet all"
-            " rows' values, or a dimension is missing or left over. Each row has its own"
-            " num_keys weights, which need a dimension more, or a product and a sum.",
+            "`@` takes the last two dimensions for a matrix: "
+            "your rows of weights meet all rows' values, "
+            "or a dimension is missing or left over. Each row has its own num_keys weights, "
+            "which need a dimension more, or a product and a sum.",
             WeightsAsAMatrix,
             also=(WeightsAsAMatrixSqueezed, WeightsAsAMatrixAllSqueezed),
         ),
         Mistake(
             "row-number-without-dimension",
-            "With one row it works, with more it raises, or takes one row's number for"
-            " another. `m`, `l` and the factor have one number for each row; scores and `acc`"
-            " have several. The row's number has to stand against all of them.",
+            "With one row it works, with more it raises, or takes one row's number "
+            "for another. `m`, `l` and the factor have one number for each row; scores "
+            "and `acc` have several. The row's number has to stand against all of them.",
             FactorWithoutADimension,
             also=(
                 FactorBehindWithoutADimension,
@@ -759,47 +767,47 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-over-all-rows",
-            "`l` has the exponentials of all rows in it. Each row has its own sum: over which"
-            " dimension do you add up?",
+            "`l` has the exponentials of all rows in it. "
+            "Each row has its own sum: over which dimension do you add up?",
             SumOverAllRows,
         ),
         Mistake(
             "one-hidden-row-skips-all",
-            "One row of the part sees no key, and the whole part is left out. The other rows"
-            " have keys in it.",
+            "One row of the part sees no key, and the whole part is left out. "
+            "The other rows have keys in it.",
             OneHiddenRowSkipsAll,
         ),
         Mistake(
             "max-not-stored",
-            "The new maximum is used and not kept: `self.m` is still -inf, and so the next"
-            " update takes everything before it for nothing.",
+            "The new maximum is used and not kept: `self.m` is still -inf, "
+            "and so the next update takes everything before it for nothing.",
             MaxNotStored,
         ),
         Mistake(
             "max-not-carried",
-            "`m` is the maximum of the last part, not of all keys so far. After a part of"
-            " small scores the factor for the old sums is huge, and overflows.",
+            "`m` is the maximum of the last part, not of all keys so far. "
+            "After a part of small scores the factor for the old sums is huge, and overflows.",
             MaxOfTheLastPart,
         ),
         Mistake(
             "part-by-its-own-maximum",
-            "The exponentials of the new part are counted from the part's own maximum, which"
-            " may be smaller than the maximum of all. Every number in the sums has to be"
-            " counted from the same one.",
+            "The exponentials of the new part are counted from the part's own maximum, "
+            "which may be smaller than the maximum of all. "
+            "Every number in the sums has to be counted from the same one.",
             PartByItsOwnMaximum,
         ),
         Mistake(
             "one-maximum-for-all-rows",
-            "All rows share one maximum. A row whose scores lie far below it is rounded to 0,"
-            " and `m` is one number for each row.",
+            "All rows share one maximum. A row whose scores lie far below it is rounded "
+            "to 0, and `m` is one number for each row.",
             OneMaximumForAllRows,
         ),
         Mistake(
             "nan-on-masked-part",
-            "A row that has seen no key yet has the maximum -inf, and -inf - (-inf) is NaN."
-            " Such a row is common: the keys of its first part may all be hidden. `finite()`"
-            " is for this, where you subtract the new maximum. In finish() it is too late: the"
-            " sums are NaN by then, and the keys that come later are lost.",
+            "A row that has seen no key yet has the maximum -inf, and -inf - (-inf) is NaN. "
+            "Such a row is common: the keys of its first part may all be hidden. `finite()` "
+            "is for this, where you subtract the new maximum. In finish() it is too late: "
+            "the sums are NaN by then, and the keys that come later are lost.",
             NanOnMaskedPart,
             also=(
                 NanHiddenInO,
@@ -814,30 +822,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "finite-stored",
-            "A row that has seen no key has 0 as its maximum: the result of `finite()` is kept"
-            " in `self.m`. It is only there to be subtracted. The next part would be compared"
-            " with a 0 that was no key's score.",
+            "A row that has seen no key has 0 as its maximum: the result of `finite()` "
+            "is kept in `self.m`. It is only there to be subtracted. "
+            "The next part would be compared with a 0 that was no key's score.",
             StoresTheFiniteMaximum,
         ),
         Mistake(
             "finite-on-both",
-            "Before the first key the factor should be exp(-inf), which is 0. With `finite()`"
-            " on the old maximum too, it is exp(0 - m), which is infinite where m lies far"
-            " below 0.",
+            "Before the first key the factor should be exp(-inf), which is 0. "
+            "With `finite()` on the old maximum too, it is exp(0 - m), "
+            "which is infinite where m lies far below 0.",
             FiniteOnBothMaxima,
             also=(FiniteOnBothMaximaHiddenInO,),
         ),
         Mistake(
             "starts-at-a-large-number",
-            "`m` starts at a number, and a row that has seen no key then has that number as"
-            " its largest score. There is one float that lies below every score: NO_KEY.",
+            "`m` starts at a number, and a row that has seen no key then has that number "
+            "as its largest score. There is one float that lies below every score: NO_KEY.",
             STARTS[0],
             also=STARTS[1:],
         ),
         Mistake(
             "extra-dimension",
-            "The numbers are right, and `m` and `l` have a last dimension of size 1. They have"
-            " one number for each row, and the shape of the rows.",
+            "The numbers are right, and `m` and `l` have a last dimension of size 1. "
+            "They have one number for each row, and the shape of the rows.",
             ExtraDimension,
         ),
         Mistake(
@@ -847,91 +855,91 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-as-logarithm",
-            "In place of l you return m + log(l). Some programs keep that one number for both."
-            " Here l is the sum itself.",
+            "In place of l you return m + log(l). "
+            "Some programs keep that one number for both. Here l is the sum itself.",
             LogarithmOfTheSum,
         ),
         Mistake(
             "float32-inside",
-            "In float64 your result is only as good as in float32: `m`, `l` and `acc` have to"
-            " be of the dtype that was asked for, and no step may leave it.",
+            "In float64 your result is only as good as in float32: `m`, `l` "
+            "and `acc` have to be of the dtype that was asked for, and no step may leave it.",
             InFloat32,
             also=(KeptInFloat32, RoundedToFloat32),
         ),
         Mistake(
             "overflow",
-            "The exponentials are taken of the scores as they are. exp(89) is too large for"
-            " float32, and exp(-104) is 0. Count the scores from their maximum.",
+            "The exponentials are taken of the scores as they are. exp(89) is too large "
+            "for float32, and exp(-104) is 0. Count the scores from their maximum.",
             NoMaximumSubtracted,
         ),
         Mistake(
             "finish-forgets-division",
-            "The output is the weighted sum as it was collected. The weights add up to `l`,"
-            " and they should add up to 1.",
+            "The output is the weighted sum as it was collected. "
+            "The weights add up to `l`, and they should add up to 1.",
             NoDivision,
         ),
         Mistake(
             "empty-row-divides-by-zero",
-            "A row that has seen no key has collected nothing, and 0/0 is NaN. Its output"
-            " is 0.",
+            "A row that has seen no key has collected nothing, and 0/0 is NaN. "
+            "Its output is 0.",
             DividesByZero,
         ),
         Mistake(
             "normalised-too-early",
-            "Your `acc` is divided by `l` at each update, and the next update rescales it as"
-            " if it were not. Divide once, at the end.",
+            "Your `acc` is divided by `l` at each update, "
+            "and the next update rescales it as if it were not. Divide once, at the end.",
             DividesAtEachUpdate,
         ),
         Mistake(
             "divided-twice",
-            "Your `acc` is divided by `l` at each update, and once more at the end. Divide"
-            " once, at the end.",
+            "Your `acc` is divided by `l` at each update, and once more at the end. "
+            "Divide once, at the end.",
             DividesAtEachUpdateAndAtTheEnd,
         ),
         Mistake(
             "finish-changes-the-state",
-            "After finish() the next update goes wrong: the division has changed `acc`."
-            " finish() reads the state and leaves it as it is.",
+            "After finish() the next update goes wrong: the division has changed `acc`. "
+            "finish() reads the state and leaves it as it is.",
             FinishChangesTheState,
         ),
         Mistake(
             "inputs-changed",
-            "update() changes the scores that it was given, which belong to its caller."
-            " Operations whose name ends in `_` work in place.",
+            "update() changes the scores that it was given, which belong to its caller. "
+            "Operations whose name ends in `_` work in place.",
             OverwritesTheScores,
         ),
         Mistake(
             "mean-for-sum",
-            "Each part is averaged and not summed, so that a key in a small part counts more"
-            " than one in a large part.",
+            "Each part is averaged and not summed, "
+            "so that a key in a small part counts more than one in a large part.",
             MeanForSum,
         ),
         Mistake(
             "one-argument-for-the-rows",
-            "The sizes of the rows come one by one: SoftmaxState(2, 3, head_size=4). Your"
-            " constructor takes all of them as one argument. With what in front of it does a"
-            " parameter take as many as there are?",
+            "The sizes of the rows come one by one: SoftmaxState(2, 3, head_size=4). "
+            "Your constructor takes all of them as one argument. "
+            "With what in front of it does a parameter take as many as there are?",
             OneDimensionOfRows,
             also=(OneDimensionOfRowsThenKeywords, RowsAsATuple, RowsAsATupleThenKeywords),
         ),
     ),
     hints=(
         (
-            "Three numbers for each row. Before the first key: which maximum loses against"
-            " every score, and what do two empty sums hold?"
+            "Three numbers for each row. Before the first key: "
+            "which maximum loses against every score, and what do two empty sums hold?"
         ),
         (
-            "In update(): first the new maximum, then the factor exp(old maximum - new"
-            " maximum), then the new exponentials. Only then may `self.m` change."
+            "In update(): first the new maximum, then the factor exp(old maximum - new "
+            "maximum), then the new exponentials. Only then may `self.m` change."
         ),
         (
-            "Wherever you subtract the new maximum, subtract `finite(...)` of it. Then a row"
-            " without keys gets exp(-inf) = 0 and not NaN."
+            "Wherever you subtract the new maximum, subtract `finite(...)` of it. "
+            "Then a row without keys gets exp(-inf) = 0 and not NaN."
         ),
         (
-            "Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size)."
-            " `m[..., None]` fits a row's number to its keys. (p[..., None] * values).sum(-2)"
-            " is a weighted sum."
+            "Shapes: `m` and `l` are (...,), scores (..., num_keys), `acc` (..., head_size). "
+            "`m[..., None]` fits a row's number to its keys. "
+            "(p[..., None] * values).sum(-2) is a weighted sum."
         ),
     ),
 )

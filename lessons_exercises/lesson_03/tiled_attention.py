@@ -42,8 +42,10 @@ def tiled(
     clean_values=True,
     into_values=lambda v: v[:, None],
 ):
-    """tiled_attention() with parts that a mistake can replace. `tail`: what goes behind the
-    last token, None: what comes. `hide` returns a mask, or scores to add to the others.
+    """tiled_attention() with parts that a mistake can replace.
+
+    `tail`: what goes behind the last token, None: what comes. `hide` returns a mask, or scores
+    to add to the others.
     """
     num_blocks, block_size, num_q_heads, head_size = q.shape
     k, v = share_heads(k, num_q_heads), share_heads(v, num_q_heads)
@@ -234,8 +236,9 @@ def key_offset_for_both_masks(q, k, v, length, clean_values=True):
 
 
 def key_offset_for_everything(q, k, v, length):
-    """The values are cut off by their offsets too, and so not at all where the request has
-    more than one block.
+    """The values are cut off by their offsets too.
+
+    So they are not cut off at all where the request has more than one block.
     """
     behind = torch.arange(q.shape[1]) >= length
     return key_offset_for_both_masks(
@@ -322,9 +325,7 @@ def tail_not_zeroed_values_as_they_are(q, k, v, length):
 
 
 def full_last_block_cut(q, k, v, length):
-    """The tokens of the last block are counted by the remainder, which is 0 where it is
-    full.
-    """
+    """The tokens of the last block are counted by the remainder: 0 in a full block."""
     num_blocks, block_size = q.shape[:2]
     return tiled(q, k, v, max(0, (num_blocks - 1) * block_size + length % block_size))
 
@@ -335,8 +336,9 @@ def nan_behind_the_end(q, k, v, length):
 
 
 def nan_behind_the_end_everywhere(q, k, v, length):
-    """The later blocks are not left out: each key is hidden by its position, and each query
-    meets the NaN.
+    """The later blocks are not left out: each key is hidden by its position.
+
+    So each query meets the NaN.
     """
     return tiled(
         q, k, v, length, clean_values=False, key_blocks=lambda i, num_blocks: range(num_blocks)
@@ -409,6 +411,7 @@ def last_key_block_skipped(q, k, v, length):
 
 def values_by_query_slot(q, k, v, length):
     """Values of (num_q_heads, block_size, head_size): heads take the place of the queries.
+
     Mostly it raises.
     """
     return tiled(q, k, v, length, into_values=lambda v: v)
@@ -431,8 +434,9 @@ def keys_and_values_swapped(q, k, v, length):
 
 
 def values_scrambled(q, k, v, length):
-    """Queries and keys are right, and the values are reshaped from (block_size, heads,
-    head_size).
+    """Queries and keys are right, and the values are reshaped in the wrong order.
+
+    They are taken as (block_size, heads, head_size).
     """
     return tiled(
         q, k, v, length, into_values=lambda v: v.transpose(0, 1).reshape(v.shape)[:, None]
@@ -483,10 +487,12 @@ def state_not_reset(q, k, v, length):
 
 
 def parts_combined(q, k, v, length, combine):
-    """A softmax for each pair of blocks; `combine` makes one of the outputs of a query block's
-    pairs.
+    """A softmax for each pair of blocks.
+
+    `combine` makes one of the outputs of a query block's pairs.
     """
-    o, (num_blocks, block_size) = torch.zeros_like(q), q.shape[:2]
+    o = torch.zeros_like(q)
+    num_blocks, block_size = q.shape[:2]
     for i in range(num_blocks):
         parts = [
             tiled(
@@ -529,8 +535,9 @@ def hidden(seed):
 
 
 class TooManyScores(Text):
-    """The result of an answer that is right, with the scores of more than a pair of blocks at
-    once; equal to any other.
+    """The result of an answer that is right, with too many scores at once.
+
+    They are the scores of more than a pair of blocks. It equals any other such result.
     """
 
     def __eq__(self, other):
@@ -540,8 +547,9 @@ class TooManyScores(Text):
 
 
 class LargestScores(TorchFunctionMode):
-    """While it is active, it notes the largest floating-point tensor that is made from
-    `given`, in numbers.
+    """While it is active, it notes the largest tensor that is made from `given`.
+
+    The size is in numbers, and only floating-point tensors count.
 
     Masks are not made from them, and may have any size. A fused attention makes its scores
     inside: they are counted. (A TorchDispatchMode would see more, and it needs 2 seconds to be
@@ -590,8 +598,8 @@ def observe(answer, case):
     if sizes[0] < 2 * block_size**2:
         return result
     return TooManyScores(
-        f"a tensor of {sizes[0]} scores of one head on the way, where a pair of blocks has"
-        f" {block_size**2}"
+        f"a tensor of {sizes[0]} scores of one head on the way, "
+        f"where a pair of blocks has {block_size**2}"
     )
 
 
@@ -606,8 +614,9 @@ def describe(case):
 
 
 class OnlyHere:
-    """A mistake of this exercise that would be a right answer to exercise 3.1, where it must
-    not pass: so no function.
+    """A mistake here that would be a right answer to exercise 3.1.
+
+    It must not pass there, so it is no function.
     """
 
     def __init__(self, attend):
@@ -634,8 +643,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "missing-scale",
-            "The scores go into the state as they are. Both ways to compute attention need the"
-            " same scale.",
+            "The scores go into the state as they are. "
+            "Both ways to compute attention need the same scale.",
             without_scale,
         ),
         Mistake(
@@ -645,27 +654,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scale-upside-down",
-            "The scores are multiplied where they should be divided: the softmax is sharper"
-            " than it was without a scale.",
+            "The scores are multiplied where they should be divided: "
+            "the softmax is sharper than it was without a scale.",
             scale_multiplied,
         ),
         Mistake(
             "scaled-by-another-size",
-            "The scores are divided by the root of a number that is not head_size. Over which"
-            " dimension of q does q · k add up its products?",
+            "The scores are divided by the root of a number that is not head_size. "
+            "Over which dimension of q does q · k add up its products?",
             scale_by_num_heads,
             also=OTHER_SCALES,
         ),
         Mistake(
             "diagonal-page-unmasked",
-            "On the diagonal a block meets itself, and there a token must not see those after"
-            " it in the same block. Leaving out the later blocks is not enough.",
+            "On the diagonal a block meets itself, and there a token must not see those "
+            "after it in the same block. Leaving out the later blocks is not enough.",
             diagonal_unmasked,
         ),
         Mistake(
             "diagonal-and-tail-unmasked",
-            "The later blocks are left out, and within a block nothing is hidden: a token sees"
-            " those after it, and what stands behind the last one.",
+            "The later blocks are left out, and within a block nothing is hidden: "
+            "a token sees those after it, and what stands behind the last one.",
             diagonal_and_tail_unmasked,
             also=(
                 diagonal_and_tail_unmasked_clean_values,
@@ -674,110 +683,111 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-causal",
-            "Each token sees those that come after it. A query block needs the key blocks up"
-            " to itself, and within them the keys up to the query.",
+            "Each token sees those that come after it. A query block needs the key blocks up "
+            "to itself, and within them the keys up to the query.",
             not_causal,
         ),
         Mistake(
             "nothing-masked",
-            "Every query sees every slot: the later tokens, and what stands behind the last"
-            " one.",
+            "Every query sees every slot: the later tokens, "
+            "and what stands behind the last one.",
             nothing_masked,
             also=(nothing_masked_clean_values, nothing_masked_end_zeroed),
         ),
         Mistake(
             "mask-within-block-only",
-            "In the earlier blocks, too, your mask hides the keys whose *offset* is larger"
-            " than the query's. These keys are in the past, all of them. Compare positions in"
-            " the request.",
+            "In the earlier blocks, too, your mask hides the keys whose *offset* is larger "
+            "than the query's. These keys are in the past, all of them. "
+            "Compare positions in the request.",
             hides_by_offset,
         ),
         Mistake(
             "query-offset-for-position",
-            "The positions of the keys are compared with the *offsets* of the queries. In the"
-            " first block these are the same; from the second on, the keys of your own block"
-            " all seem to lie in the future.",
+            "The positions of the keys are compared with the *offsets* of the queries. "
+            "In the first block these are the same; "
+            "from the second on, the keys of your own block all seem to lie in the future.",
             query_offset_for_position,
         ),
         Mistake(
             "key-offset-for-position",
-            "The positions of the queries are compared with the *offsets* of the keys. In the"
-            " first block these are the same; from the second on, no key seems to lie in the"
-            " future.",
+            "The positions of the queries are compared with the *offsets* of the keys. "
+            "In the first block these are the same; from the second on, "
+            "no key seems to lie in the future.",
             key_offset_for_position,
             also=(key_offset_for_both_masks, key_offset_for_everything),
         ),
         Mistake(
             "mask-off-by-one",
-            "A token does not see itself. Which comparison hides the later keys and not its"
-            " own?",
+            "A token does not see itself. "
+            "Which comparison hides the later keys and not its own?",
             hides_itself,
         ),
         Mistake(
             "sees-one-ahead",
-            "Each token sees the one right after it, even where that one lies in the next"
-            " block.",
+            "Each token sees the one right after it, "
+            "even where that one lies in the next block.",
             sees_one_ahead,
         ),
         Mistake(
             "mask-transposed",
-            "Within the diagonal block each token sees itself and what follows, and nothing of"
-            " the earlier blocks is left. In the scores a row is a query and a column is a"
-            " key.",
+            "Within the diagonal block each token sees itself and what follows, "
+            "and nothing of the earlier blocks is left. "
+            "In the scores a row is a query and a column is a key.",
             mask_transposed,
         ),
         Mistake(
             "diagonal-mask-transposed",
-            "The earlier blocks are visible, as they should be. Within its own block each"
-            " token sees itself and what follows. In the scores a row is a query and a column"
-            " is a key.",
+            "The earlier blocks are visible, as they should be. "
+            "Within its own block each token sees itself and what follows. "
+            "In the scores a row is a query and a column is a key.",
             diagonal_mask_transposed,
         ),
         Mistake(
             "tail-not-masked",
-            "Your result is not 0 behind the last token: the slots that the last block has"
-            " left are treated as tokens, as queries and as keys.",
+            "Your result is not 0 behind the last token: the slots that the last block "
+            "has left are treated as tokens, as queries and as keys.",
             tail_not_masked_values_as_they_are,
             also=(tail_not_masked,),
         ),
         Mistake(
             "tail-output-not-zero",
-            "No query sees what stands behind the last token, and yet your result is not 0"
-            " there: these slots are queries too, which belong to nobody.",
+            "No query sees what stands behind the last token, and yet your result "
+            "is not 0 there: these slots are queries too, which belong to nobody.",
             tail_not_zeroed,
             also=(tail_not_zeroed_values_as_they_are,),
         ),
         Mistake(
             "tail-of-q-left",
-            "Behind the last token your result holds what stands there in q: it was made as a"
-            " copy of q. It is 0 there.",
+            "Behind the last token your result holds what stands there in q: "
+            "it was made as a copy of q. It is 0 there.",
             requests.left_in_q(tiled),
         ),
         Mistake(
             "full-last-block-emptied",
-            "Where the last block is exactly full, it is taken for empty: `length %"
-            " block_size` is 0 there.",
+            "Where the last block is exactly full, it is taken for empty: "
+            "`length % block_size` is 0 there.",
             full_last_block_cut,
         ),
         Mistake(
             "tail-off-by-one",
-            "One slot too many is taken for a token. The positions of the tokens are 0 to"
-            " length - 1.",
+            "One slot too many is taken for a token. "
+            "The positions of the tokens are 0 to length - 1.",
             one_slot_too_many,
             also=(one_output_too_many,),
         ),
         Mistake(
             "nan-hidden",
-            "The NaN is set to 0 after it has spread: the tokens' own output is lost with it."
-            " What stands behind the last token must not come into the sum.",
+            "The NaN is set to 0 after it has spread: the tokens' own output is lost "
+            "with it. What stands behind the last token must not come into the sum.",
             nan_set_to_zero,
         ),
         Mistake(
             "nan-behind-the-end",
-            "With finite numbers in the empty slots your result is right, with NaN there it is"
-            " not. A hidden key gets the weight 0, and 0 times NaN is NaN; a score that is NaN"
-            " stays NaN whatever you add. The values behind the end must be cut off or set to"
-            " 0 too, not only their scores.",
+            "With finite numbers in the empty slots your result is right, "
+            "with NaN there it is not. A hidden key gets the weight 0, "
+            "and 0 times NaN is NaN; a score that is NaN stays NaN whatever you add. "
+            "The values behind the end must be cut off or set to 0 too, "
+            "not only their scores.",
             nan_behind_the_end,
             also=(
                 nan_behind_the_end_everywhere,
@@ -787,17 +797,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "zero-times-infinity",
-            "The visible scores are NaN: a mask of ones and zeros was multiplied by -inf, and"
-            " 0 times infinity is NaN. Put -inf in where a key is hidden, and leave the other"
-            " scores as they are.",
+            "The visible scores are NaN: "
+            "a mask of ones and zeros was multiplied by -inf, and 0 times infinity is NaN. "
+            "Put -inf in where a key is hidden, and leave the other scores as they are.",
             zero_times_infinity,
             also=(zero_times_infinity_on_the_diagonal,),
         ),
         Mistake(
             "state-not-reset",
-            "The first block is right, and from the second on the output holds something of"
-            " the blocks before. Each block of queries has sums of its own, and they start"
-            " empty.",
+            "The first block is right, "
+            "and from the second on the output holds something of the blocks before. "
+            "Each block of queries has sums of its own, and they start empty.",
             state_not_reset,
         ),
         Mistake(
@@ -812,42 +822,42 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "flash-drops-accumulator",
-            "Each block's output comes from one block of keys only, its own. Is a new state"
-            " made for each block of keys? Or does the loop over them never come to the"
-            " earlier blocks?",
+            "Each block's output comes from one block of keys only, its own. "
+            "Is a new state made for each block of keys? "
+            "Or does the loop over them never come to the earlier blocks?",
             drops_accumulator,
         ),
         Mistake(
             "parts-added",
-            "Each pair of blocks has a softmax of its own, and the finished outputs are added"
-            " up. All keys of a query share one softmax: use one state for them, and finish it"
-            " once.",
+            "Each pair of blocks has a softmax of its own, "
+            "and the finished outputs are added up. All keys of a query share one softmax: "
+            "use one state for them, and finish it once.",
             parts_added,
         ),
         Mistake(
             "parts-averaged",
-            "Each pair of blocks has a softmax of its own, and the finished outputs are"
-            " averaged. All keys of a query share one softmax: use one state for them, and"
-            " finish it once.",
+            "Each pair of blocks has a softmax of its own, "
+            "and the finished outputs are averaged. All keys of a query share one softmax: "
+            "use one state for them, and finish it once.",
             parts_averaged,
         ),
         Mistake(
             "values-without-a-dimension",
-            "Each query takes the values of another head, or update() raises. The scores have"
-            " a dimension for the heads and one for the queries. The values need a size of 1"
-            " in the place of the queries.",
+            "Each query takes the values of another head, or update() raises. "
+            "The scores have a dimension for the heads and one for the queries. "
+            "The values need a size of 1 in the place of the queries.",
             values_by_query_slot,
         ),
         Mistake(
             "values-of-query-block",
-            "The scores of one block weigh the values of another. Keys and values come from"
-            " the same block.",
+            "The scores of one block weigh the values of another. "
+            "Keys and values come from the same block.",
             values_of_the_query_block,
         ),
         Mistake(
             "scores-transposed",
-            "Rows and columns of your scores are swapped: in the scores a row is a query, and"
-            " the softmax runs along it.",
+            "Rows and columns of your scores are swapped: in the scores a row is a query, "
+            "and the softmax runs along it.",
             scores_transposed,
         ),
         Mistake(
@@ -857,8 +867,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-scrambled",
-            "Tokens and heads got mixed, on the way in or on the way back: `reshape` cuts the"
-            " numbers of a block at other places. Which call swaps two dimensions?",
+            "Tokens and heads got mixed, on the way in or on the way back: `reshape` cuts "
+            "the numbers of a block at other places. Which call swaps two dimensions?",
             heads_scrambled,
             also=(
                 heads_scrambled_on_the_way_back,
@@ -868,53 +878,53 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-block-skipped",
-            "Your loop takes the full blocks only, and the last one is partly filled: its"
-            " tokens are missing.",
+            "Your loop takes the full blocks only, and the last one is partly filled: "
+            "its tokens are missing.",
             last_block_skipped,
             also=(last_key_block_skipped,),
         ),
         Mistake(
             "too-many-scores",
-            "The numbers are right, and too many scores were there at once: a score for every"
-            " pair of tokens, or for a block of queries and all its keys. The point is to do"
-            " without. Take one block of queries and one block of keys at a time, and let the"
-            " state remember what the earlier ones gave.",
+            "The numbers are right, and too many scores were there at once: "
+            "a score for every pair of tokens, or for a block of queries and all its keys. "
+            "The point is to do without. Take one block of queries and one block of keys "
+            "at a time, and let the state remember what the earlier ones gave.",
             OnlyHere(attention.plain_attention),
         ),
         Mistake(
             "inputs-changed",
-            "Your function changes q, k or v, which belong to its caller. Compute in tensors"
-            " of your own; operators like `/=` and an assignment to a slice work in place.",
+            "Your function changes q, k or v, which belong to its caller. Compute in tensors "
+            "of your own; operators like `/=` and an assignment to a slice work in place.",
             writes_into_q,
             also=other_changes,
         ),
         Mistake(
             "no-tokens",
-            "A request may have no token yet, and so no block. Your function raises then; it"
-            " should return a tensor of q's shape, which is empty.",
+            "A request may have no token yet, and so no block. Your function raises then; "
+            "it should return a tensor of q's shape, which is empty.",
             requests.without_tokens(tiled),
         ),
     ),
     hints=(
         (
-            "Two loops: over the blocks of queries, and inside over the blocks of keys that"
-            " come before or are the same. One state for each block of queries, one update for"
-            " each block of keys."
+            "Two loops: over the blocks of queries, "
+            "and inside over the blocks of keys that come before or are the same. "
+            "One state for each block of queries, one update for each block of keys."
         ),
         (
-            "The state's rows are (num_q_heads, block_size), so the scores of two blocks are"
-            " (num_q_heads, block_size, block_size). For the values the size in the middle may"
-            " be 1: `v_block[:, None]`."
+            "The state's rows are (num_q_heads, block_size), "
+            "so the scores of two blocks are (num_q_heads, block_size, block_size). "
+            "For the values the size in the middle may be 1: `v_block[:, None]`."
         ),
         (
-            "Slot s of block i has position i * block_size + s. One comparison of positions"
-            " hides the future in every pair of blocks, and another one what stands behind the"
-            " last token."
+            "Slot s of block i has position i * block_size + s. "
+            "One comparison of positions hides the future in every pair of blocks, "
+            "and another one what stands behind the last token."
         ),
         (
-            "A hidden key has the weight 0, and 0 times NaN is NaN. What stands behind the"
-            " last token may be NaN: cut the values there off, or set them to 0 in a tensor of"
-            " your own."
+            "A hidden key has the weight 0, and 0 times NaN is NaN. "
+            "What stands behind the last token may be NaN: cut the values there off, "
+            "or set them to 0 in a tensor of your own."
         ),
     ),
 )

@@ -434,8 +434,9 @@ LEVELS = {"near +500": 500.0, "near -500": -500.0}
 
 
 def hidden(seed):
-    """Blocks with any number of tokens, some without; NaN behind the tokens in the last
-    cases.
+    """Blocks with any number of tokens, some without.
+
+    NaN behind the tokens in the last cases.
     """
     chance = random.Random(seed)
     for number in range(15):
@@ -477,8 +478,9 @@ def observe(answer, case):
 
 
 def holds_nan(case):
-    """For `Exercise.chancy`: what a mistake makes of NaN depends on details, so such a case
-    tells no mistakes apart.
+    """For `Exercise.chancy`: what a mistake makes of NaN depends on details.
+
+    So such a case tells no mistakes apart.
     """
     return math.isnan(case[6])
 
@@ -493,9 +495,9 @@ def describe(case):
     counts, block_size, num_q_heads, num_kv_heads, head_size, scores, poison, _ = case
     held = "NaN" if math.isnan(poison) else f"{poison:,.0f}"
     return (
-        f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape"
-        f" ({len(counts)}, {block_size}, {num_kv_heads}, {head_size}), num_valid ="
-        f" {list(counts)}"
+        f"q of shape ({len(counts)}, {num_q_heads}, {head_size}), k and v of shape "
+        f"({len(counts)}, {block_size}, {num_kv_heads}, {head_size}), "
+        f"num_valid = {list(counts)}"
         + (f", every score {scores}" if scores in LEVELS else "")
         + (
             f"; all slots behind the valid ones hold {held}"
@@ -522,98 +524,98 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "tail-not-masked",
-            "The slots behind the last token take part in the attention. They hold whatever"
-            " was there before. num_valid says how many slots of each block count.",
+            "The slots behind the last token take part in the attention. They hold whatever "
+            "was there before. num_valid says how many slots of each block count.",
             tail_attended,
         ),
         Mistake(
             "tail-off-by-one",
-            "One slot too many counts in a partly filled block. With num_valid tokens, the"
-            " last one is in slot num_valid - 1.",
+            "One slot too many counts in a partly filled block. "
+            "With num_valid tokens, the last one is in slot num_valid - 1.",
             one_slot_too_many,
         ),
         Mistake(
             "last-token-hidden",
-            "The last token of each block is left out. With num_valid tokens, slots 0 to"
-            " num_valid - 1 count.",
+            "The last token of each block is left out. "
+            "With num_valid tokens, slots 0 to num_valid - 1 count.",
             last_token_hidden,
         ),
         Mistake(
             "first-slots-hidden",
-            "The first slots of a partly filled block are hidden, and the last ones count."
-            " Tokens fill a block from its first slot on.",
+            "The first slots of a partly filled block are hidden, and the last ones count. "
+            "Tokens fill a block from its first slot on.",
             first_slots_hidden,
         ),
         Mistake(
             "one-count-for-all",
-            "One number of tokens masks or cuts all blocks. `num_valid` has a number for each"
-            " block, and has to stand against that block's slots.",
+            "One number of tokens masks or cuts all blocks. `num_valid` has a number "
+            "for each block, and has to stand against that block's slots.",
             ONE_COUNT[0],
             also=ONE_COUNT[1:],
         ),
         Mistake(
             "tail-counts-in-l",
-            "The output leaves out the slots behind the last token, but m and l include them:"
-            " the mask has to come before the maximum and the sum.",
+            "The output leaves out the slots behind the last token, "
+            "but m and l include them: the mask has to come before the maximum and the sum.",
             tail_in_the_sum,
         ),
         Mistake(
             "max-sees-the-tail",
-            "Your maximum is taken over all slots, those behind the last token too. Where they"
-            " hold large numbers, every weight underflows to 0. Mask first.",
+            "Your maximum is taken over all slots, those behind the last token too. "
+            "Where they hold large numbers, every weight underflows to 0. Mask first.",
             maximum_before_the_mask,
         ),
         Mistake(
             "mask-by-zero",
-            "The masked scores are 0, and exp(0) is 1: they still take a share. Which score"
-            " has the weight 0?",
+            "The masked scores are 0, and exp(0) is 1: they still take a share. "
+            "Which score has the weight 0?",
             zero_for_minus_infinity,
             also=(zero_for_minus_infinity_values_too,),
         ),
         Mistake(
             "mask-is-finite",
-            "The masked scores are a large negative number and not -inf. A block without a"
-            " valid token then has that number as its m, and each of its slots has the"
-            " weight 1.",
+            "The masked scores are a large negative number and not -inf. "
+            "A block without a valid token then has that number as its m, "
+            "and each of its slots has the weight 1.",
             FINITE_MASKS[0],
             also=FINITE_MASKS[1:],
         ),
         Mistake(
             "finite-m-returned",
-            "For a block without a valid token you return m = 0. `finite(m)` is for the"
-            " subtraction alone; the m that you return stays -inf, so that the next step sees"
-            " that the block is empty.",
+            "For a block without a valid token you return m = 0. "
+            "`finite(m)` is for the subtraction alone; the m that you return stays -inf, "
+            "so that the next step sees that the block is empty.",
             finite_maximum_returned,
         ),
         Mistake(
             "half-a-mask",
-            "The scores of the slots behind the last token are masked, and their values still"
-            " come into the sum. They may hold NaN, and NaN times 0 is NaN. What has to stand"
-            " in their place before you multiply?",
+            "The scores of the slots behind the last token are masked, "
+            "and their values still come into the sum. They may hold NaN, "
+            "and NaN times 0 is NaN. What has to stand in their place before you multiply?",
             values_not_masked,
         ),
         Mistake(
             "nan-hidden",
-            "The NaN is set to 0 after it has spread through o: the values of the block's"
-            " tokens are lost with it. Keep it out of the sum.",
+            "The NaN is set to 0 after it has spread through o: "
+            "the values of the block's tokens are lost with it. Keep it out of the sum.",
             nan_set_to_zero,
         ),
         Mistake(
             "mask-added",
-            "The mask is added to the scores. Where a slot behind the last token holds NaN,"
-            " its score is NaN, and NaN plus -inf is NaN. A mask has to replace the score.",
+            "The mask is added to the scores. Where a slot behind the last token holds NaN, "
+            "its score is NaN, and NaN plus -inf is NaN. A mask has to replace the score.",
             mask_added,
         ),
         Mistake(
             "l-kept-from-zero",
-            "A block without a valid token has l = 0, and you return a small number in its"
-            " place. Guard the division, and return l as it is.",
+            "A block without a valid token has l = 0, and you return a small number "
+            "in its place. Guard the division, and return l as it is.",
             l_kept_from_zero,
         ),
         Mistake(
             "missing-scale",
-            "The scores are not scaled. Large head sizes give large scores, and the softmax"
-            " picks one key.",
+            "The scores are not scaled. "
+            "Large head sizes give large scores, and the softmax picks one key.",
             not_scaled,
         ),
         Mistake(
@@ -623,74 +625,74 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scaled-up",
-            "The scores are multiplied by the square root of head_size. Attention divides"
-            " by it.",
+            "The scores are multiplied by the square root of head_size. "
+            "Attention divides by it.",
             multiplied_by_the_root,
         ),
         Mistake(
             "scaled-by-another-size",
-            "The scores are divided by the root of a number that is not head_size. Over which"
-            " dimension of q does q · k add up its products?",
+            "The scores are divided by the root of a number that is not head_size. "
+            "Over which dimension of q does q · k add up its products?",
             root_of_the_heads,
             also=(root_of_the_block_size,),
         ),
         Mistake(
             "wrong-head-mapping",
-            "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share a KV"
-            " head: with 6 query heads and 2 KV heads, the first three read head 0.",
+            "Query head h reads KV head h % num_kv_heads. Neighbouring query heads share "
+            "a KV head: with 6 query heads and 2 KV heads, the first three read head 0.",
             heads_in_turn,
         ),
         Mistake(
             "heads-scrambled",
-            "The numbers of o are right, and they stand in the wrong places. `reshape` and"
-            " `view` do not move a dimension: they cut the same row of numbers at other"
-            " places.",
+            "The numbers of o are right, and they stand in the wrong places. "
+            "`reshape` and `view` do not move a dimension: "
+            "they cut the same row of numbers at other places.",
             SCRAMBLED[0],
             also=SCRAMBLED[1:],
         ),
         Mistake(
             "one-kv-head-for-all",
-            "Every query head reads KV head 0. Each group of num_q_heads // num_kv_heads query"
-            " heads has its own.",
+            "Every query head reads KV head 0. "
+            "Each group of num_q_heads // num_kv_heads query heads has its own.",
             first_head_for_all,
         ),
         Mistake(
             "o-not-divided",
-            "o is the weighted sum of the values, and it is not yet divided by l. The step"
-            " that combines the parts expects it divided.",
+            "o is the weighted sum of the values, and it is not yet divided by l. "
+            "The step that combines the parts expects it divided.",
             not_divided,
         ),
         Mistake(
             "averaged-over-slots",
-            "The weighted values are divided by a number of slots; `mean` does that too. They"
-            " count by their weights: o is their sum, divided by the sum of the weights"
-            " alone.",
+            "The weighted values are divided by a number of slots; `mean` does that too. "
+            "They count by their weights: "
+            "o is their sum, divided by the sum of the weights alone.",
             AVERAGED[0],
             also=AVERAGED[1:],
         ),
         Mistake(
             "l-of-softmax",
-            "l is 1 everywhere: the sum of weights that are divided already. l is the sum of"
-            " exp(score - m), from which the next step knows how much a block weighs.",
+            "l is 1 everywhere: the sum of weights that are divided already. l is the sum "
+            "of exp(score - m), from which the next step knows how much a block weighs.",
             sum_of_the_softmax,
             also=(one_for_l,),
         ),
         Mistake(
             "l-counts-tokens",
-            "l is the number of tokens in the block. It is the sum of their exp(score - m),"
-            " and only the largest score adds a whole 1.",
+            "l is the number of tokens in the block. It is the sum of their exp(score - m), "
+            "and only the largest score adds a whole 1.",
             tokens_for_l,
         ),
         Mistake(
             "l-as-logarithm",
-            "In place of l you return m + log(l). Some programs keep that one number for both."
-            " Here l is the sum itself.",
+            "In place of l you return m + log(l). "
+            "Some programs keep that one number for both. Here l is the sum itself.",
             logarithm_of_l,
         ),
         Mistake(
             "extra-dimension",
-            "The numbers are right, and m and l have a last dimension of size 1. Their shape"
-            " is (total_blocks, num_q_heads).",
+            "The numbers are right, and m and l have a last dimension of size 1. "
+            "Their shape is (total_blocks, num_q_heads).",
             extra_dimension,
         ),
         Mistake(
@@ -700,34 +702,34 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-not-subtracted",
-            "You take exp(score) without subtracting the maximum. l is then not the sum that"
-            " was asked for, and large scores overflow.",
+            "You take exp(score) without subtracting the maximum. "
+            "l is then not the sum that was asked for, and large scores overflow.",
             without_the_maximum,
             also=(l_without_the_maximum,),
         ),
         Mistake(
             "one-max-for-all",
-            "You take one maximum over all blocks and heads. Each query head has its own in"
-            " each block: where another one's scores are much larger, all weights underflow.",
+            "You take one maximum over all blocks and heads. Each query head has its own in "
+            "each block: where another one's scores are much larger, all weights underflow.",
             one_maximum_for_all,
             also=(one_maximum_for_all_unguarded, one_maximum_for_all_of_some_blocks),
         ),
         Mistake(
             "one-max-for-all-heads",
-            "The heads of a block share one maximum. Each query head has its own: m has a"
-            " number for each block and head.",
+            "The heads of a block share one maximum. "
+            "Each query head has its own: m has a number for each block and head.",
             one_maximum_for_all_heads,
         ),
         Mistake(
             "output-alone",
-            "Only o is returned. m and l say how much this part weighs beside others: return"
-            " all three.",
+            "Only o is returned. "
+            "m and l say how much this part weighs beside others: return all three.",
             output_alone,
         ),
         Mistake(
             "nothing-to-reduce",
-            "Your function raises for a block without a valid token, or for no block at all:"
-            " there is no maximum over nothing. Masked slots can take part in a maximum.",
+            "Your function raises for a block without a valid token, or for no block at all: "
+            "there is no maximum over nothing. Masked slots can take part in a maximum.",
             raises_where(_holds_an_empty_block, _attend),
             also=(
                 raises_where(_holds_no_block, _attend),
@@ -737,47 +739,47 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nan-on-empty-block",
-            "A block without a valid token has m = -inf, and -inf - (-inf) is NaN. `finite(m)`"
-            " of lesson 03 helps where m is subtracted.",
+            "A block without a valid token has m = -inf, and -inf - (-inf) is NaN. "
+            "`finite(m)` of lesson 03 helps where m is subtracted.",
             nan_without_a_key,
             also=(nan_in_l_alone,),
         ),
         Mistake(
             "zero-divided-by-zero",
-            "A block without a valid token has l = 0, and you divide by it: 0 / 0 is NaN. o is"
-            " 0 there.",
+            "A block without a valid token has l = 0, and you divide by it: 0 / 0 is NaN. "
+            "o is 0 there.",
             zero_divided_by_zero,
         ),
         Mistake(
             "kv-swapped",
-            "Keys and values are in each other's place: the query is compared with the keys,"
-            " and the values are what is summed.",
+            "Keys and values are in each other's place: the query is compared with the keys, "
+            "and the values are what is summed.",
             keys_as_values,
         ),
         Mistake(
             "inputs-changed",
-            "Your function overwrites k or v. They may be a view of the pool, and then the"
-            " pool is changed as well. Make a new tensor.",
+            "Your function overwrites k or v. They may be a view of the pool, "
+            "and then the pool is changed as well. Make a new tensor.",
             cleans_the_tail_in_place,
         ),
     ),
     hints=(
         (
-            "Do it for one pair on paper: scores of the block's slots, mask, maximum,"
-            " exponentials, their sum. Which dimension of each tensor counts the pairs?"
+            "Do it for one pair on paper: scores of the block's slots, mask, maximum, "
+            "exponentials, their sum. Which dimension of each tensor counts the pairs?"
         ),
         (
-            "`share_heads(k, num_q_heads)` gives each query head its keys. After that q and k"
-            " have the same heads, and `torch.einsum` can multiply them pair by pair and head"
-            " by head."
+            "`share_heads(k, num_q_heads)` gives each query head its keys. "
+            "After that q and k have the same heads, "
+            "and `torch.einsum` can multiply them pair by pair and head by head."
         ),
         (
-            "A slot is behind when its number is not below num_valid: compare"
-            " `torch.arange(block_size)` with num_valid as a column."
+            "A slot is behind when its number is not below num_valid: "
+            "compare `torch.arange(block_size)` with num_valid as a column."
         ),
         (
-            "For a block without a token: subtract `finite(m)` in place of m, and do not"
-            " divide by an l of 0."
+            "For a block without a token: subtract `finite(m)` in place of m, "
+            "and do not divide by an l of 0."
         ),
     ),
 )

@@ -8,8 +8,9 @@ from lessons_lib.checks import Exercise, Mistake, Text
 
 
 class RaisedWithoutRequests(Text):
-    """The result of an answer that raises when there is no request; equal whatever it
-    raises.
+    """The result of an answer that raises when there is no request.
+
+    Equal whatever it raises.
     """
 
     def __eq__(self, other):
@@ -142,8 +143,9 @@ def new_token_written(context_lens, *sizes):
 
 
 def _per_request(divide, guarded, tokens_first):
-    """The bytes of a request on average. Rounded down, tokens and bytes give different
-    numbers.
+    """The bytes of a request on average.
+
+    Rounded down, tokens and bytes give different numbers.
     """
 
     def wrong(context_lens, block_size, num_kv_heads, head_size, bytes_per_number):
@@ -242,12 +244,8 @@ def hidden(seed):
     """Lengths around whole blocks; then no request, and the kinds of numbers."""
     chance = random.Random(seed)
     for number in range(10):
-        block_size, *sizes = (
-            chance.randint(2, 20),
-            chance.randint(2, 9),
-            chance.randint(3, 99),
-            chance.choice((1, 2, 4)),
-        )
+        block_size = chance.randint(2, 20)
+        sizes = [chance.randint(2, 9), chance.randint(3, 99), chance.choice((1, 2, 4))]
         lengths = [
             block_size * chance.randint(0, 9) + chance.choice((0, 1, block_size - 1))
             for _ in range(1 + number // 2)
@@ -281,8 +279,9 @@ def _kind(number):
 
 
 def same(expected, actual):
-    """Equal; two floats, both of wrong answers, may be rounded differently. Ours are ints and
-    have to be met exactly.
+    """Equal; two floats, both of wrong answers, may be rounded differently.
+
+    Ours are ints and have to be met exactly.
     """
 
     def alike(ours, theirs):
@@ -305,8 +304,8 @@ def same(expected, actual):
 def describe(case):
     context_lens, block_size, num_kv_heads, head_size, bytes_per_number = case[:5]
     return (
-        f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads},"
-        f" head_size={head_size}, bytes_per_number={bytes_per_number})"
+        f"bytes_moved({context_lens}, block_size={block_size}, num_kv_heads={num_kv_heads}, "
+        f"head_size={head_size}, bytes_per_number={bytes_per_number})"
     )
 
 
@@ -331,58 +330,58 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "copy-not-written",
-            "The gather reads the blocks and attention reads the copy, and in between the copy"
-            " has to be written. Writing moves bytes too.",
+            "The gather reads the blocks and attention reads the copy, "
+            "and in between the copy has to be written. Writing moves bytes too.",
             copy_not_written,
         ),
         Mistake(
             "copy-not-read",
-            "The gather reads the blocks and writes the copy. After that attention reads the"
-            " copy, and that is missing.",
+            "The gather reads the blocks and writes the copy. "
+            "After that attention reads the copy, and that is missing.",
             copy_not_read,
         ),
         Mistake(
             "one-pass-only",
-            "You count the blocks once for the gather. They are read, written to a copy, and"
-            " the copy is read again.",
+            "You count the blocks once for the gather. "
+            "They are read, written to a copy, and the copy is read again.",
             copy_alone,
         ),
         Mistake(
             "copy-read-whole",
-            "The copy is read whole in your count. Attention reads only the tokens in it, and"
-            " leaves out what stands behind the last one.",
+            "The copy is read whole in your count. Attention reads only the tokens in it, "
+            "and leaves out what stands behind the last one.",
             copy_read_whole,
         ),
         Mistake(
             "tokens-copied",
-            "Your gather copies tokens. Indexing the pool with block ids copies whole blocks,"
-            " a partly filled one too.",
+            "Your gather copies tokens. "
+            "Indexing the pool with block ids copies whole blocks, a partly filled one too.",
             tokens_copied,
         ),
         Mistake(
             "whole-blocks-read",
-            "Attention reads whole blocks in your count. It reads the tokens, and skips the"
-            " slots behind the last one.",
+            "Attention reads whole blocks in your count. "
+            "It reads the tokens, and skips the slots behind the last one.",
             whole_blocks_read,
             also=(whole_blocks_in_paged,),
         ),
         Mistake(
             "tokens-written",
-            "The blocks are read whole, and only their tokens are written to the copy in your"
-            " count. What is read is written too: the copy holds whole blocks.",
+            "The blocks are read whole, and only their tokens are written to the copy "
+            "in your count. What is read is written too: the copy holds whole blocks.",
             tokens_written,
         ),
         Mistake(
             "new-token-counted",
-            "The new token is counted as well. `context_lens` are the tokens in the pool, and"
-            " only their keys and values are counted here.",
+            "The new token is counted as well. `context_lens` are the tokens in the pool, "
+            "and only their keys and values are counted here.",
             new_token_read,
             also=(new_token_read_in_paged, new_token_written),
         ),
         Mistake(
             "divided-by-requests",
-            "Your result is the bytes of one request on average: the sum is divided by the"
-            " number of requests. A step moves the bytes of all of them.",
+            "Your result is the bytes of one request on average: the sum is divided "
+            "by the number of requests. A step moves the bytes of all of them.",
             PER_REQUEST[0],
             also=PER_REQUEST[1:],
         ),
@@ -394,14 +393,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-requests",
-            "Your function raises for an empty list. Without a request nothing is moved:"
-            " (0, 0).",
+            "Your function raises for an empty list. "
+            "Without a request nothing is moved: (0, 0).",
             none_refused,
         ),
         Mistake(
             "elements-not-bytes",
-            "You count numbers, not bytes. `bytes_per_number` says how many bytes a number"
-            " has.",
+            "You count numbers, not bytes. "
+            "`bytes_per_number` says how many bytes a number has.",
             elements,
         ),
         Mistake(
@@ -411,8 +410,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "padded-to-longest",
-            "Every request is counted as if it were as long as the longest. Each one has"
-            " blocks of its own.",
+            "Every request is counted as if it were as long as the longest. "
+            "Each one has blocks of its own.",
             padded,
             also=(longest_for_all,),
         ),
@@ -423,33 +422,33 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "blocks-rounded-down",
-            "A partly filled last block is not copied in your count. How many blocks do 5"
-            " tokens take, with 4 in each?",
+            "A partly filled last block is not copied in your count. "
+            "How many blocks do 5 tokens take, with 4 in each?",
             rounded_down,
         ),
         Mistake(
             "blocks-for-slots",
-            "Your gather counts a block like one token. A block is read and written whole: how"
-            " many tokens have room in it?",
+            "Your gather counts a block like one token. "
+            "A block is read and written whole: how many tokens have room in it?",
             blocks_for_slots,
         ),
         Mistake(
             "one-block-too-many",
-            "A request whose last block is exactly full has one block too many in your count,"
-            " and so has one without a token. How many blocks do 4 tokens take, with 4 in"
-            " each?",
+            "A request whose last block is exactly full has one block too many "
+            "in your count, and so has one without a token. "
+            "How many blocks do 4 tokens take, with 4 in each?",
             one_block_too_many,
         ),
         Mistake(
             "rounded-over-the-batch",
-            "You round up the tokens of the whole batch. Each request has a last block of its"
-            " own, and each may be partly filled.",
+            "You round up the tokens of the whole batch. "
+            "Each request has a last block of its own, and each may be partly filled.",
             rounded_in_all,
         ),
         Mistake(
             "floats-not-ints",
-            "The numbers are right, and they are floats: `/` gives one even where nothing is"
-            " left over. Bytes are whole numbers, and very large ones must be exact.",
+            "The numbers are right, and they are floats: `/` gives one even where nothing "
+            "is left over. Bytes are whole numbers, and very large ones must be exact.",
             floats,
             also=(gather_alone_a_float, paged_alone_a_float),
         ),
@@ -461,12 +460,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Begin with one token: how many numbers does one layer keep for it, and how many"
-            " bytes are they?"
+            "Begin with one token: how many numbers does one layer keep for it, "
+            "and how many bytes are they?"
         ),
         (
-            "Count three passes for the gather: reading the blocks, writing the copy, reading"
-            " the tokens in the copy. Which of them go by blocks?"
+            "Count three passes for the gather: reading the blocks, writing the copy, "
+            "reading the tokens in the copy. Which of them go by blocks?"
         ),
         "For the paged way, only one of the three is left.",
     ),

@@ -44,16 +44,15 @@ def summed_without_exp_guarded(o, m, l):
 
 
 def summed_without_exp_positive(o, m, l):
-    """These weights are never above 0, and the division is guarded by asking for more than
-    0.
-    """
+    """These weights are never above 0, and the guard asks for more than 0."""
     _, m_all, l_all = summed_without_exp_guarded(o, m, l)
     return torch.zeros_like(o[0]), m_all, l_all
 
 
 def _differences(clean, count, guard):
-    """m - m_all itself as weights. `clean` is applied to m, `count` to l, `guard` to the sum
-    that divides.
+    """m - m_all itself as weights.
+
+    `clean` is applied to m, `count` to l, `guard` to the sum that divides.
     """
 
     def wrong(o, m, l):
@@ -116,8 +115,9 @@ def divided_by_plain_l_which_is_returned(o, m, l):
 
 
 def _softmax_times_l(clean):
-    """Right shares: the softmax over the maxima, times l. Their sum is not the l that was
-    asked for.
+    """Right shares: the softmax over the maxima, times l.
+
+    Their sum is not the l that was asked for.
     """
 
     def wrong(o, m, l):
@@ -184,9 +184,8 @@ def walking_without_l(o, m, l):
         old = torch.exp(m_all - finite(m_new))
         new = torch.exp(m[part] - finite(m_new))
         l_all = old * l_all + new * l[part]
-        o_all = (old[..., None] * o_all + new[..., None] * o[part]) / _guarded(l_all)[
-            ..., None
-        ]
+        o_all = old[..., None] * o_all + new[..., None] * o[part]
+        o_all = o_all / _guarded(l_all)[..., None]
         m_all = m_new
     return o_all, m_all, l_all
 
@@ -220,8 +219,9 @@ def plain_average_and_count(o, m, l):
 
 
 def _averaged(total):
-    """The weighted outputs divided by the number of parts, by `total` of the weights as
-    well.
+    """The weighted outputs divided by the number of parts.
+
+    They are divided by `total` of the weights as well.
     """
 
     def wrong(o, m, l):
@@ -365,9 +365,7 @@ def without_the_maximum(o, m, l):
 
 
 def maximum_divided_out_at_the_end(o, m, l):
-    """exp(m) first, and the largest one taken out of the sum afterwards: too late for large
-    maxima.
-    """
+    """exp(m) first, and the largest one out of the sum: too late for large maxima."""
     weight = torch.exp(m) * l
     l_all, m_all = weight.sum(0), m.amax(0)
     o_all = torch.where(
@@ -611,8 +609,8 @@ def observe(answer, case):
 def describe(case):
     shape, head_size, level, spread, empty, _ = case
     words = (
-        f"{shape[0]} part{'s' * (shape[0] > 1)}: o of shape {(*shape, head_size)}, m and l of"
-        f" shape {shape}"
+        f"{shape[0]} part{'s' * (shape[0] > 1)}: "
+        f"o of shape {(*shape, head_size)}, m and l of shape {shape}"
     )
     if level or spread > 10:
         words += f", m near {level:,.0f}" + (
@@ -637,9 +635,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "combine-missing-exp",
-            "The parts are weighted by m - m_all itself. The part with the largest maximum"
-            " then weighs 0, and the others less than 0. What turns a difference of scores"
-            " into a ratio of weights?",
+            "The parts are weighted by m - m_all itself. "
+            "The part with the largest maximum then weighs 0, and the others less than 0. "
+            "What turns a difference of scores into a ratio of weights?",
             weighted_without_exp,
             also=(
                 as_in_the_source_text,
@@ -651,235 +649,235 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "combine-missing-l",
-            "The weight of a part looks at its largest score only. A block of sixteen equal"
-            " keys weighs sixteen times as much as a block of one: the parts are divided by l"
-            " already, so l has to come back in.",
+            "The weight of a part looks at its largest score only. "
+            "A block of sixteen equal keys weighs sixteen times as much as a block of one: "
+            "the parts are divided by l already, so l has to come back in.",
             weighted_without_l,
             also=(softmax_of_the_maxima, walking_without_l, *SOFTMAX_OF_THE_MAXIMA),
         ),
         Mistake(
             "o-taken-as-undivided",
-            "You add the parts as if they were sums that still had to be divided. Each of them"
-            " is divided by its own l already.",
+            "You add the parts as if they were sums that still had to be divided. "
+            "Each of them is divided by its own l already.",
             taken_as_undivided,
         ),
         Mistake(
             "weights-missing-m",
-            "The outputs are weighted by l alone. Each l was counted from its own maximum;"
-            " they can be compared once they refer to the same one.",
+            "The outputs are weighted by l alone. Each l was counted from its own maximum; "
+            "they can be compared once they refer to the same one.",
             weighted_by_l_alone,
             also=(weighted_by_l_alone_and_summed,),
         ),
         Mistake(
             "plain-average",
-            "o is the plain average of the parts, as if all of them mattered alike. A block"
-            " with higher scores, or with more tokens, has a larger share.",
+            "o is the plain average of the parts, as if all of them mattered alike. "
+            "A block with higher scores, or with more tokens, has a larger share.",
             plain_average,
             also=(plain_average_and_sum, plain_average_and_count),
         ),
         Mistake(
             "averaged-over-parts",
-            "The weighted outputs are divided by the number of parts; `mean` over the parts"
-            " does that too. The sum of the weights is what divides them, and nothing else.",
+            "The weighted outputs are divided by the number of parts; `mean` over the parts "
+            "does that too. The sum of the weights is what divides them, and nothing else.",
             AVERAGED[0],
             also=AVERAGED[1:],
         ),
         Mistake(
             "largest-part-alone",
-            "o is the output of the part with the largest m, as if the others did not count."
-            " They weigh less, and they still have a share.",
+            "o is the output of the part with the largest m, as if the others did not count. "
+            "They weigh less, and they still have a share.",
             LARGEST_PART[0],
             also=LARGEST_PART[1:],
         ),
         Mistake(
             "smallest-maximum",
-            "You take the smallest of the parts' maxima. The result's m is the largest, so"
-            " that no weight overflows.",
+            "You take the smallest of the parts' maxima. "
+            "The result's m is the largest, so that no weight overflows.",
             smallest_maximum,
             also=(smallest_maximum_unguarded,),
         ),
         Mistake(
             "maximum-over-heads",
-            "Your maximum runs over the heads of a part. It has to run over the parts, for"
-            " each head by itself. Which dimension of m counts the parts?",
+            "Your maximum runs over the heads of a part. It has to run over the parts, "
+            "for each head by itself. Which dimension of m counts the parts?",
             MAXIMUM_OVER_HEADS[0],
             also=MAXIMUM_OVER_HEADS[1:],
         ),
         Mistake(
             "one-part-left",
-            "The numbers are right, and the dimension that counts parts is still there, with"
-            " size 1. The result is one part: its m and l have the shape of m[0], its o that"
-            " of o[0].",
+            "The numbers are right, "
+            "and the dimension that counts parts is still there, with size 1. "
+            "The result is one part: its m and l have the shape of m[0], its o that of o[0].",
             ONE_PART_LEFT[0],
             also=ONE_PART_LEFT[1:],
         ),
         Mistake(
             "m-as-logarithm",
-            "In place of m you return m + log(l). Some programs keep that one number for both."
-            " Here m is the largest maximum, and l is counted from it.",
+            "In place of m you return m + log(l). Some programs keep that one number "
+            "for both. Here m is the largest maximum, and l is counted from it.",
             logarithm_for_m,
             also=(logarithm_for_m_and_one_for_l,),
         ),
         Mistake(
             "weights-taken-for-shares",
-            "You use the weights as if they added up to 1: l is 1, and o is not divided by"
-            " their sum. What is the sum of exp(m - m_all) * l?",
+            "You use the weights as if they added up to 1: l is 1, "
+            "and o is not divided by their sum. What is the sum of exp(m - m_all) * l?",
             TAKEN_FOR_SHARES[0],
             also=TAKEN_FOR_SHARES[1:],
         ),
         Mistake(
             "sum-not-normalised",
-            "o is the weighted sum of the parts, and it is not divided by the sum of the"
-            " weights.",
+            "o is the weighted sum of the parts, "
+            "and it is not divided by the sum of the weights.",
             not_normalised,
         ),
         Mistake(
             "max-not-subtracted",
-            "The weights are exp(m) * l, without subtracting the largest m. l is then not what"
-            " was asked for, and large maxima overflow.",
+            "The weights are exp(m) * l, without subtracting the largest m. "
+            "l is then not what was asked for, and large maxima overflow.",
             without_the_maximum,
             also=(maximum_divided_out_at_the_end,),
         ),
         Mistake(
             "weight-without-dimension",
-            "A weight, or the sum of them, has one number for each row, and o has head_size"
-            " numbers there. As they are, they do not fit, or one row's number meets another"
-            " row. The number has to stand against all of head_size.",
+            "A weight, or the sum of them, has one number for each row, "
+            "and o has head_size numbers there. As they are, they do not fit, or one row's "
+            "number meets another row. The number has to stand against all of head_size.",
             WITHOUT_A_DIMENSION[0],
             also=WITHOUT_A_DIMENSION[1:],
         ),
         Mistake(
             "one-empty-row-drops-the-part",
-            "One head of a part saw no key, and the part counts in none of them. Its other"
-            " heads have seen keys.",
+            "One head of a part saw no key, and the part counts in none of them. "
+            "Its other heads have seen keys.",
             empty_in_one_row_dropped,
         ),
         Mistake(
             "inputs-changed",
-            "Your function changes o, m or l, which belong to its caller. Operators like `*=`"
-            " work in place, and so does a name that ends in `_`.",
+            "Your function changes o, m or l, which belong to its caller. "
+            "Operators like `*=` work in place, and so does a name that ends in `_`.",
             overwrites_m,
             also=(overwrites_m_by_its_exponentials, overwrites_l),
         ),
         Mistake(
             "max-starts-at-zero",
-            "Your maximum never falls below 0. When all scores are far below 0, every weight"
-            " underflows to 0, and the output with it.",
+            "Your maximum never falls below 0. When all scores are far below 0, "
+            "every weight underflows to 0, and the output with it.",
             starts_at_zero,
         ),
         Mistake(
             "nan-on-empty-part",
-            "When no part has seen a key, the largest m is -inf, and -inf - (-inf) is NaN."
-            " `finite(m_all)` of lesson 03 helps where it is subtracted, and the sum of the"
-            " weights is 0.",
+            "When no part has seen a key, the largest m is -inf, and -inf - (-inf) is NaN. "
+            "`finite(m_all)` of lesson 03 helps where it is subtracted, "
+            "and the sum of the weights is 0.",
             nan_without_a_key,
             also=(nan_in_l_alone,),
         ),
         Mistake(
             "zero-divided-by-zero",
-            "When no part has seen a key, the weights add up to 0, and you divide by that: 0 /"
-            " 0 is NaN. o is 0 there.",
+            "When no part has seen a key, the weights add up to 0, and you divide by that: "
+            "0 / 0 is NaN. o is 0 there.",
             zero_divided_by_zero,
         ),
         Mistake(
             "l-not-rescaled",
-            "o is right, and l is the plain sum of the parts' l. Each was counted from its own"
-            " maximum, and the result's l is counted from the largest.",
+            "o is right, and l is the plain sum of the parts' l. Each was counted "
+            "from its own maximum, and the result's l is counted from the largest.",
             l_added_as_it_is,
         ),
         Mistake(
             "largest-l",
-            "l is the largest of the parts' l. Every part adds to it: the result's l is the"
-            " sum of all weights, counted from the largest m.",
+            "l is the largest of the parts' l. Every part adds to it: "
+            "the result's l is the sum of all weights, counted from the largest m.",
             LARGEST_L[0],
             also=LARGEST_L[1:],
         ),
         Mistake(
             "l-of-a-softmax-of-m",
-            "o is right, and l is not counted from m: the softmax over the maxima has divided"
-            " the weights. The result's l is a sum of exponentials counted from m, so that it"
-            " can be combined further.",
+            "o is right, and l is not counted from m: the softmax over the maxima "
+            "has divided the weights. The result's l is a sum of exponentials counted "
+            "from m, so that it can be combined further.",
             SOFTMAX_TIMES_L[0],
             also=SOFTMAX_TIMES_L[1:],
         ),
         Mistake(
             "divided-by-plain-l",
-            "The parts are brought to the largest maximum, and what you divide by is the plain"
-            " sum of their l. Each l was counted from its own maximum.",
+            "The parts are brought to the largest maximum, and what you divide "
+            "by is the plain sum of their l. Each l was counted from its own maximum.",
             divided_by_plain_l,
             also=(divided_by_plain_l_which_is_returned,),
         ),
         Mistake(
             "finite-on-all",
-            "A part that saw no key should get the factor exp(-inf), which is 0. With"
-            " `finite()` on its own m too, the factor is infinite where the other scores lie"
-            " far below 0, and infinity times 0 is NaN.",
+            "A part that saw no key should get the factor exp(-inf), which is 0. "
+            "With `finite()` on its own m too, the factor is infinite "
+            "where the other scores lie far below 0, and infinity times 0 is NaN.",
             FINITE_ON_ALL[0],
             also=FINITE_ON_ALL[1:],
         ),
         Mistake(
             "output-alone",
-            "Only o is returned. The result is a triple (o, m, l) again, so that it can be"
-            " combined further.",
+            "Only o is returned. "
+            "The result is a triple (o, m, l) again, so that it can be combined further.",
             output_alone,
         ),
         Mistake(
             "weights-upside-down",
-            "The sign of the exponent is turned round: the part with the lowest scores weighs"
-            " most.",
+            "The sign of the exponent is turned round: "
+            "the part with the lowest scores weighs most.",
             upside_down,
             also=(upside_down_guarded, upside_down_finite, upside_down_nan_set_to_zero),
         ),
         Mistake(
             "one-max-for-all",
-            "You take one maximum over everything. Each head has its own: where another head's"
-            " scores are much larger, all weights underflow.",
+            "You take one maximum over everything. Each head has its own: "
+            "where another head's scores are much larger, all weights underflow.",
             one_maximum_for_all,
             also=(one_maximum_for_all_unguarded,),
         ),
         Mistake(
             "running-sum-not-rescaled",
-            "You go through the parts with a maximum that grows, and what was summed before is"
-            " still counted from the old one. Lesson 03 rescales it at each step.",
+            "You go through the parts with a maximum that grows, and what was summed "
+            "before is still counted from the old one. Lesson 03 rescales it at each step.",
             running_not_rescaled,
             also=(running_output_not_rescaled,),
         ),
         Mistake(
             "l-of-softmax",
-            "o and m are right, and l is 1: the sum of shares that are divided already. The"
-            " result's l is the sum of the weights, so that it can be combined further.",
+            "o and m are right, and l is 1: the sum of shares that are divided already. "
+            "The result's l is the sum of the weights, so that it can be combined further.",
             l_is_one,
             also=(l_is_one_or_zero,),
         ),
         Mistake(
             "l-kept-from-zero",
-            "Where no part saw a key, l is 0, and you return a small number in its place."
-            " Guard the division, and return l as it is.",
+            "Where no part saw a key, l is 0, and you return a small number in its place. "
+            "Guard the division, and return l as it is.",
             l_kept_from_zero,
         ),
         Mistake(
             "finite-m-returned",
-            "Where no part saw a key, you return m = 0. `finite` is for the subtraction alone;"
-            " the m that you return stays -inf.",
+            "Where no part saw a key, you return m = 0. "
+            "`finite` is for the subtraction alone; the m that you return stays -inf.",
             finite_maximum_returned,
         ),
     ),
     hints=(
         (
-            "What would l be if a block had been counted from a larger maximum? Lesson 03's"
-            " `merge` did this for two states."
+            "What would l be if a block had been counted from a larger maximum? "
+            "Lesson 03's `merge` did this for two states."
         ),
         (
-            "Three steps: the largest m over the parts; the weight of each part, counted from"
-            " that; the weighted mean of o."
+            "Three steps: the largest m over the parts; "
+            "the weight of each part, counted from that; the weighted mean of o."
         ),
         (
-            "The result's l is the sum of the weights. `weight[..., None]` lets a weight"
-            " multiply all head_size numbers of o."
+            "The result's l is the sum of the weights. "
+            "`weight[..., None]` lets a weight multiply all head_size numbers of o."
         ),
         (
-            "If no part has seen a key, the largest m is -inf and the sum of the weights is 0."
-            " Use `finite`, and do not divide."
+            "If no part has seen a key, the largest m is -inf "
+            "and the sum of the weights is 0. Use `finite`, and do not divide."
         ),
     ),
 )

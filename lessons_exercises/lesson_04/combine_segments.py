@@ -67,8 +67,10 @@ def maximum_from_zero(o, m, l, request_num_blocks):
 def _combined(
     o, m, l, request_num_blocks, *, owners=_owners, maxima=None, spread=None, weigh=None
 ):
-    """combine_segments() with one part replaced. `maxima(m, owners, num_seqs)`,
-    `spread(m_all, owners)`: a row for each block, `weigh(difference, l)`.
+    """combine_segments() with one part replaced.
+
+    `maxima(m, owners, num_seqs)`, `spread(m_all, owners)`: a row for each block,
+    `weigh(difference, l)`.
     """
     owners, num_seqs = owners(request_num_blocks), len(request_num_blocks)
     m_all = (maxima or _maxima)(m, owners, num_seqs)
@@ -203,8 +205,9 @@ def taken_as_undivided(o, m, l, request_num_blocks):
 
 
 def _rows_up_to_the_last_owner(o, m, l, request_num_blocks):
-    """As many rows as the largest owner says: requests without a block at the end have
-    none.
+    """As many rows as the largest owner says.
+
+    Requests without a block at the end have none.
     """
     owners = _owners(request_num_blocks)
     return decode.combine_segments(
@@ -267,9 +270,7 @@ def summed_without_exp(o, m, l, request_num_blocks):
 
 
 def summed_without_exp_positive(o, m, l, request_num_blocks):
-    """These weights are never above 0, and the division is guarded by asking for more than
-    0.
-    """
+    """These weights are never above 0, and the guard asks for more than 0."""
     o_all, m_all, l_all = summed_without_exp(o, m, l, request_num_blocks)
     return torch.zeros_like(o_all), m_all, l_all
 
@@ -357,8 +358,9 @@ def one_maximum_where_there_is_a_key(o, m, l, request_num_blocks):
 
 
 def _running_sums_subtracted(start, guard):
-    """One maximum, and each request's sums as the difference of two running sums, with their
-    rounding.
+    """One maximum for all requests.
+
+    Each request's sums are the difference of two running sums, with their rounding.
     """
 
     def wrong(o, m, l, request_num_blocks):
@@ -581,8 +583,8 @@ def observe(answer, case):
 def describe(case):
     counts, num_heads, head_size, level, spread, empty, _ = case
     words = (
-        f"request_num_blocks = {list(counts)}: o of shape"
-        f" {(sum(counts), num_heads, head_size)}, m and l of shape {(sum(counts), num_heads)}"
+        f"request_num_blocks = {list(counts)}: o of shape "
+        f"{(sum(counts), num_heads, head_size)}, m and l of shape {(sum(counts), num_heads)}"
     )
     if level or spread > 10:
         words += f", m near {level:,.0f}" + (
@@ -607,167 +609,167 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "repeat-not-interleave",
-            "Your rows belong to request 0, 1, 2, 0, 1, 2. They come request by request: all"
-            " of the first one's, then all of the second one's.",
+            "Your rows belong to request 0, 1, 2, 0, 1, 2. They come request by request: "
+            "all of the first one's, then all of the second one's.",
             owners_by_repeat,
         ),
         Mistake(
             "boundary-off-by-one",
-            "The first block of each request but the first is given to the request before it."
-            " At which row does a request begin, and which of two equal numbers does your"
-            " search find?",
+            "The first block of each request but the first is given to the request "
+            "before it. At which row does a request begin, "
+            "and which of two equal numbers does your search find?",
             searches_to_the_left,
         ),
         Mistake(
             "rows-for-owners",
-            "Your index holds numbers of rows: where a row's request begins or ends, as a"
-            " running sum of request_num_blocks gives it. Requests are numbered 0, 1, 2 and so"
-            " on, however many rows each has.",
+            "Your index holds numbers of rows: where a row's request begins or ends, "
+            "as a running sum of request_num_blocks gives it. "
+            "Requests are numbered 0, 1, 2 and so on, however many rows each has.",
             ROWS_FOR_OWNERS[0],
             also=ROWS_FOR_OWNERS[1:],
         ),
         Mistake(
             "owner-not-expanded",
-            "Only the first head has maxima, or scatter_reduce raises. It wants an index for"
-            " each number of m: a column, or one index for a row, does not stand for all"
-            " heads.",
+            "Only the first head has maxima, or scatter_reduce raises. "
+            "It wants an index for each number of m: "
+            "a column, or one index for a row, does not stand for all heads.",
             owners_as_a_column,
             also=(owners_as_a_row,),
         ),
         Mistake(
             "maxima-not-spread",
-            "There is a maximum for each request, and m has a row for each block. Which"
-            " request's maximum belongs to a row? You have a tensor that says so.",
+            "There is a maximum for each request, and m has a row for each block. "
+            "Which request's maximum belongs to a row? You have a tensor that says so.",
             maxima_not_spread,
         ),
         Mistake(
             "maxima-added",
-            "The maxima of a request's blocks are added up. m is the largest of them:"
-            " scatter_reduce is told by its last argument what to do with numbers that meet.",
+            "The maxima of a request's blocks are added up. m is the largest of them: "
+            "scatter_reduce is told by its last argument what to do with numbers that meet.",
             MAXIMA_ADDED[0],
             also=MAXIMA_ADDED[1:],
         ),
         Mistake(
             "max-starts-at-ten",
-            "The maxima start from 10, as in the example above, so that none is below 10."
-            " Where does a maximum over nothing start?",
+            "The maxima start from 10, as in the example above, so that none is below 10. "
+            "Where does a maximum over nothing start?",
             maximum_from_ten,
         ),
         Mistake(
             "start-left-in-m",
-            "For a request without blocks you return what the tensor of maxima held before."
-            " With include_self=False it stays there. What is the maximum over nothing?",
+            "For a request without blocks you return what the tensor of maxima held before. "
+            "With include_self=False it stays there. What is the maximum over nothing?",
             start_left_where_there_is_no_block,
         ),
         Mistake(
             "weights-missing-m",
-            "The outputs are weighted by l alone. Each l was counted from its own maximum;"
-            " they can be compared once they refer to the same one.",
+            "The outputs are weighted by l alone. Each l was counted from its own maximum; "
+            "they can be compared once they refer to the same one.",
             weighted_by_l_alone,
             also=(weighted_by_l_alone_l_right,),
         ),
         Mistake(
             "o-taken-as-undivided",
-            "You add the blocks' outputs as if they were sums that still had to be divided."
-            " Each of them is divided by its own l already.",
+            "You add the blocks' outputs as if they were sums that still had to be divided. "
+            "Each of them is divided by its own l already.",
             taken_as_undivided,
         ),
         Mistake(
             "inputs-changed",
-            "Your function changes o, m or l, which belong to its caller. Operators like `*=`"
-            " work in place, and so does a name that ends in `_`.",
+            "Your function changes o, m or l, which belong to its caller. "
+            "Operators like `*=` work in place, and so does a name that ends in `_`.",
             OVERWRITING[0],
             also=OVERWRITING[1:],
         ),
         Mistake(
             "max-starts-at-zero",
-            "The maxima start from 0, so that none is below 0. When all scores of a request"
-            " are far below 0, its weights underflow. Where does a maximum over nothing"
-            " start?",
+            "The maxima start from 0, so that none is below 0. When all scores of a request "
+            "are far below 0, its weights underflow. Where does a maximum over nothing start?",
             maximum_from_zero,
         ),
         Mistake(
             "max-starts-at-a-number",
-            "The maxima start from a large negative number, and for a request without blocks"
-            " that is what you return as m. What is the maximum over nothing?",
+            "The maxima start from a large negative number, and for a request without blocks "
+            "that is what you return as m. What is the maximum over nothing?",
             FINITE_STARTS[0],
             also=FINITE_STARTS[1:],
         ),
         Mistake(
             "finite-m-returned",
-            "For a request that saw no key you return m = 0. `finite` is for the subtraction"
-            " alone; the m that you return stays -inf.",
+            "For a request that saw no key you return m = 0. "
+            "`finite` is for the subtraction alone; the m that you return stays -inf.",
             finite_maximum_returned,
         ),
         Mistake(
             "l-kept-from-zero",
-            "For a request that saw no key, l is 0, and you return a small number in its"
-            " place. Guard the division, and return l as it is.",
+            "For a request that saw no key, l is 0, and you return a small number "
+            "in its place. Guard the division, and return l as it is.",
             l_kept_from_zero,
         ),
         Mistake(
             "last-block-wins",
-            "A request's m is that of its last block: writing several rows to one place keeps"
-            " one of them. It should be the largest.",
+            "A request's m is that of its last block: "
+            "writing several rows to one place keeps one of them. It should be the largest.",
             last_block_decides,
         ),
         Mistake(
             "combine-missing-exp",
-            "The outputs are weighted by m - m_all itself. The block with the largest maximum"
-            " then weighs 0. What turns a difference of scores into a ratio of weights?",
+            "The outputs are weighted by m - m_all itself. "
+            "The block with the largest maximum then weighs 0. "
+            "What turns a difference of scores into a ratio of weights?",
             without_exp,
             also=(summed_without_exp, summed_without_exp_positive),
         ),
         Mistake(
             "combine-missing-l",
-            "The weight of a block looks at its largest score only. The blocks' outputs are"
-            " divided by l already, so l has to come back in.",
+            "The weight of a block looks at its largest score only. "
+            "The blocks' outputs are divided by l already, so l has to come back in.",
             without_l,
             also=(output_without_l,),
         ),
         Mistake(
             "l-not-rescaled",
-            "o is right, and l is the plain sum of the blocks' l. Each was counted from its"
-            " own maximum, and the result's l is counted from the request's largest.",
+            "o is right, and l is the plain sum of the blocks' l. Each was counted "
+            "from its own maximum, and the result's l is counted from the request's largest.",
             l_added_as_it_is,
         ),
         Mistake(
             "divided-by-plain-l",
-            "The blocks are brought to their request's maximum, and what you divide by is the"
-            " plain sum of their l. Each l was counted from its own maximum.",
+            "The blocks are brought to their request's maximum, and what you divide "
+            "by is the plain sum of their l. Each l was counted from its own maximum.",
             divided_by_plain_l,
             also=(divided_by_plain_l_which_is_returned,),
         ),
         Mistake(
             "outputs-without-weights",
-            "m and l are right, and the blocks' outputs are added up as they are. Each counts"
-            " by its weight.",
+            "m and l are right, and the blocks' outputs are added up as they are. "
+            "Each counts by its weight.",
             outputs_without_weights,
         ),
         Mistake(
             "finite-on-all",
-            "A block that saw no key should get the factor exp(-inf), which is 0. With"
-            " `finite()` on its own m too, the factor is infinite where the request's other"
-            " scores lie far below 0, and infinity times 0 is NaN.",
+            "A block that saw no key should get the factor exp(-inf), which is 0. "
+            "With `finite()` on its own m too, the factor is infinite "
+            "where the request's other scores lie far below 0, and infinity times 0 is NaN.",
             FINITE_ON_ALL[0],
             also=FINITE_ON_ALL[1:],
         ),
         Mistake(
             "empty-request-dropped",
-            "A request without blocks has no row in your result, and those after it move up."
-            " It has a row: o = 0, m = -inf, l = 0.",
+            "A request without blocks has no row in your result, and those after it move up. "
+            "It has a row: o = 0, m = -inf, l = 0.",
             empty_requests_dropped,
         ),
         Mistake(
             "last-requests-dropped",
-            "Your result has as many rows as the last block's request says. Requests without"
-            " blocks may come after it, and have a row too.",
+            "Your result has as many rows as the last block's request says. "
+            "Requests without blocks may come after it, and have a row too.",
             _rows_up_to_the_last_owner,
         ),
         Mistake(
             "empty-request-raises",
-            "Your function raises where a request has no block: there is no maximum over"
-            " nothing. Its result is o = 0, m = -inf, l = 0.",
+            "Your function raises where a request has no block: "
+            "there is no maximum over nothing. Its result is o = 0, m = -inf, l = 0.",
             raises_where(
                 lambda o, m, l, request_num_blocks: bool((request_num_blocks == 0).any()),
                 decode.combine_segments,
@@ -775,28 +777,28 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nan-on-empty-request",
-            "A request without blocks has l = 0, and you divide by it: 0 / 0 is NaN. Its o"
-            " is 0.",
+            "A request without blocks has l = 0, and you divide by it: 0 / 0 is NaN. "
+            "Its o is 0.",
             zero_divided_by_zero,
             also=(neither_maximum_nor_division_guarded,),
         ),
         Mistake(
             "nan-on-empty-block",
-            "A request whose blocks saw no key has m = -inf, and -inf - (-inf) is NaN."
-            " `finite` of lesson 03 helps where a maximum is subtracted.",
+            "A request whose blocks saw no key has m = -inf, and -inf - (-inf) is NaN. "
+            "`finite` of lesson 03 helps where a maximum is subtracted.",
             nan_without_a_key,
             also=(nan_in_l_alone,),
         ),
         Mistake(
             "one-softmax-for-all",
-            "The weights add up to 1 over all requests together. Each request has a softmax of"
-            " its own.",
+            "The weights add up to 1 over all requests together. "
+            "Each request has a softmax of its own.",
             one_softmax_for_all,
         ),
         Mistake(
             "one-max-for-all",
-            "You take one maximum for all requests. Where another request's scores are much"
-            " larger, all weights of this one underflow.",
+            "You take one maximum for all requests. Where another request's scores "
+            "are much larger, all weights of this one underflow.",
             one_maximum_for_all,
             also=(
                 one_maximum_for_all_unguarded,
@@ -810,33 +812,33 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-not-subtracted",
-            "The weights are exp(m) * l, without subtracting the request's largest m. l is"
-            " then not what was asked for, and large maxima overflow.",
+            "The weights are exp(m) * l, without subtracting the request's largest m. "
+            "l is then not what was asked for, and large maxima overflow.",
             without_the_maximum,
         ),
         Mistake(
             "sum-not-normalised",
-            "o is the weighted sum of the blocks' outputs, and it is not divided by the sum of"
-            " the weights.",
+            "o is the weighted sum of the blocks' outputs, "
+            "and it is not divided by the sum of the weights.",
             not_normalised,
         ),
     ),
     hints=(
         (
-            "The steps are those of `combine_result`. What changes is the maximum and the two"
-            " sums: each runs over the rows of one request."
+            "The steps are those of `combine_result`. What changes is the maximum "
+            "and the two sums: each runs over the rows of one request."
         ),
         (
-            "First make a tensor that says for each row which request it belongs to. Exercise"
-            " 4.1 had something like it."
+            "First make a tensor that says for each row which request it belongs to. "
+            "Exercise 4.1 had something like it."
         ),
         (
-            "`index_add` adds rows into the row that an index names, and `scatter_reduce` with"
-            ' "amax" takes maxima. What does each of them start from?'
+            "`index_add` adds rows into the row that an index names, and `scatter_reduce` "
+            'with "amax" takes maxima. What does each of them start from?'
         ),
         (
-            "To subtract a request's maximum from each of its rows, index the maxima with the"
-            " same tensor."
+            "To subtract a request's maximum from each of its rows, "
+            "index the maxima with the same tensor."
         ),
     ),
 )

@@ -75,11 +75,8 @@ def counts_shifted(q, request_num_blocks):
 
 def searches_to_the_left(q, request_num_blocks):
     """A row at the boundary is given to the request that ends there."""
-    return q[
-        torch.searchsorted(
-            request_num_blocks.cumsum(0), torch.arange(int(request_num_blocks.sum()))
-        )
-    ]
+    rows = torch.arange(int(request_num_blocks.sum()))
+    return q[torch.searchsorted(request_num_blocks.cumsum(0), rows)]
 
 
 def first_count_for_all(q, request_num_blocks):
@@ -173,8 +170,8 @@ def observe(answer, case):
 def describe(case):
     counts, num_heads, head_size, _ = case
     return (
-        f"q of shape ({len(counts)}, {num_heads}, {head_size}), request_num_blocks ="
-        f" {list(counts)}"
+        f"q of shape ({len(counts)}, {num_heads}, {head_size}), "
+        f"request_num_blocks = {list(counts)}"
     )
 
 
@@ -193,140 +190,141 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "repeat-not-interleave",
-            "The queries come as q1, q2, q3, q1, q2, q3. The blocks come request by request,"
-            " so from the second row on a query stands above another request's block.",
+            "The queries come as q1, q2, q3, q1, q2, q3. The blocks come request by request, "
+            "so from the second row on a query stands above another request's block.",
             repeats_the_batch,
             also=(repeats_the_batch_whole, repeats_as_often_as_fits),
         ),
         Mistake(
             "dealt-in-rounds",
-            "The number of copies is right, and their order is not: you give each request one"
-            " copy in turn. All copies of a request stand together, as its blocks do.",
+            "The number of copies is right, and their order is not: you give each request "
+            "one copy in turn. All copies of a request stand together, as its blocks do.",
             deals_in_rounds,
         ),
         Mistake(
             "wrong-dim",
-            "You repeat the heads, not the requests. Which dimension of q counts the"
-            " requests?",
+            "You repeat the heads, not the requests. "
+            "Which dimension of q counts the requests?",
             repeats_the_heads,
         ),
         Mistake(
             "no-dim",
-            "Without a dimension the tensor is flattened first, and single numbers are"
-            " repeated in place of whole queries.",
+            "Without a dimension the tensor is flattened first, "
+            "and single numbers are repeated in place of whole queries.",
             repeats_the_numbers,
         ),
         Mistake(
             "padded-to-longest",
-            "Each request has as many copies as the longest one has blocks. The extra copies"
-            " stand above blocks of other requests, or above none.",
+            "Each request has as many copies as the longest one has blocks. "
+            "The extra copies stand above blocks of other requests, or above none.",
             as_often_as_the_longest,
         ),
         Mistake(
             "longest-until-full",
-            "The number of rows is right. They are given out as if each request had as many"
-            " blocks as the longest one, until none is left: the last requests have too few,"
-            " or none. Each request has a number of its own.",
+            "The number of rows is right. They are given out as if each request had "
+            "as many blocks as the longest one, until none is left: "
+            "the last requests have too few, or none. Each request has a number of its own.",
             as_often_as_the_longest_until_full,
         ),
         Mistake(
             "heads-flattened",
-            "The rows are right, and each lies flat: its heads are joined into one dimension."
-            " A row of the result has the shape of a query, (num_q_heads, head_size).",
+            "The rows are right, and each lies flat: "
+            "its heads are joined into one dimension. "
+            "A row of the result has the shape of a query, (num_q_heads, head_size).",
             flattens_the_heads,
             also=(flattens_the_heads_of_some_rows,),
         ),
         Mistake(
             "in-a-rectangle",
-            "The copies stand in a rectangle, with as many places for each request as the"
-            " longest one needs. The result has one row for each block, one after the other,"
-            " without gaps.",
+            "The copies stand in a rectangle, "
+            "with as many places for each request as the longest one needs. "
+            "The result has one row for each block, one after the other, without gaps.",
             in_a_rectangle,
         ),
         Mistake(
             "ends-for-counts",
-            "Each query is repeated as often as all requests up to its own have blocks"
-            " together. A running sum says where a request's rows end; how many it has,"
-            " request_num_blocks says.",
+            "Each query is repeated as often as all requests up to its own "
+            "have blocks together. A running sum says where a request's rows end; "
+            "how many it has, request_num_blocks says.",
             ends_for_counts,
         ),
         Mistake(
             "empty-request-kept",
-            "A request without blocks has a copy of its query all the same, and everything"
-            " behind it is one row off. 0 blocks means 0 copies.",
+            "A request without blocks has a copy of its query all the same, "
+            "and everything behind it is one row off. 0 blocks means 0 copies.",
             keeps_empty_requests,
         ),
         Mistake(
             "one-copy-too-many",
-            "Each request has one copy too many. Is the new token's own attention counted"
-            " here? It has its own step.",
+            "Each request has one copy too many. "
+            "Is the new token's own attention counted here? It has its own step.",
             once_too_often,
         ),
         Mistake(
             "not-repeated",
-            "Each query is there once, however many blocks its request has. Then only one"
-            " block of each request finds a query.",
+            "Each query is there once, however many blocks its request has. "
+            "Then only one block of each request finds a query.",
             once_each,
         ),
         Mistake(
             "returns-indices",
-            "You return which request each row belongs to. That is half of the way: the result"
-            " holds the queries themselves.",
+            "You return which request each row belongs to. "
+            "That is half of the way: the result holds the queries themselves.",
             indices_alone,
         ),
         Mistake(
             "boundary-off-by-one",
-            "The first copy of each request but the first is that of the request before it. At"
-            " which row does a request begin, and which of two equal numbers does your search"
-            " find?",
+            "The first copy of each request but the first is that of the request before it. "
+            "At which row does a request begin, "
+            "and which of two equal numbers does your search find?",
             searches_to_the_left,
         ),
         Mistake(
             "first-count-for-all",
-            "Every query is repeated as often as the first request has blocks. Each request"
-            " has a number of its own.",
+            "Every query is repeated as often as the first request has blocks. "
+            "Each request has a number of its own.",
             first_count_for_all,
         ),
         Mistake(
             "joined-along-the-heads",
-            "The copies are joined along the heads. `q[i]` has lost the dimension that counts"
-            " requests, and torch.cat joins along the first dimension that is left.",
+            "The copies are joined along the heads. `q[i]` has lost the dimension that "
+            "counts requests, and torch.cat joins along the first dimension that is left.",
             joined_along_the_heads,
             also=(joined_along_the_heads_unless_empty,),
         ),
         Mistake(
             "joins-nothing",
-            "When no request has a block, your function raises: torch.stack and torch.cat take"
-            " no empty list. The result then has 0 rows.",
+            "When no request has a block, your function raises: "
+            "torch.stack and torch.cat take no empty list. The result then has 0 rows.",
             joins_nothing,
         ),
         Mistake(
             "list-of-queries",
-            "The rows are in a Python list. The result is one tensor, in which the rows lie"
-            " one after the other.",
+            "The rows are in a Python list. "
+            "The result is one tensor, in which the rows lie one after the other.",
             _rows,
         ),
         Mistake(
             "inputs-changed",
-            "Your function changes q or request_num_blocks, which belong to its caller. Count"
-            " in a copy.",
+            "Your function changes q or request_num_blocks, which belong to its caller. "
+            "Count in a copy.",
             counted_down,
         ),
         Mistake(
             "counts-of-the-neighbour",
-            "Each query is repeated as often as the request before it has blocks. Query i goes"
-            " with count i.",
+            "Each query is repeated as often as the request before it has blocks. "
+            "Query i goes with count i.",
             counts_shifted,
         ),
     ),
     hints=(
         (
-            "Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: whose query is"
-            " in row 0, 1, 2, 3, 4, 5?"
+            "Write the wanted rows for request_num_blocks = [3, 1, 2] on paper: "
+            "whose query is in row 0, 1, 2, 3, 4, 5?"
         ),
         (
-            "PyTorch has two functions that repeat. One lays the whole tensor down again and"
-            " again, the other repeats each row on the spot."
+            "PyTorch has two functions that repeat. One lays the whole tensor down again "
+            "and again, the other repeats each row on the spot."
         ),
         "The one you want takes a tensor of counts, and a `dim`.",
     ),

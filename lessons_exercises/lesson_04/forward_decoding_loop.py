@@ -580,8 +580,9 @@ CASES = [(*case, POISON) for case in CASES] + [
 
 
 def hidden(seed):
-    """Up to five sequences of up to three blocks; the last case has NaN in the unused
-    slots.
+    """Up to five sequences of up to three blocks.
+
+    The last case has NaN in the unused slots.
     """
     chance = random.Random(seed)
     for number in range(11):
@@ -604,8 +605,9 @@ def hidden(seed):
 
 
 def prepare(case):
-    """The layer, the new tokens, the batch's ids and a manager whose unused slots are
-    poisoned.
+    """The layer, the new tokens, the batch's ids and a manager.
+
+    The manager's unused slots are poisoned.
     """
     past_lens, block_size, num_q_heads, num_kv_heads, head_size, num_layers, seed, poison = (
         case
@@ -649,8 +651,8 @@ def observe(answer, case):
     for seq_id, length in lengths.items():
         if (now := manager.sequences[seq_id].length) != length:
             return Text(
-                f"sequence {seq_id} had {counted(length, 'token')} before the step, and has"
-                f" {now} after it"
+                f"sequence {seq_id} had {counted(length, 'token')} before the step, "
+                f"and has {now} after it"
             )
     if not torch.equal(manager.block_table, table):
         return Text("the block table was changed")
@@ -664,8 +666,9 @@ def observe(answer, case):
 
 
 def holds_nan(case):
-    """For `Exercise.chancy`: what a mistake makes of NaN depends on details, so such a case
-    tells no mistakes apart.
+    """For `Exercise.chancy`: what a mistake makes of NaN depends on details.
+
+    So such a case tells no mistakes apart.
     """
     return math.isnan(case[-1])
 
@@ -681,11 +684,12 @@ def describe(case):
         + (" token" if past_lens == (1,) else " tokens")
     )
     return (
-        f"{counted(len(past_lens), 'sequence')} with {counts} in the pool, and a new token for"
-        f" {'each' if len(past_lens) > 1 else 'it'}; block_size {block_size},"
-        f" {counted(num_q_heads, 'query head')}, {counted(num_kv_heads, 'KV head')} of size"
-        f" {head_size}; layer {layer.index} of {num_layers}; blocks of sequence {tables};"
-        " unused slots hold " + ("NaN" if holds_nan(case) else f"{poison:,.0f} and more")
+        f"{counted(len(past_lens), 'sequence')} with {counts} in the pool, "
+        f"and a new token for {'each' if len(past_lens) > 1 else 'it'}; "
+        f"block_size {block_size}, {counted(num_q_heads, 'query head')}, "
+        f"{counted(num_kv_heads, 'KV head')} of size {head_size}; layer {layer.index} "
+        f"of {num_layers}; blocks of sequence {tables}; unused slots hold "
+        + ("NaN" if holds_nan(case) else f"{poison:,.0f} and more")
     )
 
 
@@ -706,53 +710,54 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "pages-assumed-contiguous",
-            "You read blocks that lie side by side in the pool, as if a request's blocks came"
-            " one after the other. They may be anywhere. The block table says where.",
+            "You read blocks that lie side by side in the pool, as if a request's blocks "
+            "came one after the other. They may be anywhere. The block table says where.",
             pages_side_by_side,
             also=(neighbours_of_the_first,),
         ),
         Mistake(
             "row-of-the-batch",
-            "You read row i of the block table for the i-th sequence of the batch. The manager"
-            " knows which row a sequence has.",
+            "You read row i of the block table for the i-th sequence of the batch. "
+            "The manager knows which row a sequence has.",
             blocks_of_the_first_rows,
         ),
         Mistake(
             "tail-not-masked",
-            "The last block of each request is attended whole, with the slots that hold no"
-            " token yet. `past_blocks` also gives the tokens in each block.",
+            "The last block of each request is attended whole, with the slots "
+            "that hold no token yet. `past_blocks` also gives the tokens in each block.",
             whole_blocks,
         ),
         Mistake(
             "tail-off-by-one",
-            "One slot too many of a partly filled block takes part. `past_blocks` gives the"
-            " tokens in each block, the new one not counted.",
+            "One slot too many of a partly filled block takes part. "
+            "`past_blocks` gives the tokens in each block, the new one not counted.",
             one_slot_too_many,
         ),
         Mistake(
             "first-block-only",
-            "Only the first block of each request takes part. Its query goes to every one of"
-            " its blocks.",
+            "Only the first block of each request takes part. "
+            "Its query goes to every one of its blocks.",
             first_blocks_alone,
         ),
         Mistake(
             "own-token-missing",
-            "The new token attends to the past and not to itself. Its own part is one more"
-            " part to combine. (If you do combine it: `own_token` gives a row for each place"
-            " in the batch, 0, 1, 2, and a sequence's id is no place.)",
+            "The new token attends to the past and not to itself. "
+            "Its own part is one more part to combine. (If you do combine it: "
+            "`own_token` gives a row for each place in the batch, 0, 1, 2, "
+            "and a sequence's id is no place.)",
             without_the_new_token,
             also=(past_at_once,),
         ),
         Mistake(
             "own-token-twice",
-            "The new token counts twice: as the last token in the pool, and as a part of its"
-            " own.",
+            "The new token counts twice: as the last token in the pool, "
+            "and as a part of its own.",
             new_token_counted_twice,
         ),
         Mistake(
             "unwritten-slot-read",
-            "The slot of the new token is read before its key and value are written, so what"
-            " was there before takes part. The past ends one token earlier.",
+            "The slot of the new token is read before its key and value are written, "
+            "so what was there before takes part. The past ends one token earlier.",
             unwritten_slot_read,
             also=(unwritten_slot_for_the_new_token,),
         ),
@@ -763,49 +768,49 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "repeat-not-interleave",
-            "The queries and the blocks are in different orders: a query meets another"
-            " request's blocks. The blocks come request by request.",
+            "The queries and the blocks are in different orders: "
+            "a query meets another request's blocks. The blocks come request by request.",
             whole_batch_repeated,
         ),
         Mistake(
             "offset-not-advanced",
-            "A request combines the parts of an earlier one. The parts of the next request"
-            " begin where those of this one end: add up as you go.",
+            "A request combines the parts of an earlier one. The parts of the next request "
+            "begin where those of this one end: add up as you go.",
             start_stays,
             also=(start_set_not_advanced,),
         ),
         Mistake(
             "request-index-as-offset",
-            "A request's number is taken for the place of its first part. These are the same"
-            " only while each request has one block.",
+            "A request's number is taken for the place of its first part. "
+            "These are the same only while each request has one block.",
             starts_at_the_number_of_the_request,
         ),
         Mistake(
             "parts-of-others",
-            "A request combines parts of other requests as well as its own. Of all parts in"
-            " the batch, only those of its own blocks belong to it.",
+            "A request combines parts of other requests as well as its own. "
+            "Of all parts in the batch, only those of its own blocks belong to it.",
             all_parts_for_each,
             also=(from_its_start_to_the_end, from_the_first_to_its_end, one_answer_for_all),
         ),
         Mistake(
             "own-part-of-others",
-            "A request combines its past with another new token's own part, or with those of"
-            " all. Each new token attends to itself.",
+            "A request combines its past with another new token's own part, "
+            "or with those of all. Each new token attends to itself.",
             own_parts_of_all,
             also=(own_part_of_the_first, own_part_of_the_last),
         ),
         Mistake(
             "own-part-without-dimension",
-            "torch.cat cannot put the past's parts and the new token's own together: the past"
-            " has a dimension that counts parts, and an index like `t[i]` takes that dimension"
-            " away.",
+            "torch.cat cannot put the past's parts and the new token's own together: "
+            "the past has a dimension that counts parts, "
+            "and an index like `t[i]` takes that dimension away.",
             own_part_without_its_dimension,
             also=(own_part_without_its_dimension_first,),
         ),
         Mistake(
             "outputs-added",
-            "The past's output and the new token's own are added or averaged as they are. They"
-            " count as much as their m and l say: combine them as parts.",
+            "The past's output and the new token's own are added or averaged as they are. "
+            "They count as much as their m and l say: combine them as parts.",
             past_and_own_added,
             also=(
                 past_and_own_averaged,
@@ -816,93 +821,93 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-tokens-left-at-zero",
-            "A sequence without a past is passed over, and its result is 0. Its new token"
-            " still attends to itself.",
+            "A sequence without a past is passed over, and its result is 0. "
+            "Its new token still attends to itself.",
             first_tokens_left_at_zero,
         ),
         Mistake(
             "first-tokens-passed-over",
-            "A sequence without a past is passed over, so the result has no row for it. Its"
-            " new token still attends to itself.",
+            "A sequence without a past is passed over, so the result has no row for it. "
+            "Its new token still attends to itself.",
             FIRST_TOKENS_PASSED_OVER[0],
             also=FIRST_TOKENS_PASSED_OVER[1:],
         ),
         Mistake(
             "order-of-the-ids",
-            "The sequences are taken in the order of their ids. Row i of x belongs to the i-th"
-            " sequence of `seq_ids`, which is in any order.",
+            "The sequences are taken in the order of their ids. "
+            "Row i of x belongs to the i-th sequence of `seq_ids`, which is in any order.",
             sorted_batch,
             also=(blocks_of_the_sorted_batch, written_to_the_sorted_batch),
         ),
         Mistake(
             "empty-past-reduced",
-            "A sequence whose new token is its first has no block in the pool, so a maximum"
-            " over its past alone is a maximum over nothing. Together with its own part there"
-            " is always one.",
+            "A sequence whose new token is its first has no block in the pool, "
+            "so a maximum over its past alone is a maximum over nothing. "
+            "Together with its own part there is always one.",
             EMPTY_PASTS[0],
             also=EMPTY_PASTS[1:],
         ),
         Mistake(
             "half-a-mask",
-            "The output is NaN where a block is partly filled. Attention over such a block"
-            " lets the values of unused slots into the sum: their weight is 0, and NaN times 0"
-            " is NaN. `block_attention` keeps them out.",
+            "The output is NaN where a block is partly filled. "
+            "Attention over such a block lets the values of unused slots into the sum: "
+            "their weight is 0, and NaN times 0 is NaN. `block_attention` keeps them out.",
             values_behind_not_masked,
         ),
         Mistake(
             "kv-not-written",
-            "The output is right, and the pool is unchanged: the next step will not find this"
-            " token. Write its key and value.",
+            "The output is right, and the pool is unchanged: "
+            "the next step will not find this token. Write its key and value.",
             nothing_written,
         ),
         Mistake(
             "wrong-layer",
-            "You read or write the first layer's part of the pool. This layer's part is"
-            " `kv_cache[layer.index]`.",
+            "You read or write the first layer's part of the pool. "
+            "This layer's part is `kv_cache[layer.index]`.",
             in_the_first_layer,
             also=(first_layer_read, first_layer_written),
         ),
         Mistake(
             "written-to-every-layer",
-            "The new token's key and value are written into every layer's part of the pool."
-            " Each layer has keys and values of its own.",
+            "The new token's key and value are written into every layer's part of the pool. "
+            "Each layer has keys and values of its own.",
             written_to_all_layers,
         ),
         Mistake(
             "pool-overwritten",
-            "After the step, slots have changed that no new token was given. A step writes the"
-            " new tokens' slots of its own layer, and nothing else.",
+            "After the step, slots have changed that no new token was given. "
+            "A step writes the new tokens' slots of its own layer, and nothing else.",
             pool_cleaned,
             also=(other_layers_zeroed,),
         ),
         Mistake(
             "length-changed",
-            "A sequence is longer after the step than before it. Room for the new token was"
-            " made before the step, and the manager counts that token already.",
+            "A sequence is longer after the step than before it. Room for the new token "
+            "was made before the step, and the manager counts that token already.",
             lengths_raised,
         ),
         Mistake(
             "written-to-wrong-slot",
-            "The new token is written one slot too far. A sequence of n tokens has positions 0"
-            " to n - 1.",
+            "The new token is written one slot too far. "
+            "A sequence of n tokens has positions 0 to n - 1.",
             written_one_slot_on,
         ),
         Mistake(
             "past-overwritten",
-            "The new token is written one slot too early, over the token before it. The"
-            " manager counts the new token already: it is the last one.",
+            "The new token is written one slot too early, over the token before it. "
+            "The manager counts the new token already: it is the last one.",
             written_one_slot_back,
         ),
         Mistake(
             "kv-swapped",
-            "The new token's value is written where its key belongs, and the key where the"
-            " value belongs. The output of this step is still right, the next one's is not.",
+            "The new token's value is written where its key belongs, and the key where the "
+            "value belongs. The output of this step is still right, the next one's is not.",
             swapped_in_writing,
         ),
         Mistake(
             "keys-for-values",
-            "The new token's key is written in both places. The output of this step is still"
-            " right, the next one's is not.",
+            "The new token's key is written in both places. "
+            "The output of this step is still right, the next one's is not.",
             keys_for_values,
         ),
         Mistake(
@@ -912,42 +917,42 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-cache-for-both",
-            "The past's keys and values are read from the same cache. There are two: the"
-            " scores are made of keys, and the values are what is summed.",
+            "The past's keys and values are read from the same cache. "
+            "There are two: the scores are made of keys, and the values are what is summed.",
             ONE_CACHE_READ[0],
             also=ONE_CACHE_READ[1:],
         ),
         Mistake(
             "output-not-projected",
-            "You return what attention gives, head by head. The layer's output projection"
-            " brings it back to dim.",
+            "You return what attention gives, head by head. "
+            "The layer's output projection brings it back to dim.",
             not_projected,
             also=(not_projected_and_flat,),
         ),
         Mistake(
             "input-added",
-            "x is added to the result. What is asked for is the output of the attention layer"
-            " alone.",
+            "x is added to the result. "
+            "What is asked for is the output of the attention layer alone.",
             x_added,
         ),
     ),
     hints=(
         (
-            "Write the steps as comments first: project; which blocks; a query for each;"
-            " attend; combine request by request; write; project back. Each is one line or"
-            " two, and each has its function."
+            "Write the steps as comments first: project; which blocks; a query for each; "
+            "attend; combine request by request; write; project back. "
+            "Each is one line or two, and each has its function."
         ),
         (
-            "`k_cache[block_ids]` gives the blocks in the order of `block_ids`, wherever they"
-            " lie."
+            "`k_cache[block_ids]` gives the blocks in the order of `block_ids`, "
+            "wherever they lie."
         ),
         (
-            "The parts of all requests stand in one tensor. Keep the place where the current"
-            " request's parts start, and move it on by its number of blocks."
+            "The parts of all requests stand in one tensor. Keep the place "
+            "where the current request's parts start, and move it on by its number of blocks."
         ),
         (
-            "For each request, `torch.cat` the past's o, m and l with the new token's own,"
-            " then combine. A request without a past has its own part only."
+            "For each request, `torch.cat` the past's o, m and l with the new token's own, "
+            "then combine. A request without a past has its own part only."
         ),
     ),
 )

@@ -14,8 +14,9 @@ NAN = float("nan")  # stands there in further cases, where a mask must have both
 
 
 class ArgumentChanged(Text):
-    """The result of an answer that changes what it is given; equal to any other such
-    result.
+    """The result of an answer that changes what it is given.
+
+    Equal to any other such result.
     """
 
     def __eq__(self, other):
@@ -25,8 +26,9 @@ class ArgumentChanged(Text):
 
 
 class RaisedWithNothing(Text):
-    """The result of an answer that raises where there is nothing to reduce or to join; equal
-    whatever it raises.
+    """The result of an answer that raises where there is nothing to reduce or to join.
+
+    Equal whatever it raises.
     """
 
     def __eq__(self, other):
@@ -36,8 +38,9 @@ class RaisedWithNothing(Text):
 
 
 def named_where(nothing: bool, run):
-    """What `run()` returns. Where there is `nothing` in a case, raising is a result of its
-    own, whatever the words.
+    """What `run()` returns.
+
+    Where there is `nothing` in a case, raising is a result of its own, whatever the words.
     """
     try:
         return run()
@@ -63,9 +66,7 @@ def generator(seed: int) -> torch.Generator:
 
 
 def in_double(function):
-    """The function on float64 copies of its float arguments: our results accumulate in
-    float64.
-    """
+    """The function on float64 copies of its float arguments, as our results are."""
 
     def wrapped(*arguments):
         return function(
@@ -79,8 +80,9 @@ def in_double(function):
 
 
 def call(answer, names: tuple[str, ...], **arguments: Tensor):
-    """What `answer` returns, as values of these names (none: one tensor), or which of the
-    arguments it has changed.
+    """What `answer` returns, as values of these names (none: one tensor).
+
+    Or which of the arguments it has changed.
     """
     copies = {name: argument.clone() for name, argument in arguments.items()}
     result = answer(*arguments.values())
@@ -98,8 +100,9 @@ def equal(tensor: Tensor, other: Tensor) -> bool:
 
 
 def drawn_parts(chance, num_parts: int):
-    """For hidden cases, what `parts` takes besides a shape: head size, level, spread, parts
-    that saw no key, seed.
+    """For hidden cases, what `parts` takes besides a shape.
+
+    Head size, level, spread, parts that saw no key, seed.
     """
     level, spread = chance.choice(
         ((0.0, 1.0), (-2.0, 3.0), (0.0, 300.0), (500.0, 1.0), (-500.0, 1.0))
@@ -111,8 +114,9 @@ def drawn_parts(chance, num_parts: int):
 
 
 def with_zeros_of_l(result):
-    """A result (o, m, l), and where its l is 0: exactly, since the next step asks for
-    `l == 0`.
+    """A result (o, m, l), and where its l is exactly 0.
+
+    The next step asks for `l == 0`.
     """
     if not isinstance(result, tuple):
         return result
@@ -127,8 +131,9 @@ def parts(
     empty: tuple[int, ...],
     seed: int,
 ):
-    """(o, m, l) of parts of attention: maxima around `level`; the parts whose numbers are in
-    `empty` saw no key.
+    """(o, m, l) of parts of attention: maxima around `level`.
+
+    The parts whose numbers are in `empty` saw no key.
 
     A pair (part, head) in `empty`: only this head of the part saw none.
     """

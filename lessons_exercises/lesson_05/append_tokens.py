@@ -117,8 +117,9 @@ def ignores_room_and_copies(self, scheduled):
 
 
 def new_tokens_alone(num_blocks, copies_too):
-    """A wrong answer that counts num_blocks(self, scheduled), and leaves the length of a row
-    to append_token().
+    """A wrong answer that counts num_blocks(self, scheduled).
+
+    It leaves the length of a row to append_token().
     """
 
     def wrong(self, scheduled):
@@ -139,8 +140,9 @@ def blocks_of_all_together(self, scheduled):
 
 
 def no_last_block(count):
-    """A wrong answer that looks at the last block of every sequence, and counts copies in this
-    way.
+    """A wrong answer that looks at the last block of every sequence.
+
+    It counts copies in this way.
     """
 
     def wrong(self, scheduled):
@@ -270,8 +272,9 @@ def only_checks_first(self, scheduled):
 
 
 def counting_copies(copies_of):
-    """A wrong answer that counts copies_of(writers, users) for each partly filled block that
-    is written.
+    """A wrong answer that counts copies_of(writers, users).
+
+    It does so for each partly filled block that is written.
     """
 
     def wrong(self, scheduled):
@@ -458,8 +461,9 @@ BAD_INPUT = [
 
 
 def hidden(seed):
-    """Any past and any batch, in a pool that is just large enough or one block too small; then
-    bad input.
+    """Any past and any batch, in a pool that is just large enough or one block too small.
+
+    Then bad input.
     """
     chance = random.Random(seed)
     for number in range(18):
@@ -511,9 +515,7 @@ def is_bad(case):
 
 
 def make_manager(answer, case):
-    """The manager with its past, each token's place in the pool holding a number of its
-    own.
-    """
+    """The manager with its past; each token's place holds a number of its own."""
     num_blocks, block_size, row, past, _ = case
     manager = type("Manager", (PagedAttentionManager,), {"append_tokens": answer})(
         num_blocks, block_size, 1, 1, 8, row
@@ -607,12 +609,12 @@ def _state(manager):
             for block_id in manager.blocks_of(name)
         ]
         parts.append(
-            f"{name} has {counted(sequence.length, 'token')} in {counted(len(users), 'block')}"
-            f" with {users} users"
+            f"{name} has {counted(sequence.length, 'token')} "
+            f"in {counted(len(users), 'block')} with {users} users"
         )
     return (
-        f"{'; '.join(parts)}; {counted(manager.block_manager.get_num_free_blocks(), 'block')}"
-        " free"
+        f"{'; '.join(parts)}; "
+        f"{counted(manager.block_manager.get_num_free_blocks(), 'block')} free"
     )
 
 
@@ -634,8 +636,8 @@ def describe(case):
         for name, second in past
     ]
     return (
-        f"{counted(num_blocks, 'block')} of {block_size}, rows of {row} entries;"
-        f" {', '.join(steps)}; append_tokens({scheduled})"
+        f"{counted(num_blocks, 'block')} of {block_size}, rows of {row} entries; "
+        f"{', '.join(steps)}; append_tokens({scheduled})"
     )
 
 
@@ -654,22 +656,22 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "leak-on-failed-append",
-            "The tokens are appended one after the other until there is no room. The sequences"
-            " before that point keep tokens that will never be computed. Find out whether all"
-            " of them fit before you change anything.",
+            "The tokens are appended one after the other until there is no room. "
+            "The sequences before that point keep tokens that will never be computed. "
+            "Find out whether all of them fit before you change anything.",
             leak_on_failed_append,
         ),
         Mistake(
             "row-limit-forgotten",
-            "The blocks in the pool are counted, and not the entries in a row of the table. A"
-            " sequence that grows too long is noticed in the middle of the batch, when others"
-            " have grown already.",
+            "The blocks in the pool are counted, and not the entries in a row of the table. "
+            "A sequence that grows too long is noticed in the middle of the batch, "
+            "when others have grown already.",
             row_limit_forgotten,
         ),
         Mistake(
             "only-checks-first",
-            "You look whether there is room for the first sequence of the batch, and not for"
-            " the others.",
+            "You look whether there is room for the first sequence of the batch, "
+            "and not for the others.",
             only_checks_first,
         ),
         Mistake(
@@ -679,15 +681,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "counts-one-block-each",
-            "You count one block for each sequence. It may be none, while its last block has"
-            " room, and more than one for a long chunk.",
+            "You count one block for each sequence. It may be none, "
+            "while its last block has room, and more than one for a long chunk.",
             counts_one_block_each,
         ),
         Mistake(
             "ignores-room-in-last-block",
-            "You count the blocks for the new tokens as if they began in a block of their own."
-            " A partly filled last block takes the first of them, so batches that fit are"
-            " refused.",
+            "You count the blocks for the new tokens as if they began in a block "
+            "of their own. A partly filled last block takes the first of them, "
+            "so batches that fit are refused.",
             ignores_room_in_last_block,
             also=(
                 ignores_room_and_copies,
@@ -700,8 +702,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "a-block-for-each-token",
-            "You count a block for each new token, and so refuse batches that fit. A block"
-            " holds block_size tokens.",
+            "You count a block for each new token, and so refuse batches that fit. "
+            "A block holds block_size tokens.",
             a_block_for_each_token(False, False),
             also=tuple(
                 a_block_for_each_token(*flags)
@@ -710,117 +712,117 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "counts-blocks-it-has",
-            "You count all blocks that a sequence fills afterwards. Those that it has are not"
-            " taken a second time.",
+            "You count all blocks that a sequence fills afterwards. "
+            "Those that it has are not taken a second time.",
             counts_blocks_it_has,
             also=(counts_blocks_it_has_without_copies,),
         ),
         Mistake(
             "block-boundary-off-by-one",
-            "Your count is off where a block is exactly full: a full block has no room for the"
-            " next token, and a token that fills a block needs no further one. Try lengths 3,"
-            " 4 and 5 with blocks of 4.",
+            "Your count is off where a block is exactly full: a full block has no room "
+            "for the next token, and a token that fills a block needs no further one. "
+            "Try lengths 3, 4 and 5 with blocks of 4.",
             block_boundary_off_by_one,
         ),
         Mistake(
             "ignores-copy-on-write",
-            "A sequence that writes into a block which others use too takes a copy first, and"
-            " a copy needs a block. Your count has no copies in it.",
+            "A sequence that writes into a block which others use too takes a copy first, "
+            "and a copy needs a block. Your count has no copies in it.",
             ignores_copy_on_write,
         ),
         Mistake(
             "counts-every-copy",
-            "You count a copy for each sequence that writes into a shared block, and so refuse"
-            " a batch that fits. When all of a block's users write, how many of them still"
-            " share it when the last one comes?",
+            "You count a copy for each sequence that writes into a shared block, "
+            "and so refuse a batch that fits. When all of a block's users write, "
+            "how many of them still share it when the last one comes?",
             counts_every_copy,
         ),
         Mistake(
             "one-copy-per-shared-block",
-            "You count one copy for each shared block. Several of its users may write in the"
-            " same batch, and each takes a copy while others still use the block.",
+            "You count one copy for each shared block. Several of its users may write "
+            "in the same batch, and each takes a copy while others still use the block.",
             one_copy_per_shared_block,
         ),
         Mistake(
             "counts-users-not-writers",
-            "You count a copy for each further user of a shared block, and so refuse a batch"
-            " that fits. Users who are not in the batch do not write.",
+            "You count a copy for each further user of a shared block, "
+            "and so refuse a batch that fits. Users who are not in the batch do not write.",
             counting_copies(lambda writers, users: users - 1),
         ),
         Mistake(
             "all-users-for-each-writer",
-            "For each sequence that writes into a shared block you count a copy for every"
-            " other user of that block, and so refuse a batch that fits. How many copies does"
-            " one writer take?",
+            "For each sequence that writes into a shared block you count a copy "
+            "for every other user of that block, and so refuse a batch that fits. "
+            "How many copies does one writer take?",
             counting_copies(lambda writers, users: writers * (users - 1)),
         ),
         Mistake(
             "copy-counted-per-token",
-            "You count a copy for each token that goes into a shared block. After the first of"
-            " them the sequence has a copy of its own, and its next tokens go there.",
+            "You count a copy for each token that goes into a shared block. After the first "
+            "of them the sequence has a copy of its own, and its next tokens go there.",
             copy_counted_per_token,
             also=(copy_counted_per_token_of_some,),
         ),
         Mistake(
             "lone-writer-forgotten",
-            "A sequence that is the only one to write into a shared block is not counted. The"
-            " others do not write, but they still use the block, so it needs a copy.",
+            "A sequence that is the only one to write into a shared block is not counted. "
+            "The others do not write, but they still use the block, so it needs a copy.",
             counting_copies(
                 lambda writers, users: min(writers, users - 1) if writers > 1 else 0
             ),
         ),
         Mistake(
             "one-writer-too-few",
-            "Of those who write into a shared block, you always let one do without a copy."
-            " That is right when all of the block's users write. Who still uses it when some"
-            " of them are not in the batch?",
+            "Of those who write into a shared block, you always let one do without a copy. "
+            "That is right when all of the block's users write. "
+            "Who still uses it when some of them are not in the batch?",
             counting_copies(lambda writers, users: writers - 1),
         ),
         Mistake(
             "copy-for-full-block",
-            "You count a copy where the shared last block is full. Nobody writes into a full"
-            " block: the next token goes into a new one.",
+            "You count a copy where the shared last block is full. "
+            "Nobody writes into a full block: the next token goes into a new one.",
             copy_of_full_block(lambda writers, users: min(writers, users - 1)),
             also=(copy_of_full_block(lambda writers, users: users > 1),),
         ),
         Mistake(
             "copy-for-each-sharer",
-            "You count a copy for each sequence whose last block is shared. Two kinds of them"
-            " need none. What is written into a full block? And when all of a block's users"
-            " write, how many still share it when the last one comes?",
+            "You count a copy for each sequence whose last block is shared. "
+            "Two kinds of them need none. What is written into a full block? And when all "
+            "of a block's users write, how many still share it when the last one comes?",
             copy_of_full_block(lambda writers, users: writers if users > 1 else 0),
         ),
         Mistake(
             "counts-for-one-token",
-            "The blocks are counted as if each sequence got one token. A long chunk fills"
-            " several.",
+            "The blocks are counted as if each sequence got one token. "
+            "A long chunk fills several.",
             counts_for_one_token,
             also=(counts_for_one_token_rows_too,),
         ),
         Mistake(
             "checks-between-appends",
-            "You look whether a sequence fits when its turn comes. The sequences before it"
-            " have grown by then, and stay so when it does not fit.",
+            "You look whether a sequence fits when its turn comes. "
+            "The sequences before it have grown by then, and stay so when it does not fit.",
             checks_between_appends,
             also=(checks_between_appends_without_copies,),
         ),
         Mistake(
             "check-deleted",
-            "A batch that makes no sense is taken: one that names a sequence twice, an empty"
-            " one, or one with 0 tokens for a sequence. The line with check_scheduled, which"
-            " refuses it, has to stay.",
+            "A batch that makes no sense is taken: one that names a sequence twice, "
+            "an empty one, or one with 0 tokens for a sequence. "
+            "The line with check_scheduled, which refuses it, has to stay.",
             check_deleted,
         ),
         Mistake(
             "last-block-refused",
-            "A batch that needs exactly the blocks that are free is refused. The last block"
-            " may be used too.",
+            "A batch that needs exactly the blocks that are free is refused. "
+            "The last block may be used too.",
             last_block_refused,
         ),
         Mistake(
             "error-not-raised",
-            "When the batch does not fit, nothing happens and no error is raised. The caller"
-            " goes on and writes where there is no room.",
+            "When the batch does not fit, nothing happens and no error is raised. "
+            "The caller goes on and writes where there is no room.",
             error_not_raised,
             also=(without_copies(lambda: None),),
         ),
@@ -836,8 +838,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-last-block",
-            "A sequence of 0 tokens has no blocks, and so no last one: [-1] of an empty list"
-            " is an IndexError.",
+            "A sequence of 0 tokens has no blocks, and so no last one: "
+            "[-1] of an empty list is an IndexError.",
             no_last_block(copies),
             also=(
                 no_last_block(
@@ -848,8 +850,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "other-error",
-            "A batch that does not fit is refused, with another error than the one that"
-            " append_token() raises. Whoever calls this waits for an OutOfBlocksError.",
+            "A batch that does not fit is refused, with another error than the one "
+            "that append_token() raises. Whoever calls this waits for an OutOfBlocksError.",
             other_error(OTHER_ERRORS[0]),
             also=(
                 *map(other_error, OTHER_ERRORS[1:]),
@@ -858,16 +860,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "lengths-put-back",
-            "When the batch fails, the lengths are put back, and the blocks that were taken"
-            " meanwhile are not. Count first: then there is nothing to put back.",
+            "When the batch fails, the lengths are put back, and the blocks that were taken "
+            "meanwhile are not. Count first: then there is nothing to put back.",
             lengths_put_back,
             also=(tokens_taken_back,),
         ),
         Mistake(
             "pool-replaced",
-            "When the batch fails, everything is put back from a copy, the pool too. So the"
-            " manager has another pool than before, and whoever holds its kv_cache goes on"
-            " with the old one. Count first: then there is nothing to put back.",
+            "When the batch fails, everything is put back from a copy, the pool too. "
+            "So the manager has another pool than before, and whoever holds its kv_cache "
+            "goes on with the old one. Count first: then there is nothing to put back.",
             everything_put_back_from_a_copy,
         ),
         Mistake(
@@ -875,8 +877,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scheduled-changed",
-            "The list `scheduled` is not what it was before the call. It belongs to the"
-            " caller, who still needs it.",
+            "The list `scheduled` is not what it was before the call. "
+            "It belongs to the caller, who still needs it.",
             appends_and_changes(list.clear),
             also=(
                 changes_and_appends(list.clear),
@@ -890,17 +892,17 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Two passes over the batch: the first only counts and may raise, the second"
-            " changes. What could still fail in the second one?"
+            "Two passes over the batch: the first only counts and may raise, "
+            "the second changes. What could still fail in the second one?"
         ),
         (
-            "A sequence of length n that gets m tokens needs blocks_for(n + m) - blocks_for(n)"
-            " fresh blocks. blocks_for() also raises when the row is too short."
+            "A sequence of length n that gets m tokens needs blocks_for(n + m) - "
+            "blocks_for(n) fresh blocks. blocks_for() also raises when the row is too short."
         ),
         (
-            "Copies come on top: a sequence whose last block is partly filled writes into it."
-            " Count these writers for each block, and compare with the block's users. The"
-            " writer who is left alone with a block needs no copy."
+            "Copies come on top: a sequence whose last block is partly filled writes into "
+            "it. Count these writers for each block, and compare with the block's users. "
+            "The writer who is left alone with a block needs no copy."
         ),
     ),
 )

@@ -40,8 +40,9 @@ def slots_at(manager, scheduled, positions):
 
 
 def changed(**changes):
-    """A wrong answer that is right but for some of the tensors; `changes`: their names, and
-    functions that make them.
+    """A wrong answer that is right but for some of the tensors.
+
+    `changes`: their names, and functions that make them.
     """
 
     def wrong(manager, scheduled):
@@ -325,8 +326,9 @@ BAD_INPUT = [
 
 
 def hidden(seed):
-    """Any sequences, some of them in the batch; then a batch with a number of tokens that its
-    sequence has not.
+    """Any sequences, some of them in the batch.
+
+    Then a batch with a number of tokens that its sequence has not.
     """
     chance = random.Random(seed)
     for number in range(14):
@@ -345,12 +347,9 @@ def hidden(seed):
             )
         ]
         if number >= 12:
-            batch[-1] = (
-                batch[-1][0],
-                (by_id[batch[-1][0]] + chance.randint(1, 9), -chance.randint(0, 9))[
-                    number - 12
-                ],
-            )
+            seq_id = batch[-1][0]
+            wrong = by_id[seq_id] + chance.randint(1, 9), -chance.randint(0, 9)
+            batch[-1] = seq_id, wrong[number - 12]
         yield block_size, by_id, chance.sample(seq_ids, len(seq_ids)), batch
 
 
@@ -386,8 +385,9 @@ def make_manager(case):
 
 
 def observe(answer, case):
-    """The four tensors, and whether the table is a copy; or in words what else the call
-    did.
+    """The four tensors, and whether the table is a copy.
+
+    Or in words what else the call did.
     """
     if case == ON_A_DEVICE:
         return devices(answer, case)
@@ -420,9 +420,7 @@ def observe(answer, case):
 
 
 def devices(answer, case):
-    """Which tensors are on the CPU although the manager's are not, or how it failed on the
-    way.
-    """
+    """Which tensors are on the CPU although the manager's are not, or how it failed."""
     with SecondDevice():
         try:
             result = answer(make_manager(case), list(case[3]))
@@ -450,8 +448,8 @@ def describe(case):
     block_size, by_id, order, scheduled, *device = case
     manager = make_manager(case[:4])
     sequences = ", ".join(
-        f"sequence {seq_id} with {counted(by_id[seq_id], 'token')} in row"
-        f" {manager.get(seq_id).row}, blocks {manager.blocks_of(seq_id)}"
+        f"sequence {seq_id} with {counted(by_id[seq_id], 'token')} "
+        f"in row {manager.get(seq_id).row}, blocks {manager.blocks_of(seq_id)}"
         for seq_id in order
     )
     where = f"a manager on a GPU, {device[0]} (played by the CPU); " if device else ""
@@ -480,9 +478,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "table-int64",
-            "The block table is int64, and a kernel reads its entries as int32. PyTorch turns"
-            " Python's integers into int64 unless you say otherwise; the manager's own table"
-            " is int32.",
+            "The block table is int64, and a kernel reads its entries as int32. "
+            "PyTorch turns Python's integers into int64 unless you say otherwise; "
+            "the manager's own table is int32.",
             changed(
                 block_table=lambda manager, scheduled: build_metadata(
                     manager, scheduled
@@ -491,16 +489,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "whole-table",
-            "The block table is the manager's whole table. The kernel expects row s to belong"
-            " to sequence s of the batch, and only the sequences of the batch to be there.",
+            "The block table is the manager's whole table. "
+            "The kernel expects row s to belong to sequence s of the batch, "
+            "and only the sequences of the batch to be there.",
             changed(block_table=lambda manager, scheduled: manager.block_table.clone()),
             also=(changed(block_table=lambda manager, scheduled: manager.block_table),),
         ),
         Mistake(
             "first-rows",
-            "The block table has as many rows as the batch, and they are the manager's first"
-            " ones. A sequence's row is where it was put when it came: look at"
-            " manager.get(seq_id).row.",
+            "The block table has as many rows as the batch, "
+            "and they are the manager's first ones. A sequence's row is where it was put "
+            "when it came: look at manager.get(seq_id).row.",
             changed(
                 block_table=lambda manager, scheduled: manager.block_table[: len(scheduled)]
             ),
@@ -511,8 +510,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "zero-is-a-block",
-            "The block table is padded with 0. Block 0 is a real block; an entry without a"
-            " block is -1.",
+            "The block table is padded with 0. "
+            "Block 0 is a real block; an entry without a block is -1.",
             changed(
                 block_table=lambda manager, scheduled: build_metadata(
                     manager, scheduled
@@ -521,8 +520,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "batch-reordered",
-            "Each number is right, and they stand in another order than the batch. The queries"
-            " lie in the order of `scheduled`, so all four tensors have to follow it.",
+            "Each number is right, and they stand in another order than the batch. "
+            "The queries lie in the order of `scheduled`, "
+            "so all four tensors have to follow it.",
             batch_reordered,
             also=(
                 lambda manager, scheduled: build_metadata(manager, sorted(scheduled)),
@@ -536,15 +536,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "lengths-before-append",
-            "seq_lens_kv counts the tokens that were there before. The new tokens are keys as"
-            " well, at least their own: the manager has made room for them already, and its"
-            " length includes them.",
+            "seq_lens_kv counts the tokens that were there before. "
+            "The new tokens are keys as well, at least their own: "
+            "the manager has made room for them already, and its length includes them.",
             changed(seq_lens_kv=previous_lengths),
         ),
         Mistake(
             "new-tokens-added-twice",
-            "seq_lens_kv is too large by the new tokens. The manager has made room for them"
-            " already, and its length includes them.",
+            "seq_lens_kv is too large by the new tokens. "
+            "The manager has made room for them already, and its length includes them.",
             changed(
                 seq_lens_kv=lambda manager, scheduled: int32(
                     manager.get(seq_id).length + num_tokens for seq_id, num_tokens in scheduled
@@ -553,8 +553,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-lengths-for-keys",
-            "seq_lens_kv holds the numbers of queries. A sequence has a key for each of its"
-            " tokens, also for those of earlier steps.",
+            "seq_lens_kv holds the numbers of queries. "
+            "A sequence has a key for each of its tokens, also for those of earlier steps.",
             changed(
                 seq_lens_kv=lambda manager, scheduled: int32(
                     num_tokens for _, num_tokens in scheduled
@@ -563,8 +563,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "lengths-int64",
-            "The numbers in seq_lens_kv are right, and their dtype is int64. It is int32, as"
-            " in the block table.",
+            "The numbers in seq_lens_kv are right, and their dtype is int64. "
+            "It is int32, as in the block table.",
             changed(
                 seq_lens_kv=lambda manager, scheduled: torch.tensor(
                     lengths(manager, scheduled)
@@ -573,8 +573,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "cu-seqlens-of-keys",
-            "cu_seqlens_q is summed over the lengths of the sequences. It describes the rows"
-            " of q, and q holds the new tokens only.",
+            "cu_seqlens_q is summed over the lengths of the sequences. "
+            "It describes the rows of q, and q holds the new tokens only.",
             changed(
                 cu_seqlens_q=lambda manager, scheduled: cumulative_lengths(
                     lengths(manager, scheduled)
@@ -583,14 +583,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "fields-swapped",
-            "cu_seqlens_q and seq_lens_kv are in each other's place. Without names,"
-            " BatchMetadata(…) takes its tensors in the order in which the class lists them.",
+            "cu_seqlens_q and seq_lens_kv are in each other's place. Without names, "
+            "BatchMetadata(…) takes its tensors in the order in which the class lists them.",
             fields_swapped,
         ),
         Mistake(
             "queries-not-summed",
-            "cu_seqlens_q holds the numbers of new tokens. It says where each sequence's"
-            " queries begin, which depends on all the sequences before it.",
+            "cu_seqlens_q holds the numbers of new tokens. It says where each sequence's "
+            "queries begin, which depends on all the sequences before it.",
             changed(
                 cu_seqlens_q=lambda manager, scheduled: int32(
                     num_tokens for _, num_tokens in scheduled
@@ -622,14 +622,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "blocks-for-key-lengths",
-            "seq_lens_kv holds numbers of blocks. It counts tokens: the last block may be"
-            " partly filled.",
+            "seq_lens_kv holds numbers of blocks. "
+            "It counts tokens: the last block may be partly filled.",
             changed(seq_lens_kv=numbers_of_blocks),
         ),
         Mistake(
             "slots-of-all-tokens",
-            "slot_mapping has a slot for every token of the sequences. Only the new ones are"
-            " written in this step.",
+            "slot_mapping has a slot for every token of the sequences. "
+            "Only the new ones are written in this step.",
             changed(
                 slot_mapping=lambda manager, scheduled: slots_at(
                     manager, scheduled, lambda length, num_tokens: range(length)
@@ -638,8 +638,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "slots-of-first-tokens",
-            "slot_mapping has the slots of each sequence's first tokens. The new tokens are"
-            " its last ones; written there, they would destroy what the sequence began with.",
+            "slot_mapping has the slots of each sequence's first tokens. "
+            "The new tokens are its last ones; written there, "
+            "they would destroy what the sequence began with.",
             changed(
                 slot_mapping=lambda manager, scheduled: slots_at(
                     manager, scheduled, lambda length, num_tokens: range(num_tokens)
@@ -648,9 +649,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "slots-one-too-early",
-            "slot_mapping is one token too early: the last new token has no slot, and one that"
-            " was written before would be written over. Of a sequence with 6 tokens, the last"
-            " has the place 5.",
+            "slot_mapping is one token too early: the last new token has no slot, "
+            "and one that was written before would be written over. "
+            "Of a sequence with 6 tokens, the last has the place 5.",
             changed(
                 slot_mapping=lambda manager, scheduled: slots_at(
                     manager,
@@ -661,9 +662,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "slots-after-the-end",
-            "slot_mapping begins behind the sequence's last token. The manager has made room"
-            " for the new tokens already, and its length includes them: they are the last"
-            " ones.",
+            "slot_mapping begins behind the sequence's last token. "
+            "The manager has made room for the new tokens already, "
+            "and its length includes them: they are the last ones.",
             changed(
                 slot_mapping=lambda manager, scheduled: slots_at(
                     manager,
@@ -674,30 +675,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sequence-ids-as-rows",
-            "The ids of the sequences are used as rows of the manager's table. A row is given"
-            " to a sequence when it comes, and manager.get(seq_id).row says which.",
+            "The ids of the sequences are used as rows of the manager's table. A row "
+            "is given to a sequence when it comes, and manager.get(seq_id).row says which.",
             changed(block_table=rows_of_ids),
             also=(changed(block_table=rows_of_ids, slot_mapping=slots_in_rows_of_ids),),
         ),
         Mistake(
             "table-cut",
-            "The block table ends behind the last column that this batch uses. Its shape is"
-            " (num_seqs, max_blocks_per_seq) for every batch.",
+            "The block table ends behind the last column that this batch uses. "
+            "Its shape is (num_seqs, max_blocks_per_seq) for every batch.",
             changed(block_table=used_columns),
         ),
         Mistake(
             "view-of-the-table",
-            "The numbers are right, and the block table is a view of the manager's: it changes"
-            " with it at the next step, while a kernel may still be reading. Give the batch a"
-            " table of its own.",
+            "The numbers are right, and the block table is a view of the manager's: "
+            "it changes with it at the next step, while a kernel may still be reading. "
+            "Give the batch a table of its own.",
             changed(block_table=view_of_one_row),
         ),
         Mistake(
             "rows-between",
-            "The block table is one piece of the manager's, from the first sequence's row to"
-            " the last one's. Other sequences may stand in between, and the batch may have"
-            " another order than the rows. A slice is also a view: it changes with the"
-            " manager's table.",
+            "The block table is one piece of the manager's, from the first sequence's row "
+            "to the last one's. Other sequences may stand in between, "
+            "and the batch may have another order than the rows. "
+            "A slice is also a view: it changes with the manager's table.",
             changed(block_table=rows_between),
             also=(
                 changed(
@@ -709,9 +710,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "slot-mapping-shadowed",
-            "Your function gives the name slot_mapping to a variable of its own. Then the"
-            " function slot_mapping of lesson 02 cannot be reached by that name anywhere in"
-            " it: use another name.",
+            "Your function gives the name slot_mapping to a variable of its own. "
+            "Then the function slot_mapping of lesson 02 cannot be reached "
+            "by that name anywhere in it: use another name.",
             changed(slot_mapping=name_shadowed),
             also=(
                 changed(slot_mapping=name_shadowed_in_a_list),
@@ -722,8 +723,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-a-batch-metadata",
-            "The four tensors have to come as one object: BatchMetadata(…), from the cell"
-            " above.",
+            "The four tensors have to come as one object: BatchMetadata(…), "
+            "from the cell above.",
             tuple_returned,
             also=(
                 lambda manager, scheduled: list(tuple_returned(manager, scheduled)),
@@ -732,21 +733,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "appends-itself",
-            "The manager has grown: your function makes room for the tokens once more. The"
-            " caller has done that already; here the manager is only read.",
+            "The manager has grown: your function makes room for the tokens once more. "
+            "The caller has done that already; here the manager is only read.",
             appends_itself,
         ),
         Mistake(
             "check-deleted",
-            "A batch that makes no sense is taken: one that names a sequence twice, or"
-            " schedules 0 tokens or more than the sequence has. The line with check_scheduled,"
-            " which refuses it, has to stay.",
+            "A batch that makes no sense is taken: one that names a sequence twice, "
+            "or schedules 0 tokens or more than the sequence has. "
+            "The line with check_scheduled, which refuses it, has to stay.",
             check_deleted,
         ),
         Mistake(
             "positions-not-slots",
-            "slot_mapping holds the tokens' places in their sequences. Where that is in the"
-            " pool, the block table says.",
+            "slot_mapping holds the tokens' places in their sequences. "
+            "Where that is in the pool, the block table says.",
             changed(
                 slot_mapping=lambda manager, scheduled: torch.tensor(
                     [
@@ -761,27 +762,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "row-number-for-block-ids",
-            "slot_mapping() gets the number of a row. It needs what stands in that row of the"
-            " block table: the ids of the sequence's blocks.",
+            "slot_mapping() gets the number of a row. It needs what stands in that row "
+            "of the block table: the ids of the sequence's blocks.",
             changed(slot_mapping=row_number_for_block_ids),
         ),
         Mistake(
             "positions-not-a-tensor",
-            "slot_mapping() gets the positions as a Python list, a tuple or a range. It"
-            " divides all of them at once, which a tensor can.",
+            "slot_mapping() gets the positions as a Python list, a tuple or a range. "
+            "It divides all of them at once, which a tensor can.",
             positions_as(list),
             also=(positions_as(tuple), positions_as(lambda positions: positions)),
         ),
         Mistake(
             "places-in-the-batch",
-            "The new tokens' places are counted through the batch. slot_mapping() wants them"
-            " counted in the sequence, from its own first token.",
+            "The new tokens' places are counted through the batch. "
+            "slot_mapping() wants them counted in the sequence, from its own first token.",
             changed(slot_mapping=places_in_the_batch),
         ),
         Mistake(
             "one-slot-each",
-            "There is one slot for each sequence, that of its last token. A chunk of a prompt"
-            " has several new tokens.",
+            "There is one slot for each sequence, that of its last token. "
+            "A chunk of a prompt has several new tokens.",
             changed(
                 slot_mapping=lambda manager, scheduled: slots_at(
                     manager, scheduled, lambda length, num_tokens: range(length - 1, length)
@@ -790,22 +791,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "list-for-a-tensor",
-            "One of the four is a list. A kernel takes tensors: torch.tensor() makes one of"
-            " numbers, torch.cat() one of several tensors.",
+            "One of the four is a list. A kernel takes tensors: "
+            "torch.tensor() makes one of numbers, torch.cat() one of several tensors.",
             as_a_list("slot_mapping"),
             also=tuple(map(as_a_list, NAMES[:3])),
         ),
         Mistake(
             "rows-without-padding",
-            "The block table's rows are the sequences' block ids and nothing behind them. Rows"
-            " of different lengths make no tensor: each has max_blocks_per_seq entries, with"
-            " -1 behind the blocks.",
+            "The block table's rows are the sequences' block ids and nothing behind them. "
+            "Rows of different lengths make no tensor: each has max_blocks_per_seq entries, "
+            "with -1 behind the blocks.",
             changed(block_table=rows_without_padding),
         ),
         Mistake(
             "stays-on-the-cpu",
-            "Tensors that are made from Python's numbers are on the CPU, and they stay there."
-            " A kernel reads all four on the manager's device, manager.block_table.device.",
+            "Tensors that are made from Python's numbers are on the CPU, "
+            "and they stay there. A kernel reads all four on the manager's device, "
+            "manager.block_table.device.",
             on_the_cpu("cu_seqlens_q"),
             also=(
                 on_the_cpu("seq_lens_kv"),
@@ -819,14 +821,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "two-devices",
-            "A tensor on the manager's device meets one on the CPU. torch.arange() and"
-            " torch.tensor() make theirs on the CPU, unless they are given a device.",
+            "A tensor on the manager's device meets one on the CPU. torch.arange() "
+            "and torch.tensor() make theirs on the CPU, unless they are given a device.",
             changed(slot_mapping=places_on_the_cpu),
         ),
         Mistake(
             "slots-int32",
-            "The slots are right, and their dtype is int32. slot_mapping is int64: it is used"
-            " as an index, and a large pool has more numbers than int32 can count.",
+            "The slots are right, and their dtype is int32. slot_mapping is int64: "
+            "it is used as an index, and a large pool has more numbers than int32 can count.",
             changed(
                 slot_mapping=lambda manager, scheduled: build_metadata(
                     manager, scheduled
@@ -836,16 +838,16 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "What does manager.get(seq_id) know? Its row says where the blocks stand, its"
-            " length how many keys there are."
+            "What does manager.get(seq_id) know? "
+            "Its row says where the blocks stand, its length how many keys there are."
         ),
         (
-            "Rows in batch order: index the manager's table with a list of rows. The index"
-            " keeps the dtype."
+            "Rows in batch order: index the manager's table with a list of rows. "
+            "The index keeps the dtype."
         ),
         (
-            "A sequence with length n that computes its last m tokens has them at the places n"
-            " - m to n - 1. Which function of lesson 02 turns places into slots?"
+            "A sequence with length n that computes its last m tokens has them at the places "
+            "n - m to n - 1. Which function of lesson 02 turns places into slots?"
         ),
     ),
 )

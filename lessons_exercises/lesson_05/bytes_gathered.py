@@ -158,8 +158,9 @@ def observe(answer, case):
 
 
 def also_as_float(slug, message, wrong, *others):
-    """A mistake in the number is named also when that number is a float, or an int where the
-    mistake divides.
+    """A mistake in the number is named also when that number is a float.
+
+    Or when it is an int where the mistake divides.
     """
 
     def converted(form, kind):
@@ -186,15 +187,15 @@ EXERCISE = Exercise(
     hidden=hidden,
     observe=observe,
     describe=lambda case: (
-        "bytes_gathered(context_len={}, num_layers={}, num_kv_heads={}, head_size={},"
-        " bytes_per_number={})".format(*case)
+        "bytes_gathered(context_len={}, "
+        "num_layers={}, num_kv_heads={}, head_size={}, bytes_per_number={})".format(*case)
     ),
     same=lambda expected, actual: type(expected) is type(actual) and expected == actual,
     mistakes=(
         Mistake(
             "float-bytes",
-            "The number is right, and it is a float. Bytes are counted in whole numbers: a"
-            " factor such as 2.0, or a division with /, makes a float of it.",
+            "The number is right, and it is a float. Bytes are counted in whole numbers: "
+            "a factor such as 2.0, or a division with /, makes a float of it.",
             float_bytes,
         ),
         also_as_float(
@@ -225,14 +226,14 @@ EXERCISE = Exercise(
         also_as_float("bits", "Eight times too much: that is in bits.", bits),
         also_as_float(
             "bytes-taken-for-bits",
-            "Eight times too little. bytes_per_number is in bytes already, so there are no"
-            " bits to divide by 8.",
+            "Eight times too little. "
+            "bytes_per_number is in bytes already, so there are no bits to divide by 8.",
             bytes_taken_for_bits,
         ),
         also_as_float(
             "read-and-written",
-            "Twice too much here: a gather does read each byte and write it again, and the"
-            " task counts each byte once.",
+            "Twice too much here: a gather does read each byte and write it again, "
+            "and the task counts each byte once.",
             read_and_written,
         ),
         also_as_float(
@@ -242,57 +243,57 @@ EXERCISE = Exercise(
         ),
         also_as_float(
             "pairs-of-tokens",
-            "That grows with the square of the context, as the scores of a prefill do. One"
-            " step reads each cached token once.",
+            "That grows with the square of the context, as the scores of a prefill do. "
+            "One step reads each cached token once.",
             pairs_of_tokens,
             square_in_place_of_double,
         ),
         also_as_float(
             "all-three-movements",
-            "Three times too much here: in fact the bytes are read, written and read again,"
-            " and the task counts each byte once.",
+            "Three times too much here: in fact the bytes are read, written and read again, "
+            "and the task counts each byte once.",
             all_three_movements,
         ),
         also_as_float(
             "whole-blocks",
-            "The context is rounded up to whole blocks of 16. The task counts the tokens"
-            " alone.",
+            "The context is rounded up to whole blocks of 16. "
+            "The task counts the tokens alone.",
             whole_blocks,
         ),
         also_as_float(
             "new-token-left-out",
-            "One token is missing. context_len counts all tokens of the sequence, the new one"
-            " too, and all of them are gathered.",
+            "One token is missing. context_len counts all tokens of the sequence, "
+            "the new one too, and all of them are gathered.",
             new_token_left_out,
         ),
         also_as_float(
             "one-token-too-many",
-            "That is one token too many. context_len counts all tokens of the sequence, the"
-            " new one too.",
+            "That is one token too many. "
+            "context_len counts all tokens of the sequence, the new one too.",
             one_token_too_many,
         ),
         also_as_float(
             "all-steps-together",
-            "That is the sum over all steps, from the first token on. The task counts what one"
-            " step gathers.",
+            "That is the sum over all steps, from the first token on. "
+            "The task counts what one step gathers.",
             all_steps_together,
         ),
         also_as_float(
             "two-bytes-fixed",
-            "That is right for numbers of two bytes only. How many bytes a number has is an"
-            " argument.",
+            "That is right for numbers of two bytes only. "
+            "How many bytes a number has is an argument.",
             two_bytes_fixed,
         ),
         also_as_float(
             "head-size-forgotten",
-            "Each head has one number for each token here. A key is a vector: how many numbers"
-            " has it?",
+            "Each head has one number for each token here. "
+            "A key is a vector: how many numbers has it?",
             head_size_forgotten,
         ),
         Mistake(
             "pair-not-sum",
-            "There are several numbers. What is asked for is one: the bytes of keys and values"
-            " together.",
+            "There are several numbers. "
+            "What is asked for is one: the bytes of keys and values together.",
             pair_not_sum,
             also=(lambda *case: list(pair_not_sum(*case)),),
         ),

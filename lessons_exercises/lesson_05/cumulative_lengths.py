@@ -93,8 +93,9 @@ def ends_alone(query_lens):
 
 
 def one_length_too_early(query_lens):
-    """Each step adds the length before the one that it should add; before the first, Python
-    finds the last.
+    """Each step adds the length before the one that it should add.
+
+    Before the first, Python finds the last.
     """
     return int32([0, *accumulate([query_lens[-1], *query_lens[:-1]])])
 
@@ -151,64 +152,64 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "no-leading-zero",
-            "The 0 at the front is missing, so entry s is where sequence s ends, and nothing"
-            " says where the first one begins.",
+            "The 0 at the front is missing, so entry s is where sequence s ends, "
+            "and nothing says where the first one begins.",
             no_leading_zero,
         ),
         Mistake(
             "no-total",
-            "Each beginning is there, and the end of the last sequence is not. With it,"
-            " sequence s always lies between entry s and entry s + 1, the last one too.",
+            "Each beginning is there, and the end of the last sequence is not. With it, "
+            "sequence s always lies between entry s and entry s + 1, the last one too.",
             no_total,
         ),
         Mistake(
             "zero-twice",
-            "The 0 stands there twice, and the end of the last sequence is missing. Entry s +"
-            " 1 counts sequence s too.",
+            "The 0 stands there twice, and the end of the last sequence is missing. "
+            "Entry s + 1 counts sequence s too.",
             zero_twice,
         ),
         Mistake(
             "sums-int64",
-            "The numbers are right, and their dtype is int64, which is what PyTorch makes of"
-            " Python integers and of sums. Kernels read these numbers as int32: through an"
-            " int64 tensor they would see every second one as 0.",
+            "The numbers are right, and their dtype is int64, which is what PyTorch makes "
+            "of Python integers and of sums. Kernels read these numbers as int32: "
+            "through an int64 tensor they would see every second one as 0.",
             sums_int64,
         ),
         Mistake(
             "sums-float",
-            "The numbers are right, and they are floats. They are used as indices, so the"
-            " dtype has to be int32.",
+            "The numbers are right, and they are floats. "
+            "They are used as indices, so the dtype has to be int32.",
             sums_float,
         ),
         Mistake(
             "lengths-not-summed",
-            "These are the lengths themselves. Where a sequence begins depends on all the"
-            " sequences before it.",
+            "These are the lengths themselves. "
+            "Where a sequence begins depends on all the sequences before it.",
             lengths_not_summed,
         ),
         Mistake(
             "summed-from-the-end",
-            "The sums run over the sequences from the last to the first. The batch holds them"
-            " in the order of the list.",
+            "The sums run over the sequences from the last to the first. "
+            "The batch holds them in the order of the list.",
             summed_from_the_end,
         ),
         Mistake(
             "last-index-instead-of-end",
-            "After the 0 you give the row of each sequence's last query. The convention is"
-            " that of Python's slices: the end is one row further, and it is where the next"
-            " sequence begins.",
+            "After the 0 you give the row of each sequence's last query. "
+            "The convention is that of Python's slices: the end is one row further, "
+            "and it is where the next sequence begins.",
             last_index_instead_of_end,
         ),
         Mistake(
             "only-the-total",
-            "This is one number, the tokens of the whole batch. What is asked for has an entry"
-            " for each border between two sequences, and for both ends.",
+            "This is one number, the tokens of the whole batch. What is asked "
+            "for has an entry for each border between two sequences, and for both ends.",
             only_the_total,
         ),
         Mistake(
             "not-a-tensor",
-            "The numbers are right, and they stand in a Python list or in an array of NumPy. A"
-            " kernel takes a tensor.",
+            "The numbers are right, and they stand in a Python list or in an array of NumPy. "
+            "A kernel takes a tensor.",
             not_a_tensor,
             also=(
                 lambda query_lens: int32([0, *accumulate(query_lens)]).numpy(),
@@ -223,66 +224,66 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "zero-at-the-end",
-            "The 0 stands behind the sums. Entry 0 is where the first sequence begins, so the"
-            " 0 comes first.",
+            "The 0 stands behind the sums. "
+            "Entry 0 is where the first sequence begins, so the 0 comes first.",
             zero_at_the_end,
         ),
         Mistake(
             "pairs",
-            "Each sequence has a pair of numbers for itself. One row of borders says the same:"
-            " where a sequence ends, the next one begins.",
+            "Each sequence has a pair of numbers for itself. "
+            "One row of borders says the same: where a sequence ends, the next one begins.",
             pairs,
             also=(lambda query_lens: pairs(query_lens).flatten(),),
         ),
         Mistake(
             "borders-of-a-rectangle",
-            "The borders are those of the padded rectangle, where each sequence has as many"
-            " places as the longest one. Here the queries lie one after the other, without"
-            " gaps.",
+            "The borders are those of the padded rectangle, "
+            "where each sequence has as many places as the longest one. "
+            "Here the queries lie one after the other, without gaps.",
             borders_of_a_rectangle,
         ),
         Mistake(
             "first-length-lost",
-            "The first length is in none of the sums: sequence 1 begins where sequence 0"
-            " does.",
+            "The first length is in none of the sums: "
+            "sequence 1 begins where sequence 0 does.",
             first_length_lost,
         ),
         Mistake(
             "ends-alone",
-            "These are the two ends of the whole batch. What is asked for also has an entry"
-            " for each border between two sequences.",
+            "These are the two ends of the whole batch. "
+            "What is asked for also has an entry for each border between two sequences.",
             ends_alone,
         ),
         Mistake(
             "one-length-too-early",
-            "Each sum adds the length of the sequence before, and the first one adds that of"
-            " the last: index -1 is the end of a list. Entry s + 1 is entry s and the length"
-            " of sequence s.",
+            "Each sum adds the length of the sequence before, "
+            "and the first one adds that of the last: index -1 is the end of a list. "
+            "Entry s + 1 is entry s and the length of sequence s.",
             one_length_too_early,
         ),
         Mistake(
             "each-one-too-short",
-            "Every length is one too short in your sums. Where a sequence ends, the next one"
-            " begins: entry s + 1 lies as many rows behind entry s as sequence s has queries.",
+            "Every length is one too short in your sums. Where a sequence ends, the next one "
+            "begins: entry s + 1 lies as many rows behind entry s as sequence s has queries.",
             each_one_too_short,
         ),
         Mistake(
             "two-dimensions",
-            "The numbers are right, and the tensor has one dimension too many. What is asked"
-            " for has the shape (num_seqs + 1,).",
+            "The numbers are right, and the tensor has one dimension too many. "
+            "What is asked for has the shape (num_seqs + 1,).",
             two_dimensions,
             also=(lambda query_lens: two_dimensions(query_lens).T,),
         ),
     ),
     hints=(
         (
-            "For three sequences with 5, 1 and 4 queries: in which row does the first one"
-            " begin, in which the second, the third, and in which row would a fourth one"
-            " begin?"
+            "For three sequences with 5, 1 and 4 queries: "
+            "in which row does the first one begin, "
+            "in which the second, the third, and in which row would a fourth one begin?"
         ),
         (
-            "A running sum gives all the ends. What is missing in front of it? And which dtype"
-            " does your sum have?"
+            "A running sum gives all the ends. What is missing in front of it? "
+            "And which dtype does your sum have?"
         ),
     ),
 )

@@ -14,8 +14,9 @@ from lessons_lib.checks import Exercise, Mistake, Text
 def first_divergence(
     expected: list[Tensor], actual: list[Tensor], tolerance: float
 ) -> tuple[int, int] | None:
-    """The first layer in which two traces differ, and in it the first position; None when they
-    agree.
+    """The first layer in which two traces differ, and in it the first position.
+
+    None when they agree.
 
     expected, actual: for each layer its output, (num_tokens, dim); they are not changed. Two
         outputs differ at a position when one of its numbers is off by more than the tolerance,
@@ -83,8 +84,9 @@ def largest_not_first(expected, actual, tolerance):
 
 
 def largest_by(size):
-    """The largest place by another measure: size(difference) of a layer, (num_tokens,), in the
-    first layer that differs.
+    """The largest place by another measure, in the first layer that differs.
+
+    size(difference) of a layer gives (num_tokens,).
     """
 
     def wrong(expected, actual, tolerance):
@@ -143,8 +145,9 @@ def agreement_raises(places_of):
 
 
 def first_unequal_layer(expected, actual, tolerance):
-    """The places in the first layer that is not equal to the last digit; none where that one
-    agrees.
+    """The places in the first layer that is not equal to the last digit.
+
+    None where that one agrees.
     """
     for layer, (ours, theirs) in enumerate(zip(expected, actual, strict=True)):
         if not torch.equal(ours, theirs):
@@ -186,8 +189,9 @@ def position_first(expected, actual, tolerance):
 
 
 def where_rows(differ):
-    """A wrong answer that finds rows with another rule. differ(ours, theirs, tolerance): bool
-    (num_tokens,).
+    """A wrong answer that finds rows with another rule.
+
+    differ(ours, theirs, tolerance): bool (num_tokens,).
     """
 
     def wrong(expected, actual, tolerance):
@@ -336,8 +340,9 @@ def is_about_kinds(case):
 
 
 def hidden(seed):
-    """One difference or several, and some that are within the tolerance; exactly it; large
-    numbers and small ones.
+    """One difference or several, and some that are within the tolerance.
+
+    Exactly it; large numbers and small ones.
     """
     chance = random.Random(seed)
 
@@ -429,20 +434,13 @@ def describe(case):
         + ", in each number" * (index == ALL)
         for layer, position, index, amount in changes
     )
-    size = (
-        ""
-        if scale == 1
-        else (
-            f", numbers from {scale:,} on"
-            if scale > 1
-            else ", small numbers"
-            if scale
-            else ", all 0"
-        )
-    )
+    if scale > 1:
+        size = f", numbers from {scale:,} on"
+    else:
+        size = {1: "", 0: ", all 0"}.get(scale, ", small numbers")
     return (
-        f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} with dim"
-        f" {dim}{size}, tolerance {tolerance}; {where or 'no difference'}"
+        f"{counted(num_layers, 'layer')} of {counted(num_tokens, 'token')} "
+        f"with dim {dim}{size}, tolerance {tolerance}; {where or 'no difference'}"
     )
 
 
@@ -468,32 +466,34 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "positions-before-layers",
-            "You give the earliest position, whatever its layer. What goes wrong in one layer"
-            " spreads to other positions in the next, so the first layer says more.",
+            "You give the earliest position, whatever its layer. "
+            "What goes wrong in one layer spreads to other positions in the next, "
+            "so the first layer says more.",
             positions_before_layers,
         ),
         Mistake(
             "exact-comparison",
-            "Differences within the tolerance are reported too. Two right ways to compute the"
-            " same thing differ in the last digits.",
+            "Differences within the tolerance are reported too. "
+            "Two right ways to compute the same thing differ in the last digits.",
             exact_comparison,
         ),
         Mistake(
             "nan-unnoticed",
-            "A NaN is passed over. Every comparison with NaN is False, so “is it larger than"
-            " the tolerance?” says no.",
+            "A NaN is passed over. Every comparison with NaN is False, "
+            "so “is it larger than the tolerance?” says no.",
             nan_unnoticed,
         ),
         Mistake(
             "nan-replaced",
-            "Each NaN is made a number before the comparison, and where that number happens to"
-            " be right nobody learns of it. A NaN differs, whatever is expected in its place.",
+            "Each NaN is made a number before the comparison, "
+            "and where that number happens to be right nobody learns of it. "
+            "A NaN differs, whatever is expected in its place.",
             nan_replaced,
         ),
         Mistake(
             "last-layer-first",
-            "You report the last layer that differs. It has the mistake from the layers"
-            " below it.",
+            "You report the last layer that differs. "
+            "It has the mistake from the layers below it.",
             last_layer_first,
         ),
         Mistake(
@@ -510,8 +510,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-position",
-            "The layer is right. In it, you report the last position that differs, and not the"
-            " first.",
+            "The layer is right. "
+            "In it, you report the last position that differs, and not the first.",
             last_position,
         ),
         Mistake(
@@ -526,8 +526,8 @@ EXERCISE = Exercise(
         ),
         several(
             "sign-forgotten",
-            "Of the numbers that are too small and those that are too large, one kind goes"
-            " unnoticed. It is the absolute difference that counts.",
+            "Of the numbers that are too small and those that are too large, "
+            "one kind goes unnoticed. It is the absolute difference that counts.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((theirs - ours) <= tolerance).all(-1)
             ),
@@ -547,8 +547,8 @@ EXERCISE = Exercise(
         ),
         several(
             "averaged",
-            "One wrong number among many right ones goes unnoticed, because you average over"
-            " the row. A position differs when any of its numbers does.",
+            "One wrong number among many right ones goes unnoticed, because you average over "
+            "the row. A position differs when any of its numbers does.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs().mean(-1) <= tolerance)
             ),
@@ -561,8 +561,8 @@ EXERCISE = Exercise(
         ),
         several(
             "row-sum-or-norm",
-            "Many small differences count as one large one, because you add them up over the"
-            " row. A position differs when one of its numbers does.",
+            "Many small differences count as one large one, because you add them up over "
+            "the row. A position differs when one of its numbers does.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs().sum(-1) <= tolerance)
             ),
@@ -578,8 +578,8 @@ EXERCISE = Exercise(
         ),
         several(
             "all-numbers-must-differ",
-            "A position is reported only when all of its numbers are off. One of them is"
-            " enough.",
+            "A position is reported only when all of its numbers are off. "
+            "One of them is enough.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs() <= tolerance).any(-1)
             ),
@@ -592,8 +592,8 @@ EXERCISE = Exercise(
         ),
         several(
             "tolerance-itself",
-            "A difference of exactly the tolerance is reported. It still agrees: only more"
-            " than the tolerance differs.",
+            "A difference of exactly the tolerance is reported. "
+            "It still agrees: only more than the tolerance differs.",
             where_rows(
                 lambda ours, theirs, tolerance: ~((ours - theirs).abs() < tolerance).all(-1)
             ),
@@ -603,9 +603,9 @@ EXERCISE = Exercise(
         ),
         several(
             "relative-tolerance",
-            "The tolerance grows with the size of the numbers. Here it is a fixed distance for"
-            " large and small numbers alike. (isclose and allclose add a relative part of"
-            " their own, unless rtol is 0.)",
+            "The tolerance grows with the size of the numbers. "
+            "Here it is a fixed distance for large and small numbers alike. "
+            "(isclose and allclose add a relative part of their own, unless rtol is 0.)",
             where_rows(
                 lambda ours, theirs, tolerance: (
                     ~torch.isclose(theirs, ours, rtol=tolerance, atol=0.0).all(-1)
@@ -635,8 +635,8 @@ EXERCISE = Exercise(
         ),
         several(
             "nan-first",
-            "NaN is looked for before anything else. It is one way to differ among others: the"
-            " first place that differs may come before it.",
+            "NaN is looked for before anything else. It is one way to differ among others: "
+            "the first place that differs may come before it.",
             nan_first_of_all,
             nan_first_in_each_layer,
         ),
@@ -649,14 +649,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "list-for-tuple",
-            "The place is right, and it comes as a list. What is asked for is a tuple: (0, 2)"
-            " and [0, 2] are not equal.",
+            "The place is right, and it comes as a list. "
+            "What is asked for is a tuple: (0, 2) and [0, 2] are not equal.",
             list_returned,
         ),
         several(
             "tensors-for-ints",
-            "The place is right, and it is not made of ints: there is a tensor in it. It is"
-            " shown and compared in another way. int() or .item() makes a number of it.",
+            "The place is right, and it is not made of ints: there is a tensor in it. "
+            "It is shown and compared in another way. int() or .item() makes a number of it.",
             tensors_returned,
             two_tensors_returned,
             one_row_of_tensors_returned,
@@ -664,16 +664,16 @@ EXERCISE = Exercise(
         ),
         several(
             "inputs-changed",
-            "One of the traces has another content than before: look for an operation whose"
-            " name ends in _, or += and its like. You will want to compare the traces again.",
+            "One of the traces has another content than before: look for an operation whose "
+            "name ends in _, or += and its like. You will want to compare the traces again.",
             changing(lambda ours, theirs: ours.sub_(theirs)),
             changing(lambda ours, theirs: theirs.sub_(ours)),
             with_nan_emptied,
         ),
         Mistake(
             "number-not-position",
-            "The second number is too large: it counts the numbers of the output, and each"
-            " position has dim of them.",
+            "The second number is too large: it counts the numbers of the output, "
+            "and each position has dim of them.",
             number_not_position,
         ),
         Mistake(
@@ -683,52 +683,52 @@ EXERCISE = Exercise(
         ),
         several(
             "minus-one-for-none",
-            "When the traces agree, the result is None. Anything else might be taken for a"
-            " place.",
+            "When the traces agree, the result is None. "
+            "Anything else might be taken for a place.",
             lambda *case: first_divergence(*case) or (-1, -1),
             lambda *case: first_divergence(*case) or -1,
             lambda *case: first_divergence(*case) or (),
         ),
         several(
             "agreement-raises",
-            "Where nothing differs, the first place is asked for all the same, and an error is"
-            " raised. Look whether there is one.",
+            "Where nothing differs, the first place is asked for all the same, "
+            "and an error is raised. Look whether there is one.",
             agreement_raises(places),
             first_unequal_layer,
         ),
         Mistake(
             "columns-for-positions",
-            "The second number counts within a row: it says which of the dim numbers differs."
-            " A position is a row.",
+            "The second number counts within a row: "
+            "it says which of the dim numbers differs. A position is a row.",
             columns_for_positions,
         ),
         Mistake(
             "only-the-first-layer",
-            "After the first layer the search is over. When that one agrees, the next one may"
-            " still differ: where does your loop return?",
+            "After the first layer the search is over. When that one agrees, "
+            "the next one may still differ: where does your loop return?",
             only_the_first_layer,
         ),
         Mistake(
             "number-too",
-            "The place has a number too many: which of the dim numbers differs is not asked"
-            " for.",
+            "The place has a number too many: "
+            "which of the dim numbers differs is not asked for.",
             number_too,
         ),
         Mistake(
             "nan-at-the-front",
-            "Where a layer has a NaN, you say position 0. A NaN has a position like any other"
-            " number that differs.",
+            "Where a layer has a NaN, you say position 0. "
+            "A NaN has a position like any other number that differs.",
             nan_at_the_front,
         ),
     ),
     hints=(
         (
-            "Layers on the outside, positions on the inside: return at the first place that"
-            " differs."
+            "Layers on the outside, positions on the inside: "
+            "return at the first place that differs."
         ),
         (
-            "A row has dim numbers. It agrees when all of their absolute differences are at"
-            " most the tolerance. Ask it this way round, and a NaN does not agree."
+            "A row has dim numbers. It agrees when all of their absolute differences "
+            "are at most the tolerance. Ask it this way round, and a NaN does not agree."
         ),
     ),
 )

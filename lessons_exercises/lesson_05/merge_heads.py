@@ -162,8 +162,8 @@ def describe(case):
         + ", a transposed view (the heads are first in memory)" * heads_first
     )
     return (
-        f"o with {counted(num_tokens, 'token')}, {counted(num_heads, 'head')}, head_size"
-        f" {head_size}{special}"
+        f"o with {counted(num_tokens, 'token')}, {counted(num_heads, 'head')}, "
+        f"head_size {head_size}{special}"
     )
 
 
@@ -183,15 +183,15 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "heads-scrambled",
-            "A row does not hold one token's heads. Here the heads come first in memory, and"
-            " then the numbers are cut into rows by count: a row holds one head of several"
-            " tokens.",
+            "A row does not hold one token's heads. Here the heads come first in memory, "
+            "and then the numbers are cut into rows by count: "
+            "a row holds one head of several tokens.",
             heads_scrambled,
         ),
         Mistake(
             "heads-interleaved",
-            "A row has the right numbers in the wrong order: the first number of each head,"
-            " then the second of each. It is all of head 0, then all of head 1.",
+            "A row has the right numbers in the wrong order: the first number of each head, "
+            "then the second of each. It is all of head 0, then all of head 1.",
             heads_interleaved,
         ),
         Mistake(
@@ -201,14 +201,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-summed",
-            "The heads are added up. They stand side by side, so a row has num_heads *"
-            " head_size numbers.",
+            "The heads are added up. "
+            "They stand side by side, so a row has num_heads * head_size numbers.",
             heads_summed,
         ),
         Mistake(
             "heads-averaged",
-            "The heads are averaged. They stand side by side, so a row has num_heads *"
-            " head_size numbers.",
+            "The heads are averaged. "
+            "They stand side by side, so a row has num_heads * head_size numbers.",
             heads_averaged,
         ),
         Mistake(
@@ -223,47 +223,47 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-major",
-            "A row is one head with all of the tokens. It should be one token with all of its"
-            " heads.",
+            "A row is one head with all of the tokens. "
+            "It should be one token with all of its heads.",
             head_major,
         ),
         Mistake(
             "taken-for-heads-first",
-            "o is taken for (num_heads, num_tokens, head_size). The tokens are its first"
-            " dimension. reshape() gives the numbers other sizes and leaves their order as"
-            " it is.",
+            "o is taken for (num_heads, num_tokens, head_size). "
+            "The tokens are its first dimension. "
+            "reshape() gives the numbers other sizes and leaves their order as it is.",
             taken_for_heads_first,
         ),
         Mistake(
             "one-number-of-each-piece",
-            "A row holds numbers of several tokens: all numbers are cut into pieces of"
-            " num_tokens, and a row takes one number of each piece. The tokens are the first"
-            " dimension of o, and they stay there.",
+            "A row holds numbers of several tokens: all numbers are cut into pieces "
+            "of num_tokens, and a row takes one number of each piece. "
+            "The tokens are the first dimension of o, and they stay there.",
             one_number_of_each_piece,
         ),
         Mistake(
             "one-row",
-            "All tokens stand in one row. Each token keeps a row of its own: only the last two"
-            " dimensions are merged.",
+            "All tokens stand in one row. "
+            "Each token keeps a row of its own: only the last two dimensions are merged.",
             one_row,
         ),
         Mistake(
             "heads-below-each-other",
-            "The heads are put below each other, one token a row and one head after the other."
-            " They stand side by side: which dimension grows?",
+            "The heads are put below each other, one token a row and one head "
+            "after the other. They stand side by side: which dimension grows?",
             heads_below_each_other,
         ),
         Mistake(
             "dtype-changed",
-            "The numbers come out in another dtype than they went in. A model in 16 bits stays"
-            " in 16 bits.",
+            "The numbers come out in another dtype than they went in. "
+            "A model in 16 bits stays in 16 bits.",
             always_float32,
             also=(lambda o: o.flatten(1).double(), lambda o: o.flatten(1).half()),
         ),
         Mistake(
             "view-of-any-layout",
-            "view() works for one order of the numbers in memory only, and a transposed tensor"
-            " has another. There are functions that copy where they have to.",
+            "view() works for one order of the numbers in memory only, and a transposed "
+            "tensor has another. There are functions that copy where they have to.",
             view_of_any_layout,
             also=(
                 lambda o: o.view(o.shape[0], o.shape[1] * o.shape[2]),
@@ -272,16 +272,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-assumed-adjacent",
-            "This takes it that the heads of a token lie side by side in memory. In a"
-            " transposed tensor they do not. There are functions that copy where they"
-            " have to.",
+            "This takes it that the heads of a token lie side by side in memory. "
+            "In a transposed tensor they do not. "
+            "There are functions that copy where they have to.",
             heads_assumed_adjacent(lambda o: o[0].numel()),
             also=(heads_assumed_adjacent(lambda o: o.stride(0)),),
         ),
         Mistake(
             "o-changed",
-            "The caller's o is another one afterwards: look for an operation whose name ends"
-            " in _. A model goes on with its o.",
+            "The caller's o is another one afterwards: "
+            "look for an operation whose name ends in _. A model goes on with its o.",
             o_changed,
             also=(lambda o: o.resize_(len(o), o.shape[1] * o.shape[2]),),
         ),
@@ -293,13 +293,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "In which order do the numbers of o lie in memory? Which numbers should stand in"
-            " row 0 of the result?"
+            "In which order do the numbers of o lie in memory? "
+            "Which numbers should stand in row 0 of the result?"
         ),
         (
-            "Read token by token and head by head, the numbers are in the right order already."
-            " Only two neighbouring dimensions have to become one, wherever the numbers lie in"
-            " memory."
+            "Read token by token and head by head, "
+            "the numbers are in the right order already. Only two neighbouring dimensions "
+            "have to become one, wherever the numbers lie in memory."
         ),
     ),
 )

@@ -26,9 +26,8 @@ USUAL, NAN, LARGE, INT64, DOUBLE = "usual", "nan", "large", "int64", "double"  #
 
 
 def in_double(q, k_cache, v_cache, metadata):
-    return attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), metadata).to(
-        q.dtype
-    )
+    o = attn_paged_torch(q.double(), k_cache.double(), v_cache.double(), metadata)
+    return o.to(q.dtype)
 
 
 def gathered(cache, metadata, s, kv_len):
@@ -58,8 +57,10 @@ def without_maximum(scores, visible):
 
 
 def attend(q, k, v, visible, scale, softmax=masked_softmax):
-    """q: (q_len, num_q_heads, head_size). k, v: (kv_len, num_q_heads, head_size). visible:
-    (q_len, kv_len).
+    """q: (q_len, num_q_heads, head_size).
+
+    k, v: (kv_len, num_q_heads, head_size).
+    visible: (q_len, kv_len).
     """
     scores = torch.einsum("qhd,khd->hqk", q, k) * scale
     return torch.einsum("hqk,khd->qhd", softmax(scores, visible), v)
@@ -77,8 +78,9 @@ def paged(
     cat=torch.cat,
     attend=attend,
 ):
-    """attn_paged_torch() with some of its parts replaced. scale: the power of head_size that
-    multiplies the scores.
+    """attn_paged_torch() with some of its parts replaced.
+
+    scale: the power of head_size that multiplies the scores.
     """
 
     def wrong(q, k_cache, v_cache, metadata):
@@ -189,8 +191,9 @@ def full_blocks(cache, metadata, s, kv_len):
 
 
 def heads_as_tokens(options):
-    """PyTorch's attention without moving the heads to the front: it runs over the heads of one
-    token.
+    """PyTorch's attention without moving the heads to the front.
+
+    It runs over the heads of one token.
     """
 
     def attend(q, k, v, visible, scale, softmax):
@@ -255,8 +258,9 @@ def scaled_by(size):
 
 
 def pool_in_order(advance):
-    """The sequences are read one after the other from the first slot on; `advance` gives a
-    sequence's slots.
+    """The sequences are read one after the other from the first slot on.
+
+    `advance` gives a sequence's slots.
     """
 
     def wrong(q, k_cache, v_cache, metadata):
@@ -272,8 +276,9 @@ def pool_in_order(advance):
 
 
 def one_output_each(placed):
-    """As many outputs as sequences; `placed` puts the right outputs of all queries where they
-    stand in the end.
+    """As many outputs as sequences.
+
+    `placed` puts the right outputs of all queries where they stand in the end.
     """
 
     def wrong(q, k_cache, v_cache, metadata):
@@ -379,8 +384,9 @@ CASES = [
 
 
 def hidden(seed):
-    """Batches of up to four sequences, usual ones, then two with NaN and one with an int64
-    table.
+    """Batches of up to four sequences.
+
+    Usual ones, then two with NaN and one with an int64 table.
     """
     chance = random.Random(seed)
     for number in range(13):
@@ -404,8 +410,9 @@ def hidden(seed):
 
 
 def make_batch(case):
-    """q, k_cache, v_cache and the metadata; every sequence's blocks lie scattered, and the
-    last block is nobody's.
+    """q, k_cache, v_cache and the metadata.
+
+    Every sequence's blocks lie scattered, and the last block is nobody's.
     """
     seed, block_size, num_q_heads, num_kv_heads, head_size, lengths, kind = case
     poison = math.nan if kind == NAN else POISON
@@ -503,9 +510,9 @@ def describe(case):
     table = make_batch(case)[3].block_table.tolist()
     sequences = ", ".join(f"{q_len} of {kv_len}" for q_len, kv_len in lengths)
     return (
-        f"new tokens of all tokens, for each sequence: {sequences}; block_size {block_size},"
-        f" block_table {table}, {counted(num_q_heads, 'query head')},"
-        f" {counted(num_kv_heads, 'KV head')}, head_size {head_size}{KINDS[kind]}"
+        f"new tokens of all tokens, for each sequence: {sequences}; block_size {block_size}, "
+        f"block_table {table}, {counted(num_q_heads, 'query head')}, "
+        f"{counted(num_kv_heads, 'KV head')}, head_size {head_size}{KINDS[kind]}"
     )
 
 
@@ -527,9 +534,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "chunk-not-causal",
-            "Whole prompts and single new tokens are right. In a chunk of a prompt, each query"
-            " sees all of its sequence's keys, also those of the tokens behind it:"
-            " visible_keys() knows better.",
+            "Whole prompts and single new tokens are right. In a chunk of a prompt, "
+            "each query sees all of its sequence's keys, also those of the tokens behind it: "
+            "visible_keys() knows better.",
             paged(visible=all_if_chunk),
         ),
         Mistake(
@@ -539,15 +546,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "top-left-aligned",
-            "The mask's triangle starts at the first key, as if the queries were the"
-            " sequence's first tokens. That is what is_causal=True of PyTorch's attention does"
-            " when there are more keys than queries.",
+            "The mask's triangle starts at the first key, "
+            "as if the queries were the sequence's first tokens. That is what is_causal=True "
+            "of PyTorch's attention does when there are more keys than queries.",
             paged(visible=lambda q_len, kv_len: torch.ones(q_len, kv_len).tril().bool()),
         ),
         Mistake(
             "own-key-hidden",
-            "A query does not see its own key. The first token of a sequence then has nothing"
-            " to see, and its result is not a number.",
+            "A query does not see its own key. The first token of a sequence then "
+            "has nothing to see, and its result is not a number.",
             paged(
                 visible=lambda q_len, kv_len: (
                     torch.ones(q_len, kv_len).tril(kv_len - q_len - 1).bool()
@@ -556,8 +563,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "missing-scale",
-            "The scores are not divided by the square root of head_size, so the softmax is too"
-            " sharp.",
+            "The scores are not divided by the square root of head_size, "
+            "so the softmax is too sharp.",
             paged(scale=0),
         ),
         Mistake(
@@ -567,27 +574,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tail-not-masked",
-            "The slots behind a sequence's last token take part. Its last block is rarely"
-            " full; what stands behind the tail is left over from another sequence.",
+            "The slots behind a sequence's last token take part. Its last block "
+            "is rarely full; what stands behind the tail is left over from another sequence.",
             paged(rows=whole_blocks),
         ),
         Mistake(
             "padding-read",
-            "The whole row of the block table is read, its padding too. PyTorch takes the"
-            " index -1 for the last block of the pool, without a word.",
+            "The whole row of the block table is read, its padding too. "
+            "PyTorch takes the index -1 for the last block of the pool, without a word.",
             paged(rows=whole_row),
         ),
         Mistake(
             "pages-assumed-contiguous",
-            "You read on in the pool from the sequence's first block. Its next block may be"
-            " anywhere: each entry of the row says where.",
+            "You read on in the pool from the sequence's first block. "
+            "Its next block may be anywhere: each entry of the row says where.",
             paged(rows=side_by_side),
         ),
         Mistake(
             "pool-read-in-order",
-            "The pool is read from its first slot on, as if it held this batch's sequences one"
-            " after the other. The blocks of a sequence may be anywhere: its row of the block"
-            " table says where.",
+            "The pool is read from its first slot on, "
+            "as if it held this batch's sequences one after the other. "
+            "The blocks of a sequence may be anywhere: its row of the block table says where.",
             pool_in_order(lambda kv_len, block_size: -(-kv_len // block_size) * block_size),
             also=(
                 pool_in_order(lambda kv_len, block_size: kv_len),
@@ -596,59 +603,59 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-row-for-all",
-            "Every sequence reads through the first row of the block table. Row s belongs to"
-            " sequence s.",
+            "Every sequence reads through the first row of the block table. "
+            "Row s belongs to sequence s.",
             paged(rows=first_row),
         ),
         Mistake(
             "batch-attends-across-sequences",
-            "From the second sequence on, queries also see the keys of the sequences before it"
-            " in the batch. Each one sees its own sequence only.",
+            "From the second sequence on, queries also see the keys of the sequences "
+            "before it in the batch. Each one sees its own sequence only.",
             batch_attends_across_sequences,
         ),
         Mistake(
             "starts-ignored",
-            "Every sequence takes its queries from the first rows of q. Where sequence s"
-            " begins, cu_seqlens_q[s] says.",
+            "Every sequence takes its queries from the first rows of q. "
+            "Where sequence s begins, cu_seqlens_q[s] says.",
             paged(queries=lambda q, starts, s: q[: starts[s + 1] - starts[s]]),
         ),
         Mistake(
             "sequence-number-as-row",
-            "The queries of sequence s are taken from row s on. That is right while every"
-            " sequence before it has one query; otherwise cu_seqlens_q[s] says where it"
-            " begins.",
+            "The queries of sequence s are taken from row s on. "
+            "That is right while every sequence before it has one query; "
+            "otherwise cu_seqlens_q[s] says where it begins.",
             paged(queries=lambda q, starts, s: q[s : s + starts[s + 1] - starts[s]]),
         ),
         Mistake(
             "wrong-head-mapping",
-            "Query heads read the wrong KV head: neighbours share one. With 6 query heads and"
-            " 2 KV heads, the heads 0, 1 and 2 read KV head 0.",
+            "Query heads read the wrong KV head: neighbours share one. "
+            "With 6 query heads and 2 KV heads, the heads 0, 1 and 2 read KV head 0.",
             paged(share=lambda k, num_q_heads: k.repeat(1, num_q_heads // k.shape[1], 1)),
         ),
         Mistake(
             "heads-scrambled",
-            "Each number is right and stands in the wrong place: the result is laid out by"
-            " heads and then read as if it were laid out by tokens. A view or reshape does not"
-            " move a dimension; transpose does.",
+            "Each number is right and stands in the wrong place: "
+            "the result is laid out by heads and then read as if it were laid out by tokens. "
+            "A view or reshape does not move a dimension; transpose does.",
             paged(out=lambda o: o.transpose(0, 1).reshape(o.shape)),
         ),
         Mistake(
             "kv-swapped",
-            "Keys and values are swapped: the scores come from v_cache, and k_cache is what is"
-            " summed.",
+            "Keys and values are swapped: the scores come from v_cache, "
+            "and k_cache is what is summed.",
             paged(swap=True),
         ),
         Mistake(
             "softmax-over-queries",
-            "The softmax runs over the queries. It is the keys that share the weight 1: for"
-            " each query, over the last dimension of the scores.",
+            "The softmax runs over the queries. It is the keys that share the weight 1: "
+            "for each query, over the last dimension of the scores.",
             paged(softmax=over(-2)),
         ),
         Mistake(
             "mask-inverted",
-            "Each query sees the keys that it should not see, and only these; a query that has"
-            " none of them gives NaN. visible_keys() is True where a query does see a key, and"
-            " masked_fill() fills where its mask is True.",
+            "Each query sees the keys that it should not see, and only these; "
+            "a query that has none of them gives NaN. visible_keys() is True "
+            "where a query does see a key, and masked_fill() fills where its mask is True.",
             paged(visible=lambda q_len, kv_len: ~visible_keys(q_len, kv_len)),
             also=(
                 paged(
@@ -659,21 +666,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-transposed-back",
-            "The heads are still the first dimension. The result has the shape of q: the"
-            " tokens come first.",
+            "The heads are still the first dimension. "
+            "The result has the shape of q: the tokens come first.",
             paged(out=lambda o: o.transpose(0, 1)),
             also=(paged(cat=lambda outputs: torch.cat(outputs).transpose(0, 1)),),
         ),
         Mistake(
             "masked-with-zero",
-            "The scores of hidden keys become 0. A score of 0 is a score like any other, and"
-            " its weight is exp(0) = 1. The weight is 0 where the score is minus infinity.",
+            "The scores of hidden keys become 0. A score of 0 is a score like any other, "
+            "and its weight is exp(0) = 1. The weight is 0 where the score is minus infinity.",
             paged(softmax=masked_by(0.0)),
         ),
         Mistake(
             "masked-after-softmax",
-            "The mask comes after the softmax. The hidden keys have taken their share of the"
-            " weight by then, and what is left does not add up to 1.",
+            "The mask comes after the softmax. The hidden keys have taken their share "
+            "of the weight by then, and what is left does not add up to 1.",
             paged(softmax=masked_after),
         ),
         Mistake(
@@ -683,22 +690,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-not-shared",
-            "The keys and values have a head for each KV head only, and do not fit q."
-            " share_heads() gives them one for each query head.",
+            "The keys and values have a head for each KV head only, and do not fit q. "
+            "share_heads() gives them one for each query head.",
             paged(share=not_shared, attend=attend_by_products),
             also=(paged(share=not_shared), paged(share=not_shared, attend=attend_by_sdpa)),
         ),
         Mistake(
             "softmax-over-heads",
-            "The softmax runs over the heads. It is the keys that share the weight 1: for each"
-            " query, over the last dimension of the scores.",
+            "The softmax runs over the heads. It is the keys that share the weight 1: "
+            "for each query, over the last dimension of the scores.",
             paged(softmax=over(0)),
         ),
         Mistake(
             "arguments-changed",
-            "The result may be right, and one of the arguments has another content than"
-            " before. The pool belongs to the manager and q to the caller: look for an"
-            " operation in place (/=, masked_fill_, an assignment to a slice).",
+            "The result may be right, and one of the arguments has another content "
+            "than before. The pool belongs to the manager and q to the caller: "
+            "look for an operation in place (/=, masked_fill_, an assignment to a slice).",
             queries_scaled_in_place,
             also=(keys_scaled_in_place, tail_emptied, padding_overwritten, caches_cleaned),
         ),
@@ -714,21 +721,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nan-in-the-tail",
-            "The slots behind the last token get no weight, and they still take part in the"
-            " sum of the values. When one of them holds NaN, 0 · NaN is NaN. Cut the tail off"
-            " before anything is computed.",
+            "The slots behind the last token get no weight, and they still take part "
+            "in the sum of the values. When one of them holds NaN, 0 · NaN is NaN. "
+            "Cut the tail off before anything is computed.",
             checked(masked_tail),
         ),
         Mistake(
             "softmax-overflows",
-            "With large scores, exp() gives infinity and the result is NaN. Subtract each"
-            " row's largest score first, or let torch.softmax do it.",
+            "With large scores, exp() gives infinity and the result is NaN. "
+            "Subtract each row's largest score first, or let torch.softmax do it.",
             checked(paged(softmax=without_maximum)),
         ),
         Mistake(
             "mask-not-low-enough",
-            "Hidden keys get a large negative number for a score. Scores can be lower than"
-            " that, and then a hidden key wins. Minus infinity is below every score.",
+            "Hidden keys get a large negative number for a score. Scores can be lower "
+            "than that, and then a hidden key wins. Minus infinity is below every score.",
             checked(paged(softmax=masked_by(-1e4))),
             also=(
                 checked(paged(softmax=masked_by(-1e3))),
@@ -737,15 +744,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-the-new-keys",
-            "The queries see the keys of this batch's own tokens, and none that were in the"
-            " pool before. slot_mapping says where the new tokens are written. Where all"
-            " tokens of a sequence are, its row of the block table says.",
+            "The queries see the keys of this batch's own tokens, and none that were "
+            "in the pool before. slot_mapping says where the new tokens are written. "
+            "Where all tokens of a sequence are, its row of the block table says.",
             new_keys_only,
         ),
         Mistake(
             "last-block-lost",
-            "Only full blocks are read. A last block that is partly filled holds tokens too:"
-            " how many blocks do 5 tokens need, in blocks of 4?",
+            "Only full blocks are read. A last block that is partly filled holds tokens too: "
+            "how many blocks do 5 tokens need, in blocks of 4?",
             paged(rows=full_blocks),
             also=(
                 paged(rows=full_blocks, attend=attend_by_sdpa),
@@ -755,9 +762,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-as-tokens",
-            "Each token's heads attend to each other. PyTorch's attention takes the last"
-            " dimension but one for the tokens, and here the heads stand there: bring them to"
-            " the front first.",
+            "Each token's heads attend to each other. "
+            "PyTorch's attention takes the last dimension but one for the tokens, "
+            "and here the heads stand there: bring them to the front first.",
             heads_as_tokens(lambda visible: {}),
             also=(
                 heads_as_tokens(lambda visible: {"is_causal": True}),
@@ -769,15 +776,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-cache-for-both",
-            "Keys and values come from the same cache. The scores are made of the keys, and"
-            " the values are what is summed.",
+            "Keys and values come from the same cache. "
+            "The scores are made of the keys, and the values are what is summed.",
             keys_for_values,
             also=(values_for_keys,),
         ),
         Mistake(
             "scaled-by-another-size",
-            "The scores are divided by the root of a size, and it is not head_size, the length"
-            " of a key.",
+            "The scores are divided by the root of a size, "
+            "and it is not head_size, the length of a key.",
             scaled_by(lambda q, k_cache, k: q.shape[1]),
             also=(
                 scaled_by(lambda q, k_cache, k: k_cache.shape[2]),
@@ -787,16 +794,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "list-of-outputs",
-            "The outputs of the sequences stand in a list. What is asked for is one tensor,"
-            " where they lie one after the other as the queries do.",
+            "The outputs of the sequences stand in a list. What is asked for is one tensor, "
+            "where they lie one after the other as the queries do.",
             paged(cat=list),
             also=(paged(cat=tuple),),
         ),
         Mistake(
             "one-output-each",
-            "There are only as many outputs as sequences. A chunk of a prompt has several"
-            " queries: the result has an output for each of them, in the row that the query"
-            " has in q.",
+            "There are only as many outputs as sequences. "
+            "A chunk of a prompt has several queries: "
+            "the result has an output for each of them, in the row that the query has in q.",
             one_output_each(in_the_first_rows),
             also=(
                 one_output_each(lambda right, last: right[last]),
@@ -805,31 +812,31 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-merged",
-            "Each token has one row with all of its heads. The result has the shape of q: the"
-            " heads are a dimension.",
+            "Each token has one row with all of its heads. "
+            "The result has the shape of q: the heads are a dimension.",
             paged(cat=lambda outputs: torch.cat(outputs).flatten(1)),
         ),
         Mistake(
             "check-deleted",
-            "A block table of int64 is taken. A kernel would read it wrongly, so"
-            " check_paged_attention refuses it: that line has to stay.",
+            "A block table of int64 is taken. A kernel would read it wrongly, "
+            "so check_paged_attention refuses it: that line has to stay.",
             check_deleted,
         ),
     ),
     hints=(
         (
-            "Do it for one sequence first. Which rows of q are its own? Which blocks hold its"
-            " kv_len tokens, and how many blocks are that?"
+            "Do it for one sequence first. Which rows of q are its own? "
+            "Which blocks hold its kv_len tokens, and how many blocks are that?"
         ),
         (
-            "k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). Flatten its"
-            " first two dimensions, cut the tail off, and it is a plain list of keys. From"
-            " here on it is the attention of lesson 03 with another mask."
+            "k_cache[block_ids] is (blocks, block_size, num_kv_heads, head_size). "
+            "Flatten its first two dimensions, cut the tail off, and it is a plain list "
+            "of keys. From here on it is the attention of lesson 03 with another mask."
         ),
         (
-            "Heads to the front for the matrix products: (num_q_heads, q_len, head_size) with"
-            " (num_q_heads, head_size, kv_len). And the tokens to the front again before the"
-            " sequences are put together."
+            "Heads to the front for the matrix products: "
+            "(num_q_heads, q_len, head_size) with (num_q_heads, head_size, kv_len). "
+            "And the tokens to the front again before the sequences are put together."
         ),
     ),
 )

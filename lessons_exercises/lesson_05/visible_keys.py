@@ -162,22 +162,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "chunk-not-causal",
-            "A whole prompt is right, and a single new token too. In between, for a chunk of a"
-            " prompt, every query sees every key: the first token of the chunk reads the"
-            " tokens behind it.",
+            "A whole prompt is right, and a single new token too. "
+            "In between, for a chunk of a prompt, every query sees every key: "
+            "the first token of the chunk reads the tokens behind it.",
             chunk_not_causal,
         ),
         Mistake(
             "top-left-aligned",
-            "The triangle starts at the first key, as if the queries were the first tokens of"
-            " the sequence. They are its last ones: how many keys are there before the first"
-            " query?",
+            "The triangle starts at the first key, "
+            "as if the queries were the first tokens of the sequence. "
+            "They are its last ones: how many keys are there before the first query?",
             top_left_aligned,
         ),
         Mistake(
             "own-key-hidden",
-            "A query does not see its own key. The first token of a sequence would see nothing"
-            " at all.",
+            "A query does not see its own key. "
+            "The first token of a sequence would see nothing at all.",
             own_key_hidden,
         ),
         Mistake(
@@ -187,27 +187,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "past-not-seen",
-            "Among the new tokens it is right, and the tokens that were in the pool before are"
-            " hidden from all of them.",
+            "Among the new tokens it is right, "
+            "and the tokens that were in the pool before are hidden from all of them.",
             past_not_seen,
         ),
         Mistake(
             "past-alone",
-            "Each query sees the tokens that were in the pool before, and no new one: not even"
-            " its own.",
+            "Each query sees the tokens that were in the pool before, and no new one: "
+            "not even its own.",
             past_alone,
         ),
         Mistake("only-itself", "Each query sees its own key and no other.", only_itself),
         Mistake(
             "inverted",
-            "True and False are the wrong way round: True says that the query sees the key."
-            " (Functions that fill masked scores want it the other way round.)",
+            "True and False are the wrong way round: True says that the query sees the key. "
+            "(Functions that fill masked scores want it the other way round.)",
             inverted,
         ),
         Mistake(
             "keys-as-rows",
-            "The keys are the rows and the queries the columns. It is (q_len, kv_len), a row"
-            " for each query, as the scores have it.",
+            "The keys are the rows and the queries the columns. "
+            "It is (q_len, kv_len), a row for each query, as the scores have it.",
             keys_as_rows,
             also=(
                 keys_as_rows_of(torch.tril, lambda q_len, kv_len: kv_len - q_len),
@@ -217,57 +217,57 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "added-to-scores",
-            "These are numbers to add to scores, 0 and minus infinity. Here a yes or no is"
-            " asked for, a tensor of bool.",
+            "These are numbers to add to scores, 0 and minus infinity. "
+            "Here a yes or no is asked for, a tensor of bool.",
             added_to_scores,
         ),
         Mistake(
             "not-boolean",
-            "The places are right, and the dtype is not: 1 and 0 are numbers. Used as an index"
-            " or a mask they mean something else than True and False.",
+            "The places are right, and the dtype is not: 1 and 0 are numbers. "
+            "Used as an index or a mask they mean something else than True and False.",
             not_boolean,
             also=(as_dtype(torch.float32), as_dtype(torch.int64), as_dtype(torch.uint8)),
         ),
         Mistake(
             "future-not-past",
-            "Each query sees its own key and those behind it, and none of those before. The"
-            " triangle is the wrong one of the two.",
+            "Each query sees its own key and those behind it, and none of those before. "
+            "The triangle is the wrong one of the two.",
             future_not_past,
             also=(lambda q_len, kv_len: future_not_past(q_len, kv_len).float(),),
         ),
         Mistake(
             "offset-reversed",
-            "The triangle is moved in the wrong direction: with keys before the first query,"
-            " the queries should see more of them, and here they see fewer.",
+            "The triangle is moved in the wrong direction: with keys before the first query, "
+            "the queries should see more of them, and here they see fewer.",
             offset_reversed,
             also=(lambda q_len, kv_len: offset_reversed(q_len, kv_len).float(),),
         ),
         Mistake(
             "all-tokens-as-queries",
-            "There is a row for each token of the sequence. Only its last q_len tokens are"
-            " queries.",
+            "There is a row for each token of the sequence. "
+            "Only its last q_len tokens are queries.",
             all_tokens_as_queries,
             also=(lambda q_len, kv_len: all_tokens_as_queries(q_len, kv_len).float(),),
         ),
         Mistake(
             "new-keys-only",
-            "There is a column for each new token. The tokens that were in the pool before"
-            " have keys as well, so there are kv_len columns.",
+            "There is a column for each new token. The tokens that were in the pool "
+            "before have keys as well, so there are kv_len columns.",
             new_keys_only,
             also=(lambda q_len, kv_len: new_keys_only(q_len, kv_len).float(),),
         ),
         Mistake(
             "past-behind",
-            "The triangle of the new tokens comes first, and the keys that all of them see"
-            " behind it. The columns are in the order of the sequence: which keys are the"
-            " oldest?",
+            "The triangle of the new tokens comes first, "
+            "and the keys that all of them see behind it. "
+            "The columns are in the order of the sequence: which keys are the oldest?",
             past_behind,
             also=(lambda q_len, kv_len: past_behind(q_len, kv_len).float(),),
         ),
         Mistake(
             "queries-reversed",
-            "The rows are in reverse order. Row 0 belongs to the first of the queries: does it"
-            " see more keys than the last one, or fewer?",
+            "The rows are in reverse order. Row 0 belongs to the first of the queries: "
+            "does it see more keys than the last one, or fewer?",
             queries_reversed,
             also=(lambda q_len, kv_len: queries_reversed(q_len, kv_len).float(),),
         ),
@@ -279,12 +279,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Give each query and each key its place in the sequence, counted from 0. The keys"
-            " have 0 to kv_len - 1. Which places have the queries?"
+            "Give each query and each key its place in the sequence, counted from 0. "
+            "The keys have 0 to kv_len - 1. Which places have the queries?"
         ),
         (
-            "A query sees a key when the key's place is not behind its own. One comparison of"
-            " a column with a row gives all of it."
+            "A query sees a key when the key's place is not behind its own. "
+            "One comparison of a column with a row gives all of it."
         ),
     ),
 )

@@ -31,8 +31,9 @@ def reduce(values):
 
 
 def found_above(threads, kind, otherwise=reduce):
-    """A fault of this kind in blocks of more than so many threads; otherwise(values) in
-    smaller ones.
+    """A fault of this kind in blocks of more than so many threads.
+
+    In smaller ones it is otherwise(values).
     """
 
     def wrong(values):
@@ -67,8 +68,9 @@ def each_warp_alone(values):
 
 
 def known_to(count, result=reduce):
-    """Only the first `count` threads get the result, by default the right one; the rest keep
-    their warp's.
+    """Only the first `count` threads get the result, by default the right one.
+
+    The rest keep their warp's.
     """
 
     def wrong(values):
@@ -93,8 +95,9 @@ def known_to_thread_0(rest):
 
 
 def parts_of_a_tree(values):
-    """What the threads have when half of them have added the other half's, then half of these,
-    and so on.
+    """What the threads have when half of them have added the other half's values.
+
+    Then half of these add, and so on.
     """
     largest = values.clone()
     total = values.clone()
@@ -139,8 +142,9 @@ def only_the_first_warp_collects(values):
 
 
 def made_for(threads, reads_all):
-    """Room for so many threads or their warps; reads_all: all of it is read, whether it was
-    written or not.
+    """Room for so many threads or their warps.
+
+    reads_all: all of it is read, whether it was written or not.
     """
 
     def wrong(values):
@@ -154,8 +158,9 @@ def made_for(threads, reads_all):
 
 
 def taken_not_combined(values):
-    """What a shuffle brings replaces the value: after five of them lane 0 has that of lane
-    31.
+    """What a shuffle brings replaces the value.
+
+    After five of them lane 0 has that of lane 31.
     """
     last = values[..., WARP - 1 :: WARP]
     return to_all(last.amax(-1), values), to_all(last.double().sum(-1).float(), values)
@@ -201,8 +206,9 @@ def first_left_out(parts):
 
 
 def lane_of_32(lane):
-    """All of a warp is taken to be in this lane, which has met nobody: each shuffle brought
-    its own value.
+    """All of a warp is taken to be in this lane, which has met nobody.
+
+    Each shuffle brought its own value.
     """
 
     def wrong(values):
@@ -223,8 +229,9 @@ def four_warps(values):
 
 
 def halves(parts):
-    """A tree that halves the number of parts, threads or warps, and loses one at each odd
-    number.
+    """A tree that halves the number of parts, threads or warps.
+
+    It loses one at each odd number.
     """
 
     def wrong(values):
@@ -242,8 +249,9 @@ def halves(parts):
 
 
 def halves_by_shuffles(values):
-    """Each warp shuffles the warps' results, from half of their number on. Lanes that there
-    are more of take them again.
+    """Each warp shuffles the warps' results, from half of their number on.
+
+    Lanes that there are more of take them again.
     """
     warps = values.shape[-1] // WARP
     lanes = torch.arange(WARP)
@@ -331,8 +339,9 @@ def prepare(answer):
 
 
 def warp_of_another_size(answer):
-    """Whether threads are counted in warps of 16 or 64. (blockDim.x / 64 may be half the
-    number of warps.)
+    """Whether threads are counted in warps of 16 or 64.
+
+    (blockDim.x / 64 may be half the number of warps.)
     """
     text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
     own = "|".join((r"threadIdx\.x", *re.findall(r"\b(\w+)\s*=\s*threadIdx\.x\s*[;,]", text)))
@@ -345,8 +354,9 @@ def warp_of_another_size(answer):
 
 
 def never_written(report, answer, threads):
-    """Whether what is read is a place that no thread has: no barrier would help. Arrays up to
-    32 are for the warps.
+    """Whether what is read is a place that no thread has: no barrier would help.
+
+    Arrays up to 32 are for the warps.
     """
     read = re.search(r" reads (\w+)\[(\d+)\] before any thread", report)
     size = read and re.search(rf"\b{read[1]}\s*\[\s*(\d+)\s*\]", answer)
@@ -375,8 +385,9 @@ def cases():
 
 
 def hidden(seed):
-    """The numbers of threads with which the course calls it, and others; some values are below
-    0, or all, or none.
+    """The numbers of threads with which the course calls it, and others.
+
+    Some values are below 0, or all, or none.
     """
     chance = random.Random(seed)
     for threads in (128, 256, *chance.sample(range(32, 800, 32), 8)):
@@ -401,8 +412,8 @@ def describe(case):
     calls = "" if rounds == 1 else f", each called {rounds} times in a row"
     grid = "" if blocks == 1 else f"{counted(blocks, 'block')} of "
     return (
-        f"{grid}{counted(threads, 'thread')}{kind}{calls}; the result for each (block, call,"
-        " thread)"
+        f"{grid}{counted(threads, 'thread')}{kind}{calls}; "
+        "the result for each (block, call, thread)"
     )
 
 
@@ -424,8 +435,8 @@ SHUFFLE = "value = Operation::of(value, __shfl_xor_sync(0xffffffff, value, dista
 WRITE = "if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;\n  __syncthreads();"
 READ = "value = of_warp[0];\n  for (int warp = 1; warp < blockDim.x / 32; ++warp) value"
 AGAIN = (
-    "  __syncthreads();  // the next call writes of_warp again: not before everybody has read"
-    " it\n"
+    "  __syncthreads();  "
+    "// the next call writes of_warp again: not before everybody has read it\n"
 )
 
 EXERCISE = Exercise(
@@ -447,51 +458,51 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "missing-barrier",
-            "A thread reads shared memory that another one writes, and nothing makes it wait"
-            " until that is done. __syncthreads() is the place where all threads of the block"
-            " wait for each other.",
+            "A thread reads shared memory that another one writes, "
+            "and nothing makes it wait until that is done. "
+            "__syncthreads() is the place where all threads of the block wait for each other.",
             found_above(0, "race"),
             ((WRITE, WRITE.split("\n")[0]),),
             also=(found_above(WARP, "race"),),
         ),
         Mistake(
             "barrier-in-branch",
-            "There is a barrier, but not all threads come to it: it stands inside an `if` or a"
-            " loop that some of them do not enter, or some have returned before. Those go on"
-            " while the others wait.",
+            "There is a barrier, but not all threads come to it: "
+            "it stands inside an `if` or a loop that some of them do not enter, "
+            "or some have returned before. Those go on while the others wait.",
             found_above(0, "barrier-in-branch"),
             ((WRITE, WRITE.replace("0) of_warp", "0) { of_warp") + " }"),),
             also=(found_above(WARP, "barrier-in-branch"),),
         ),
         Mistake(
             "several-writers",
-            "Several threads write to the same place, and nothing keeps them apart. Even where"
-            " all of them bring the same value, that is a race. Let one of them do it, or give"
-            " each a place of its own.",
+            "Several threads write to the same place, and nothing keeps them apart. "
+            "Even where all of them bring the same value, that is a race. "
+            "Let one of them do it, or give each a place of its own.",
             found_above(0, "several-writers"),
             (("if (threadIdx.x % 32 == 0) of_warp", "of_warp"),),
             also=(found_above(WARP, "several-writers"),),
         ),
         Mistake(
             "array-not-shared",
-            "The array has no `__shared__` before it. So each thread has an array for itself,"
-            " and finds in it only what it has written there.",
+            "The array has no `__shared__` before it. So each thread has an array "
+            "for itself, and finds in it only what it has written there.",
             None,
             (("__shared__ float of_warp[32];", "float of_warp[32];"),),
         ),
         Mistake(
             "shared-memory-reused",
-            "One call is right, and the second goes wrong. A quick thread is in the next call"
-            " already, and writes into shared memory that a slow one has still to read. What"
-            " has to happen between reading and the next writing?",
+            "One call is right, and the second goes wrong. A quick thread is in the next "
+            "call already, and writes into shared memory that a slow one has still to read. "
+            "What has to happen between reading and the next writing?",
             used_again_too_soon,
             ((AGAIN, ""),),
             also=(used_again_too_soon_by_other_warps,),
         ),
         Mistake(
             "each-warp-alone",
-            "Each warp gets the result of its own 32 threads. A shuffle does not reach beyond"
-            " the warp; from warp to warp the results have to go through shared memory.",
+            "Each warp gets the result of its own 32 threads. A shuffle does not reach "
+            "beyond the warp; from warp to warp the results have to go through shared memory.",
             each_warp_alone,
             (
                 (WRITE, WRITE.split("\n")[0]),
@@ -501,16 +512,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "result-in-some-threads",
-            "Some threads have the result, and others are left with a part of it. Every thread"
-            " of the block needs it.",
+            "Some threads have the result, and others are left with a part of it. "
+            "Every thread of the block needs it.",
             known_to(WARP),
             (
                 (
                     READ,
                     (
                         "if (threadIdx.x < 32) value = of_warp[0];\n"
-                        "  for (int warp = 1; threadIdx.x < 32 && warp < blockDim.x / 32;"
-                        " ++warp) value"
+                        "  for (int warp = 1; threadIdx.x < 32 && warp < blockDim.x / 32; "
+                        "++warp) value"
                     ),
                 ),
             ),
@@ -524,9 +535,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-starts-at-zero",
-            "Where all values are negative, the maximum comes out as 0. A search for the"
-            " largest value must not begin with a value that nobody brought. What can it begin"
-            " with?",
+            "Where all values are negative, the maximum comes out as 0. "
+            "A search for the largest value must not begin with a value that nobody brought. "
+            "What can it begin with?",
             maximum_from_zero,
             (
                 (
@@ -538,8 +549,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-starts-at-minus-infinity",
-            "The sum begins with the smallest number that there is, and never gets away from"
-            " it. That is a good start for a maximum. Is there one that is good for both?",
+            "The sum begins with the smallest number that there is, and never gets away "
+            "from it. That is a good start for a maximum. Is there one that is good for both?",
             sum_from(-torch.inf),
             (
                 (
@@ -551,8 +562,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "distances-wrong",
-            "Within a warp the values do not all come together, or come more than once. 32"
-            " lanes take five shuffles; with which distances?",
+            "Within a warp the values do not all come together, or come more than once. "
+            "32 lanes take five shuffles; with which distances?",
             shuffled_with(8, 4, 2, 1),
             (("int distance = 16", "int distance = 8"),),
             also=tuple(
@@ -563,8 +574,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "own-warp-twice",
-            "The sum holds a part twice: the sum of some warp, or the value of a thread."
-            " Whoever starts from a part must not add it once more.",
+            "The sum holds a part twice: the sum of some warp, or the value of a thread. "
+            "Whoever starts from a part must not add it once more.",
             twice(lambda values: each_warp_alone(values)[1]),
             (("value = of_warp[0];\n  for (int warp = 1;", "for (int warp = 0;"),),
             also=(
@@ -575,8 +586,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "number-of-warps-fixed",
-            "The number of warps or threads is written into the code, and blocks have other"
-            " sizes too. blockDim.x threads are blockDim.x / 32 warps, 32 of them at most.",
+            "The number of warps or threads is written into the code, and blocks have other "
+            "sizes too. blockDim.x threads are blockDim.x / 32 warps, 32 of them at most.",
             four_warps,
             (("warp < blockDim.x / 32", "warp < 4"),),
             also=(
@@ -591,16 +602,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-the-first-warp-collects",
-            "The first warp collects the warps' results, and the others come out with nothing:"
-            " there threadIdx.x is larger than any warp's number. Who needs the result, and"
-            " which number has a thread within its warp?",
+            "The first warp collects the warps' results, and the others come out "
+            "with nothing: there threadIdx.x is larger than any warp's number. "
+            "Who needs the result, and which number has a thread within its warp?",
             only_the_first_warp_collects,
             (
                 (
                     READ,
                     (
-                        "value = threadIdx.x < blockDim.x / 32 ? of_warp[threadIdx.x] :"
-                        " 0.0f;\n"
+                        "value = "
+                        "threadIdx.x < blockDim.x / 32 ? of_warp[threadIdx.x] : 0.0f;\n"
                         "  for (int distance = 16; distance > 0; distance /= 2)\n"
                         "    value"
                     ),
@@ -613,30 +624,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "operation-not-used",
-            "block_max() and block_sum() give the same. Operation::of(a, b) says how two"
-            " values become one, and it is another one for each of the two.",
+            "block_max() and block_sum() give the same. Operation::of(a, b) says how two "
+            "values become one, and it is another one for each of the two.",
             lambda values: (reduce(values)[1],) * 2,
             (("fmaxf(a, b)", "a + b"),),
             also=(lambda values: (reduce(values)[0],) * 2,),
         ),
         Mistake(
             "taken-not-combined",
-            "What a shuffle brings takes the place of the thread's own value. The two have to"
-            " be combined, or the own one is lost.",
+            "What a shuffle brings takes the place of the thread's own value. "
+            "The two have to be combined, or the own one is lost.",
             taken_not_combined,
             ((SHUFFLE, SHUFFLE.replace("Operation::of(value, ", "").replace("));", ");")),),
         ),
         Mistake(
             "last-warp-left-out",
-            "The last warp's result is in nobody's. The warps have the numbers 0 to blockDim.x"
-            " / 32 - 1.",
+            "The last warp's result is in nobody's. "
+            "The warps have the numbers 0 to blockDim.x / 32 - 1.",
             last_warp_left_out,
             (("warp < blockDim.x / 32", "warp < int(blockDim.x) / 32 - 1"),),
         ),
         Mistake(
             "not-a-power-of-two",
-            "Values get lost where the number of threads is no power of two. When an odd"
-            " number of partners is halved, one of them has nobody to give its value to.",
+            "Values get lost where the number of threads is no power of two. When an odd "
+            "number of partners is halved, one of them has nobody to give its value to.",
             halves(lambda values: (values, values)),
             (
                 (
@@ -667,32 +678,33 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "absent-lane",
-            "A shuffle waits for lanes that do not come: its mask names all 32, and some of"
-            " them did not enter the branch where it stands. All lanes of the mask have to"
-            " reach the same shuffle.",
+            "A shuffle waits for lanes that do not come: its mask names all 32, "
+            "and some of them did not enter the branch where it stands. "
+            "All lanes of the mask have to reach the same shuffle.",
             found_above(0, "absent-lane"),
             ((SHUFFLE, f"if (threadIdx.x % 32 < distance) {SHUFFLE}"),),
             also=(absent_in_the_second_step,),
         ),
         Mistake(
             "mask-too-small",
-            "The mask of a shuffle has a bit for each lane that takes part. Yours leaves out"
-            " lanes that call it, or whose value is asked for. Which mask stands for all 32?",
+            "The mask of a shuffle has a bit for each lane that takes part. "
+            "Yours leaves out lanes that call it, or whose value is asked for. "
+            "Which mask stands for all 32?",
             found_above(0, "mask-too-small"),
             (("0xffffffff", "0xffff"),),
         ),
         Mistake(
             "first-warp-alone-shuffles",
-            "Only the first warp puts its values together. Of the other warps there is the"
-            " value of one lane, and the rest is lost. Every warp has to shuffle.",
+            "Only the first warp puts its values together. Of the other warps there "
+            "is the value of one lane, and the rest is lost. Every warp has to shuffle.",
             first_warp_alone_shuffles,
             ((SHUFFLE, f"if (threadIdx.x < 32) {SHUFFLE}"),),
         ),
         Mistake(
             "updates-get-lost",
-            "Several threads update one shared variable, each for itself. Two of them may read"
-            " the same old value, and then one of the two updates is lost. Where could each"
-            " warp leave its result without touching another's?",
+            "Several threads update one shared variable, each for itself. "
+            "Two of them may read the same old value, and then one of the two updates "
+            "is lost. Where could each warp leave its result without touching another's?",
             found_above(0, "non-atomic-update"),
             (
                 (
@@ -717,17 +729,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "warp-of-another-size",
-            "A warp has 32 threads. You count threads in warps of another size, so the places"
-            " for the warps' results do not fit the warps.",
+            "A warp has 32 threads. You count threads in warps of another size, "
+            "so the places for the warps' results do not fit the warps.",
             found_above(WARP, "warp-size"),
             (("threadIdx.x / 32]", "threadIdx.x / 64]"),),
             also=(found_above(0, "warp-size"), half_of_the_warps),
         ),
         Mistake(
             "first-warp-for-all",
-            "At the end the result of warp 0 is combined with itself, once for each warp. Who"
-            " writes the places that are read, and is it one for each warp? threadIdx.x / 32"
-            " is a thread's warp, threadIdx.x % 32 its lane.",
+            "At the end the result of warp 0 is combined with itself, once for each warp. "
+            "Who writes the places that are read, and is it one for each warp? "
+            "threadIdx.x / 32 is a thread's warp, threadIdx.x % 32 its lane.",
             first_warp_for_all,
             (
                 (
@@ -740,17 +752,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-left-out",
-            "The first of the parts that you combine is left out. A loop that begins with"
-            " number 1 needs number 0 as its start.",
+            "The first of the parts that you combine is left out. "
+            "A loop that begins with number 1 needs number 0 as its start.",
             first_left_out(per_warp),
             (("value = of_warp[0];", "value = 0.0f;"),),
             also=(first_left_out(lambda values: (values, values)),),
         ),
         Mistake(
             "lane-without-the-result",
-            "Not every lane knows its warp's result after the shuffles, and you take it from"
-            " one that does not. Where a shuffle goes in one direction, lanes at the end of"
-            " the warp have no partner there and get their own value.",
+            "Not every lane knows its warp's result after the shuffles, "
+            "and you take it from one that does not. Where a shuffle goes in one direction, "
+            "lanes at the end of the warp have no partner there and get their own value.",
             lane_of_32(WARP - 1),
             (
                 (SHUFFLE, SHUFFLE.replace("xor", "down")),
@@ -761,18 +773,18 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Two steps. First the 32 threads of each warp, with shuffles: after five of them"
-            " every lane knows the result of its warp. Then the warps among each other."
+            "Two steps. First the 32 threads of each warp, with shuffles: after five of them "
+            "every lane knows the result of its warp. Then the warps among each other."
         ),
         (
-            "`__shfl_xor_sync(0xffffffff, value, distance)` gives the value of the lane whose"
-            " number differs in one bit. With the distances 16, 8, 4, 2 and 1, every lane has"
-            " met all others."
+            "`__shfl_xor_sync(0xffffffff, value, distance)` gives the value "
+            "of the lane whose number differs in one bit. "
+            "With the distances 16, 8, 4, 2 and 1, every lane has met all others."
         ),
         (
-            "One lane of each warp writes the warp's result to shared memory. When all have"
-            " written, every thread can read all of the results, at most 32, and combine them"
-            " itself."
+            "One lane of each warp writes the warp's result to shared memory. "
+            "When all have written, every thread can read all of the results, at most 32, "
+            "and combine them itself."
         ),
         "Think of the next call: who might still be reading what it writes?",
     ),

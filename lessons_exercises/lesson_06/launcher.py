@@ -37,7 +37,9 @@ TOO_MANY_HEADS = 65_536  # a grid has 65,535 blocks in y
 
 @dataclass(frozen=True)
 class Refused(Batch):
-    """A batch that nobody can launch. number: of its dtype, which may be no dtype at all.
+    """A batch that nobody can launch.
+
+    number: of its dtype, which may be no dtype at all.
     fails: whether the batch is a right one, and the launch is made to fail.
     """
 
@@ -67,8 +69,9 @@ class RefusedCase(Case):
 
 @dataclass(frozen=True)
 class WideCase(Case):
-    """The table is made for much longer sequences. entries: how many more there are in a
-    row.
+    """The table is made for much longer sequences.
+
+    entries: how many more there are in a row.
     """
 
     entries: int = 0
@@ -116,8 +119,9 @@ def giving(bytes_of, largest=LARGEST, found="bad-launch"):
 
 
 def grid_swapped(batch):
-    """Where there are as many sequences as heads, nobody can tell. (The cases never have more
-    sequences.)
+    """Where there are as many sequences as heads, nobody can tell.
+
+    (The cases never have more sequences.)
     """
     num_seqs, num_q_heads, _ = batch.q.shape
     if num_q_heads > num_seqs:
@@ -181,9 +185,7 @@ def always_float(batch):
 
 
 def accepts(refused):
-    """A launcher that returns 0 for a batch that cannot be launched, where
-    `refused(batch)`.
-    """
+    """A launcher that returns 0 where `refused(batch)`: a batch that cannot be launched."""
     return lambda batch: (
         returned_zero(batch) if isinstance(batch, Refused) and refused(batch) else right(batch)
     )
@@ -242,9 +244,7 @@ def several_kernels(launches) -> bool:
 
 
 def kind_by_launches(error, launches, batch) -> str:
-    """The kind of an error, or what a launch that went wrong was, as far as its numbers show
-    it.
-    """
+    """The kind of an error, or what went wrong in a launch, as far as numbers show it."""
     num_seqs, num_q_heads, _ = batch.q.shape
     if any(
         launch.block[:2] == (num_seqs, num_q_heads) and launch.grid[0] % 32 == 0
@@ -285,8 +285,9 @@ def cases():
 
 
 def hidden(seed):
-    """Batches of any shape; contexts whose scores need more shared memory than usual, or do
-    not fit; refused ones.
+    """Batches of any shape.
+
+    Contexts whose scores need more shared memory than usual, or do not fit; refused ones.
     """
     chance = random.Random(seed)
     yield from (drawn(chance, gap=0, workspace=number % 3 == 0) for number in range(8))
@@ -317,8 +318,9 @@ def hidden(seed):
 
 @dataclass(frozen=True)
 class OneAfterTheOther:
-    """What several kernels gave, with how many launches: right, or a case that went on into
-    the next one.
+    """What several kernels gave, with how many launches.
+
+    That is right, or a case that went on into the next one.
     """
 
     result: object
@@ -345,8 +347,9 @@ def show_result(expected, actual) -> tuple[str, str]:
 
 
 def observe(subject, case):
-    """The output or what was found, and for a batch that cannot be launched what the launcher
-    returned.
+    """The output or what was found.
+
+    For a batch that cannot be launched, what the launcher returned.
     """
     if not isinstance(case, RefusedCase):
         result = result_of(lambda: subject(made(case)))
@@ -370,13 +373,13 @@ def describe_case(case):
             else ""
         )
         return (
-            f"{describe(case)}, max_context_len"
-            f" {max(1, max(case.context_lens) + case.spare_context)}{row}"
+            f"{describe(case)}, "
+            f"max_context_len {max(1, max(case.context_lens) + case.spare_context)}{row}"
         )
     if case.num_q_heads >= TOO_MANY_HEADS:
         return (
-            f"a batch with {case.num_q_heads:,} query heads, and a grid has at most 65,535"
-            " blocks in y"
+            f"a batch with {case.num_q_heads:,} query heads, "
+            "and a grid has at most 65,535 blocks in y"
         )
     if case.fails:
         return f"{describe(case)}; the launch is made to fail"
@@ -406,8 +409,9 @@ def allowed_for(*dtypes):
 
 
 def goes_on(dtypes, refused=()):
-    """Several kernels run for batches of `dtypes`. For `refused`, whose case is the last one,
-    the launcher ends in an error.
+    """Several kernels run for batches of `dtypes`.
+
+    For `refused`, whose case is the last one, the launcher ends in an error.
 
     Where the output is one float, the next kernel writes 16 bits into its least part, and
     nothing is seen.
@@ -436,8 +440,9 @@ ASSIGNED = (
 
 
 def shared_bytes_of(launch: str, text: str) -> int | None:
-    """The shared memory of a launch, as far as it is a fixed number: there, or in the variable
-    that stands there.
+    """The shared memory of a launch, as far as it is a fixed number.
+
+    The number is there, or in the variable that stands there.
     """
     arguments = [argument.strip() for argument in re.split(r",(?![^(]*\))", launch)]
     value = arguments[2] if len(arguments) > 2 else ""
@@ -453,8 +458,9 @@ def shared_bytes_of(launch: str, text: str) -> int | None:
 
 
 def name_from_text(source: str) -> str | None:
-    """A condition that is none, and a fixed number of bytes that a launch may not have: what
-    follows looks like anything.
+    """A condition that is none, or a fixed number of bytes that a launch may not have.
+
+    What follows looks like anything.
     """
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
     if re.search(ASSIGNED, text):
@@ -468,8 +474,8 @@ def name_from_text(source: str) -> str | None:
 
 ASKS = (
     "  cudaError_t error =\n"
-    "      cudaFuncSetAttribute(paged_attention_kernel<T>,"
-    " cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);\n"
+    "      cudaFuncSetAttribute(paged_attention_kernel<T>, "
+    "cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);\n"
     "  if (error != cudaSuccess) return error;\n"
 )
 LAUNCH = "<<<grid, 128, shared_bytes, stream>>>"
@@ -496,24 +502,24 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "no-dynamic-smem",
-            "The kernel finds less shared memory than its scores take. How much an `extern"
-            " __shared__` array has is decided at the launch: the third number between <<< and"
-            " >>>, in bytes.",
+            "The kernel finds less shared memory than its scores take. "
+            "How much an `extern __shared__` array has is decided at the launch: "
+            "the third number between <<< and >>>, in bytes.",
             giving(lambda batch: 0),
             ((LAUNCH, "<<<grid, 128, 0, stream>>>"),),
         ),
         Mistake(
             "bytes-not-floats",
-            "The launch gives as many bytes as there are scores, and a score takes four of"
-            " them.",
+            "The launch gives as many bytes as there are scores, "
+            "and a score takes four of them.",
             giving(lambda batch: 0 if batch.workspace else batch.max_context_len),
             (("params.max_context_len * sizeof(float)", "params.max_context_len"),),
         ),
         Mistake(
             "fixed-score-buffer",
-            "The shared memory does not always grow with the context. It is too small for long"
-            " ones, or more than the launch may have. Its size must come from max_context_len,"
-            " whatever that is.",
+            "The shared memory does not always grow with the context. "
+            "It is too small for long ones, or more than the launch may have. "
+            "Its size must come from max_context_len, whatever that is.",
             giving(lambda batch: 4 * 2048),
             (
                 (
@@ -530,17 +536,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "large-memory-not-asked-for",
-            "Above 48 KiB a launch is refused, unless the kernel has been allowed as much"
-            " beforehand. cudaFuncSetAttribute() is the call: does it come before the launch,"
-            " and does it name as many bytes?",
+            "Above 48 KiB a launch is refused, unless the kernel has been allowed "
+            "as much beforehand. cudaFuncSetAttribute() is the call: "
+            "does it come before the launch, and does it name as many bytes?",
             giving(needed),
             ((ASKS, ""),),
         ),
         Mistake(
             "all-memory-asked-for",
-            "cudaFuncSetAttribute() is asked for all of 227 KiB, whatever the launch needs."
-            " The `__shared__` variables count as well, and for both together there is not"
-            " enough: on a GPU the call fails. Ask for the bytes of this launch.",
+            "cudaFuncSetAttribute() is asked for all of 227 KiB, whatever the launch needs. "
+            "The `__shared__` variables count as well, and for both together there "
+            "is not enough: on a GPU the call fails. Ask for the bytes of this launch.",
             shown("all-memory-asked-for"),
             ((ASKS, ASKS.replace("shared_bytes", "227 * 1024")),),
             also=(
@@ -550,9 +556,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "asked-for-another-kernel",
-            "cudaFuncSetAttribute() allows more memory for one kernel, and another is"
-            " launched. For CUDA, paged_attention_kernel<float> and"
-            " paged_attention_kernel<__half> are two kernels.",
+            "cudaFuncSetAttribute() allows more memory for one kernel, "
+            "and another is launched. For CUDA, paged_attention_kernel<float> "
+            "and paged_attention_kernel<__half> are two kernels.",
             allowed_for(torch.float32),
             ((ASKS, ASKS.replace("<T>", "<float>")),),
             also=(
@@ -565,27 +571,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-below-a-warp",
-            "The last warp of the block is not full. block_reduce exchanges numbers among all"
-            " 32 lanes of a warp: the number of threads must be a multiple of 32, whatever the"
-            " sizes of the batch are.",
+            "The last warp of the block is not full. "
+            "block_reduce exchanges numbers among all 32 lanes of a warp: the number "
+            "of threads must be a multiple of 32, whatever the sizes of the batch are.",
             block_of(lambda batch: batch.q.shape[1]),
             (("<<<grid, 128,", "<<<grid, params.num_q_heads,"),),
             also=(block_of(lambda batch: batch.max_context_len),),
         ),
         Mistake(
             "memory-for-the-workspace-too",
-            "When the scores stand in the workspace, the launch asks for shared memory all the"
-            " same, and for long contexts it asks for more than there is. What says where the"
-            " scores stand?",
+            "When the scores stand in the workspace, the launch asks for shared memory "
+            "all the same, and for long contexts it asks for more than there is. "
+            "What says where the scores stand?",
             giving(lambda batch: 4 * batch.max_context_len, ALL),
             (("params.scores ? 0 : params", "params"),),
             also=(giving(lambda batch: 4 * batch.max_context_len, ALL, "output-unwritten"),),
         ),
         Mistake(
             "grid-swapped",
-            "The kernel takes blockIdx.x for the sequence and blockIdx.y for the head. The"
-            " grid has them the other way round, so blocks look for sequences that do not"
-            " exist.",
+            "The kernel takes blockIdx.x for the sequence and blockIdx.y for the head. "
+            "The grid has them the other way round, "
+            "so blocks look for sequences that do not exist.",
             grid_swapped,
             (
                 (
@@ -596,15 +602,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "memory-for-the-whole-grid",
-            "The launch asks for room for the scores of all sequences and heads. Shared memory"
-            " belongs to one thread block, and a thread block has one sequence and one head.",
+            "The launch asks for room for the scores of all sequences and heads. "
+            "Shared memory belongs to one thread block, "
+            "and a thread block has one sequence and one head.",
             giving(lambda batch: needed(batch) * batch.q.shape[0] * batch.q.shape[1], ALL),
             (
                 (
                     "params.max_context_len * sizeof(float)",
                     (
-                        "params.num_seqs * params.num_q_heads * params.max_context_len *"
-                        " sizeof(float)"
+                        "params.num_seqs * params.num_q_heads * "
+                        "params.max_context_len * sizeof(float)"
                     ),
                 ),
             ),
@@ -615,8 +622,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "workspace-reversed",
-            "The launch gives shared memory when the scores stand in the workspace, and none"
-            " when they need it. Null means that there is no workspace.",
+            "The launch gives shared memory when the scores stand in the workspace, "
+            "and none when they need it. Null means that there is no workspace.",
             giving(lambda batch: 4 * batch.max_context_len if batch.workspace else 0, ALL),
             (
                 (
@@ -627,8 +634,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scores-in-the-caches-type",
-            "The scores get as many bytes as numbers of type T take. Scores are float,"
-            " whatever the caches hold.",
+            "The scores get as many bytes as numbers of type T take. "
+            "Scores are float, whatever the caches hold.",
             giving(
                 lambda batch: (
                     0 if batch.workspace else batch.q.element_size() * batch.max_context_len
@@ -644,8 +651,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "host-reads-a-tensor",
-            "The launcher looks into a tensor. It runs on the CPU, and the tensors are on the"
-            " GPU: what the launcher has to know comes as a number, as in max_context_len.",
+            "The launcher looks into a tensor. It runs on the CPU, and the tensors are on "
+            "the GPU: what the launcher has to know comes as a number, as in max_context_len.",
             host_reads(lambda batch: not batch.workspace),
             (
                 (
@@ -657,8 +664,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "grid-of-kv-heads",
-            "There is a block for each KV head. Query heads may be more, and each of them"
-            " needs a block.",
+            "There is a block for each KV head. "
+            "Query heads may be more, and each of them needs a block.",
             kv_heads_only,
             (
                 (
@@ -669,8 +676,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "grid-in-one-dimension",
-            "The number of blocks is right, and they stand in one row. The kernel takes two"
-            " numbers for a block: blockIdx.x for the sequence, blockIdx.y for the head.",
+            "The number of blocks is right, and they stand in one row. The kernel takes two "
+            "numbers for a block: blockIdx.x for the sequence, blockIdx.y for the head.",
             grid_in_one_dimension,
             (
                 (
@@ -681,15 +688,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "launch-numbers-swapped",
-            "The grid and the threads of a block have changed places between <<< and >>>. The"
-            " grid comes first.",
+            "The grid and the threads of a block have changed places between <<< and >>>. "
+            "The grid comes first.",
             shown("launch-numbers-swapped"),
             ((LAUNCH, "<<<128, grid, shared_bytes, stream>>>"),),
         ),
         Mistake(
             "formats-exchanged",
-            "half is launched as bfloat16, or the other way round. Both have 16 bits and share"
-            " them out in another way. The comment beside dtype has the numbers.",
+            "half is launched as bfloat16, or the other way round. Both have 16 bits "
+            "and share them out in another way. The comment beside dtype has the numbers.",
             half_and_bfloat16_exchanged,
             (
                 ("launch<__half>", "launch<__nv>"),
@@ -699,8 +706,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "falls-through",
-            "A case of the switch goes on into the next one, so that several kernels are"
-            " launched. A case ends with return or break.",
+            "A case of the switch goes on into the next one, "
+            "so that several kernels are launched. A case ends with return or break.",
             goes_on((torch.float32,)),
             (
                 (
@@ -721,23 +728,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-without-blocks",
-            "Only head 0 of each sequence is computed. Every pair of a sequence and a query"
-            " head needs a block.",
+            "Only head 0 of each sequence is computed. "
+            "Every pair of a sequence and a query head needs a block.",
             one_head,
             (("grid(params.num_seqs, params.num_q_heads)", "grid(params.num_seqs)"),),
         ),
         Mistake(
             "dtype-ignored",
-            "Numbers of 16 bits are read as if they had 32. Which type the kernel is launched"
-            " for, params.dtype says.",
+            "Numbers of 16 bits are read as if they had 32. "
+            "Which type the kernel is launched for, params.dtype says.",
             always_float,
             (("launch<__half>", "launch<float>"), ("launch<__nv_bfloat16>", "launch<float>")),
         ),
         Mistake(
             "unknown-dtype-accepted",
-            "params.dtype is a number that stands for no type, and the launcher says that all"
-            " went well. It must launch nothing then, and return an error:"
-            " cudaErrorInvalidValue is the one for it.",
+            "params.dtype is a number that stands for no type, "
+            "and the launcher says that all went well. It must launch nothing then, "
+            "and return an error: cudaErrorInvalidValue is the one for it.",
             accepts(lambda batch: batch.number not in (0, 1, 2)),
             (
                 (
@@ -752,9 +759,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stream-ignored",
-            "The launch does not name the stream, so the kernel goes to the default one."
-            " PyTorch may be working on another, and the kernel would read tensors that are"
-            " not ready. The stream is the fourth thing between <<< and >>>.",
+            "The launch does not name the stream, so the kernel goes to the default one. "
+            "PyTorch may be working on another, and the kernel would read tensors "
+            "that are not ready. The stream is the fourth thing between <<< and >>>.",
             stream_ignored(),
             ((LAUNCH, "<<<grid, 128, shared_bytes>>>"),),
             also=tuple(
@@ -764,9 +771,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "error-not-returned",
-            "When the launch fails, nobody learns of it. A launch itself returns nothing: ask"
-            " with cudaGetLastError() right after it, and return what it says, through both"
-            " functions.",
+            "When the launch fails, nobody learns of it. "
+            "A launch itself returns nothing: ask with cudaGetLastError() right after it, "
+            "and return what it says, through both functions.",
             accepts(lambda batch: batch.fails or batch.q.shape[1] >= TOO_MANY_HEADS),
             (
                 (
@@ -784,9 +791,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "memory-for-the-whole-row",
-            "The launch asks for room for as many tokens as a row of the block table could"
-            " have. Tables are made for the longest sequence that is allowed, and for that"
-            " there may not be enough. How long is the longest in this batch?",
+            "The launch asks for room for as many tokens as a row of the block table could "
+            "have. Tables are made for the longest sequence that is allowed, "
+            "and for that there may not be enough. How long is the longest in this batch?",
             giving(
                 lambda batch: (
                     0
@@ -804,15 +811,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "memory-for-the-query",
-            "The shared memory has room for head_size numbers. What stands in it are the"
-            " scores: how many are there?",
+            "The shared memory has room for head_size numbers. "
+            "What stands in it are the scores: how many are there?",
             giving(lambda batch: 0 if batch.workspace else 4 * batch.q.shape[2]),
             (("params.max_context_len * sizeof(float)", "params.head_size * sizeof(float)"),),
         ),
         Mistake(
             "type-forgotten",
-            "A batch of one of the three types is refused. The comment beside dtype has their"
-            " numbers.",
+            "A batch of one of the three types is refused. "
+            "The comment beside dtype has their numbers.",
             type_forgotten(torch.bfloat16),
             (
                 (
@@ -824,29 +831,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "assigned-not-compared",
-            "A condition has one = where it should compare. One = writes the value into the"
-            " variable, so that nothing is compared. How is a comparison written in C++?",
+            "A condition has one = where it should compare. "
+            "One = writes the value into the variable, so that nothing is compared. "
+            "How is a comparison written in C++?",
             None,
             (("params.dtype == 0", "params.dtype = 0"),),
         ),
     ),
     hints=(
         (
-            "`kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel for the"
-            " type T. The grid is a dim3 of two numbers, sequences and heads."
+            "`kernel<T><<<grid, threads, bytes, stream>>>(params)` starts the kernel "
+            "for the type T. The grid is a dim3 of two numbers, sequences and heads."
         ),
         (
-            "The scores take max_context_len floats of shared memory, and none when"
-            " params.scores is not null."
+            "The scores take max_context_len floats of shared memory, "
+            "and none when params.scores is not null."
         ),
         (
-            "`cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,"
-            " bytes)` allows a kernel more than 48 KiB. It returns an error when the GPU has"
-            " not so much."
+            "`cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+            "bytes)` allows a kernel more than 48 KiB. "
+            "It returns an error when the GPU has not so much."
         ),
         (
-            "launch<T>() ends with the question how the launch went; paged_attention() chooses"
-            " T by params.dtype and hands on what launch<T>() returns."
+            "launch<T>() ends with the question how the launch went; paged_attention() "
+            "chooses T by params.dtype and hands on what launch<T>() returns."
         ),
     ),
 )

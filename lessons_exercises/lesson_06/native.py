@@ -1,5 +1,6 @@
-"""The learner's CUDA texts as functions on tensors, for the checks: built for checked mode,
-whose findings are results.
+"""The learner's CUDA texts as functions on tensors, for the checks.
+
+They are built for checked mode, whose findings are results.
 
 A model of a mistake is a Python function that returns the tensor which the faulty kernel
 gives, or raises `Found`.
@@ -40,8 +41,9 @@ CUT_OFF = Text("something else is looked for, at an offset that was cut off to 3
 
 
 class Found(Exception):
-    """What the model of a mistake raises where checked mode finds a fault of this kind. name:
-    the tensor, if it matters.
+    """What the model of a mistake raises where checked mode finds a fault of this kind.
+
+    name: the tensor, if it matters.
 
     Kinds are those of KernelError, and some that say more: see `kind_of`.
     """
@@ -64,8 +66,9 @@ def kind_of(error: KernelError | Found) -> str:
 
 
 class Finding(Raised):
-    """A fault found by checked mode, as a result. Two are equal when kind and tensor are; the
-    learner sees the message.
+    """A fault found by checked mode, as a result.
+
+    Two are equal when kind and tensor are; the learner sees the message.
     """
 
     def __new__(cls, error, names):
@@ -81,8 +84,9 @@ class Finding(Raised):
 
 
 def result_of(call, names: tuple[str, ...] = (), parts: tuple[str, ...] = ()):
-    """What `call()` gives, for comparison: a tensor, a tuple of tensors named `parts`, or a
-    Finding.
+    """What `call()` gives, for comparison.
+
+    It is a tensor, a tuple of tensors named `parts`, or a Finding.
 
     names: the tensors for which it matters that the fault is about them.
     """
@@ -109,8 +113,9 @@ def same(expected, actual) -> bool:
 
 
 def with_misplaced_barriers(call, answer: str):
-    """`call()`, whose KernelError is of the kind "barrier-in-branch" where a barrier is there,
-    but not for all threads.
+    """`call()`, whose KernelError may be of the kind "barrier-in-branch".
+
+    It is of that kind where a barrier is there, but not for all threads.
     """
     try:
         return call()
@@ -125,8 +130,9 @@ def with_misplaced_barriers(call, answer: str):
 
 
 def barrier_in_branch(text: str) -> bool:
-    """Whether a __syncthreads() stands in a branch or loop that not all threads take alike, or
-    behind a return in one.
+    """Whether a __syncthreads() stands where not all threads of a block come.
+
+    That is in a branch or loop that not all threads take alike, or behind a return in one.
 
     Read from the text: a condition depends on the thread if it names threadIdx, or a variable
         that was made from it.
@@ -176,8 +182,9 @@ def show(expected, actual) -> tuple[str, str]:
 
 
 def check_streams(launches, stream: int):
-    """Raises KernelError of the kind "stream-ignored" for a launch on another stream than the
-    launcher was given.
+    """Raises KernelError of the kind "stream-ignored" for a launch on another stream.
+
+    Another stream than the launcher was given.
     """
     for launch in launches:
         if launch.stream != stream:
@@ -193,6 +200,7 @@ def check_streams(launches, stream: int):
 
 def asked(library, call):
     """The Launches of `call()`, without what they would do: the first one is made to fail.
+
     `returned` says what the launcher returned then.
     """
     with (
@@ -204,10 +212,10 @@ def asked(library, call):
 
 
 def reached(call) -> Text:
-    """Where a kernel looks for a block whose offset does not fit into an int. There is no
-    memory for so large a pool, and
-    none is needed: checked mode stops the first read, and says whether it went to the block
-        that the table names.
+    """Where a kernel looks for a block whose offset does not fit into an int.
+
+    There is no memory for so large a pool, and none is needed: checked mode stops the first
+    read, and says whether it went to the block that the table names.
     """
     try:
         call()
@@ -218,16 +226,15 @@ def reached(call) -> Text:
 
 
 def observe_far(subject, case) -> Text:
-    """What happens in so large a pool. Only the answer can tell, and the model of a mistake
-    that shows there.
+    """What happens in so large a pool.
+
+    Only the answer can tell, and the model of a mistake that shows there.
     """
     return subject.far(case.batch()) if hasattr(subject, "far") else FAR_BLOCK
 
 
 def cut_off(right):
-    """The model of an offset that is cut off to 32 bits, right in all pools that fit into
-    memory.
-    """
+    """The model of an offset cut off to 32 bits, right in pools that fit into memory."""
 
     def wrong(*arguments, **named):
         return right(*arguments, **named)
@@ -242,8 +249,9 @@ def in_one_piece(table: Tensor, row: int, length: int, block_size: int) -> Tenso
 
 
 def build(answer: str, *given: str, after: tuple[str, ...] = (), wrapper: str = ""):
-    """The checked library of `answer`, with the files of kernels/ that stand before and after
-    it and the check's own.
+    """The checked library of `answer` and the check's own text.
+
+    The files of kernels/ that stand before and after the answer are in it too.
     """
     texts = [
         *((name, read_kernel(name)) for name in given),
@@ -274,8 +282,9 @@ class Batch:
     scale: float
 
     def fields(self, **others) -> dict:
-        """The fields of PagedAttentionParams, by name; those not given in `others` are
-        null.
+        """The fields of PagedAttentionParams, by name.
+
+        Those not given in `others` are null.
         """
         num_seqs, num_q_heads, head_size = self.q.shape
         pointers = dict.fromkeys(("out", "scores"))
@@ -313,8 +322,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Case:
-    """The sizes of a batch. spread: what the queries are multiplied by. shift: a number that
-    all scores are near.
+    """The sizes of a batch.
+
+    spread: what the queries are multiplied by.
+    shift: a number that all scores are near.
     """
 
     context_lens: tuple[int, ...]
@@ -334,8 +345,9 @@ class Case:
 
 @dataclass(frozen=True)
 class FarCase(Case):
-    """The sizes of a batch; its table names a block whose first number would be number 2³² +
-    12288 of the cache.
+    """The sizes of a batch.
+
+    Its table names a block whose first number would be number 2³² + 12288 of the cache.
     """
 
     def batch(self) -> Batch:
@@ -350,8 +362,8 @@ class FarCase(Case):
 
     def describe(self) -> str:
         return (
-            f"{describe(self)}, in a pool in which a block begins at number 4,294,979,584 of"
-            " the cache"
+            f"{describe(self)}, "
+            "in a pool in which a block begins at number 4,294,979,584 of the cache"
         )
 
 
@@ -385,8 +397,9 @@ def drawn(chance: random.Random, **sizes) -> Case:
 
 
 def batch_of(case: Case) -> Batch:
-    """A pool with shuffled blocks, poison in the slots that nobody has, and the batch of the
-    case.
+    """A pool with shuffled blocks, and the batch of the case.
+
+    The slots that nobody has hold poison.
     """
     generator = torch.Generator().manual_seed(case.seed)
     num_seqs, dtype = len(case.context_lens), DTYPES[case.dtype]
@@ -431,8 +444,9 @@ def slots_of(table: Tensor, row: int, length: int, block_size: int) -> Tensor:
 
 
 def rows_at(cache: Tensor, slots: Tensor, kv_head: int, name: str) -> Tensor:
-    """What a kernel reads for head kv_head in these slots, (len(slots), head_size), though
-    there be no such head.
+    """What a kernel reads for head kv_head in these slots, (len(slots), head_size).
+
+    There need be no such head.
     """
     return numbers_at(
         cache.flatten(), first_numbers(cache, slots, kv_head), cache.shape[3], name
@@ -453,8 +467,9 @@ def numbers_at(numbers: Tensor, first: Tensor, count: int, name: str) -> Tensor:
 
 
 def size(case: Case) -> tuple[int, int]:
-    """The tokens, those that max_context_len adds among them, and how many numbers there are
-    in q and in their keys.
+    """The tokens, those that max_context_len adds among them, and how many numbers.
+
+    The numbers are those in q and in the tokens' keys.
     """
     tokens = sum(case.context_lens)
     numbers = len(case.context_lens) * case.num_q_heads + tokens * case.num_kv_heads
@@ -479,7 +494,7 @@ def describe(case: Case) -> str:
     if case.scale:
         more.append(f"scale {case.scale:g}")
     heads = (
-        f"{counted(case.num_q_heads, 'query head')} and"
-        f" {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}"
+        f"{counted(case.num_q_heads, 'query head')} "
+        f"and {counted(case.num_kv_heads, 'KV head')} of size {case.head_size}"
     )
     return f"{contexts}, {heads}, blocks of {case.block_size}, {', '.join(more)}"

@@ -77,9 +77,7 @@ def heads_first(table, sizes):
 
 
 def one_head_a_slot(table, sizes):
-    """Blocks are as far apart as they are, and the slots of a block as if each held one
-    head.
-    """
+    """Blocks are as far apart as they are, and their slots as with one head only."""
 
     def place(pair, head, sizes):
         first = pair[..., 0] * sizes.block_size * sizes.num_kv_heads
@@ -92,8 +90,9 @@ def one_head_a_slot(table, sizes):
 
 
 def all_heads_first(num_blocks):
-    """As if the cache held all rows of one head, num_blocks(sizes) blocks of them, then those
-    of the next.
+    """As if the cache held all rows of one head, then those of the next.
+
+    Each head has num_blocks(sizes) blocks of them.
     """
     return offsets(
         place=lambda slot, head, sizes: (
@@ -106,9 +105,8 @@ def entry_before(table, seq, index, sizes):
     """The entry of token - 1. In C++, -1 divided by more than 1 is 0."""
     if sizes.block_size == 1:
         raise Found("out-of-bounds", "block_table")
-    return table[
-        seq, (torch.arange(len(index)) - 1).div(sizes.block_size, rounding_mode="trunc")
-    ]
+    before = torch.arange(len(index)) - 1
+    return table[seq, before.div(sizes.block_size, rounding_mode="trunc")]
 
 
 def place_before(block, offset, size):
@@ -135,13 +133,13 @@ def slot_in_32_bits(table, sizes):
 
 
 def swapped(table, sizes):
-    """Quotient and remainder exchanged: the remainder may be a place behind the table's
-    row.
+    """Quotient and remainder exchanged.
+
+    The remainder may be a place behind the table's row.
     """
     token = torch.arange(sizes.max_blocks_per_seq * sizes.block_size)
-    index = (token % sizes.block_size)[None] + torch.arange(sizes.num_seqs)[
-        :, None
-    ] * sizes.max_blocks_per_seq
+    row = torch.arange(sizes.num_seqs)[:, None] * sizes.max_blocks_per_seq
+    index = (token % sizes.block_size)[None] + row
     if int(index.max()) >= table.numel():
         raise Found("out-of-bounds", "block_table")
     slots = table.flatten().long()[index] * sizes.block_size + token // sizes.block_size
@@ -168,8 +166,9 @@ def entry_too_far(table, sizes):
 
 
 def transposed(row_length):
-    """The table's entries are taken to stand side by side for the sequences, and below each
-    other for the blocks.
+    """The table's entries are taken to stand side by side for the sequences.
+
+    For the blocks they stand below each other.
     """
 
     def block_id(table, seq, index, sizes):
@@ -218,8 +217,9 @@ def prepare(answer):
 
 
 def cases():
-    """(sizes, seed): a block, a row, rows; then other orders of the sizes, and a pool of more
-    than 2^31 numbers.
+    """(sizes, seed): a block, a row, rows.
+
+    Then other orders of the sizes, and a pool of more than 2^31 numbers.
     """
     for seed, sizes in enumerate(
         (
@@ -282,11 +282,12 @@ def describe(case):
     sizes, _ = case
     each = " each" if sizes.num_seqs > 1 else ""
     return (
-        f"a block table of {counted(sizes.num_seqs, 'row')} with"
-        f" {counted(sizes.max_blocks_per_seq, 'entry')}{each},"
-        f" {sizes.num_blocks:,} blocks of {sizes.block_size},"
-        f" {counted(sizes.num_kv_heads, 'KV head')} of size {sizes.head_size}; the result for"
-        " each (sequence, token, KV head)".replace("entrys", "entries")
+        f"a block table of {counted(sizes.num_seqs, 'row')} "
+        f"with {counted(sizes.max_blocks_per_seq, 'entry')}{each}, {sizes.num_blocks:,} "
+        f"blocks of {sizes.block_size}, {counted(sizes.num_kv_heads, 'KV head')} "
+        f"of size {sizes.head_size}; the result for each (sequence, token, KV head)".replace(
+            "entrys", "entries"
+        )
     )
 
 
@@ -311,41 +312,41 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "block-table-unread",
-            "The token's block is taken to be block token / block_size of the pool. That is"
-            " its number within the sequence. Which block of the pool it is, the block table"
-            " says.",
+            "The token's block is taken to be block token / block_size of the pool. "
+            "That is its number within the sequence. "
+            "Which block of the pool it is, the block table says.",
             offsets(lambda table, seq, index, sizes: index),
             ((ENTRY, "token / params.block_size"),),
         ),
         Mistake(
             "row-forgotten",
-            "Every sequence uses the first row of the block table. Row seq begins further on;"
-            " how many entries does each row before it have?",
+            "Every sequence uses the first row of the block table. "
+            "Row seq begins further on; how many entries does each row before it have?",
             offsets(lambda table, seq, index, sizes: table[0, index]),
             ((f" + {ROW}", ""),),
         ),
         Mistake(
             "wrong-table-stride",
-            "The rows of the block table are longer or shorter than you take them to be, so"
-            " from the second sequence on you read a wrong entry. How many entries does a row"
-            " have? The comments of the struct tell.",
+            "The rows of the block table are longer or shorter than you take them to be, "
+            "so from the second sequence on you read a wrong entry. "
+            "How many entries does a row have? The comments of the struct tell.",
             stride_of("num_q_heads"),
             ((ROW, "int64_t(seq) * params.num_q_heads"),),
             also=(stride_of("num_seqs"), stride_of("num_kv_heads"), stride_of("block_size")),
         ),
         Mistake(
             "wrong-layout",
-            "The address would be right in a cache of another layout. The order of the"
-            " dimensions is (num_blocks, block_size, num_kv_heads, head_size): within a block"
-            " all heads of one token stand together, then comes the next token.",
+            "The address would be right in a cache of another layout. The order "
+            "of the dimensions is (num_blocks, block_size, num_kv_heads, head_size): "
+            "within a block all heads of one token stand together, then comes the next token.",
             heads_first,
             (
                 (
                     LAST_LINE,
                     (
-                        "return ((int64_t(row[token / params.block_size]) *"
-                        " params.num_kv_heads + kv_head) * params.block_size + token %"
-                        " params.block_size) * params.head_size;"
+                        "return ((int64_t(row[token / params.block_size]) "
+                        "* params.num_kv_heads + kv_head) "
+                        "* params.block_size + token % params.block_size) * params.head_size;"
                     ),
                 ),
             ),
@@ -358,15 +359,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-in-block-forgotten",
-            "All tokens of a block get the same address, that of the block's first token. A"
-            " token's place within its block is token % block_size.",
+            "All tokens of a block get the same address, that of the block's first token. "
+            "A token's place within its block is token % block_size.",
             offsets(slot=lambda block, offset, size: block * size + 0 * offset),
             ((" + token % params.block_size", ""),),
         ),
         Mistake(
             "quotient-and-remainder-swapped",
-            "token / block_size says which block of the sequence it is, token % block_size"
-            " which place in that block. They have changed places.",
+            "token / block_size says which block of the sequence it is, "
+            "token % block_size which place in that block. They have changed places.",
             swapped,
             (
                 (ENTRY, "row[token % params.block_size]"),
@@ -385,16 +386,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-size-forgotten",
-            "The result counts heads, and it should count numbers: each token has head_size"
-            " numbers for each head.",
+            "The result counts heads, and it should count numbers: "
+            "each token has head_size numbers for each head.",
             offsets(place=lambda slot, head, sizes: slot * sizes.num_kv_heads + head),
             ((LAST_LINE, "return slot * params.num_kv_heads + kv_head;"),),
         ),
         Mistake(
             "offset-overflows",
-            "In a large pool the offset passes 2^31, and an int cannot hold it. A product of"
-            " two ints is an int, whatever you assign it to: one factor has to be an int64_t"
-            " before they are multiplied.",
+            "In a large pool the offset passes 2^31, and an int cannot hold it. "
+            "A product of two ints is an int, whatever you assign it to: "
+            "one factor has to be an int64_t before they are multiplied.",
             in_32_bits,
             (
                 (
@@ -406,8 +407,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "bytes-in-place-of-elements",
-            "The result counts bytes. A pointer to float goes on by one whole float when you"
-            " add 1 to it, and one to half by a half: count numbers, whatever their size.",
+            "The result counts bytes. A pointer to float goes on by one whole float when you "
+            "add 1 to it, and one to half by a half: count numbers, whatever their size.",
             offsets(
                 place=lambda slot, head, sizes: (
                     4 * ((slot * sizes.num_kv_heads + head) * sizes.head_size)
@@ -424,9 +425,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-heads-for-kv-heads",
-            "A slot of the cache has a row for each KV head, and you step over one for each"
-            " query head. Of these there may be more. The comment beside k_cache tells its"
-            " dimensions.",
+            "A slot of the cache has a row for each KV head, "
+            "and you step over one for each query head. Of these there may be more. "
+            "The comment beside k_cache tells its dimensions.",
             offsets(
                 place=lambda slot, head, sizes: (
                     (slot * sizes.num_q_heads + head) * sizes.head_size
@@ -436,23 +437,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "place-in-the-sequence",
-            "A token's place is counted through the whole sequence, and it has to be counted"
-            " in its block: each block begins at place 0 again.",
+            "A token's place is counted through the whole sequence, "
+            "and it has to be counted in its block: each block begins at place 0 again.",
             token_in_the_pool,
             (("+ token % params.block_size", "+ token"),),
         ),
         Mistake(
             "entry-too-far",
-            "The table is read behind the sequence's entries. An entry stands for a whole"
-            " block: tokens 0 to block_size - 1 have entry 0, the next ones entry 1, and the"
-            " last token has the last entry.",
+            "The table is read behind the sequence's entries. "
+            "An entry stands for a whole block: tokens 0 to block_size - 1 have entry 0, "
+            "the next ones entry 1, and the last token has the last entry.",
             entry_too_far,
             ((ENTRY, "row[token]"),),
         ),
         Mistake(
             "table-transposed",
-            "The table is read with rows and columns exchanged. A row is a sequence: its"
-            " entries stand side by side.",
+            "The table is read with rows and columns exchanged. "
+            "A row is a sequence: its entries stand side by side.",
             transposed(lambda sizes: sizes.max_blocks_per_seq),
             (
                 (f" + {ROW}", " + seq"),
@@ -462,8 +463,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-size-forgotten",
-            "Block number and place are added. Before block b lie b whole blocks: how many"
-            " slots are those?",
+            "Block number and place are added. "
+            "Before block b lie b whole blocks: how many slots are those?",
             offsets(slot=lambda block, offset, size: block + offset),
             ((") * params.block_size + token", ") + token"),),
         ),
@@ -476,15 +477,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "entry-not-looked-up",
-            "Where the entry stands in the table is taken for the block. It is what the entry"
-            " holds that says which block of the pool it is.",
+            "Where the entry stands in the table is taken for the block. "
+            "It is what the entry holds that says which block of the pool it is.",
             offsets(lambda table, seq, index, sizes: seq * sizes.max_blocks_per_seq + index),
             ((ENTRY, f"({ROW} + token / params.block_size)"),),
         ),
         Mistake(
             "head-counted-as-a-number",
-            "The next KV head is taken to begin one number further on. How many numbers does a"
-            " head have?",
+            "The next KV head is taken to begin one number further on. "
+            "How many numbers does a head have?",
             offsets(
                 place=lambda slot, head, sizes: (
                     slot * sizes.num_kv_heads * sizes.head_size + head
@@ -494,24 +495,24 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-head-a-slot",
-            "Within a block, the next token is taken to be one head further on. Between two"
-            " tokens lie all KV heads of the first one.",
+            "Within a block, the next token is taken to be one head further on. "
+            "Between two tokens lie all KV heads of the first one.",
             one_head_a_slot,
             (
                 (
                     LAST_LINE,
                     (
                         "int64_t first = slot - token % params.block_size;\n"
-                        "  return (first * params.num_kv_heads + token % params.block_size +"
-                        " kv_head) * params.head_size;"
+                        "  return (first * params.num_kv_heads + token % params.block_size + "
+                        "kv_head) * params.head_size;"
                     ),
                 ),
             ),
         ),
         Mistake(
             "kv-head-divided",
-            "kv_head is the number of a KV head already. You divide it once more, as if it"
-            " were that of a query head.",
+            "kv_head is the number of a KV head already. "
+            "You divide it once more, as if it were that of a query head.",
             offsets(
                 place=lambda slot, head, sizes: (
                     (
@@ -532,8 +533,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-counted-from-1",
-            "You take 1 away, as if tokens were counted from 1. Both the tokens of a sequence"
-            " and the places in a block are counted from 0: token 0 has entry 0 and place 0.",
+            "You take 1 away, as if tokens were counted from 1. "
+            "Both the tokens of a sequence and the places in a block are counted from 0: "
+            "token 0 has entry 0 and place 0.",
             offsets(entry_before),
             ((ENTRY, "row[(token - 1) / params.block_size]"),),
             also=(
@@ -544,25 +546,25 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "context-len-read",
-            "You read context_lens, and there is none here. Where a token stands does not"
-            " depend on how many tokens its sequence has. Whoever calls cache_offset() has a"
-            " token of the context.",
+            "You read context_lens, and there is none here. "
+            "Where a token stands does not depend on how many tokens its sequence has. "
+            "Whoever calls cache_offset() has a token of the context.",
             context_len_read,
             ((LAST_LINE, f"if (token >= params.context_lens[seq]) return 0;\n  {LAST_LINE}"),),
         ),
     ),
     hints=(
         (
-            "Three steps: which block of the sequence, which block of the pool, and where in"
-            " it. You did this in lesson 02 with tensors, as a slot."
+            "Three steps: which block of the sequence, which block of the pool, "
+            "and where in it. You did this in lesson 02 with tensors, as a slot."
         ),
         (
-            "The pointer params.block_table shows its first row. To get to row seq, add seq"
-            " times the length of a row."
+            "The pointer params.block_table shows its first row. "
+            "To get to row seq, add seq times the length of a row."
         ),
         (
-            "In a contiguous tensor the offset of [a, b, c, 0] is ((a * B + b) * C + c) * D,"
-            " with the sizes A, B, C, D. Which sizes are they here?"
+            "In a contiguous tensor the offset of [a, b, c, 0] is ((a * B + b) * C + c) * D, "
+            "with the sizes A, B, C, D. Which sizes are they here?"
         ),
     ),
 )

@@ -48,8 +48,9 @@ def scores(
     rows=rows_at,
     cache="k_cache",
 ):
-    """paged_scores() for every sequence and head, with some of its parts replaced. Accumulates
-    in float64.
+    """paged_scores() for every sequence and head, with some of its parts replaced.
+
+    Accumulates in float64.
     """
 
     def wrong(batch):
@@ -76,8 +77,9 @@ def each_of_these(length, batch):
 
 
 def no_barrier(batch):
-    """The first thread needs what the others load, unless it loads all of it itself and no
-    other has a token.
+    """The first thread needs what the others load.
+
+    Not if it loads all of it itself and no other has a token.
     """
     if int(batch.context_lens.max()) > 1 or batch.q.shape[2] > 1:
         raise Found("race")
@@ -91,9 +93,7 @@ def first_elements_loaded(batch):
 
 
 def by_other_threads_than_asked(least):
-    """From a context of so many tokens on, some scores are written by a thread that does not
-    own them.
-    """
+    """From so many tokens on, some scores are written by a thread that does not own them."""
 
     def wrong(batch):
         if int(batch.context_lens.max()) >= least:
@@ -109,8 +109,9 @@ def block_after_block(batch):
 
 
 def no_barrier_between_warps(batch):
-    """A barrier for each warp: threads of other warps need what one has loaded, if both have
-    something to do.
+    """A barrier for each warp: threads of other warps need what one has loaded.
+
+    They do if both have something to do.
     """
     if crosses_warps(batch):
         raise Found("race")
@@ -137,9 +138,8 @@ def sum_not_reset(batch):
     def products(keys, query, dtype):
         result = keys @ query
         for first in range(THREADS, len(result), THREADS):
-            result[first : first + THREADS] += result[first - THREADS : first][
-                : len(result) - first
-            ]
+            before = result[first - THREADS : first]
+            result[first : first + THREADS] += before[: len(result) - first]
         return result
 
     return scores(products=products)(batch)
@@ -157,8 +157,9 @@ def at_the_threads_number(batch):
 
 
 def row_added_again(name, rows):
-    """A row of this tensor is looked for from the block's own row on: behind its end, as soon
-    as there are rows(batch).
+    """A row of this tensor is looked for from the block's own row on.
+
+    It is behind the tensor's end, as soon as there are rows(batch).
     """
 
     def wrong(batch):
@@ -224,8 +225,9 @@ def barrier_while_loading(batch):
 
 
 def token_of_the_grid(batch):
-    """The first token of a thread is its number in the whole grid: later sequences lose their
-    first ones.
+    """The first token of a thread is its number in the whole grid.
+
+    Later sequences lose their first tokens.
     """
     result = scores()(batch)
     for seq in range(len(result)):
@@ -245,9 +247,8 @@ def head_and_token_exchanged(batch):
     for seq, length in enumerate(batch.context_lens.tolist()):
         for head in range(batch.q.shape[1] if length else 0):
             number = right_head(head, batch)
-            slot = slots_of(batch.block_table, seq, number + 1, batch.k_cache.shape[1])[
-                number:
-            ]
+            slots = slots_of(batch.block_table, seq, number + 1, batch.k_cache.shape[1])
+            slot = slots[number:]
             keys = torch.cat(
                 [rows_at(batch.k_cache, slot, token, "k_cache") for token in range(length)]
             )
@@ -269,8 +270,9 @@ def added_to_scores(batch):
 
 
 def a_token_for_every_thread(batch):
-    """128 threads, no matter how many tokens there are: the first block of threads meets the
-    end of something.
+    """128 threads, no matter how many tokens there are.
+
+    The first block of threads meets the end of something.
     """
     length, block_size = int(batch.context_lens[0]), batch.k_cache.shape[1]
     behind = -(-length // block_size) * block_size  # in the table's first entry of -1
@@ -282,8 +284,9 @@ def a_token_for_every_thread(batch):
 
 
 def summed_in_16_bits(product=lambda number, dtype: number):
-    """Each step of the sum is rounded to the caches' type; product: what becomes of a product
-    before.
+    """Each step of the sum is rounded to the caches' type.
+
+    product: what becomes of a product before.
     """
 
     def products(keys, query, dtype):
@@ -296,8 +299,9 @@ def summed_in_16_bits(product=lambda number, dtype: number):
 
 
 def context_of_the_head(batch):
-    """The number of the head is looked for among the contexts, which are as many as there are
-    sequences.
+    """The number of the head is looked for among the contexts.
+
+    There are as many of these as there are sequences.
     """
     result = batch.new_scores()
     for head in range(batch.q.shape[1]):
@@ -350,8 +354,9 @@ def whole_blocks(least=lambda batch: batch.max_context_len + 1):
 
 
 def keys_as_floats(numbers_in_one):
-    """Two numbers of 16 bits are read as one float. numbers_in_one: how many of them are
-    stepped over as one.
+    """Two numbers of 16 bits are read as one float.
+
+    numbers_in_one: how many of them are stepped over as one.
     """
 
     def wrong(batch):
@@ -433,9 +438,8 @@ def sequence_and_token_exchanged(batch):
             for token in sorted(range(length), key=lambda token: token % THREADS):
                 if token >= len(batch.block_table):
                     raise Found("out-of-bounds", "block_table")
-                slot = slots_of(batch.block_table, token, seq + 1, batch.k_cache.shape[1])[
-                    seq:
-                ]
+                slots = slots_of(batch.block_table, token, seq + 1, batch.k_cache.shape[1])
+                slot = slots[seq:]
                 key = rows_at(batch.k_cache, slot, right_head(head, batch), "k_cache")
                 result[seq, head, token] = (key @ batch.q[seq, head] * batch.scale).float()
     return result
@@ -457,8 +461,9 @@ def scaled_at_each_step(last):
 
 
 def token_for_element(in_query, in_key, number=lambda token: token):
-    """All products of a score are made with one element; number: which one of the key, for a
-    token.
+    """All products of a score are made with one element.
+
+    number: which one of the key, for a token.
     """
 
     def rows(cache, slots, kv_head, name):
@@ -476,8 +481,9 @@ def token_for_element(in_query, in_key, number=lambda token: token):
 
 
 def whole_row(batch):
-    """As many tokens as the longest context has: shorter ones meet the entries of -1 behind
-    their blocks.
+    """As many tokens as the longest context has.
+
+    Shorter ones meet the entries of -1 behind their blocks.
     """
     block_size = batch.k_cache.shape[1]
     for length in batch.context_lens.tolist():
@@ -521,8 +527,9 @@ def cases():
 
 
 def hidden(seed):
-    """Batches of any shape; then an empty context, more tokens than threads and a large
-    head.
+    """Batches of any shape.
+
+    Then an empty context, more tokens than threads and a large head.
     """
     chance = random.Random(seed)
     yield from (drawn(chance) for _ in range(10))
@@ -567,8 +574,8 @@ def show_scores(expected, actual):
 
 
 LOAD = (
-    "for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) q[i] ="
-    " to_float(q_row[i]);"
+    "for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) "
+    "q[i] = to_float(q_row[i]);"
 )
 HEAD = "head / (params.num_q_heads / params.num_kv_heads)"
 TOKENS = "for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) {"
@@ -596,9 +603,10 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "wrong-head-mapping",
-            "A query head reads the keys of a KV head that is not its own. Neighbouring query"
-            " heads share one: of 6 query heads and 2 KV heads, the first three belong to KV"
-            " head 0. How many query heads share one, and which one is it then?",
+            "A query head reads the keys of a KV head that is not its own. "
+            "Neighbouring query heads share one: "
+            "of 6 query heads and 2 KV heads, the first three belong to KV head 0. "
+            "How many query heads share one, and which one is it then?",
             scores(lambda head, batch: head // batch.k_cache.shape[2]),
             ((HEAD, "head / params.num_kv_heads"),),
             also=(
@@ -613,46 +621,46 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "missing-scale",
-            "The scores are not scaled. The factor has been worked out before the launch; it"
-            " is a field of the struct.",
+            "The scores are not scaled. "
+            "The factor has been worked out before the launch; it is a field of the struct.",
             scores(scale=lambda batch: 1.0),
             (("params.scale * product", "product"),),
         ),
         Mistake(
             "scale-upside-down",
-            "The scores are divided by the factor, or multiplied with the root that should"
-            " divide them. A score is params.scale times the product.",
+            "The scores are divided by the factor, or multiplied with the root "
+            "that should divide them. A score is params.scale times the product.",
             scores(scale=lambda batch: 1 / batch.scale),
             (("params.scale * product", "product / params.scale"),),
             also=(scores(scale=lambda batch: math.sqrt(batch.q.shape[2])),),
         ),
         Mistake(
             "scale-of-its-own",
-            "The scores are divided by the square root of head_size, whatever params.scale"
-            " says. That is the usual factor, and some models have another one.",
+            "The scores are divided by the square root of head_size, whatever params.scale "
+            "says. That is the usual factor, and some models have another one.",
             scores(scale=lambda batch: batch.q.shape[2] ** -0.5),
             (("params.scale * product", "product / sqrtf(params.head_size)"),),
         ),
         Mistake(
             "missing-barrier",
-            "A thread reads the query from shared memory before all of it is there: the other"
-            " threads are still loading. What makes all threads of a block wait for each"
-            " other?",
+            "A thread reads the query from shared memory before all of it is there: "
+            "the other threads are still loading. "
+            "What makes all threads of a block wait for each other?",
             no_barrier,
             (("  __syncthreads();\n", ""),),
         ),
         Mistake(
             "barrier-of-a-warp",
-            "__syncwarp() makes the threads of one warp wait for each other. The query is"
-            " loaded by all warps of the block, and all of them need it.",
+            "__syncwarp() makes the threads of one warp wait for each other. "
+            "The query is loaded by all warps of the block, and all of them need it.",
             no_barrier_between_warps,
             (("  __syncthreads();\n", "  __syncwarp();\n"),),
         ),
         Mistake(
             "barrier-in-branch",
-            "There is a barrier, but not all threads come to it: it stands in an `if` or a"
-            " loop that some leave earlier, or some have returned before. Every thread of the"
-            " block has to come to it, those without a token too.",
+            "There is a barrier, but not all threads come to it: it stands in an `if` "
+            "or a loop that some leave earlier, or some have returned before. "
+            "Every thread of the block has to come to it, those without a token too.",
             barrier_not_for_all(
                 lambda lens: any(0 < length < THREADS for length in lens.tolist())
             ),
@@ -675,16 +683,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "other-owner",
-            "A score was written by another thread than the one that goes on with it. The next"
-            " step counts on thread t to have written the scores t, t + blockDim.x, …, and"
-            " waits for nobody. Share the tokens out so, or make all threads wait at the end.",
+            "A score was written by another thread than the one that goes on with it. "
+            "The next step counts on thread t to have written the scores t, "
+            "t + blockDim.x, …, and waits for nobody. "
+            "Share the tokens out so, or make all threads wait at the end.",
             by_other_threads_than_asked(2),
             (
                 (
                     TOKENS,
                     (
-                        "for (int token = num_tokens - 1 - int(threadIdx.x); token >= 0; token"
-                        " -= blockDim.x) {"
+                        "for (int token = num_tokens - 1 - int(threadIdx.x); token >= 0; "
+                        "token -= blockDim.x) {"
                     ),
                 ),
             ),
@@ -692,40 +701,40 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-loaded-in-part",
-            "A head may have more elements than the block has threads. With one element for"
-            " each thread, the rest of the query is never loaded.",
+            "A head may have more elements than the block has threads. "
+            "With one element for each thread, the rest of the query is never loaded.",
             first_elements_loaded,
             (
                 (
                     LOAD,
                     (
-                        "if (threadIdx.x < params.head_size) q[threadIdx.x] = "
-                        "to_float(q_row[threadIdx.x]);"
+                        "if (threadIdx.x < params.head_size) "
+                        "q[threadIdx.x] = to_float(q_row[threadIdx.x]);"
                     ),
                 ),
             ),
         ),
         Mistake(
             "one-token-for-each-thread",
-            "A context may have more tokens than the block has threads. The tokens behind the"
-            " first 128 get no score. When a thread is done with its token, there may be"
-            " another one for it.",
+            "A context may have more tokens than the block has threads. "
+            "The tokens behind the first 128 get no score. "
+            "When a thread is done with its token, there may be another one for it.",
             scores(tokens=each_of_these),
             ((TOKENS, "if (int token = threadIdx.x; token < num_tokens) {"),),
         ),
         Mistake(
             "no-guard",
-            "Threads for which there is no token work too: a context may be shorter than the"
-            " block has threads. They read behind the sequence's last block, or write behind"
-            " its scores.",
+            "Threads for which there is no token work too: "
+            "a context may be shorter than the block has threads. "
+            "They read behind the sequence's last block, or write behind its scores.",
             a_token_for_every_thread,
             ((TOKENS, "{ int token = threadIdx.x;"),),
         ),
         Mistake(
             "each-thread-scores-all",
-            "Several threads write the same score. Each score belongs to one thread: which"
-            " tokens are a thread's own, and how far is it from one to the next? If several"
-            " have worked on a score together, one of them writes it.",
+            "Several threads write the same score. Each score belongs to one thread: "
+            "which tokens are a thread's own, and how far is it from one to the next? "
+            "If several have worked on a score together, one of them writes it.",
             in_steps_of(lambda batch: 0),
             ((TOKENS, "for (int token = 0; token < num_tokens; ++token) {"),),
             also=(
@@ -736,9 +745,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "behind-the-context",
-            "The loop goes on behind the sequence's last token, where the block table says -1,"
-            " which is no block. How many tokens this sequence has, context_lens says;"
-            " max_context_len is the longest of them all.",
+            "The loop goes on behind the sequence's last token, "
+            "where the block table says -1, which is no block. How many tokens this sequence "
+            "has, context_lens says; max_context_len is the longest of them all.",
             whole_row,
             (
                 (
@@ -749,8 +758,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-context-for-all",
-            "Every sequence is taken to be as long as the first one. context_lens has a number"
-            " for each sequence.",
+            "Every sequence is taken to be as long as the first one. "
+            "context_lens has a number for each sequence.",
             scores(tokens=lambda length, batch: int(batch.context_lens[0])),
             (
                 (
@@ -761,8 +770,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-not-reset",
-            "A thread's second token gets the sum of its first one on top: the sum goes on"
-            " where it stopped. Where does the variable begin?",
+            "A thread's second token gets the sum of its first one on top: "
+            "the sum goes on where it stopped. Where does the variable begin?",
             sum_not_reset,
             (
                 ("    float product = 0.0f;\n", ""),
@@ -777,15 +786,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "score-at-the-threads-number",
-            "Each thread writes all of its scores to the same place. A token has a score of"
-            " its own: scores[token].",
+            "Each thread writes all of its scores to the same place. "
+            "A token has a score of its own: scores[token].",
             at_the_threads_number,
             (("scores[token] = params.scale", "scores[threadIdx.x] = params.scale"),),
         ),
         Mistake(
             "row-added-again",
-            "The scores of other sequences or heads are stepped over, and `scores` begins with"
-            " this block's own row already.",
+            "The scores of other sequences or heads are stepped over, "
+            "and `scores` begins with this block's own row already.",
             row_added_again("scores", lambda batch: batch.q.shape[0]),
             (
                 (
@@ -803,8 +812,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "new-token-left-out",
-            "The last token of the context gets no score. It is the new one, and it sees"
-            " itself: context_lens counts it.",
+            "The last token of the context gets no score. "
+            "It is the new one, and it sees itself: context_lens counts it.",
             scores(tokens=lambda length, batch: max(length - 1, 0)),
             (
                 (
@@ -815,30 +824,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-read-too-far",
-            "A thread for which the query has no element loads one all the same, from behind"
-            " the query. The query has head_size elements.",
+            "A thread for which the query has no element loads one all the same, "
+            "from behind the query. The query has head_size elements.",
             query_read_too_far,
             ((LOAD, "q[threadIdx.x] = to_float(q_row[threadIdx.x]);"),),
             also=(query_read_to_its_room,),
         ),
         Mistake(
             "query-read-to-the-end-of-its-room",
-            "The product runs over all 256 places of the shared query. Only head_size of them"
-            " hold an element.",
+            "The product runs over all 256 places of the shared query. "
+            "Only head_size of them hold an element.",
             query_read_to_the_end_of_its_room,
             (("for (int i = 0; i < params.head_size; ++i)", "for (int i = 0; i < 256; ++i)"),),
         ),
         Mistake(
             "added-to-scores",
-            "A score is added to what stands in its place. scores begins with whatever was in"
-            " that memory before: write the score, do not add it.",
+            "A score is added to what stands in its place. scores begins "
+            "with whatever was in that memory before: write the score, do not add it.",
             added_to_scores,
             (("scores[token] = params.scale", "scores[token] += params.scale"),),
         ),
         Mistake(
             "summed-in-16-bits",
-            "The scores are right in float and a little off in half and bfloat16: the sum is"
-            " rounded to 16 bits at each step. Whatever is stored, compute in float.",
+            "The scores are right in float and a little off in half and bfloat16: the sum "
+            "is rounded to 16 bits at each step. Whatever is stored, compute in float.",
             summed_in_16_bits(),
             (
                 ("float product = 0.0f;", "T product = from_float<T>(0.0f);"),
@@ -852,25 +861,25 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sequence-in-one-piece",
-            "The first key is looked up in the block table, and the others are taken to stand"
-            " behind it. Only the tokens of one block do. The next block may be anywhere in"
-            " the pool.",
+            "The first key is looked up in the block table, "
+            "and the others are taken to stand behind it. Only the tokens of one block do. "
+            "The next block may be anywhere in the pool.",
             scores(places=in_one_piece),
             (
                 (
                     "cache_offset(params, seq, token, kv_head);",
                     (
-                        "cache_offset(params, seq, 0, kv_head) + token * params.num_kv_heads *"
-                        " params.head_size;"
+                        "cache_offset(params, seq, 0, kv_head) "
+                        "+ token * params.num_kv_heads * params.head_size;"
                     ),
                 ),
             ),
         ),
         Mistake(
             "offset-put-in-an-int",
-            "cache_offset() returns an int64_t, and you put it into an int. In a large pool"
-            " that cuts off what exercise 6.2 was careful to keep. Give it a type with room"
-            " for it.",
+            "cache_offset() returns an int64_t, and you put it into an int. "
+            "In a large pool that cuts off what exercise 6.2 was careful to keep. "
+            "Give it a type with room for it.",
             cut_off(scores()),
             (
                 (
@@ -884,9 +893,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-of-the-grid",
-            "A thread's first token comes from its number in the whole grid, as in exercise"
-            " 6.1. Here each sequence has a thread block of its own, and its tokens begin at 0"
-            " in each of them.",
+            "A thread's first token comes from its number in the whole grid, "
+            "as in exercise 6.1. Here each sequence has a thread block of its own, "
+            "and its tokens begin at 0 in each of them.",
             token_of_the_grid,
             (
                 (
@@ -897,9 +906,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-loaded-by-all",
-            "Several threads load the same elements of the query, and write to the same"
-            " places. The elements are shared out: each thread loads some that no other"
-            " loads.",
+            "Several threads load the same elements of the query, and write to the same "
+            "places. The elements are shared out: each thread loads some that no other loads.",
             query_loaded_by_several(0),
             ((LOAD, LOAD.replace("threadIdx.x", "0").replace("i += blockDim.x", "++i")),),
             also=(query_loaded_by_several(1), query_loaded_by_several(WARP)),
@@ -912,9 +920,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "own-elements-alone",
-            "The elements are shared out among the threads, and nobody puts their products"
-            " together. In pass 1 a thread has a token, and goes through all elements of its"
-            " key.",
+            "The elements are shared out among the threads, "
+            "and nobody puts their products together. "
+            "In pass 1 a thread has a token, and goes through all elements of its key.",
             scores(products=own_elements_alone),
             (
                 (
@@ -936,22 +944,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-of-the-first-row",
-            "All sequences and heads have the query of the first one. q_row is where this"
-            " block's query begins.",
+            "All sequences and heads have the query of the first one. "
+            "q_row is where this block's query begins.",
             query_of_the_first_row,
             (("to_float(q_row[i])", "to_float(static_cast<const T*>(params.q)[i])"),),
         ),
         Mistake(
             "exponential-too-early",
-            "These are exponentials of the scores. Nobody knows the largest score yet: in pass"
-            " 1 the scores stay as they are.",
+            "These are exponentials of the scores. "
+            "Nobody knows the largest score yet: in pass 1 the scores stay as they are.",
             exponentials,
             (("params.scale * product;", "expf(params.scale * product);"),),
         ),
         Mistake(
             "head-and-token-exchanged",
-            "cache_offset() gets the KV head where it takes the token, and the token where it"
-            " takes the head. In which order does it name them?",
+            "cache_offset() gets the KV head where it takes the token, "
+            "and the token where it takes the head. In which order does it name them?",
             head_and_token_exchanged,
             (
                 (
@@ -962,8 +970,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sequence-and-token-exchanged",
-            "cache_offset() gets the token where it takes the sequence, and the sequence where"
-            " it takes the token. In which order does it name them?",
+            "cache_offset() gets the token where it takes the sequence, "
+            "and the sequence where it takes the token. In which order does it name them?",
             sequence_and_token_exchanged,
             (
                 (
@@ -974,17 +982,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "query-row-added-again",
-            "The query is read from behind its own place. q_row is where the query of this"
-            " sequence and head begins, and its elements stand there one after the other.",
+            "The query is read from behind its own place. q_row is where the query of this "
+            "sequence and head begins, and its elements stand there one after the other.",
             row_added_again("q", lambda batch: batch.q.shape[1]),
             (("to_float(q_row[i])", "to_float(q_row[head * params.head_size + i])"),),
             also=(row_added_again("q", lambda batch: len(batch.q)),),
         ),
         Mistake(
             "context-of-the-head",
-            "The length of the context is looked up by the number of the head. context_lens"
-            " has a number for each sequence, and all heads of a sequence have the same"
-            " tokens.",
+            "The length of the context is looked up by the number of the head. "
+            "context_lens has a number for each sequence, "
+            "and all heads of a sequence have the same tokens.",
             context_of_the_head,
             (
                 (
@@ -995,8 +1003,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "blocks-of-the-head",
-            "cache_offset() gets the head where it takes the sequence. The block table has a"
-            " row for each sequence, and all heads of a sequence have the same blocks.",
+            "cache_offset() gets the head where it takes the sequence. The block table "
+            "has a row for each sequence, and all heads of a sequence have the same blocks.",
             blocks_of_the_head,
             (
                 (
@@ -1007,9 +1015,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "whole-blocks",
-            "All slots of a sequence's blocks are scored. The last block may be filled in"
-            " part: its other slots hold no token, and there need not be room for their"
-            " scores.",
+            "All slots of a sequence's blocks are scored. "
+            "The last block may be filled in part: its other slots hold no token, "
+            "and there need not be room for their scores.",
             whole_blocks(),
             (
                 (
@@ -1028,9 +1036,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "keys-read-as-floats",
-            "With float all is right. With half and bfloat16, the keys are read as if they"
-            " were floats, and two of their numbers make one. The pool holds numbers of type"
-            " T: what makes a float of one of them?",
+            "With float all is right. With half and bfloat16, "
+            "the keys are read as if they were floats, and two of their numbers make one. "
+            "The pool holds numbers of type T: what makes a float of one of them?",
             keys_as_floats(1),
             (
                 (
@@ -1042,30 +1050,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "offset-counted-again",
-            "cache_offset() gives the place of the key's first number: the KV head and"
-            " head_size are in it already. Nothing more is added to it or multiplied with it.",
+            "cache_offset() gives the place of the key's first number: the KV head and "
+            "head_size are in it already. Nothing more is added to it or multiplied with it.",
             scores(rows=offset_times_head_size),
             (("token, kv_head);", "token, kv_head) * params.head_size;"),),
             also=(scores(rows=head_added_to_offset),),
         ),
         Mistake(
             "one-key-for-each-thread",
-            "A thread looks up one key, before its loop over the tokens. Its next token has a"
-            " key of its own, and a thread without a token has none to look up.",
+            "A thread looks up one key, before its loop over the tokens. Its next token "
+            "has a key of its own, and a thread without a token has none to look up.",
             looked_up_by_all,
             (
                 (
                     (
-                        "    const T* key = k_cache + cache_offset(params, seq, token,"
-                        " kv_head);\n"
+                        "    const T* key = k_cache + "
+                        "cache_offset(params, seq, token, kv_head);\n"
                     ),
                     "",
                 ),
                 (
                     f"  {TOKENS}",
                     (
-                        "  const T* key = k_cache + cache_offset(params, seq, threadIdx.x,"
-                        " kv_head);\n"
+                        "  const T* key = k_cache + "
+                        "cache_offset(params, seq, threadIdx.x, kv_head);\n"
                         f"  {TOKENS}"
                     ),
                 ),
@@ -1074,24 +1082,24 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "too-little-room",
-            "The shared array is too small for the query. A head may have up to 256 elements,"
-            " more than the block has threads.",
+            "The shared array is too small for the query. "
+            "A head may have up to 256 elements, more than the block has threads.",
             room_for(THREADS),
             (("q[256]", "q[128]"),),
             also=(room_for(WARP),),
         ),
         Mistake(
             "query-not-loaded",
-            "The query is not in shared memory when the products are made. That memory begins"
-            " with whatever was left there: the threads bring each element there, before any"
-            " of them reads it.",
+            "The query is not in shared memory when the products are made. "
+            "That memory begins with whatever was left there: "
+            "the threads bring each element there, before any of them reads it.",
             query_not_loaded,
             ((f"{LOAD}\n", "\n"),),
         ),
         Mistake(
             "scaled-at-each-step",
-            "The sum is scaled at each step, so the first products are scaled many times over."
-            " Scale each product, or the sum once it is complete.",
+            "The sum is scaled at each step, so the first products "
+            "are scaled many times over. Scale each product, or the sum once it is complete.",
             scaled_at_each_step(1),
             (
                 (
@@ -1104,15 +1112,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "factor-in-integers",
-            "The factor has become 0: it was divided, or kept, in integers, which have nothing"
-            " between 0 and 1. params.scale is a float, and the whole factor.",
+            "The factor has become 0: it was divided, or kept, in integers, which "
+            "have nothing between 0 and 1. params.scale is a float, and the whole factor.",
             scores(scale=lambda batch: 1 // batch.q.shape[2]),
             (("params.scale * product", "(1 / params.head_size) * product"),),
         ),
         Mistake(
             "divided-by-head-size",
-            "The scores are divided by head_size, or once more by its root. params.scale is"
-            " the whole factor: nothing else is divided.",
+            "The scores are divided by head_size, or once more by its root. "
+            "params.scale is the whole factor: nothing else is divided.",
             scores(scale=lambda batch: batch.scale / batch.q.shape[2]),
             (("params.scale * product", "params.scale * product / params.head_size"),),
             also=(
@@ -1122,9 +1130,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-for-element",
-            "The number of the token, or of the thread, stands where that of the element"
-            " belongs. All products of a score are then made with the same element of the"
-            " query or of the key.",
+            "The number of the token, or of the thread, "
+            "stands where that of the element belongs. All products of a score are then made "
+            "with the same element of the query or of the key.",
             token_for_element(True, False),
             (("product += q[i]", "product += q[token]"),),
             also=(
@@ -1136,17 +1144,18 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "First bring the query into q, all threads together: thread 0 takes the elements"
-            " 0, blockDim.x, 2 * blockDim.x, …, and to_float() makes a float of each. Then"
-            " wait until all of it is there."
+            "First bring the query into q, all threads together: "
+            "thread 0 takes the elements 0, blockDim.x, 2 * blockDim.x, …, "
+            "and to_float() makes a float of each. Then wait until all of it is there."
         ),
         (
-            "Tokens are shared out in the same way: thread t takes the tokens t, t +"
-            " blockDim.x, …"
+            "Tokens are shared out in the same way: "
+            "thread t takes the tokens t, t + blockDim.x, …"
         ),
         (
-            "For each token: cache_offset() says where its key begins in k_cache. Multiply it"
-            " with q element by element, add up, scale, and write the result to scores[token]."
+            "For each token: cache_offset() says where its key begins in k_cache. "
+            "Multiply it with q element by element, add up, scale, "
+            "and write the result to scores[token]."
         ),
     ),
 )

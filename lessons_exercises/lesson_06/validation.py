@@ -14,8 +14,10 @@ TOO_LONG = ("context_lens", "block_table")
 
 @dataclass(frozen=True)
 class Case:
-    """A table and lengths. `blame`: the argument that an error must name, and others that it
-    may name before that one; none where all is well.
+    """A table and lengths.
+
+    `blame`: the argument that an error must name, and others that it may name before that one;
+    none where all is well.
     """
 
     table: tuple[tuple[int, ...], ...]
@@ -133,8 +135,9 @@ def observe(answer, case):
 
 
 class Refusal(Text):
-    """An error as a result. Two are equal when they name the same argument first; the learner
-    sees what it says.
+    """An error as a result.
+
+    Two are equal when they name the same argument first; the learner sees what it says.
     """
 
     def __new__(cls, error, blame):
@@ -173,9 +176,9 @@ def _refusal(error, blame):
 def describe(case):
     dtype = "" if case.table_dtype == torch.int32 else f" ({case.table_dtype})"
     return (
-        f"block_table {[list(row) for row in case.table]}{dtype}, context_lens"
-        f" {list(case.context_lens)}, in a pool of {case.num_blocks} blocks of"
-        f" {case.block_size}"
+        f"block_table {[list(row) for row in case.table]}{dtype}, "
+        f"context_lens {list(case.context_lens)}, "
+        f"in a pool of {case.num_blocks} blocks of {case.block_size}"
     )
 
 
@@ -203,8 +206,9 @@ def with_tensors_checked(check):
 
 
 def entries(is_bad, needed=blocks_for, lengths=check_lengths):
-    """The model of an answer that looks at the first `needed` entries of each row for one that
-    `is_bad`.
+    """The model of an answer that looks at the first entries of each row.
+
+    It looks at `needed` of them, for one that `is_bad`.
     """
 
     def check(block_table, context_lens, num_blocks, block_size):
@@ -228,8 +232,9 @@ def everything(context_len, block_size):
 
 
 def lengths_if(is_bad):
-    """The model of lengths that are refused where
-    `is_bad(context_len, needed, width, block_size)`.
+    """The model of lengths that are refused.
+
+    They are where `is_bad(context_len, needed, width, block_size)`.
     """
 
     def lengths(block_table, context_lens, block_size):
@@ -294,8 +299,9 @@ def slots_for_blocks(block_table, context_lens, num_blocks, block_size):
 
 
 def error_by_accident(lengths):
-    """An index in place of a slice: where the row ends, Python or PyTorch raises what it
-    raises.
+    """An index in place of a slice.
+
+    Where the row ends, Python or PyTorch raises what it raises.
     """
 
     def check(block_table, context_lens, num_blocks, block_size):
@@ -314,8 +320,9 @@ def not_negative(context_len):
 
 
 def largest_of_none(error, together=False, is_bad=outside):
-    """min() or max() over a row's entries, of which there may be none; together: over those of
-    all rows.
+    """min() or max() over a row's entries, of which there may be none.
+
+    together: over those of all rows.
     """
 
     def check(block_table, context_lens, num_blocks, block_size):
@@ -384,8 +391,9 @@ def lengths_in_32_bits(block_table, context_lens, block_size):
 
 
 def refusing_with(refuse, known=check_block_table, blamed=NAMES):
-    """The model of an answer that refuses what `known` refuses, and where one of `blamed` is
-    at fault in another way.
+    """The model of an answer that refuses what `known` refuses.
+
+    It refuses in another way where one of `blamed` is at fault.
     """
 
     def check(block_table, context_lens, num_blocks, block_size):
@@ -400,8 +408,9 @@ def refusing_with(refuse, known=check_block_table, blamed=NAMES):
 
 
 def in_part(refuse):
-    """Forms of refusing_with(refuse): for one of the arguments alone, or by an answer that
-    does not see every fault.
+    """Forms of refusing_with(refuse).
+
+    For one of the arguments alone, or by an answer that does not see every fault.
     """
     seen = (
         lambda entry, num_blocks: entry >= num_blocks,
@@ -416,8 +425,9 @@ def in_part(refuse):
 
 
 def compared_with(room_of):
-    """The model of an answer that compares the contexts with room_of(block_table), a number of
-    entries for each row.
+    """The model of an answer that compares the contexts with room_of(block_table).
+
+    That is a number of entries for each row.
     """
 
     def lengths(block_table, context_lens, block_size):
@@ -513,22 +523,22 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "no-name-in-the-error",
-            "It refuses what is wrong, and the message does not say which argument that was."
-            " Whoever reads it has five tensors to choose from: write block_table or"
-            " context_lens into the text.",
+            "It refuses what is wrong, and the message does not say which argument that was. "
+            "Whoever reads it has five tensors to choose from: "
+            "write block_table or context_lens into the text.",
             refusing_with(without_a_name),
         ),
         Mistake(
             "returned-not-raised",
-            "The error is made, and returned to a caller who does not look at it. An error has"
-            " to be raised.",
+            "The error is made, and returned to a caller who does not look at it. "
+            "An error has to be raised.",
             refusing_with(lambda: ValueError("block_table")),
         ),
         Mistake(
             "room-of-the-entries-in-use",
-            "A context is compared with the number of a row's entries, and -1 is not counted"
-            " as one. A row has as many entries as the table is wide. A -1 where the context"
-            " needs a block is a fault of block_table.",
+            "A context is compared with the number of a row's entries, "
+            "and -1 is not counted as one. A row has as many entries as the table is wide. "
+            "A -1 where the context needs a block is a fault of block_table.",
             compared_with(not_minus_one),
             also=(
                 compared_with(not_negative_ids),
@@ -538,10 +548,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "names-the-wrong-argument",
-            "The error names an argument that is not at fault, or names both whatever the"
-            " fault is. context_lens is at fault where a length is negative or needs more"
-            " blocks than a row has entries, block_table where an entry is no block of the"
-            " pool.",
+            "The error names an argument that is not at fault, "
+            "or names both whatever the fault is. "
+            "context_lens is at fault where a length is negative or needs more blocks "
+            "than a row has entries, block_table where an entry is no block of the pool.",
             blaming("block_table"),
             also=(
                 blaming("context_lens"),
@@ -552,22 +562,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "refuses-padding",
-            "A good table is refused for the -1 behind a sequence's blocks. The kernel reads"
-            " as many entries of a row as the context has blocks; those behind are nobody's"
-            " business.",
+            "A good table is refused for the -1 behind a sequence's blocks. "
+            "The kernel reads as many entries of a row as the context has blocks; "
+            "those behind are nobody's business.",
             entries(outside, everything),
         ),
         Mistake(
             "longest-context-for-all",
-            "A good table is refused: where one sequence is longer than another, the padding"
-            " of the shorter one is looked at. Each row has a context of its own.",
+            "A good table is refused: where one sequence is longer than another, "
+            "the padding of the shorter one is looked at. Each row has a context of its own.",
             longest_for_all,
         ),
         Mistake(
             "minus-one-accepted",
-            "An entry that the context needs is -1, and it is taken. Behind the context -1"
-            " says that there is no block; within it the kernel would read in front of the"
-            " pool.",
+            "An entry that the context needs is -1, and it is taken. "
+            "Behind the context -1 says that there is no block; "
+            "within it the kernel would read in front of the pool.",
             entries(lambda entry, num_blocks: not -1 <= entry < num_blocks),
             also=(
                 up_to_minus_one,
@@ -576,28 +586,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "garbage-behind-refused",
-            "A good table is refused for what stands behind a sequence's blocks, where any"
-            " number may be left from before. Look only at the entries that the context"
-            " needs.",
+            "A good table is refused for what stands behind a sequence's blocks, where any "
+            "number may be left from before. Look only at the entries that the context needs.",
             garbage_refused,
             also=(entries(lambda entry, num_blocks: entry >= num_blocks, everything),),
         ),
         Mistake(
             "table-not-checked",
-            "A table is taken whose entries are no blocks of the pool. Check those that the"
-            " context needs.",
+            "A table is taken whose entries are no blocks of the pool. "
+            "Check those that the context needs.",
             entries(lambda entry, num_blocks: False),
         ),
         Mistake(
             "negative-ids-accepted",
-            "An id below 0 is taken. The kernel would multiply it by the size of a block and"
-            " read in front of the pool.",
+            "An id below 0 is taken. The kernel would multiply it by the size of a block "
+            "and read in front of the pool.",
             entries(lambda entry, num_blocks: entry >= num_blocks),
         ),
         Mistake(
             "large-ids-accepted",
-            "An id that the pool does not have is taken. The kernel would read behind the"
-            " pool.",
+            "An id that the pool does not have is taken. "
+            "The kernel would read behind the pool.",
             entries(lambda entry, num_blocks: entry < 0),
         ),
         Mistake(
@@ -607,8 +616,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-block-not-checked",
-            "The last block of a context is not looked at when it is not full. How many blocks"
-            " do 5 tokens need, in blocks of 4?",
+            "The last block of a context is not looked at when it is not full. "
+            "How many blocks do 5 tokens need, in blocks of 4?",
             entries(outside, lambda context_len, block_size: context_len // block_size),
             also=(
                 entries(
@@ -620,8 +629,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-block-too-many",
-            "One entry too many is looked at, or asked for, when the last block is exactly"
-            " full. How many blocks do 4 tokens need, in blocks of 4?",
+            "One entry too many is looked at, or asked for, when the last block "
+            "is exactly full. How many blocks do 4 tokens need, in blocks of 4?",
             entries(outside, lambda context_len, block_size: context_len // block_size + 1),
             also=(
                 entries(
@@ -637,8 +646,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "refuses-an-empty-context",
-            "A context of 0 tokens is refused. It needs no block, and the kernel's answer to"
-            " it is zeros.",
+            "A context of 0 tokens is refused. "
+            "It needs no block, and the kernel's answer to it is zeros.",
             lengths_if(
                 lambda context_len, needed, width, block_size: (
                     context_len <= 0 or needed > width
@@ -652,16 +661,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "context-beyond-the-row",
-            "A context is taken that needs more blocks than its row has entries. The kernel"
-            " would go on reading in the next sequence's row. A slice in Python ends quietly"
-            " where the row ends; it does not tell you.",
+            "A context is taken that needs more blocks than its row has entries. "
+            "The kernel would go on reading in the next sequence's row. "
+            "A slice in Python ends quietly where the row ends; it does not tell you.",
             lengths_if(lambda context_len, needed, width, block_size: context_len < 0),
             also=(with_tensors_checked(contexts_within_the_pool),),
         ),
         Mistake(
             "refuses-longer-rows",
-            "A good table is refused because its rows are longer than the context needs. The"
-            " table is as wide as the longest sequence that the manager allows.",
+            "A good table is refused because its rows are longer than the context needs. "
+            "The table is as wide as the longest sequence that the manager allows.",
             lengths_if(
                 lambda context_len, needed, width, block_size: (
                     context_len < 0 or needed != width
@@ -670,8 +679,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tokens-taken-for-blocks",
-            "A good context is refused: its tokens are compared with the number of entries in"
-            " a row. An entry is a block.",
+            "A good context is refused: its tokens are compared with the number of entries "
+            "in a row. An entry is a block.",
             lengths_if(
                 lambda context_len, needed, width, block_size: (
                     context_len < 0 or context_len > width
@@ -680,16 +689,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "contexts-not-checked",
-            "The lengths are not looked at. A context may be negative, or need more blocks"
-            " than its row has entries. A slice in Python ends quietly where the row ends; it"
-            " does not tell you.",
+            "The lengths are not looked at. "
+            "A context may be negative, or need more blocks than its row has entries. "
+            "A slice in Python ends quietly where the row ends; it does not tell you.",
             entries(outside, lengths=lambda *case: None),
         ),
         Mistake(
             "full-row-refused",
-            "A good context is refused: it fills its row to the last place, or needs every"
-            " entry of it, and has them. How many blocks do 4 tokens need, in blocks of 4? And"
-            " if it was check_range(): that takes low … high - 1.",
+            "A good context is refused: it fills its row to the last place, "
+            "or needs every entry of it, and has them. How many blocks do 4 tokens need, "
+            "in blocks of 4? And if it was check_range(): that takes low … high - 1.",
             lengths_if(
                 lambda context_len, needed, width, block_size: (
                     context_len < 0 or needed >= width
@@ -708,33 +717,33 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tokens-for-entries",
-            "As many entries are looked at as the context has tokens. An entry is a whole"
-            " block of tokens.",
+            "As many entries are looked at as the context has tokens. "
+            "An entry is a whole block of tokens.",
             entries(outside, lambda context_len, block_size: context_len),
         ),
         Mistake(
             "last-entry-alone",
-            "Of each row only the last entry that the context needs is looked at. The kernel"
-            " follows those before it too.",
+            "Of each row only the last entry that the context needs is looked at. "
+            "The kernel follows those before it too.",
             last_entry_alone,
         ),
         Mistake(
             "slots-for-blocks",
-            "The entries are compared with the number of slots. An entry is a block, and the"
-            " pool has num_blocks of them.",
+            "The entries are compared with the number of slots. "
+            "An entry is a block, and the pool has num_blocks of them.",
             slots_for_blocks,
         ),
         Mistake(
             "error-by-accident",
-            "Where a context is too long for its row, an IndexError comes up by itself. It"
-            " names no argument: look at the length first, and raise a ValueError.",
+            "Where a context is too long for its row, an IndexError comes up by itself. "
+            "It names no argument: look at the length first, and raise a ValueError.",
             error_by_accident(not_negative),
             also=(error_by_accident(lambda context_len: None),),
         ),
         Mistake(
             "largest-of-none",
-            "A good table is refused, by an error that comes up by itself: an empty context"
-            " has no entries, and there is no largest or smallest among none.",
+            "A good table is refused, by an error that comes up by itself: "
+            "an empty context has no entries, and there is no largest or smallest among none.",
             largest_of_none(RuntimeError),
             also=(
                 *map(largest_of_none, (IndexError, TypeError, ValueError)),
@@ -755,8 +764,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "refuses-shared-blocks",
-            "A good table is refused because two sequences have the same block. Forked"
-            " sequences share blocks; that is what the reference counts are for.",
+            "A good table is refused because two sequences have the same block. "
+            "Forked sequences share blocks; that is what the reference counts are for.",
             no_block_twice,
         ),
         Mistake(
@@ -767,15 +776,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "contexts-overwritten",
-            "The context lengths have been changed. A check looks, and leaves everything as it"
-            " was: work out the numbers of blocks in a tensor of their own.",
+            "The context lengths have been changed. A check looks, and leaves everything "
+            "as it was: work out the numbers of blocks in a tensor of their own.",
             contexts_overwritten,
         ),
         Mistake(
             "rounded-up-past-int32",
-            "A context of nearly 2^31 tokens is taken. The tensor has 32 bits: block_size - 1"
-            " added to so large a number gives one below 0. Look at the lengths first, or"
-            " round up in another way.",
+            "A context of nearly 2^31 tokens is taken. The tensor has 32 bits: "
+            "block_size - 1 added to so large a number gives one below 0. "
+            "Look at the lengths first, or round up in another way.",
             entries(outside, rounded_up_in_32_bits, lengths_in_32_bits),
         ),
         Mistake(
@@ -785,59 +794,59 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-block-of-the-pool-refused",
-            "A good table is refused: the pool has a block num_blocks - 1. check_range() takes"
-            " low … high - 1.",
+            "A good table is refused: the pool has a block num_blocks - 1. "
+            "check_range() takes low … high - 1.",
             entries(lambda entry, num_blocks: not 0 <= entry < num_blocks - 1),
         ),
         Mistake(
             "given-lines-deleted",
-            "A table of another dtype, or for another number of sequences, is taken. The two"
-            " lines with check_tensor, which refuse it, have to stay.",
+            "A table of another dtype, or for another number of sequences, is taken. "
+            "The two lines with check_tensor, which refuse it, have to stay.",
             without_the_given_lines,
         ),
         Mistake(
             "rows-for-entries",
-            "A context is compared with the number of rows, and there is one for each"
-            " sequence. It has to fit into the entries of its own row. Which dimension of"
-            " block_table are those?",
+            "A context is compared with the number of rows, and there "
+            "is one for each sequence. It has to fit into the entries of its own row. "
+            "Which dimension of block_table are those?",
             compared_with(number_of_rows),
         ),
         Mistake(
             "every-context-refused",
-            "Every context is refused, even one that fits. If it was check_range(): it takes"
-            " the smallest number first, and then one more than the largest.",
+            "Every context is refused, even one that fits. If it was check_range(): "
+            "it takes the smallest number first, and then one more than the largest.",
             lengths_if(lambda *case: True),
         ),
         # Some forms of these two take what they should refuse: the mistakes that say what is
         # taken come first.
         Mistake(
             "assert-in-place-of-raise",
-            "An assert refuses the input. Python leaves asserts out when it runs with -O, and"
-            " whoever catches ValueError does not catch them: raise a ValueError.",
+            "An assert refuses the input. Python leaves asserts out when it runs with -O, "
+            "and whoever catches ValueError does not catch them: raise a ValueError.",
             refusing_with(assertion),
             also=in_part(assertion),
         ),
         Mistake(
             "returns-a-verdict",
-            "It returns False where it should raise. A return value can be overlooked, and"
-            " then the kernel is launched: raise a ValueError.",
+            "It returns False where it should raise. A return value can be overlooked, "
+            "and then the kernel is launched: raise a ValueError.",
             refusing_with(lambda: False),
             also=in_part(lambda: False),
         ),
     ),
     hints=(
         (
-            "Which entries of a row does the kernel read for a context of n tokens? You wrote"
-            " the expression in exercise 6.2: the last token is n - 1."
+            "Which entries of a row does the kernel read for a context of n tokens? "
+            "You wrote the expression in exercise 6.2: the last token is n - 1."
         ),
         (
-            "Three questions for each sequence: is its length possible, is its row long"
-            " enough, and are the entries that it needs blocks of the pool? Raise at the"
-            " first no."
+            "Three questions for each sequence: is its length possible, "
+            "is its row long enough, and are the entries that it needs blocks of the pool? "
+            "Raise at the first no."
         ),
         (
-            "`context_lens.tolist()` gives Python numbers. For a row, a slice has the entries"
-            " that count; `.tolist()` works there too."
+            "`context_lens.tolist()` gives Python numbers. "
+            "For a row, a slice has the entries that count; `.tolist()` works there too."
         ),
     ),
 )

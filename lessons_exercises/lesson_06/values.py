@@ -57,8 +57,8 @@ def describe_case(case):
         return case.describe()
     more = ", all values near 1 and all scores 0" if isinstance(case, SimilarValues) else ""
     return (
-        f"{describe(replace(case, spread=case.spread or 1.0))}{more}; the output for each"
-        " (sequence, head, element)"
+        f"{describe(replace(case, spread=case.spread or 1.0))}{more}; "
+        "the output for each (sequence, head, element)"
     )
 
 
@@ -156,9 +156,7 @@ def two_tokens(batch):
 
 
 def two_threads(batch):
-    """What one thread has written another reads, as soon as there are two elements or
-    tokens.
-    """
+    """What one thread has written another reads, with two elements or tokens or more."""
     return two_tokens(batch) or any_token(batch) and batch.q.shape[2] > 1
 
 
@@ -172,8 +170,9 @@ def threads_differ(batch):
 
 
 def some_leave_early(batch):
-    """The threads without a token return from softmax, and meet those of pass 1 in pass 2, if
-    they have an element.
+    """The threads without a token return from softmax.
+
+    They meet those of pass 1 in pass 2, if they have an element.
     """
     if any_token(batch):
         raise Found(
@@ -246,9 +245,8 @@ def scores_added_up(scores):
 
 
 def maximum_in_the_sum_alone(scores):
-    return torch.exp(scores) / torch.exp(scores - scores.amax(-1, keepdim=True)).sum(
-        -1, keepdim=True
-    )
+    weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return torch.exp(scores) / weights.sum(-1, keepdim=True)
 
 
 def powers_of_two(scores):
@@ -320,8 +318,9 @@ def mean_of_the_weighted(guarded):
 
 
 def with_values(values_of):
-    """Of a kernel that takes values_of(batch, seq, kv_head, length), (length, head_size), for
-    the values.
+    """The model of a kernel that takes other values.
+
+    It takes values_of(batch, seq, kv_head, length), (length, head_size).
     """
 
     def wrong(batch):
@@ -347,8 +346,9 @@ def head_and_token_exchanged(batch, seq, kv_head, length):
 
 
 def steps_between_elements(step_of):
-    """From one element to the next it is step_of(block_size, num_kv_heads, head_size)
-    numbers.
+    """From one element to the next it is step_of(…) numbers.
+
+    Its arguments are (block_size, num_kv_heads, head_size).
     """
 
     def values_of(batch, seq, kv_head, length):
@@ -363,36 +363,29 @@ def steps_between_elements(step_of):
 
 
 def behind_the_last_score(batch):
-    raise Found(
-        "race-between-blocks"
-        if batch.workspace
-        else (
-            "dynamic-shared-too-small"
-            if int(batch.context_lens[0]) == batch.max_context_len
-            else "order"
-        )
-    )
+    if batch.workspace:
+        raise Found("race-between-blocks")
+    is_longest = int(batch.context_lens[0]) == batch.max_context_len
+    raise Found("dynamic-shared-too-small" if is_longest else "order")
 
 
 def weight_of_the_element(batch):
     """weights[i], where i is the element."""
     for length in batch.context_lens.tolist():
         if 0 < length < batch.q.shape[2]:
-            raise Found(
-                "race-between-blocks"
-                if batch.workspace
-                else "dynamic-shared-too-small"
-                if length == batch.max_context_len
-                else "order"
-            )
+            if batch.workspace:
+                raise Found("race-between-blocks")
+            is_longest = length == batch.max_context_len
+            raise Found("dynamic-shared-too-small" if is_longest else "order")
     return attention(
         weighted_sum=lambda weights, rows, dtype: weights[: rows.shape[1]] * rows.sum(0)
     )(batch)
 
 
 def elements_up_to(last):
-    """Each block goes through the elements below last(head_size). Blocks come one after
-    another, sequence by sequence.
+    """Each block goes through the elements below last(head_size).
+
+    Blocks come one after another, sequence by sequence.
     """
 
     def wrong(batch):
@@ -421,8 +414,9 @@ def elements_up_to(last):
 
 
 def start_from_a_score(even_without_tokens):
-    """Each thread begins with score threadIdx.x. What the threads behind the context meet
-    there depends on what is there.
+    """Each thread begins with score threadIdx.x.
+
+    What the threads behind the context meet there depends on what is there.
     """
 
     def wrong(batch):
@@ -454,8 +448,9 @@ def whole_row(batch):
 
 
 def added_to_out(by_tokens):
-    """The sum is kept in out; by_tokens: each thread has tokens there, and all of them add to
-    the same elements.
+    """The sum is kept in out.
+
+    by_tokens: each thread has tokens there, and all of them add to the same elements.
     """
 
     def wrong(batch):
@@ -521,8 +516,9 @@ def prepare(answer):
 
 
 def refined(error, first_of_pass_2):
-    """The kind of an error, and for one of order between which parts of the kernel: "order:
-    pass 2 and softmax".
+    """The kind of an error, and for one of order between which parts of the kernel.
+
+    Such as "order: pass 2 and softmax".
     """
     places = re.findall(r"^    ([^,\n]+), line (\d+): ", str(error), re.MULTILINE)
     if any(source == "block_reduce.cuh" for source, _ in places):
@@ -579,8 +575,9 @@ def cases():
 
 
 def hidden(seed):
-    """As those of the scores, with the scores in a workspace as well, or all of them far from
-    0.
+    """As those of the scores, with the scores in a workspace as well.
+
+    Or with all of them far from 0.
     """
     chance = random.Random(seed)
     yield from (drawn(chance, workspace=number % 3 == 0) for number in range(9))
@@ -627,8 +624,8 @@ def observe(subject, case):
 
 HEAD = "head / (params.num_q_heads / params.num_kv_heads)"
 NORMALISE = (
-    "  for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) scores[token] /="
-    " sum;\n"
+    "  for (int token = threadIdx.x; token < num_tokens; token += blockDim.x) "
+    "scores[token] /= sum;\n"
 )
 
 EXERCISE = Exercise(
@@ -657,25 +654,25 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "missing-barrier",
-            "Pass 2 reads the weights of all tokens, and some thread is still writing its own."
-            " Where do all threads have to wait for each other?",
+            "Pass 2 reads the weights of all tokens, and some thread "
+            "is still writing its own. Where do all threads have to wait for each other?",
             found(PASS_2_AND_SOFTMAX, two_threads),
             (("/= sum;\n  __syncthreads();", "/= sum;"),),
             also=(found(PASS_2_AND_SOFTMAX, any_token),),
         ),
         Mistake(
             "barrier-of-a-warp",
-            "__syncwarp() makes the threads of one warp wait for each other. In pass 2 each"
-            " thread reads the weights of all tokens, and other warps have written most of"
-            " them.",
+            "__syncwarp() makes the threads of one warp wait for each other. "
+            "In pass 2 each thread reads the weights of all tokens, "
+            "and other warps have written most of them.",
             found(PASS_2_AND_SOFTMAX, crosses_warps),
             (("/= sum;\n  __syncthreads();", "/= sum;\n  __syncwarp();"),),
         ),
         Mistake(
             "scores-of-others",
-            "softmax touches a score that another thread wrote in pass 1, and nothing has made"
-            " it wait for that. Thread t wrote the scores t, t + blockDim.x, …: these it may"
-            " use at once, all others after a barrier.",
+            "softmax touches a score that another thread wrote in pass 1, "
+            "and nothing has made it wait for that. Thread t wrote the scores t, "
+            "t + blockDim.x, …: these it may use at once, all others after a barrier.",
             found(SCORES_AND_SOFTMAX, any_token),
             (
                 (
@@ -687,9 +684,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "score-overwritten-too-early",
-            "In softmax one thread overwrites a score that another has still to read, or reads"
-            " what another has still to write. The report names both lines: what has to lie"
-            " between them?",
+            "In softmax one thread overwrites a score that another has still to read, "
+            "or reads what another has still to write. "
+            "The report names both lines: what has to lie between them?",
             found(SOFTMAX_ALONE, any_token),
             (
                 (
@@ -706,9 +703,10 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-call-in-branch",
-            "Some threads call block_max() or block_sum(), and others do not come to that"
-            " call, or come to it more often. In these functions all threads of the block wait"
-            " for each other. Is the call in a loop or a branch that depends on the thread?",
+            "Some threads call block_max() or block_sum(), "
+            "and others do not come to that call, or come to it more often. "
+            "In these functions all threads of the block wait for each other. "
+            "Is the call in a loop or a branch that depends on the thread?",
             found(BLOCK_CALL, threads_differ),
             (
                 (
@@ -730,52 +728,52 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-not-subtracted",
-            "Large scores give inf or NaN: exp() of a score above 88 does not fit into a"
-            " float. Subtract the largest score first; the weights stay the same.",
+            "Large scores give inf or NaN: exp() of a score above 88 does not fit "
+            "into a float. Subtract the largest score first; the weights stay the same.",
             attention(in_float(without_maximum)),
             (("expf(scores[token] - largest)", "expf(scores[token])"),),
         ),
         Mistake(
             "max-starts-at-zero",
-            "Where all scores are far below 0, exp() of each comes out as 0, and their sum"
-            " too. The search for the largest score must not begin at 0.",
+            "Where all scores are far below 0, exp() of each comes out as 0, "
+            "and their sum too. The search for the largest score must not begin at 0.",
             maximum_from(0.0),
             (("largest = -INFINITY", "largest = 0.0f"),),
         ),
         Mistake(
             "max-starts-too-high",
-            "All scores may be below the number at which the search for the largest one"
-            " begins. Then exp() of each comes out as 0, and their sum too. Which number is"
-            " below all others?",
+            "All scores may be below the number at which the search "
+            "for the largest one begins. Then exp() of each comes out as 0, "
+            "and their sum too. Which number is below all others?",
             maximum_from(-1000.0),
             (("largest = -INFINITY", "largest = -1000.0f"),),
             also=(maximum_from(-10_000.0),),
         ),
         Mistake(
             "own-maximum",
-            "Each thread subtracts the largest score of its own tokens. Weights can be"
-            " compared only when the same number has been subtracted from all scores of the"
-            " sequence: the threads have to put their maxima together.",
+            "Each thread subtracts the largest score of its own tokens. "
+            "Weights can be compared only when the same number has been subtracted "
+            "from all scores of the sequence: the threads have to put their maxima together.",
             attention(own_maximum),
             (("  largest = block_max(largest);\n", ""),),
         ),
         Mistake(
             "sum-in-16-bits",
-            "The sum is rounded to the 16 bits of the output after each token. In a long sum"
-            " many small numbers are lost in that way: add up in a float, and convert at the"
-            " end.",
+            "The sum is rounded to the 16 bits of the output after each token. "
+            "In a long sum many small numbers are lost in that way: add up in a float, "
+            "and convert at the end.",
             attention(weighted_sum=rounded_each_time),
             (
                 ("float result = 0.0f;", "T result = from_float<T>(0.0f);"),
                 (
                     (
-                        "result += weights[token] * to_float(v_cache[cache_offset(params, seq,"
-                        " token, kv_head) + i]);"
+                        "result += weights[token] * "
+                        "to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
                     ),
                     (
                         "result = from_float<T>(to_float(result) + weights[token] *\n"
-                        "        to_float("
-                        "v_cache[cache_offset(params, seq, token, kv_head) + i]));"
+                        "        to_float(v_cache[cache_offset(params, seq, token, kv_head) "
+                        "+ i]));"
                     ),
                 ),
                 ("from_float<T>(result);", "result;"),
@@ -790,15 +788,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-of-own-tokens",
-            "Each thread divides by the sum over its own tokens. The softmax is over all of"
-            " them: the threads have to put their sums together.",
+            "Each thread divides by the sum over its own tokens. "
+            "The softmax is over all of them: the threads have to put their sums together.",
             attention(sum_of_own_tokens),
             (("sum = block_sum(sum);", "block_sum(sum);"),),
         ),
         Mistake(
             "divided-as-they-are",
-            "The exponentials are added up, and then the scores themselves are divided by that"
-            " sum. What has to be divided, so that all of it adds up to 1?",
+            "The exponentials are added up, and then the scores themselves are divided "
+            "by that sum. What has to be divided, so that all of it adds up to 1?",
             attention(divided_as_they_are),
             (
                 (
@@ -812,8 +810,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scores-added-up",
-            "It is the scores that are added up, and the exponentials that are divided by"
-            " their sum. The weights have to add up to 1: what is to be added?",
+            "It is the scores that are added up, and the exponentials that are divided "
+            "by their sum. The weights have to add up to 1: what is to be added?",
             attention(in_float(scores_added_up)),
             (
                 (
@@ -830,8 +828,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "maximum-in-the-sum-alone",
-            "The largest score is subtracted in the sum, and not where the exponential is"
-            " divided by it. Both must be counted from the same maximum.",
+            "The largest score is subtracted in the sum, and not where the exponential "
+            "is divided by it. Both must be counted from the same maximum.",
             attention(in_float(maximum_in_the_sum_alone)),
             (
                 (
@@ -846,9 +844,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "start-from-a-score",
-            "A thread begins with the score of its own number, and there may be fewer scores"
-            " than threads. A thread without a token has to bring something that changes no"
-            " maximum.",
+            "A thread begins with the score of its own number, "
+            "and there may be fewer scores than threads. "
+            "A thread without a token has to bring something that changes no maximum.",
             start_from_a_score(even_without_tokens=False),
             (
                 (
@@ -860,8 +858,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "each-thread-all-scores",
-            "Every thread goes through all scores, and all of them change the same ones. Each"
-            " thread has its own tokens here too, the ones that it scored.",
+            "Every thread goes through all scores, and all of them change the same ones. "
+            "Each thread has its own tokens here too, the ones that it scored.",
             found("non-atomic-update", any_token),
             (
                 (
@@ -876,8 +874,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "element-forgotten",
-            "All elements of a head come out alike: each thread adds up the values' first"
-            " number. Which number of a value is this thread's?",
+            "All elements of a head come out alike: each thread adds up the values' first "
+            "number. Which number of a value is this thread's?",
             attention(weighted_sum=first_element_for_all),
             (("kv_head) + i]", "kv_head)]"),),
         ),
@@ -894,9 +892,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "behind-the-context",
-            "Pass 2 goes on behind the sequence's last token, where nobody has written a"
-            " weight. How many tokens this sequence has, context_lens says; max_context_len is"
-            " the longest of them all.",
+            "Pass 2 goes on behind the sequence's last token, "
+            "where nobody has written a weight. How many tokens this sequence has, "
+            "context_lens says; max_context_len is the longest of them all.",
             whole_row,
             (
                 (
@@ -907,8 +905,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "new-token-left-out",
-            "The last token's value is not added. It is the new one, and it sees itself:"
-            " context_lens counts it.",
+            "The last token's value is not added. "
+            "It is the new one, and it sees itself: context_lens counts it.",
             attention(weighted_sum=new_token_left_out),
             (
                 (
@@ -919,8 +917,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-not-reset",
-            "A thread's second element gets the sum of its first one on top: the sum goes on"
-            " where it stopped. Where does the variable begin?",
+            "A thread's second element gets the sum of its first one on top: "
+            "the sum goes on where it stopped. Where does the variable begin?",
             attention(weighted_sum=sum_not_reset),
             (
                 ("float result = 0.0f;", ""),
@@ -932,23 +930,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-token-only",
-            "The output is the last token's weighted value, and the others are lost. They are"
-            " added up.",
+            "The output is the last token's weighted value, and the others are lost. "
+            "They are added up.",
             attention(weighted_sum=last_token_only),
             (("result += weights", "result = weights"),),
         ),
         Mistake(
             "own-tokens-only",
-            "The tokens are shared out among the threads once more, so each element gets only"
-            " those of its own thread. In pass 2 the elements are shared out, and each thread"
-            " goes through all tokens.",
+            "The tokens are shared out among the threads once more, "
+            "so each element gets only those of its own thread. "
+            "In pass 2 the elements are shared out, and each thread goes through all tokens.",
             attention(weighted_sum=own_tokens_only),
             (
                 (
                     "    for (int token = 0; token < num_tokens; ++token) {\n      result",
                     (
-                        "    for (int token = threadIdx.x; token < num_tokens; token +="
-                        " blockDim.x) {\n"
+                        "    for (int token = threadIdx.x; "
+                        "token < num_tokens; token += blockDim.x) {\n"
                         "      result"
                     ),
                 ),
@@ -956,8 +954,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "added-to-out",
-            "The sum is kept in the output, which begins with whatever was in that memory"
-            " before. Add up in a variable of the thread's own, and write once.",
+            "The sum is kept in the output, which begins with whatever was in that memory "
+            "before. Add up in a variable of the thread's own, and write once.",
             added_to_out(by_tokens=False),
             (
                 (
@@ -969,8 +967,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "each-thread-all-elements",
-            "Every thread computes all elements, and all of them write the same outputs. The"
-            " elements are shared out among the threads, as the tokens are in pass 1.",
+            "Every thread computes all elements, and all of them write the same outputs. "
+            "The elements are shared out among the threads, as the tokens are in pass 1.",
             each_thread_all_elements,
             (
                 (
@@ -981,8 +979,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "row-added-again",
-            "The rows of other sequences and heads are stepped over twice: out_row begins with"
-            " this block's own row already.",
+            "The rows of other sequences and heads are stepped over twice: "
+            "out_row begins with this block's own row already.",
             row_added_again,
             (
                 (
@@ -994,8 +992,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "empty-context-unwritten",
-            "A sequence without a token leaves its output unwritten, so that there stands"
-            " whatever was there before. Its output is zeros, and somebody has to write them.",
+            "A sequence without a token leaves its output unwritten, so that there stands "
+            "whatever was there before. Its output is zeros, and somebody has to write them.",
             empty_unwritten,
             (
                 (
@@ -1007,8 +1005,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-head-mapping",
-            "A query head gets the values of a KV head that is not its own. The mapping is the"
-            " same as for the keys.",
+            "A query head gets the values of a KV head that is not its own. "
+            "The mapping is the same as for the keys.",
             attention(kv_head=lambda head, batch: head // batch.k_cache.shape[2]),
             ((HEAD, "head / params.num_kv_heads"),),
             also=(
@@ -1024,8 +1022,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-larger-than-the-block",
-            "A head may have more elements than the block has threads. With one element for"
-            " each thread, the others are never written.",
+            "A head may have more elements than the block has threads. "
+            "With one element for each thread, the others are never written.",
             first_elements_written,
             (
                 (
@@ -1036,31 +1034,31 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sequence-in-one-piece",
-            "The first value is looked up in the block table, and the others are taken to"
-            " stand behind it. Only the tokens of one block do. The next block may be anywhere"
-            " in the pool.",
+            "The first value is looked up in the block table, "
+            "and the others are taken to stand behind it. Only the tokens of one block do. "
+            "The next block may be anywhere in the pool.",
             attention(places=in_one_piece),
             (
                 (
                     "cache_offset(params, seq, token, kv_head) + i",
                     (
-                        "cache_offset(params, seq, 0, kv_head) + token * params.num_kv_heads *"
-                        " params.head_size + i"
+                        "cache_offset(params, seq, 0, "
+                        "kv_head) + token * params.num_kv_heads * params.head_size + i"
                     ),
                 ),
             ),
         ),
         Mistake(
             "offset-put-in-an-int",
-            "cache_offset() returns an int64_t, and you put it into an int. In a large pool"
-            " that cuts off what exercise 6.2 was careful to keep. Give it a type with room"
-            " for it.",
+            "cache_offset() returns an int64_t, and you put it into an int. "
+            "In a large pool that cuts off what exercise 6.2 was careful to keep. "
+            "Give it a type with room for it.",
             cut_off(attention()),
             (
                 (
                     (
-                        "result += weights[token] * to_float(v_cache[cache_offset(params, seq,"
-                        " token, kv_head) + i]);"
+                        "result += weights[token] * "
+                        "to_float(v_cache[cache_offset(params, seq, token, kv_head) + i]);"
                     ),
                     (
                         "int place = cache_offset(params, seq, token, kv_head) + i;\n"
@@ -1071,14 +1069,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-token-for-each-thread",
-            "A context may have more tokens than the block has threads. The scores behind the"
-            " first 128 are not turned into weights.",
+            "A context may have more tokens than the block has threads. "
+            "The scores behind the first 128 are not turned into weights.",
             attention(one_token_each),
             (
                 (
                     (
-                        "for (int token = threadIdx.x; token < num_tokens; token +="
-                        " blockDim.x) largest"
+                        "for (int token = threadIdx.x; token < num_tokens; "
+                        "token += blockDim.x) largest"
                     ),
                     "if (int token = threadIdx.x; token < num_tokens) largest",
                 ),
@@ -1089,30 +1087,30 @@ EXERCISE = Exercise(
                 (
                     NORMALISE,
                     (
-                        "  if (int token = threadIdx.x; token < num_tokens) scores[token] /="
-                        " sum;\n"
+                        "  if (int token = threadIdx.x; token < num_tokens) "
+                        "scores[token] /= sum;\n"
                     ),
                 ),
             ),
         ),
         Mistake(
             "maxima-added-up",
-            "The threads add up their largest scores, where they should look for the largest"
-            " of them all. There are two functions in exercise 6.3.",
+            "The threads add up their largest scores, where they should look for the largest "
+            "of them all. There are two functions in exercise 6.3.",
             attention(in_float(maxima_added_up)),
             (("largest = block_max(largest)", "largest = block_sum(largest)"),),
         ),
         Mistake(
             "powers-of-two",
-            "The weights are powers of 2, and a softmax is made of powers of e. Which function"
-            " gives those?",
+            "The weights are powers of 2, and a softmax is made of powers of e. "
+            "Which function gives those?",
             attention(powers_of_two),
             (("expf(scores[token] - largest)", "exp2f(scores[token] - largest)"),),
         ),
         Mistake(
             "divided-by-the-length",
-            "The weighted sum is divided by the number of tokens. The weights add up to 1"
-            " already, so there is nothing left to divide by.",
+            "The weighted sum is divided by the number of tokens. "
+            "The weights add up to 1 already, so there is nothing left to divide by.",
             mean_of_the_weighted(guarded=False),
             (("from_float<T>(result)", "from_float<T>(result / num_tokens)"),),
             also=(mean_of_the_weighted(guarded=True),),
@@ -1130,8 +1128,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-and-token-exchanged",
-            "cache_offset() gets the KV head where it takes the token, and the token where it"
-            " takes the head. In which order does it name them?",
+            "cache_offset() gets the KV head where it takes the token, "
+            "and the token where it takes the head. In which order does it name them?",
             with_values(head_and_token_exchanged),
             (
                 (
@@ -1142,15 +1140,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weight-of-the-element",
-            "The number of an element stands where the number of a token belongs. There is one"
-            " weight for each token. All elements of its value have the same.",
+            "The number of an element stands where the number of a token belongs. "
+            "There is one weight for each token. All elements of its value have the same.",
             weight_of_the_element,
             (("result += weights[token]", "result += weights[i]"),),
         ),
         Mistake(
             "behind-the-last-score",
-            "A score behind the sequence's last one is used. Scores are counted from 0. Which"
-            " number does the last one have?",
+            "A score behind the sequence's last one is used. Scores are counted from 0. "
+            "Which number does the last one have?",
             behind_the_last_score,
             (
                 (
@@ -1161,25 +1159,25 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "behind-the-head",
-            "A thread computes an element that is not there, behind the head's last one. It"
-            " reads and writes what belongs to others. The block may have more threads than"
-            " the head has elements.",
+            "A thread computes an element that is not there, behind the head's last one. "
+            "It reads and writes what belongs to others. "
+            "The block may have more threads than the head has elements.",
             elements_up_to(lambda head_size: THREADS),
             (("i < params.head_size;", "i < blockDim.x;"),),
             also=(elements_up_to(lambda head_size: head_size + 1),),
         ),
         Mistake(
             "tokens-added-to-out",
-            "Several threads add to the same element of the output, and nothing keeps them"
-            " apart. In pass 2 the elements are shared out, and each thread goes through all"
-            " tokens.",
+            "Several threads add to the same element of the output, "
+            "and nothing keeps them apart. "
+            "In pass 2 the elements are shared out, and each thread goes through all tokens.",
             found("non-atomic-update", two_tokens, "out"),
             (
                 (
                     "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) {",
                     (
-                        "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x)"
-                        " out_row[i] = from_float<T>(0.0f);\n"
+                        "  for (int i = threadIdx.x; i < params.head_size; i += blockDim.x) "
+                        "out_row[i] = from_float<T>(0.0f);\n"
                         "  __syncthreads();\n"
                         "  for (int i = 0; i < params.head_size; ++i) {"
                     ),
@@ -1187,33 +1185,33 @@ EXERCISE = Exercise(
                 (
                     "    for (int token = 0; token < num_tokens; ++token) {\n      result",
                     (
-                        "    for (int token = threadIdx.x; token < num_tokens; token +="
-                        " blockDim.x) {\n"
+                        "    for (int token = threadIdx.x; "
+                        "token < num_tokens; token += blockDim.x) {\n"
                         "      result"
                     ),
                 ),
                 (
                     "    out_row[i] = from_float<T>(result);",
                     (
-                        "    if (threadIdx.x < num_tokens) out_row[i] ="
-                        " from_float<T>(to_float(out_row[i]) + result);"
+                        "    if (threadIdx.x < num_tokens) "
+                        "out_row[i] = from_float<T>(to_float(out_row[i]) + result);"
                     ),
                 ),
             ),
         ),
         Mistake(
             "added-to-the-sum",
-            "The exponentials are divided by more than their sum, so the weights add up to"
-            " less than 1. If something is added to keep the sum from 0: how large is"
-            " exp(score - largest) for the largest score?",
+            "The exponentials are divided by more than their sum, so the weights add up "
+            "to less than 1. If something is added to keep the sum from 0: "
+            "how large is exp(score - largest) for the largest score?",
             added_to_the_sum(1.0),
             (("scores[token] /= sum", "scores[token] /= sum + 1.0f"),),
             also=tuple(map(added_to_the_sum, (0.1, 0.01, 1e-3, float(THREADS)))),
         ),
         Mistake(
             "scaled-again",
-            "softmax multiplies the scores by a factor, or divides them by one, and that"
-            " changes the weights. Pass 1 has brought the scale in already.",
+            "softmax multiplies the scores by a factor, or divides them by one, "
+            "and that changes the weights. Pass 1 has brought the scale in already.",
             scaled_again(for_head_size(64)),
             (("expf(scores[token] - largest)", "expf((scores[token] - largest) * 0.125f)"),),
             also=(
@@ -1227,9 +1225,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "steps-between-elements",
-            "A thread goes too far for its element: the element's number is multiplied by"
-            " something. cache_offset() gives the place of the value's first number. How far"
-            " behind it is the second one?",
+            "A thread goes too far for its element: the element's number is multiplied "
+            "by something. cache_offset() gives the place of the value's first number. "
+            "How far behind it is the second one?",
             steps_between_elements(lambda block_size, num_kv_heads, head_size: head_size),
             (("kv_head) + i]", "kv_head) + i * params.head_size]"),),
             also=(
@@ -1249,22 +1247,22 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "The softmax takes three rounds over a thread's own tokens, t, t + blockDim.x, …:"
-            " find the largest score, make weights and add them up, divide. After the first"
-            " and the second round the threads put their results together."
+            "The softmax takes three rounds over a thread's own tokens, t, t + blockDim.x, "
+            "…: find the largest score, make weights and add them up, divide. "
+            "After the first and the second round the threads put their results together."
         ),
         (
-            "A thread without a token takes part in block_max() and block_sum() as well. What"
-            " does it bring, so that it changes nothing?"
+            "A thread without a token takes part in block_max() and block_sum() as well. "
+            "What does it bring, so that it changes nothing?"
         ),
         (
-            "In pass 2 each thread takes an element of the head and goes through all tokens."
-            " Its sum stands in a variable of its own, so there is nothing to share and"
-            " nothing to wait for."
+            "In pass 2 each thread takes an element of the head and goes through all tokens. "
+            "Its sum stands in a variable of its own, "
+            "so there is nothing to share and nothing to wait for."
         ),
         (
-            "With no token the loop over the tokens does nothing. Is the output written all"
-            " the same?"
+            "With no token the loop over the tokens does nothing. "
+            "Is the output written all the same?"
         ),
     ),
 )

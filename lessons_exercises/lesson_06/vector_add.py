@@ -34,8 +34,9 @@ def add(a, b):
 
 
 def fails(kind, when):
-    """A kernel that gives a finding of this kind when(n, threads), for blocks of 256 threads
-    and then of other sizes.
+    """A kernel that gives a finding of this kind when(n, threads).
+
+    First for blocks of 256 threads, then of other sizes.
     """
 
     def model(threads):
@@ -50,9 +51,7 @@ def fails(kind, when):
 
 
 def unwritten_by(num_written):
-    """The kind of finding when the first num_written(n, threads) elements are written, and
-    others are not.
-    """
+    """The kind of finding when only the first num_written(n, threads) are written."""
 
     def kind(n, threads):
         written = num_written(n, threads)
@@ -113,22 +112,22 @@ block_later, block_later_in_others = fails(
     ),
     lambda n, threads: True,
 )
-parts_added, parts_added_in_others = fails(
-    lambda n, threads: (
-        "race-between-blocks"
-        if n > threads + 1
-        else "unwritten-by-one-block"
-        if n > threads
-        else "output-unwritten"
-    ),
-    lambda n, threads: True,
-)
+
+
+def kind_of_parts(n, threads):
+    if n > threads + 1:
+        return "race-between-blocks"
+    return "unwritten-by-one-block" if n > threads else "output-unwritten"
+
+
+parts_added, parts_added_in_others = fails(kind_of_parts, lambda n, threads: True)
 all_in_one_block, _ = fails("bad-launch", lambda n, threads: n > MOST_THREADS)
 
 
 def no_thread_behind(length):
-    """A fixed number of blocks, two or more. length: the longest of the cases for which they
-    are enough.
+    """A fixed number of blocks, two or more.
+
+    length: the longest of the cases for which they are enough.
     """
 
     def wrong(a, b):
@@ -140,8 +139,9 @@ def no_thread_behind(length):
 
 
 def blocks_of(threads, counted):
-    """Blocks of `threads`, where their number, or the index, is made for more: for `counted`
-    threads in each.
+    """Blocks of `threads`, where their number, or the index, is made for more.
+
+    It is made for `counted` threads in each.
     """
 
     def wrong(a, b):
@@ -183,8 +183,9 @@ def default_stream_only(a, b):
 
 
 def in_the_longest(kind):
-    """Right as far as numbers go; what was launched is judged in the longest case, when all
-    the others have passed.
+    """Right as far as numbers go.
+
+    What was launched is judged in the longest case, when all the others have passed.
     """
 
     def wrong(a, b):
@@ -229,8 +230,9 @@ def prepare(answer):
 
 
 def launch_for(library, n):
-    """What the launcher asks for, for n elements. Nothing runs, so it does not matter that the
-    tensors have one.
+    """What the launcher asks for, for n elements.
+
+    Nothing runs, so it does not matter that the tensors have one.
     """
     number = torch.zeros(1)
     return asked(library, lambda: library.add(number, number, torch.empty(1), n))
@@ -241,8 +243,9 @@ def threads_of(launches):
 
 
 def what_is_wasted(library):
-    """Message and kind of a launch with so many threads too many that nobody can wait for it,
-    for one element or a million.
+    """Message and kind of a launch with so many threads too many that it never ends.
+
+    With one element or a million.
     """
     one, many = launch_for(library, 1), launch_for(library, MANY)
     spare = max(threads_of(one) - 1, threads_of(many) - MANY)
@@ -250,16 +253,17 @@ def what_is_wasted(library):
         return None
     fixed = one[0].grid == many[0].grid
     words = (
-        f"For a vector of {counted(1 if fixed else MANY, 'element')} the launch asks for "
-        f"{threads_of(one if fixed else many):,} threads."
+        f"For a vector of {counted(1 if fixed else MANY, 'element')} the launch asks "
+        f"for {threads_of(one if fixed else many):,} threads."
     )
     return words, "number-of-blocks-fixed" if fixed else "a-block-for-each-element"
 
 
 def look_at_fixed_grid(library, run):
-    """Where the launch is the same for every length, the kernel needs a loop: it must do one
-    element more than it has threads. And a loop in one block leaves all other places of a GPU
-    empty.
+    """A launch that is the same for every length needs a loop in the kernel.
+
+    It must do one element more than it has threads. And a loop in one block leaves all other
+    places of a GPU empty.
     """
     one, many = launch_for(library, 1), launch_for(library, MANY)
     if not (one and many) or one[0].grid != many[0].grid:
@@ -276,8 +280,9 @@ def look_at_fixed_grid(library, run):
 
 
 def why_unwritten(error, library, a, b):
-    """A more exact kind for elements that were not written: nobody was there to do it, or a
-    single block only.
+    """A more exact kind for elements that were not written.
+
+    Nobody was there to do it, or a single block only.
     """
     if "launched no kernel" in str(error):
         return "nothing-launched"
@@ -291,15 +296,14 @@ def why_unwritten(error, library, a, b):
 
 
 def cases():
-    """The last is so long that 256 blocks cannot do it, whatever the number of their
-    threads.
-    """
+    """The last is so long that 256 blocks cannot do it, whatever their threads."""
     yield from ((n, seed) for seed, n in enumerate(LENGTHS))
 
 
 def hidden(seed):
-    """A few elements, then lengths around whole blocks of 256, and one that 256 blocks cannot
-    do.
+    """A few elements, then lengths around whole blocks of 256.
+
+    At the end, one that 256 blocks cannot do.
     """
     chance = random.Random(seed)
     around = (
@@ -340,69 +344,69 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "no-guard",
-            "A thread behind the end of the vectors works too. Blocks are all of the same"
-            " size, so the last one has threads for which there is no element, from number n"
-            " on. What should they do?",
+            "A thread behind the end of the vectors works too. "
+            "Blocks are all of the same size, so the last one has threads for which there "
+            "is no element, from number n on. What should they do?",
             without_guard,
             (("if (i < n) ", ""),),
             also=without_guard_in_others,
         ),
         Mistake(
             "one-block-only",
-            "Only the elements of the first block are written. A block has 256 threads here;"
-            " how many blocks does a vector of n elements take?",
+            "Only the elements of the first block are written. "
+            "A block has 256 threads here; how many blocks does a vector of n elements take?",
             one_block,
             (("int blocks = (n + threads - 1) / threads;", "int blocks = 1;"),),
             also=one_block_of_others,
         ),
         Mistake(
             "rounded-down",
-            "The division rounds down, so the elements behind the last full block get no"
-            " thread, and a short vector gets no block at all. The last block may be used in"
-            " part: round up.",
+            "The division rounds down, so the elements behind the last full block get "
+            "no thread, and a short vector gets no block at all. "
+            "The last block may be used in part: round up.",
             rounded_down,
             (("(n + threads - 1) / threads", "n / threads"),),
             also=(*rounded_down_in_others, at_least_one, *at_least_one_in_others),
         ),
         Mistake(
             "blocks-overlap",
-            "Threads of different blocks work on the same element. threadIdx.x begins at 0 in"
-            " each block. The number of a thread in the whole grid takes blockIdx.x,"
-            " blockDim.x and threadIdx.x.",
+            "Threads of different blocks work on the same element. "
+            "threadIdx.x begins at 0 in each block. The number of a thread in the whole grid "
+            "takes blockIdx.x, blockDim.x and threadIdx.x.",
             blocks_overlap,
             (("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),),
             also=blocks_overlap_in_others,
         ),
         Mistake(
             "same-element-in-many-threads",
-            "Several threads of a block write the same element. The elements are to be shared"
-            " out: each thread has one of its own, and blockIdx.x, blockDim.x and threadIdx.x"
-            " together say which.",
+            "Several threads of a block write the same element. "
+            "The elements are to be shared out: each thread has one of its own, "
+            "and blockIdx.x, blockDim.x and threadIdx.x together say which.",
             several_threads_for_one,
             ((KERNEL, "for (int i = 0; i < n; ++i) out[i] = a[i] + b[i];"),),
         ),
         Mistake(
             "last-left-out",
-            "The first or the last element is not written. The indices of n elements go from 0"
-            " to n - 1.",
+            "The first or the last element is not written. "
+            "The indices of n elements go from 0 to n - 1.",
             last_left_out,
             (("i < n)", "i < n - 1)"),),
             also=last_left_out_in_others,
         ),
         Mistake(
             "launch-numbers-swapped",
-            "The number of blocks and the number of threads in a block have changed places. As"
-            " long as both are small it goes well; a block can have 1,024 threads, and a long"
-            " vector asks for more. Which of the two numbers may grow?",
+            "The number of blocks and the number of threads in a block have changed places. "
+            "As long as both are small it goes well; a block can have 1,024 threads, "
+            "and a long vector asks for more. Which of the two numbers may grow?",
             numbers_swapped,
             (("<<<blocks, threads,", "<<<threads, blocks,"),),
             also=numbers_swapped_in_others[:3],
         ),
         Mistake(
             "index-parts-swapped",
-            "The three parts of the index are there, and two of them have changed places."
-            " Block 1 begins behind all threads of block 0. Where does block number blockIdx.x"
-            " begin?",
+            "The three parts of the index are there, and two of them have changed places. "
+            "Block 1 begins behind all threads of block 0. "
+            "Where does block number blockIdx.x begin?",
             parts_swapped,
             (
                 (
@@ -414,47 +418,48 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "all-in-one-block",
-            "All threads are asked for in one block, and a block has at most 1,024. It is the"
-            " number of blocks that may grow.",
+            "All threads are asked for in one block, and a block has at most 1,024. "
+            "It is the number of blocks that may grow.",
             all_in_one_block,
             (("<<<blocks, threads,", "<<<1, n,"),),
         ),
         Mistake(
             "a-block-for-each-element",
-            "There are as many blocks as elements, and each block has many threads: nearly all"
-            " of them have nothing to do. How many blocks does it take to have a thread for"
-            " each element?",
+            "There are as many blocks as elements, and each block has many threads: "
+            "nearly all of them have nothing to do. "
+            "How many blocks does it take to have a thread for each element?",
             always("a-block-for-each-element"),
             (("int blocks = (n + threads - 1) / threads;", "int blocks = n;"),),
         ),
         Mistake(
             "added-to-out",
-            "The sum is added to what stands in out. out is an output: before the first write"
-            " it holds whatever was in that memory.",
+            "The sum is added to what stands in out. "
+            "out is an output: before the first write it holds whatever was in that memory.",
             added_to_out,
             (("if (i < n) out[i] =", "if (i < n) out[i] +="),),
         ),
         Mistake(
             "nothing-launched",
-            "No kernel is started, so nothing is written. What starts one is its name with"
-            " <<<blocks, threads, 0, stream>>> behind it, and then the arguments.",
+            "No kernel is started, so nothing is written. What starts one is its name "
+            "with <<<blocks, threads, 0, stream>>> behind it, and then the arguments.",
             nothing_launched,
             (("  add_kernel<<<blocks, threads, 0, stream>>>(a, b, out, n);\n", ""),),
         ),
         Mistake(
             "guard-within-the-block",
-            "The guard looks at threadIdx.x, which begins at 0 in each block and is nearly"
-            " always below n. Threads behind the end of the vectors work all the same. Which"
-            " number has to be below n?",
+            "The guard looks at threadIdx.x, which begins at 0 in each block and is nearly "
+            "always below n. Threads behind the end of the vectors work all the same. "
+            "Which number has to be below n?",
             own_number_guarded,
             (("if (i < n)", "if (threadIdx.x < n)"),),
             also=own_number_guarded_in_others,
         ),
         Mistake(
             "number-of-blocks-fixed",
-            "The number of blocks does not grow with the vector. A short one has nothing to do"
-            " for most of them, and a longer one has more elements than they have threads. How"
-            " many blocks does a vector of n elements take?",
+            "The number of blocks does not grow with the vector. "
+            "A short one has nothing to do for most of them, "
+            "and a longer one has more elements than they have threads. "
+            "How many blocks does a vector of n elements take?",
             no_thread_behind(TRACED),
             (("int blocks = (n + threads - 1) / threads;", "int blocks = 256;"),),
             also=(
@@ -465,9 +470,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-block-in-a-loop",
-            "One block does all the work, in a loop. The result is right, and the rest of the"
-            " GPU has nothing to do: blocks run side by side, so a long vector takes many of"
-            " them. One thread for each element was asked for.",
+            "One block does all the work, in a loop. The result is right, "
+            "and the rest of the GPU has nothing to do: blocks run side by side, "
+            "so a long vector takes many of them. One thread for each element was asked for.",
             in_the_longest("one-block-in-a-loop"),
             (
                 ("int blocks = (n + threads - 1) / threads;", "int blocks = 1;"),
@@ -476,24 +481,24 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stream-ignored",
-            "The launch does not name the stream that the launcher was given, so the kernel"
-            " goes to the default one, and PyTorch may be working on another. The stream is"
-            " the fourth thing between <<< and >>>.",
+            "The launch does not name the stream that the launcher was given, "
+            "so the kernel goes to the default one, and PyTorch may be working on another. "
+            "The stream is the fourth thing between <<< and >>>.",
             default_stream_only,
             (("<<<blocks, threads, 0, stream>>>", "<<<blocks, threads>>>"),),
         ),
         Mistake(
             "error-not-returned",
-            "When the launch fails, nobody learns of it. A launch itself returns nothing:"
-            " return what cudaGetLastError() says after it.",
+            "When the launch fails, nobody learns of it. "
+            "A launch itself returns nothing: return what cudaGetLastError() says after it.",
             always("error-not-returned"),
             (("return cudaGetLastError();", "return 0;"),),
         ),
         Mistake(
             "block-sizes-disagree",
-            "The blocks that you launch have fewer threads than you count on elsewhere, so"
-            " some elements get no thread. The launch, the number of blocks and the index have"
-            " to agree about the size of a block.",
+            "The blocks that you launch have fewer threads than you count on elsewhere, "
+            "so some elements get no thread. The launch, "
+            "the number of blocks and the index have to agree about the size of a block.",
             blocks_of(128, counted=256),
             (("<<<blocks, threads,", "<<<blocks, 128,"),),
             also=tuple(
@@ -504,9 +509,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-block-begins-too-far",
-            "The first elements are left out: the threads of block 0 begin at element"
-            " blockDim.x. Before block 0 there is no other block. What is blockIdx.x there,"
-            " and what has it to do in the index?",
+            "The first elements are left out: the threads of block 0 begin "
+            "at element blockDim.x. Before block 0 there is no other block. "
+            "What is blockIdx.x there, and what has it to do in the index?",
             first_block_twice,
             (("blockIdx.x * blockDim.x + threadIdx.x", "blockDim.x + threadIdx.x"),),
             also=(
@@ -520,16 +525,17 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Number the threads of the whole grid from 0. The first block has the numbers 0 to"
-            " blockDim.x - 1. Where does the second block begin, and block number blockIdx.x?"
+            "Number the threads of the whole grid from 0. "
+            "The first block has the numbers 0 to blockDim.x - 1. "
+            "Where does the second block begin, and block number blockIdx.x?"
         ),
         (
-            "That number is the thread's element, if there is one: n need not be a multiple of"
-            " the block size."
+            "That number is the thread's element, if there is one: "
+            "n need not be a multiple of the block size."
         ),
         (
-            "How many blocks: so many that blocks * threads is at least n, and not a whole"
-            " block more. 1 element takes 1 block, 256 take 1, 257 take 2."
+            "How many blocks: so many that blocks * threads is at least n, "
+            "and not a whole block more. 1 element takes 1 block, 256 take 1, 257 take 2."
         ),
     ),
 )

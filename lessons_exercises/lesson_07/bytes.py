@@ -167,20 +167,20 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "equal-lengths-once",
-            "Of sequences of the same length only one is counted. Each has tokens of its own"
-            " in the cache.",
+            "Of sequences of the same length only one is counted. "
+            "Each has tokens of its own in the cache.",
             kv_bytes(lambda context_lens: sum(set(context_lens))),
         ),
         Mistake(
             "stops-at-an-empty-context",
-            "The sequences behind one without a token are not counted. They have tokens to"
-            " read.",
+            "The sequences behind one without a token are not counted. "
+            "They have tokens to read.",
             kv_bytes(until_an_empty_one),
         ),
         Mistake(
             "lengths-multiplied",
-            "The lengths of the contexts are multiplied. How many tokens do all sequences have"
-            " together?",
+            "The lengths of the contexts are multiplied. "
+            "How many tokens do all sequences have together?",
             kv_bytes(math.prod),
         ),
         Mistake(
@@ -193,64 +193,64 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "whole-blocks-counted",
-            "It counts whole blocks. In a sequence's last block there may be slots without a"
-            " token, and a kernel need not read those.",
+            "It counts whole blocks. In a sequence's last block there may be slots "
+            "without a token, and a kernel need not read those.",
             whole_blocks(16),
             also=tuple(map(whole_blocks, (8, 32, 64))),
         ),
         Mistake(
             "longest-for-all",
-            "Every sequence is taken to be as long as the longest one. A paged kernel knows no"
-            " padding: each sequence has its own length.",
+            "Every sequence is taken to be as long as the longest one. "
+            "A paged kernel knows no padding: each sequence has its own length.",
             kv_bytes(lambda context_lens: len(context_lens) * max(context_lens)),
         ),
         Mistake(
             "first-for-all",
-            "Every sequence is taken to be as long as the first one. Each has its own length"
-            " in context_lens.",
+            "Every sequence is taken to be as long as the first one. "
+            "Each has its own length in context_lens.",
             kv_bytes(lambda context_lens: len(context_lens) * context_lens[0]),
         ),
         Mistake(
             "mean-alone",
-            "One sequence of mean length is counted. In a decode step each sequence of the"
-            " batch reads its own context.",
+            "One sequence of mean length is counted. "
+            "In a decode step each sequence of the batch reads its own context.",
             kv_bytes(lambda context_lens: sum(context_lens) // len(context_lens)),
             also=(kv_bytes(lambda context_lens: sum(context_lens) / len(context_lens)),),
         ),
         Mistake(
             "longest-alone",
-            "Only the longest sequence is counted. In a decode step each sequence of the batch"
-            " reads its own context.",
+            "Only the longest sequence is counted. "
+            "In a decode step each sequence of the batch reads its own context.",
             kv_bytes(max),
         ),
         Mistake(
             "first-alone",
-            "Only the first sequence is counted. In a decode step each sequence of the batch"
-            " reads its own context.",
+            "Only the first sequence is counted. "
+            "In a decode step each sequence of the batch reads its own context.",
             kv_bytes(lambda context_lens: context_lens[0]),
         ),
         Mistake(
             "last-alone",
-            "Only the last sequence is counted. If you add up in a loop: where is the total"
-            " set to 0?",
+            "Only the last sequence is counted. "
+            "If you add up in a loop: where is the total set to 0?",
             kv_bytes(lambda context_lens: context_lens[-1]),
         ),
         Mistake(
             "one-token-each",
-            "It counts one token of each sequence. Those are the new ones, and each of them"
-            " attends to a whole context.",
+            "It counts one token of each sequence. "
+            "Those are the new ones, and each of them attends to a whole context.",
             kv_bytes(len),
         ),
         Mistake(
             "new-token-added",
-            "There is a token too many in each sequence. context_lens counts the new token"
-            " already.",
+            "There is a token too many in each sequence. "
+            "context_lens counts the new token already.",
             kv_bytes(lambda context_lens: sum(context_lens) + len(context_lens)),
         ),
         Mistake(
             "new-token-left-out",
-            "There is a token missing in each sequence. A token attends to itself too:"
-            " context_lens counts it.",
+            "There is a token missing in each sequence. "
+            "A token attends to itself too: context_lens counts it.",
             kv_bytes(lambda context_lens: sum(context_lens) - len(context_lens)),
             also=(
                 kv_bytes(
@@ -260,8 +260,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tokens-squared",
-            "The context lengths are squared. Each sequence has one new token only, so it"
-            " reads its context once.",
+            "The context lengths are squared. "
+            "Each sequence has one new token only, so it reads its context once.",
             kv_bytes(lambda context_lens: sum(length * length for length in context_lens)),
             also=(kv_bytes(lambda context_lens: sum(context_lens) ** 2),),
         ),
@@ -272,8 +272,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "always-two-bytes",
-            "Numbers are taken to have two bytes, whatever the cache holds. bytes_per_number"
-            " says how many.",
+            "Numbers are taken to have two bytes, whatever the cache holds. "
+            "bytes_per_number says how many.",
             kv_bytes(width=lambda number: 2),
             also=(kv_bytes(width=lambda number: 4),),
         ),
@@ -289,22 +289,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "factors-added",
-            "Sizes are added that have to be multiplied. A key has head_size numbers for each"
-            " KV head, and each of these numbers has bytes_per_number bytes.",
+            "Sizes are added that have to be multiplied. A key has head_size numbers "
+            "for each KV head, and each of these numbers has bytes_per_number bytes.",
             plus_the_width,
             also=(plus_the_head_size,),
         ),
         Mistake(
             "block-table-counted",
-            "The entries of the block table are counted too. Asked for are the bytes of keys"
-            " and values alone.",
+            "The entries of the block table are counted too. "
+            "Asked for are the bytes of keys and values alone.",
             block_table_too(16),
             also=tuple(map(block_table_too, (8, 32, 64))),
         ),
         Mistake(
             "not-bytes-but-larger-units",
-            "That is not in bytes, but in kilobytes, megabytes or gigabytes. The plain number"
-            " of bytes is asked for.",
+            "That is not in bytes, but in kilobytes, megabytes or gigabytes. "
+            "The plain number of bytes is asked for.",
             lambda *sizes: kv_bytes()(*sizes) / 1e6,
             also=tuple(
                 (lambda *sizes, unit=unit: kv_bytes()(*sizes) / unit)
@@ -313,8 +313,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "context-lens-changed",
-            "Your function changes context_lens. The list belongs to the caller, who still"
-            " needs it.",
+            "Your function changes context_lens. "
+            "The list belongs to the caller, who still needs it.",
             lengths_taken_away,
         ),
         outcomes.RETURNS_NOTHING,
@@ -322,12 +322,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "What does one token have in the cache? Begin with its key for one KV head: how"
-            " many numbers, how many bytes?"
+            "What does one token have in the cache? "
+            "Begin with its key for one KV head: how many numbers, how many bytes?"
         ),
         (
-            "A decode step reads this for every token of every sequence, once. It does not"
-            " matter how the tokens are spread over sequences."
+            "A decode step reads this for every token of every sequence, once. "
+            "It does not matter how the tokens are spread over sequences."
         ),
     ),
 )

@@ -63,8 +63,9 @@ def combined(
     chosen=lambda parts: parts,
     dtype=torch.float32,
 ):
-    """What the kernel gives, with some of its parts replaced. finish: of the weighted sum, the
-    sum of weights, the parts.
+    """What the kernel gives, with some of its parts replaced.
+
+    finish: of the weighted sum, the sum of weights, the parts.
     """
 
     def wrong(parts):
@@ -144,15 +145,15 @@ def without_thread(parts):
 
 
 def rows_counted_as(num_rows):
-    """Part `split` of a row is taken to be number split * num_rows(num_seqs, num_q_heads) +
-    row.
+    """Part `split` of a row is taken to be another number.
+
+    That is split * num_rows(num_seqs, num_q_heads) + row.
     """
 
     def chosen(parts):
         num_splits, *rows = parts.m.shape
-        places = torch.arange(num_splits)[:, None] * num_rows(*rows) + torch.arange(
-            math.prod(rows)
-        )
+        first = torch.arange(num_splits)[:, None] * num_rows(*rows)
+        places = first + torch.arange(math.prod(rows))
 
         def at(tensor):
             return tensor.flatten(0, 2)[places].reshape(tensor.shape)
@@ -170,6 +171,7 @@ def until_empty(parts):
 
 def divided_at_each_step(parts, rescaled=False):
     """The sum is divided by the sum of the weights so far, and the next part added to that.
+
     rescaled: in one pass.
     """
     m_all = torch.full_like(parts.m[0], -math.inf) if rescaled else largest(parts.m)
@@ -193,8 +195,9 @@ def divided_at_each_step(parts, rescaled=False):
 
 
 def rounded_each_time(parts, weights_too=False):
-    """The weighted sum in the format of the output; weights_too: the sum of the weights as
-    well.
+    """The weighted sum in the format of the output.
+
+    weights_too: the sum of the weights as well.
     """
     m_all = largest(parts.m)
     total, weights = torch.zeros_like(parts.o[0]), torch.zeros_like(m_all)
@@ -208,8 +211,9 @@ def rounded_each_time(parts, weights_too=False):
 
 
 def two_by_two(parts, guarded=True):
-    """Each part is put to what there is by their maxima alone. guarded: parts without a token
-    are passed over.
+    """Each part is put to what there is by their maxima alone.
+
+    guarded: parts without a token are passed over.
     """
     o, m_all = parts.o[0], parts.m[0]
     for number in range(1, len(parts.m)):
@@ -258,9 +262,8 @@ def nan_from_first(value):
     """`value` where the first split is without a token."""
 
     def wrong(parts):
-        return torch.where(parts.l[0, ..., None] == 0, value, combined()(parts).float()).to(
-            parts.dtype
-        )
+        empty = parts.l[0, ..., None] == 0
+        return torch.where(empty, value, combined()(parts).float()).to(parts.dtype)
 
     return wrong
 
@@ -271,8 +274,9 @@ def first_m(m, l, m_all):
 
 
 def no_product(together, guarded):
-    """together(m - m_all, l) as the weight. guarded: for parts with a token; else for rows
-    with one.
+    """together(m - m_all, l) as the weight.
+
+    guarded: for parts with a token; else for rows with one.
     """
 
     def weight(m, l, m_all):
@@ -315,8 +319,9 @@ def l_twice(m, l, m_all):
 
 
 def head_size_of(dtype, name, shows):
-    """The head size of `dtype` where head_size should stand: goes wrong, outside of the tensor
-    `name`, for the other one.
+    """The head size of `dtype` where head_size should stand.
+
+    It goes wrong, outside of the tensor `name`, for the other one.
     """
 
     def wrong(parts):
@@ -328,8 +333,9 @@ def head_size_of(dtype, name, shows):
 
 
 def running(parts, l_rescaled=False):
-    """One pass with a maximum that grows, where what was summed before is not rescaled, or l
-    alone is.
+    """One pass with a maximum that grows, and nothing is rescaled.
+
+    What was summed before is not, or l alone is.
     """
     m_all = torch.full_like(parts.m[0], -math.inf)
     total = torch.zeros_like(parts.o[0])
@@ -407,8 +413,9 @@ def prepare(answer):
 
 @dataclass(frozen=True)
 class Case:
-    """level: what the maxima are near. empty: the splits that hold no token, of every row; or
-    (split, seq, head).
+    """level: what the maxima are near.
+
+    empty: the splits that hold no token, of every row; or (split, seq, head).
     """
 
     num_splits: int
@@ -423,8 +430,9 @@ class Case:
 
 @dataclass(frozen=True)
 class OneLongPart(Case):
-    """The first part weighs 1,100 times as much as each of the others, which are many. o is
-    near 1 in it, and else near 2.
+    """The first part weighs 1,100 times as much as each of the others.
+
+    These are many. o is near 1 in the first part, and else near 2.
     """
 
 
@@ -453,8 +461,9 @@ def cases():
 
 
 def hidden(seed):
-    """Parts near 0 and far from it, some of a row without a token; then whole splits, and all
-    of one row.
+    """Parts near 0 and far from it, some of a row without a token.
+
+    Then whole splits, and all of one row.
     """
     chance = random.Random(seed)
     for number in range(14):
@@ -511,9 +520,9 @@ def observe(subject, case):
 
 def describe(case):
     words = (
-        f"{counted(case.num_splits, 'split')} of {counted(case.num_seqs, 'sequence')} with "
-        f"{counted(case.num_q_heads, 'query head')}, head size {SHAPES[case.dtype]}, Number = "
-        f"{'__half' if case.dtype == torch.half else '__nv_bfloat16'}"
+        f"{counted(case.num_splits, 'split')} of {counted(case.num_seqs, 'sequence')} "
+        f"with {counted(case.num_q_heads, 'query head')}, head size {SHAPES[case.dtype]}, "
+        f"Number = {'__half' if case.dtype == torch.half else '__nv_bfloat16'}"
     )
     if case.level or case.spread > 10:
         words += f", m near {case.level:g}" + (
@@ -536,8 +545,8 @@ WEIGHT = "part_l[part] == 0.0f ? 0.0f : __expf(part_m[part] - m_all) * part_l[pa
 ROW = "row = blockIdx.x * gridDim.y + blockIdx.y"
 LAST = "l_all == 0.0f ? 0.0f : o_all / l_all"
 FIND_MAX = (
-    "  for (int split = 0; split < num_splits; ++split) m_all = fmaxf(m_all, part_m[split *"
-    " num_rows + row]);\n"
+    "  for (int split = 0; split < num_splits; ++split) "
+    "m_all = fmaxf(m_all, part_m[split * num_rows + row]);\n"
 )
 SPLITS = "  for (int split = 0; split < num_splits; ++split) {\n"
 SAME_ROW = "race-between-blocks"
@@ -562,9 +571,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "combine-missing-exp",
-            "The parts are weighted by m - m_all itself. The part with the largest maximum"
-            " then weighs 0, and the others less than 0. What turns a difference of scores"
-            " into a ratio of weights?",
+            "The parts are weighted by m - m_all itself. "
+            "The part with the largest maximum then weighs 0, and the others less than 0. "
+            "What turns a difference of scores into a ratio of weights?",
             combined(lambda m, l, m_all: torch.where(l == 0, 0.0, (m - m_all) * l)),
             (("__expf(part_m[part] - m_all) * part_l", "(part_m[part] - m_all) * part_l"),),
             also=(
@@ -583,9 +592,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "combine-missing-l",
-            "The weight of a part looks at its largest score only. The parts are divided by l"
-            " already, so l has to come back in: a part with many tokens weighs more than one"
-            " with few.",
+            "The weight of a part looks at its largest score only. "
+            "The parts are divided by l already, so l has to come back in: "
+            "a part with many tokens weighs more than one with few.",
             combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m - m_all))),
             (("__expf(part_m[part] - m_all) * part_l[part]", "__expf(part_m[part] - m_all)"),),
             also=(
@@ -597,8 +606,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "o-taken-as-undivided",
-            "You add the parts as if they were sums that still had to be divided. Each of them"
-            " is divided by its own l already.",
+            "You add the parts as if they were sums that still had to be divided. "
+            "Each of them is divided by its own l already.",
             combined(
                 lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m - m_all)),
                 finish=over_right_sum,
@@ -621,68 +630,68 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weights-missing-m",
-            "The parts are weighted by l alone. Each l was counted from its own maximum; they"
-            " can be compared once they refer to the same one.",
+            "The parts are weighted by l alone. Each l was counted from its own maximum; "
+            "they can be compared once they refer to the same one.",
             combined(lambda m, l, m_all: l),
             ((WEIGHT, "part_l[part]"),),
             also=(combined(lambda m, l, m_all: l, finish=unguarded),),
         ),
         Mistake(
             "plain-average",
-            "The output is the plain average of the parts, as if all of them mattered alike. A"
-            " part with higher scores, or with more tokens, has a larger share.",
+            "The output is the plain average of the parts, as if all of them mattered alike. "
+            "A part with higher scores, or with more tokens, has a larger share.",
             combined(lambda m, l, m_all: torch.ones_like(m)),
             ((WEIGHT, "1.0f"),),
         ),
         Mistake(
             "divided-by-the-number-of-splits",
-            "The weighted sum is divided by the number of splits. What makes the shares of the"
-            " parts add up to 1?",
+            "The weighted sum is divided by the number of splits. "
+            "What makes the shares of the parts add up to 1?",
             combined(finish=lambda total, _, parts: total / len(parts.m)),
             ((LAST, "o_all / num_splits"),),
         ),
         Mistake(
             "sum-not-normalised",
-            "The output is the weighted sum of the parts, and it is not divided by the sum of"
-            " the weights.",
+            "The output is the weighted sum of the parts, "
+            "and it is not divided by the sum of the weights.",
             combined(finish=lambda total, _, parts: total),
             ((LAST, "o_all"),),
         ),
         Mistake(
             "max-not-subtracted",
-            "The weights are exp(m) * l, without subtracting the largest m. Large maxima"
-            " overflow, and for small ones all weights are 0.",
+            "The weights are exp(m) * l, without subtracting the largest m. "
+            "Large maxima overflow, and for small ones all weights are 0.",
             combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m) * l)),
             (("__expf(part_m[part] - m_all)", "__expf(part_m[part])"),),
             also=(combined(lambda m, l, m_all: torch.exp(m) * l, finish=unguarded),),
         ),
         Mistake(
             "max-starts-at-zero",
-            "The maximum never falls below 0. When all scores are far below 0, every weight"
-            " underflows to 0, and the output with it.",
+            "The maximum never falls below 0. When all scores are far below 0, "
+            "every weight underflows to 0, and the output with it.",
             combined(m_all=lambda m: largest(m).clamp(min=0.0)),
             (("m_all = -INFINITY", "m_all = 0.0f"),),
             also=(combined(m_all=lambda m: largest(m).clamp(min=0.0), finish=unguarded),),
         ),
         Mistake(
             "max-starts-at-a-number",
-            "The maximum starts from a number that is small, and not small enough: scores may"
-            " lie below it. What is the maximum over nothing?",
+            "The maximum starts from a number that is small, and not small enough: "
+            "scores may lie below it. What is the maximum over nothing?",
             combined(m_all=lambda m: largest(m).clamp(min=-100.0)),
             (("m_all = -INFINITY", "m_all = -100.0f"),),
         ),
         Mistake(
             "nan-on-empty-row",
-            "Where no part has a token, the output is NaN. There the largest m is -inf, and"
-            " -inf - (-inf) is NaN; or the weights add up to 0, and 0 / 0 is NaN. Such a row's"
-            " output is zeros.",
+            "Where no part has a token, the output is NaN. There the largest m is -inf, "
+            "and -inf - (-inf) is NaN; or the weights add up to 0, and 0 / 0 is NaN. "
+            "Such a row's output is zeros.",
             combined(lambda m, l, m_all: torch.exp(m - m_all) * l),
             ((WEIGHT, "__expf(part_m[part] - m_all) * part_l[part]"),),
         ),
         Mistake(
             "weights-upside-down",
-            "The sign of the exponent is turned round: the part with the lowest scores weighs"
-            " most.",
+            "The sign of the exponent is turned round: "
+            "the part with the lowest scores weighs most.",
             combined(lambda m, l, m_all: torch.where(l == 0, 0.0, torch.exp(m_all - m) * l)),
             (("part_m[part] - m_all", "m_all - part_m[part]"),),
             also=(
@@ -692,8 +701,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "running-sum-not-rescaled",
-            "The maximum grows while you add up, and what was summed before is still counted"
-            " from the old one. Find the largest m first, or rescale the sums at each step.",
+            "The maximum grows while you add up, and what was summed before is still counted "
+            "from the old one. Find the largest m first, or rescale the sums at each step.",
             running,
             also=(lambda parts: running(parts, l_rescaled=True),),
             edits=(
@@ -706,16 +715,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided-at-each-step",
-            "The sum is divided by the weights after each part, and the next part is added to"
-            " what is divided already. Divide once, when all parts are in it.",
+            "The sum is divided by the weights after each part, and the next part is added "
+            "to what is divided already. Divide once, when all parts are in it.",
             divided_at_each_step,
             ((LAST, "o_all"), (ADDED, ADDED + "    if (l_all > 0.0f) o_all /= l_all;\n")),
             also=(lambda parts: divided_at_each_step(parts, rescaled=True),),
         ),
         Mistake(
             "sum-of-l-not-rescaled",
-            "You divide by the plain sum of the parts' l. Each was counted from its own"
-            " maximum; the weights are counted from the largest.",
+            "You divide by the plain sum of the parts' l. "
+            "Each was counted from its own maximum; the weights are counted from the largest.",
             combined(
                 finish=lambda total, _, parts: ratio(total, parts.l.sum(0)[..., None], parts)
             ),
@@ -756,9 +765,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-part",
-            "The numbers come from other parts than this row's, or from outside of the tensor."
-            " All rows of the first split lie side by side, then all rows of the second: how"
-            " far is it from a row's part to its next one?",
+            "The numbers come from other parts than this row's, "
+            "or from outside of the tensor. All rows of the first split lie side by side, "
+            "then all rows of the second: how far is it from a row's part to its next one?",
             combined(chosen=splits_last),
             (
                 ("part_m[split * num_rows + row]", "part_m[row * num_splits + split]"),
@@ -775,16 +784,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-place-in-a-part",
-            "m and l are the right ones, and o is not: a part has one m and one l, and"
-            " head_size numbers of o.",
+            "m and l are the right ones, and o is not: a part has one m and one l, "
+            "and head_size numbers of o.",
             combined(chosen=without_stride),
             ((STORE, "part_o[part + threadIdx.x]"),),
             also=(combined(chosen=without_brackets),),
         ),
         Mistake(
             "not-there-for-the-others",
-            "A thread reads from shared memory what another thread may not have written yet."
-            " What makes the threads of a block wait for each other?",
+            "A thread reads from shared memory what another thread may not have written yet. "
+            "What makes the threads of a block wait for each other?",
             found("order", "", lambda parts: True),
             (
                 (
@@ -800,8 +809,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-row-of-the-output",
-            "Each result is right, and stands in another row of the output. The query heads of"
-            " a sequence lie side by side in it, and then come those of the next sequence.",
+            "Each result is right, and stands in another row of the output. The query heads "
+            "of a sequence lie side by side in it, and then come those of the next sequence.",
             at_other_rows,
             (
                 (
@@ -812,9 +821,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "empty-row-not-written",
-            "Where no part has a token, nothing is written. The output is not cleared before"
-            " the kernel runs, so such a row keeps what was in memory. What should stand"
-            " there?",
+            "Where no part has a token, nothing is written. "
+            "The output is not cleared before the kernel runs, "
+            "so such a row keeps what was in memory. What should stand there?",
             found("output-unwritten", "out", no_token_in_a_row),
             (
                 (
@@ -828,8 +837,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stops-at-an-empty-split",
-            "What comes behind a split without a token is not in the output, or nothing is"
-            " written. Such a part has no weight, and the next one may have some.",
+            "What comes behind a split without a token is not in the output, or nothing "
+            "is written. Such a part has no weight, and the next one may have some.",
             combined(chosen=until_empty),
             (
                 (
@@ -841,21 +850,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nan-when-the-first-split-is-empty",
-            "Where the first split has no token, the output is NaN, or zeros: the largest m is"
-            " still -inf after this split, and -inf - (-inf) is NaN.",
+            "Where the first split has no token, the output is NaN, or zeros: "
+            "the largest m is still -inf after this split, and -inf - (-inf) is NaN.",
             nan_from_first(math.nan),
             (
                 (FIND_MAX, ""),
                 (
                     (
-                        "    float weight = part_l[part] == 0.0f ? 0.0f : __expf(part_m[part]"
-                        " - m_all)"
+                        "    float weight = part_l[part] == 0.0f ? 0.0f : "
+                        "__expf(part_m[part] - m_all)"
                     ),
                     (
                         "    float before = m_all;\n"
                         "    m_all = fmaxf(m_all, part_m[part]);\n"
-                        "    o_all *= __expf(before - m_all), l_all *= __expf(before -"
-                        " m_all);\n"
+                        "    o_all *= __expf(before - m_all), l_all *= "
+                        "__expf(before - m_all);\n"
                         "    float weight = __expf(part_m[part] - m_all)"
                     ),
                 ),
@@ -864,8 +873,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-split-left-out",
-            "The last split is not in the output. The splits have the numbers 0 to num_splits"
-            " - 1.",
+            "The last split is not in the output. "
+            "The splits have the numbers 0 to num_splits - 1.",
             combined(m_all=largest, chosen=without_last),
             ((SPLITS, SPLITS.replace("num_splits", "num_splits - 1")),),
             also=(
@@ -887,24 +896,24 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-row",
-            "Blocks write to the same row of the output. A row is one query head of one"
-            " sequence: what tells the blocks of the heads apart?",
+            "Blocks write to the same row of the output. A row is one query head "
+            "of one sequence: what tells the blocks of the heads apart?",
             found(SAME_ROW, "out", lambda parts: parts.m.shape[2] > 1),
             ((ROW, "row = blockIdx.x"),),
             also=(found(SAME_ROW, "out", lambda parts: parts.m.shape[1] > 1), seqs_for_heads),
         ),
         Mistake(
             "thread-left-out",
-            "All threads of a block work on the same number. Each of them has one number of"
-            " the row, and of each part.",
+            "All threads of a block work on the same number. "
+            "Each of them has one number of the row, and of each part.",
             combined(chosen=without_thread),
             ((STORE, "part_o[int64_t(part) * head_size]"),),
             also=(found("several-writers", "out", lambda parts: True),),
         ),
         Mistake(
             "first-maximum-alone",
-            "The m of the first split stands where another is needed: the largest m of all"
-            " splits, or each split's own. The first one may be small, or -inf.",
+            "The m of the first split stands where another is needed: the largest m "
+            "of all splits, or each split's own. The first one may be small, or -inf.",
             combined(m_all=lambda m: m[0]),
             (("m_all = fmaxf(m_all, part_m[split * num_rows + row])", "m_all = part_m[row]"),),
             also=(
@@ -928,8 +937,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "head-size-typed",
-            "A number stands where head_size should. The kernel is compiled for models with"
-            " other head sizes, too.",
+            "A number stands where head_size should. "
+            "The kernel is compiled for models with other head sizes, too.",
             head_size_of(torch.half, "out", lambda parts: parts.m[0].numel() > 1),
             (("  out[int64_t(row) * head_size", "  out[int64_t(row) * 128"),),
             also=(
@@ -939,25 +948,25 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-in-16-bits",
-            "The sum is rounded to 16 bits after each part. A part with a small weight is lost"
-            " in that way. Many such parts together are not small. Add up in a float, and"
-            " convert at the end.",
+            "The sum is rounded to 16 bits after each part. A part with a small weight "
+            "is lost in that way. Many such parts together are not small. "
+            "Add up in a float, and convert at the end.",
             rounded_each_time,
             ((ADDED, ADDED + "    o_all = to_float(from_float<Number>(o_all));\n"),),
             also=(lambda parts: rounded_each_time(parts, weights_too=True),),
         ),
         Mistake(
             "output-written-in-part",
-            "Some numbers of the output are never written. A row's output has head_size"
-            " numbers, and there is a thread for each.",
+            "Some numbers of the output are never written. "
+            "A row's output has head_size numbers, and there is a thread for each.",
             found("output-unwritten", "out", lambda parts: True),
             (("  out[int64_t(row)", "  if (threadIdx.x == 0) out[int64_t(row)"),),
             also=(found("output-unwritten", "out", lambda parts: parts.m[0].numel() > 1),),
         ),
         Mistake(
             "splits-counted-by-hand",
-            "A number stands where num_splits should. With fewer splits, parts are read that"
-            " do not exist; with more, some are left out.",
+            "A number stands where num_splits should. With fewer splits, "
+            "parts are read that do not exist; with more, some are left out.",
             always_so_many(4),
             (
                 (FIND_MAX, FIND_MAX.replace("num_splits", "4")),
@@ -967,9 +976,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weight-not-a-product",
-            "The weight puts a part's m and l together in another way than as a product. l was"
-            " counted from the part's own maximum: which factor makes of it what it is when"
-            " counted from the largest one?",
+            "The weight puts a part's m and l together in another way than as a product. "
+            "l was counted from the part's own maximum: "
+            "which factor makes of it what it is when counted from the largest one?",
             no_product(lambda below, l: l + below.exp(), True),
             ((WEIGHT, WEIGHT.replace(" * ", " + ")),),
             also=(
@@ -986,8 +995,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "shared-array-too-short",
-            "An array in shared memory has fewer places than there are splits. num_splits may"
-            " be large, and the kernel is compiled before anybody knows it.",
+            "An array in shared memory has fewer places than there are splits. "
+            "num_splits may be large, and the kernel is compiled before anybody knows it.",
             room_for(8),
             (
                 (
@@ -1003,8 +1012,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided-twice",
-            "The weighted sum is divided by the sum of the weights twice. Look for all places"
-            " where something is divided.",
+            "The weighted sum is divided by the sum of the weights twice. "
+            "Look for all places where something is divided.",
             combined(
                 finish=lambda total, weights, parts: ratio(
                     ratio(total, weights, parts), weights, parts
@@ -1015,8 +1024,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "largest-split-alone",
-            "The output is that of the split with the largest m alone. The other splits have a"
-            " smaller weight, and not none.",
+            "The output is that of the split with the largest m alone. "
+            "The other splits have a smaller weight, and not none.",
             combined(largest_alone),
             (("part_l[part] == 0.0f ?", "part_l[part] == 0.0f || part_m[part] < m_all ?"),),
             also=(
@@ -1029,19 +1038,19 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Each thread does the whole of lesson 04's combine_result for one number of the"
-            " output: the largest m over the parts, their weights, the weighted mean. All"
-            " threads of a block find the same weights."
+            "Each thread does the whole of lesson 04's combine_result for one number "
+            "of the output: the largest m over the parts, their weights, the weighted mean. "
+            "All threads of a block find the same weights."
         ),
         (
-            "There are gridDim.x * gridDim.y rows, and this block's has the number blockIdx.x"
-            " * gridDim.y + blockIdx.y. Part `split` of that row has the number split * rows +"
-            " row among all parts."
+            "There are gridDim.x * gridDim.y rows, "
+            "and this block's has the number blockIdx.x * gridDim.y + blockIdx.y. "
+            "Part `split` of that row has the number split * rows + row among all parts."
         ),
         (
-            "A part without a token has m = -INFINITY. Its weight is 0; make sure that it is,"
-            " also where the largest m is -INFINITY too, and that you do not divide by a sum"
-            " of weights that is 0."
+            "A part without a token has m = -INFINITY. Its weight is 0; "
+            "make sure that it is, also where the largest m is -INFINITY too, "
+            "and that you do not divide by a sum of weights that is 0."
         ),
     ),
 )

@@ -10,8 +10,9 @@ from paged_attention import splits
 
 
 def cut(borders, pieces=None):
-    """cut_evenly() with other borders between the shares. borders(total, num_blocks):
-    num_blocks + 1 places on the line.
+    """cut_evenly() with other borders between the shares.
+
+    borders(total, num_blocks): num_blocks + 1 places on the line.
     """
 
     def wrong(num_tiles, num_blocks):
@@ -69,9 +70,7 @@ def with_places(begin_of=begin_in_row, end_of=end_in_row):
 
 
 def empty_within_a_row(num_tiles, first, end):
-    """The pieces of the rows that begin before the share's end, and end behind its
-    beginning.
-    """
+    """The pieces of the rows that begin before the share's end, and end after its start."""
     return [
         (row, max(first - start, 0), min(end - start, length))
         for row, length in enumerate(num_tiles)
@@ -81,8 +80,9 @@ def empty_within_a_row(num_tiles, first, end):
 
 
 def one_piece(num_tiles, first, end):
-    """The piece of the row in which the share begins; without a tile where the share has
-    none.
+    """The piece of the row in which the share begins.
+
+    Without a tile where the share has none.
     """
     row = next(row for row in range(len(num_tiles)) if first < line_start(num_tiles, row + 1))
     start = line_start(num_tiles, row)
@@ -110,8 +110,9 @@ def counted_from_the_share(num_tiles, num_blocks):
 
 
 def next_row_for_next_block(num_tiles, num_blocks):
-    """Each share begins with a row of its own, and has the length that it should have while
-    there are rows.
+    """Each share begins with a row of its own.
+
+    It has the length that it should have while there are rows.
     """
     places = even(sum(num_tiles), num_blocks)
     row = 0
@@ -126,8 +127,9 @@ def next_row_for_next_block(num_tiles, num_blocks):
 
 
 class Loose(list):
-    """Shares of a mistake that can look in several ways: it is the same one wherever
-    `seen(shares)` is the same.
+    """Shares of a mistake that can look in several ways.
+
+    It is the same one wherever `seen(shares)` is the same.
     """
 
     def __init__(self, shares, seen):
@@ -163,8 +165,9 @@ def out_of_order(num_tiles, num_blocks):
 
 
 def with_rows_moved(order, named=lambda rows, place: rows[place]):
-    """The line has the rows in the order that order(num_tiles) gives. named(rows, place): the
-    number of a row in a piece.
+    """The line has the rows in the order that order(num_tiles) gives.
+
+    named(rows, place): the number of a row in a piece.
     """
 
     def wrong(num_tiles, num_blocks):
@@ -439,8 +442,9 @@ CASES = [
 
 
 def hidden(seed):
-    """Fewer tiles than blocks, as many, some more, many more; then numbers whose borders
-    floats miss.
+    """Fewer tiles than blocks, as many, some more, many more.
+
+    Then numbers whose borders floats miss.
     """
     chance = random.Random(seed)
     for number in range(16):
@@ -467,8 +471,9 @@ class Changed(Text):
 
 
 def plain(result):
-    """Lists of tuples, whether the answer made lists or tuples of them; a list of tuples where
-    it is one of pieces.
+    """Lists of tuples, whether the answer made lists or tuples of them.
+
+    A list of tuples where it is one of pieces.
     """
     if isinstance(result, GeneratorType):
         return Text("a generator, which has not run yet")
@@ -534,56 +539,56 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "last-tiles-lost",
-            "The last tiles belong to nobody. When the total does not divide evenly, shares of"
-            " total // num_blocks tiles do not reach the end of the line.",
+            "The last tiles belong to nobody. When the total does not divide evenly, "
+            "shares of total // num_blocks tiles do not reach the end of the line.",
             cut(rounded_down),
         ),
         Mistake(
             "rest-on-the-last-block",
-            "What does not divide evenly all goes to the last block, and the others wait for"
-            " it. Shares differ by one tile at most.",
+            "What does not divide evenly all goes to the last block, "
+            "and the others wait for it. Shares differ by one tile at most.",
             cut(rest_on_the_last),
         ),
         Mistake(
             "shares-rounded-up",
-            "Each share is rounded up, so that the last blocks have little to do, or nothing."
-            " Shares differ by one tile at most.",
+            "Each share is rounded up, so that the last blocks have little to do, "
+            "or nothing. Shares differ by one tile at most.",
             cut(rounded_up),
         ),
         Mistake(
             "longer-shares-first",
-            "Your shares are as even as asked for, and they are not the ones asked for. Which"
-            " of them have a tile more is settled by where block b's share begins: see the"
-            " docstring.",
+            "Your shares are as even as asked for, and they are not the ones asked for. "
+            "Which of them have a tile more is settled by where block b's share begins: "
+            "see the docstring.",
             cut(longer_first),
             also=(cut(borders_rounded_up),),
         ),
         Mistake(
             "borders-to-the-nearest",
-            "Your borders are rounded to the nearest whole number. The docstring has them"
-            " rounded down.",
+            "Your borders are rounded to the nearest whole number. "
+            "The docstring has them rounded down.",
             cut(nearest),
             also=(cut(half_rounded_up),),
         ),
         Mistake(
             "parts-of-tiles",
-            "There are pieces with parts of tiles: `/` gives a fraction. Borders are whole"
-            " numbers.",
+            "There are pieces with parts of tiles: `/` gives a fraction. "
+            "Borders are whole numbers.",
             cut(in_fractions),
             also=(cut(quotients_first),),
         ),
         Mistake(
             "borders-in-floats",
-            "A border is off by one: a float such as total / num_blocks is not exact, and a"
-            " multiple of it may fall just below the whole number. In which order do the"
-            " numbers stay whole?",
+            "A border is off by one: a float such as total / num_blocks is not exact, "
+            "and a multiple of it may fall just below the whole number. "
+            "In which order do the numbers stay whole?",
             cut(in_floats),
             also=(cut(in_floats_nearest),),
         ),
         Mistake(
             "whole-rows",
-            "Rows are given to the blocks as a whole. A long row then keeps one block busy"
-            " while the others wait: a row may be cut.",
+            "Rows are given to the blocks as a whole. "
+            "A long row then keeps one block busy while the others wait: a row may be cut.",
             whole_rows,
             also=(
                 rows_in_turn,
@@ -594,27 +599,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-rows-that-begin-here",
-            "A block has only pieces of rows that begin within its share. A row that began in"
-            " an earlier share can go on in this one.",
+            "A block has only pieces of rows that begin within its share. "
+            "A row that began in an earlier share can go on in this one.",
             cut(even, rows_that_begin_here),
         ),
         Mistake(
             "each-row-cut",
-            "Every row is cut into num_blocks pieces by itself. It is the line of all tiles"
-            " that is cut.",
+            "Every row is cut into num_blocks pieces by itself. "
+            "It is the line of all tiles that is cut.",
             each_row_cut,
         ),
         Mistake(
             "dealt-in-turn",
-            "The tiles are dealt to the blocks in turn. A block's share is a stretch of the"
-            " line, so that it has few pieces and each of them is as long as can be.",
+            "The tiles are dealt to the blocks in turn. A block's share is a stretch "
+            "of the line, so that it has few pieces and each of them is as long as can be.",
             dealt,
             also=(tile_by_tile,),
         ),
         Mistake(
             "counted-from-the-line",
-            "The tiles in your pieces are counted from the beginning of the line. A piece"
-            " counts from the beginning of its row.",
+            "The tiles in your pieces are counted from the beginning of the line. "
+            "A piece counts from the beginning of its row.",
             changed(
                 lambda share, num_tiles: [
                     (row, begin + line_start(num_tiles, row), end + line_start(num_tiles, row))
@@ -624,8 +629,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "begins-at-the-row",
-            "A share that begins within a row takes the row from its first tile on. The tiles"
-            " before belong to another block.",
+            "A share that begins within a row takes the row from its first tile on. "
+            "The tiles before belong to another block.",
             changed(lambda share, _: [(row, 0, end) for row, _, end in share]),
             also=(
                 changed(lambda share, _: [(row, 0, end - begin) for row, begin, end in share]),
@@ -633,8 +638,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "goes-on-to-the-end",
-            "A share that ends within a row takes the row to its last tile. The tiles behind"
-            " belong to another block.",
+            "A share that ends within a row takes the row to its last tile. "
+            "The tiles behind belong to another block.",
             changed(
                 lambda share, num_tiles: [
                     (row, begin, num_tiles[row]) for row, begin, _ in share
@@ -643,20 +648,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "begin-not-cut",
-            "Your pieces begin where their rows begin, even where the share begins later."
-            " Tiles before the share belong to other blocks.",
+            "Your pieces begin where their rows begin, even where the share begins later. "
+            "Tiles before the share belong to other blocks.",
             with_places(begin_of=lambda first, length: 0),
         ),
         Mistake(
             "end-not-cut",
-            "Your pieces end where their rows end, even where the share ends earlier. Tiles"
-            " behind the share belong to other blocks.",
+            "Your pieces end where their rows end, even where the share ends earlier. "
+            "Tiles behind the share belong to other blocks.",
             with_places(end_of=lambda end, length: length),
         ),
         Mistake(
             "begins-before-the-row",
-            "A piece begins before its row does, with a number below 0: the share begins in an"
-            " earlier row.",
+            "A piece begins before its row does, with a number below 0: "
+            "the share begins in an earlier row.",
             with_places(begin_of=lambda first, length: first),
         ),
         Mistake(
@@ -666,32 +671,32 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rows-begin-at-0",
-            "Every row is taken to begin at the line's beginning. Where does the second row"
-            " begin?",
+            "Every row is taken to begin at the line's beginning. "
+            "Where does the second row begin?",
             cut(even, no_row_start),
         ),
         Mistake(
             "share-ends-too-late",
-            "Your shares go one tile too far, so that two blocks have the same tile. A share"
-            " goes up to, and without, its end.",
+            "Your shares go one tile too far, so that two blocks have the same tile. "
+            "A share goes up to, and without, its end.",
             cut(even, lambda num_tiles, first, end: pieces_between(num_tiles, first, end + 1)),
         ),
         Mistake(
             "end-one-too-far",
-            "The third number of a piece is one too large. It is the first tile that does not"
-            " belong to the piece any more, as in range().",
+            "The third number of a piece is one too large. "
+            "It is the first tile that does not belong to the piece any more, as in range().",
             changed(lambda share, _: [(row, begin, end + 1) for row, begin, end in share]),
         ),
         Mistake(
             "end-included",
-            "The third number of a piece is its last tile. It is asked for as the first one"
-            " that does not belong to the piece any more, as in range().",
+            "The third number of a piece is its last tile. It is asked for as the first "
+            "one that does not belong to the piece any more, as in range().",
             changed(lambda share, _: [(row, begin, end - 1) for row, begin, end in share]),
         ),
         Mistake(
             "length-in-place-of-the-end",
-            "The third number of a piece is how many tiles it has. It is asked for as the tile"
-            " behind the last one.",
+            "The third number of a piece is how many tiles it has. "
+            "It is asked for as the tile behind the last one.",
             changed(lambda share, _: [(row, begin, end - begin) for row, begin, end in share]),
         ),
         Mistake(
@@ -707,27 +712,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rows-between-lost",
-            "A share that reaches over three rows or more has lost those in between. Short"
-            " rows may lie wholly within a share.",
+            "A share that reaches over three rows or more has lost those in between. "
+            "Short rows may lie wholly within a share.",
             changed(lambda share, _: [share[0], share[-1]] if len(share) > 2 else share),
         ),
         Mistake(
             "num-tiles-changed",
-            "Your function changes num_tiles. The list belongs to the caller, who still"
-            " needs it.",
+            "Your function changes num_tiles. "
+            "The list belongs to the caller, who still needs it.",
             tiles_taken_away,
             also=(cut_rows_shortened,),
         ),
         Mistake(
             "shares-yielded",
-            "Your function yields the shares, so that a call gives a generator. A list is"
-            " asked for.",
+            "Your function yields the shares, so that a call gives a generator. "
+            "A list is asked for.",
             yielded,
         ),
         Mistake(
             "empty-shares-left-out",
-            "There are fewer lists than blocks. With fewer tiles than blocks, some blocks have"
-            " an empty list.",
+            "There are fewer lists than blocks. "
+            "With fewer tiles than blocks, some blocks have an empty list.",
             empty_shares_left_out,
             also=(fewer_blocks,),
         ),
@@ -738,8 +743,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-list-for-all",
-            "A block has the pieces of others beside its own: the blocks share one list, as"
-            " they do after `[[]] * num_blocks`, or a list is not begun anew for each block.",
+            "A block has the pieces of others beside its own: the blocks share one list, as "
+            "they do after `[[]] * num_blocks`, or a list is not begun anew for each block.",
             lambda num_tiles, num_blocks: [all_pieces(num_tiles, num_blocks)] * num_blocks,
             also=(grown_shares,),
         ),
@@ -765,53 +770,53 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-piece-for-each-block",
-            "Each of your blocks has one piece. When a row ends within a share, the share goes"
-            " on with the next row.",
+            "Each of your blocks has one piece. "
+            "When a row ends within a share, the share goes on with the next row.",
             one_row_for_each_block,
             also=(cut(even, one_piece),),
         ),
         Mistake(
             "end-left-out-twice",
-            "Your shares end a tile too early, and that tile belongs to nobody. A slice and"
-            " range() leave their end out already.",
+            "Your shares end a tile too early, and that tile belongs to nobody. "
+            "A slice and range() leave their end out already.",
             cut(even, lambda num_tiles, first, end: pieces_between(num_tiles, first, end - 1)),
         ),
         Mistake(
             "shares-of-one-length",
-            "Your shares begin where they should, and all of them have total // num_blocks"
-            " tiles. Where a share should have one more, it belongs to nobody. The docstring"
-            " says where a share ends.",
+            "Your shares begin where they should, and all of them have total // num_blocks "
+            "tiles. Where a share should have one more, it belongs to nobody. "
+            "The docstring says where a share ends.",
             of_fixed_length,
         ),
         Mistake(
             "counted-from-the-share",
-            "The tiles in your pieces are counted from the beginning of the block's share. A"
-            " piece counts from the beginning of its row.",
+            "The tiles in your pieces are counted from the beginning of the block's share. "
+            "A piece counts from the beginning of its row.",
             counted_from_the_share,
         ),
         Mistake(
             "rest-of-a-row-lost",
-            "Each of your shares begins with a row of its own. When a share ends within a row,"
-            " the next share goes on there.",
+            "Each of your shares begins with a row of its own. "
+            "When a share ends within a row, the next share goes on there.",
             next_row_for_next_block,
         ),
         Mistake(
             "listed-by-row",
-            "Your result has a list for each row. A list for each block is asked for. Each"
-            " piece in it names its row.",
+            "Your result has a list for each row. A list for each block is asked for. "
+            "Each piece in it names its row.",
             listed_by_row(lambda block, row: block),
             also=(listed_by_row(lambda block, row: row),),
         ),
         Mistake(
             "pieces-out-of-order",
-            "Each block has the right pieces, but they stand in another order than the one"
-            " asked for. What comes first on the line stands first in the list.",
+            "Each block has the right pieces, but they stand in another order "
+            "than the one asked for. What comes first on the line stands first in the list.",
             out_of_order,
         ),
         Mistake(
             "rows-moved",
-            "On your line the rows lie in another order than in num_tiles. Row 0 comes first,"
-            " whatever its length, and then row 1.",
+            "On your line the rows lie in another order than in num_tiles. "
+            "Row 0 comes first, whatever its length, and then row 1.",
             ROWS_MOVED[0],
             also=tuple(ROWS_MOVED[1:]),
         ),
@@ -820,13 +825,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], row"
-            " 2 at num_tiles[0] + num_tiles[1]."
+            "Where do the rows lie on the line? Row 0 begins at 0, row 1 at num_tiles[0], "
+            "row 2 at num_tiles[0] + num_tiles[1]."
         ),
         (
-            "A block's share and a row are two stretches of the same line. What they have in"
-            " common begins at the larger of the two beginnings and ends at the smaller of the"
-            " two ends; it may be nothing."
+            "A block's share and a row are two stretches of the same line. "
+            "What they have in common begins at the larger of the two beginnings "
+            "and ends at the smaller of the two ends; it may be nothing."
         ),
         "Turn that into tiles of the row by subtracting the row's beginning.",
     ),

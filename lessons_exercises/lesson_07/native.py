@@ -1,5 +1,6 @@
-"""Device functions of the ladder's first rungs as functions on tensors, built for checked mode
-and for several shapes.
+"""Device functions of the ladder's first rungs as functions on tensors.
+
+They are built for checked mode and for several shapes.
 """
 
 from pathlib import Path
@@ -39,8 +40,9 @@ def places(shape: Shape) -> torch.Tensor:
 
 
 def build(answer: str, shape: Shape, before: tuple[str, ...], wrapper: str) -> CudaLibrary:
-    """The checked library of `answer`, with the files of kernels/ before it, made for `shape`,
-    and the check's own text.
+    """The checked library of `answer`, made for `shape`.
+
+    The files of kernels/ come before it, and the check's own text after it.
     """
     texts = {name: read_kernel(name) for name in before}
     texts["ladder/shape.cuh"] = shape_text(shape)

@@ -221,8 +221,8 @@ def show(expected, actual):
 def describe(case):
     rows, tiles, multiprocessors = case
     return (
-        f"{counted(rows, 'row')} of {counted(tiles, 'tile')},"
-        f" {counted(multiprocessors, 'multiprocessor')}"
+        f"{counted(rows, 'row')} "
+        f"of {counted(tiles, 'tile')}, {counted(multiprocessors, 'multiprocessor')}"
     )
 
 
@@ -243,23 +243,23 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "last-of-equals",
-            "Several numbers of splits take the same time, and yours is not the least of them."
-            " More splits than needed mean more parts to write and to combine.",
+            "Several numbers of splits take the same time, and yours is not the least "
+            "of them. More splits than needed mean more parts to write and to combine.",
             fastest(best=last_of_equals),
         ),
         Mistake(
             "cost-left-out",
-            "You split too much: SPLIT_COST does not weigh in your time. It is left out, or it"
-            " is added once at the end, which is the same for every number of splits (are"
-            " there brackets missing?). Every wave pays it, since each of its blocks does,"
-            " however few tiles it has.",
+            "You split too much: SPLIT_COST does not weigh in your time. "
+            "It is left out, or it is added once at the end, "
+            "which is the same for every number of splits (are there brackets missing?). "
+            "Every wave pays it, since each of its blocks does, however few tiles it has.",
             fastest(time=lambda waves, tiles, s: waves * tiles),
             also=(fastest(time=lambda waves, tiles, s: waves * tiles + SPLIT_COST),),
         ),
         Mistake(
             "cost-for-each-split",
-            "Your time has SPLIT_COST once for each split, or for each block. The blocks of a"
-            " wave run side by side, and so they pay it side by side.",
+            "Your time has SPLIT_COST once for each split, or for each block. "
+            "The blocks of a wave run side by side, and so they pay it side by side.",
             fastest(time=lambda waves, tiles, s: waves * tiles + SPLIT_COST * s),
             also=(
                 fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * s)),
@@ -268,8 +268,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "cost-cut-too",
-            "Your time divides SPLIT_COST by the number of splits, together with the tiles."
-            " Every block takes all of it, however few tiles its split has.",
+            "Your time divides SPLIT_COST by the number of splits, together with the tiles. "
+            "Every block takes all of it, however few tiles its split has.",
             fastest(
                 tiles=lambda tiles, s: up(tiles + SPLIT_COST, s),
                 time=lambda waves, tiles, s: waves * tiles,
@@ -283,19 +283,19 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-split-free",
-            "You leave SPLIT_COST out where a row is not cut. Every block takes it, however"
-            " many splits there are.",
+            "You leave SPLIT_COST out where a row is not cut. "
+            "Every block takes it, however many splits there are.",
             fastest(time=lambda waves, tiles, s: waves * (tiles + SPLIT_COST * (s > 1))),
         ),
         # These forms are one function: with each of them, 1 split is among the quickest,
         # whatever the sizes.
         Mistake(
             "one-split-always",
-            "Your answer is 1, whatever the sizes: with your time, no split ever helps. If"
-            " that is from a time: are the waves rounded up (with `//` within ceil(), `//` has"
-            " rounded down before ceil sees it), and does the last of them count? Do you add"
-            " up what all blocks do, though the blocks of a wave run side by side? Does a"
-            " block take the tiles of its split, or those of the whole row?",
+            "Your answer is 1, whatever the sizes: with your time, no split ever helps. "
+            "If that is from a time: are the waves rounded up (with `//` within ceil(), "
+            "`//` has rounded down before ceil sees it), and does the last of them count? "
+            "Do you add up what all blocks do, though the blocks of a wave run side by side? "
+            "Does a block take the tiles of its split, or those of the whole row?",
             fastest(tried=lambda rows, tiles, sms: [1]),
             also=(
                 fastest(waves=lambda rows, s, sms: rows * s / sms),
@@ -311,9 +311,9 @@ EXERCISE = Exercise(
         # So are these: one tile in each split is then quickest.
         Mistake(
             "one-tile-in-each-split",
-            "Your answer is num_tiles, whatever the sizes. If that is from a time: with more"
-            " splits there are more blocks, and these come in more waves. If it is from a"
-            " loop: the last number tried is not the best one.",
+            "Your answer is num_tiles, whatever the sizes. If that is from a time: "
+            "with more splits there are more blocks, and these come in more waves. "
+            "If it is from a loop: the last number tried is not the best one.",
             lambda rows, tiles, sms: tiles,
             also=(
                 fastest(waves=lambda rows, s, sms: 1),
@@ -322,8 +322,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "waves-not-rounded-up",
-            "Your waves are not rounded up. A wave in which few blocks run takes as long as a"
-            " full one. (With `//` within ceil(), `//` has rounded down before ceil sees it.)",
+            "Your waves are not rounded up. "
+            "A wave in which few blocks run takes as long as a full one. "
+            "(With `//` within ceil(), `//` has rounded down before ceil sees it.)",
             fastest(waves=lambda rows, s, sms: max(1, rows * s // sms)),
             also=(
                 fastest(waves=lambda rows, s, sms: max(1, rows * s / sms)),
@@ -333,8 +334,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-wave-too-many",
-            "You count one wave more than there are where the blocks fill the last one"
-            " exactly.",
+            "You count one wave more than there "
+            "are where the blocks fill the last one exactly.",
             fastest(waves=lambda rows, s, sms: rows * s // sms + 1),
             also=(
                 fastest(
@@ -345,34 +346,34 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tiles-not-rounded-up",
-            "Where a context does not divide evenly, the largest split has a tile more than"
-            " the others, and a wave waits for it.",
+            "Where a context does not divide evenly, "
+            "the largest split has a tile more than the others, and a wave waits for it.",
             fastest(tiles=lambda tiles, s: tiles / s),
             also=(fastest(tiles=lambda tiles, s: tiles // s),),
         ),
         Mistake(
             "one-tile-too-many",
-            "Where a context divides evenly, you count a tile more than the largest split"
-            " has.",
+            "Where a context divides evenly, "
+            "you count a tile more than the largest split has.",
             fastest(tiles=lambda tiles, s: tiles // s + 1),
         ),
         Mistake(
             "tiles-of-all-rows",
-            "In your time a split is a part of all rows' tiles. num_tiles is a row's, and each"
-            " row is cut by itself.",
+            "In your time a split is a part of all rows' tiles. "
+            "num_tiles is a row's, and each row is cut by itself.",
             split_among_all_rows(SPLIT_COST),
             also=(split_among_all_rows(0),),
         ),
         Mistake(
             "last-wave-shorter",
-            "You let the last wave have the shorter splits. Count each wave as if it had one"
-            " of the longest blocks.",
+            "You let the last wave have the shorter splits. "
+            "Count each wave as if it had one of the longest blocks.",
             last_wave_shorter,
         ),
         Mistake(
             "fewest-idle",
-            "You take the number of splits that leaves the fewest multiprocessors idle. Full"
-            " waves are not everything: how long is each of them, and how many are there?",
+            "You take the number of splits that leaves the fewest multiprocessors idle. "
+            "Full waves are not everything: how long is each of them, and how many are there?",
             fewest_idle,
             also=(best_filled,),
         ),
@@ -383,16 +384,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "fills-the-card-once",
-            "You take as many splits as fill the multiprocessors once. When that leaves some"
-            " of them idle, two or three full waves can be quicker; and a short context is not"
-            " worth that many splits.",
+            "You take as many splits as fill the multiprocessors once. "
+            "When that leaves some of them idle, two or three full waves can be quicker; "
+            "and a short context is not worth that many splits.",
             fills_the_card_once,
             also=(fills_the_card_at_least_once,),
         ),
         Mistake(
             "not-all-tried",
-            "The best number is not among those that you try. A context of num_tiles tiles can"
-            " be cut into any number of splits from 1 to num_tiles.",
+            "The best number is not among those that you try. A context of num_tiles tiles "
+            "can be cut into any number of splits from 1 to num_tiles.",
             fastest(tried=lambda rows, tiles, sms: range(1, max(2, tiles))),
             also=(
                 fastest(tried=lambda rows, tiles, sms: range(1, tiles)),
@@ -408,9 +409,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stops-at-the-first-worse",
-            "You stop at the first number of splits that is no better than the best so far. A"
-            " later one can be better again: just before a further wave begins, the waves are"
-            " full.",
+            "You stop at the first number of splits that is no better than the best so far. "
+            "A later one can be better again: "
+            "just before a further wave begins, the waves are full.",
             fastest(best=stops_at_the_first_worse),
             also=(fastest(best=stops_at_the_first_not_better),),
         ),
@@ -421,8 +422,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "position-for-number",
-            "Your answer is one less than the number of splits asked for. Position 0 in a list"
-            " belongs to 1 split.",
+            "Your answer is one less than the number of splits asked for. "
+            "Position 0 in a list belongs to 1 split.",
             lambda *sizes: splits.choose_num_splits(*sizes) - 1,
         ),
         Mistake(
@@ -430,30 +431,29 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "time-returned",
-            "You return the least time. The number of splits that takes it is what is asked"
-            " for.",
+            "You return the least time. "
+            "The number of splits that takes it is what is asked for.",
             time_returned,
             also=(lambda *sizes: float(time_returned(*sizes)),),
         ),
         Mistake(
             "time-beside-the-number",
-            "You return two values, the number of splits and its time. The number alone is"
-            " asked for.",
+            "You return two values, the number of splits and its time. "
+            "The number alone is asked for.",
             with_its_time,
             also=(lambda *sizes: with_its_time(*sizes)[::-1],),
         ),
         Mistake(
             "cost-weighs-too-little",
-            "Beside the tiles, SPLIT_COST weighs too little in your time. Both are counted in"
-            " tiles. Do you turn the tiles into tokens?",
+            "Beside the tiles, SPLIT_COST weighs too little in your time. "
+            "Both are counted in tiles. Do you turn the tiles into tokens?",
             fastest(tiles=lambda tiles, s: up(TOKENS_OF_A_TILE * tiles, s)),
             also=(fastest(tiles=lambda tiles, s: TOKENS_OF_A_TILE * up(tiles, s)),),
         ),
         Mistake(
             "sizes-exchanged",
-            "One of the three sizes stands where another belongs. What is there a block for,"
-            " what is it that the splits of a row share, and how many blocks run side by"
-            " side?",
+            "One of the three sizes stands where another belongs. What is there a block for, "
+            "what is it that the splits of a row share, and how many blocks run side by side?",
             timed_with(1, 1, 2),
             also=(
                 *(
@@ -468,13 +468,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Write the time as a function of the number of splits first: how many waves, and"
-            " how long is each?"
+            "Write the time as a function of the number of splits first: how many waves, "
+            "and how long is each?"
         ),
         "-(-a // b) is a / b rounded up, in whole numbers.",
         (
-            "Then try every number from 1 to num_tiles. `min(numbers, key=function)` returns"
-            " the first of those for which the function is least."
+            "Then try every number from 1 to num_tiles. `min(numbers, key=function)` returns "
+            "the first of those for which the function is least."
         ),
     ),
 )

@@ -23,9 +23,12 @@ ROWS = 4  # that a group takes in at once
 
 @dataclass(frozen=True)
 class Case:
-    """there: how many of its tokens each round has, for group 0; the other groups have one
-    less. level, rise: what the scores are near in the first round, and how much higher in each
-    further one.
+    """there: how many of its tokens each round has, for group 0.
+
+    The other groups have one less.
+
+    level, rise: what the scores are near in the first round, and how much higher in each
+        further one.
     """
 
     shape: str
@@ -48,9 +51,8 @@ def made(case: Case) -> Rounds:
     rounds, groups = len(case.there), 32 // group_lanes(shape)
     scores = torch.randn(rounds, groups, ROWS, generator=generator) + case.level
     scores += case.rise * torch.arange(rounds)[:, None, None]
-    values = torch.randn(rounds, groups, ROWS, shape.head_size, generator=generator).to(
-        shape.dtype
-    )
+    values = torch.randn(rounds, groups, ROWS, shape.head_size, generator=generator)
+    values = values.to(shape.dtype)
     for number, there in enumerate(case.there):
         for group in range(groups):
             missing = slice(max(0, there - (group > 0)), ROWS)
@@ -83,8 +85,10 @@ def states(
     shares=lambda weights, scores: weights,
     comes_in=lambda scores: torch.ones(len(scores), dtype=torch.bool),
 ):
-    """(m, l, acc) after all rounds, with some parts replaced. guarded: while no token is
-    there, nothing is done. shares(weights, scores): the values' factors in acc.
+    """(m, l, acc) after all rounds, with some parts replaced.
+
+    guarded: while no token is there, nothing is done.
+    shares(weights, scores): the values' factors in acc.
     comes_in(scores): whether anything is done with these tokens at all, by group.
     """
 
@@ -119,9 +123,8 @@ def in_float(function):
 
 def rescaled_each_time(scores, old, m):
     """A token's weight after the factor has gone over it once for each token behind it."""
-    return weights_of(scores, old, m) * rescale_of(old, m)[:, None] ** torch.arange(
-        ROWS - 1, -1, -1
-    )
+    times = torch.arange(ROWS - 1, -1, -1)
+    return weights_of(scores, old, m) * rescale_of(old, m)[:, None] ** times
 
 
 def from_a_growing_maximum(scores, old, m):
@@ -181,9 +184,7 @@ def of_first_value(weights, values):
 
 
 def one_not_rescaled(which):
-    """Token by token, where l (1) or acc (2) counts each token from the largest score up to
-    it.
-    """
+    """Token by token, where l (1) or acc (2) counts each from the largest so far."""
 
     def wrong(rounds: Rounds):
         parts = list(states()(rounds))
@@ -196,8 +197,9 @@ def one_not_rescaled(which):
 
 
 def acc_divided(**parts):
-    """acc is divided by l after each round, and multiplied by it before the next. parts: what
-    else is replaced in acc.
+    """acc is divided by l after each round, and multiplied by it before the next.
+
+    parts: what else is replaced in acc.
     """
 
     def wrong(rounds: Rounds):
@@ -208,8 +210,9 @@ def acc_divided(**parts):
 
 
 def in_16_bits(dtype, one_by_one):
-    """weights() of states() in this dtype, whose weights may be counted from the largest score
-    up to each token.
+    """weights() of states() in this dtype.
+
+    The weights may be counted from the largest score up to each token.
     """
 
     def weights(scores, old, m):
@@ -246,8 +249,9 @@ def weights_without(token):
 
 
 def left_out(token, in_maximum=False, in_l=True, in_acc=True):
-    """This one of ROWS tokens is missing in the sums, in l or acc alone, or in the maximum as
-    well.
+    """This one of ROWS tokens is missing in the sums, in l or acc alone.
+
+    It may be missing in the maximum as well.
     """
 
     def wrong(rounds: Rounds):
@@ -306,8 +310,9 @@ def scores_of_tokens(scores):
 
 
 def scores_rescaled_each_time(rounds: Rounds):
-    """Scores as weights, token by token: a larger score rescales those before it, as it should
-    a weight.
+    """Scores as weights, token by token.
+
+    A larger score rescales those before it, as it should a weight.
     """
     m, l, acc = states()(rounds)
     of_group = torch.full((rounds.scores.shape[1],), NEVER, dtype=torch.float64)
@@ -343,8 +348,9 @@ def numbers_of_a_lane(shape):
 
 
 def found_by_place(rounds: Rounds):
-    """What each lane finds as number(values[token], place(i)): a number of a later token, or
-    NaN behind the last.
+    """What each lane finds as number(values[token], place(i)).
+
+    It is a number of a later token, or NaN behind the last.
     """
     place, values = places(rounds.shape), rounds.values
     lane, numbers = torch.arange(len(place))[:, None], ROWS * place.shape[1]
@@ -379,8 +385,9 @@ def numbers_by_place_in_each_group(rounds: Rounds):
 
 
 def numbers_by_place_in_several_groups(rounds: Rounds):
-    """All are spoiled where there is a next group; in a single one what lies there may be a
-    number.
+    """All are spoiled where there is a next group.
+
+    In a single one what lies there may be a number.
     """
     m, l, acc = numbers_by_place(rounds)
     return (m, l, acc) if len(acc) == 1 else numbers_by_place_in_each_group(rounds)
@@ -477,8 +484,9 @@ def cases():
 
 
 def hidden(seed):
-    """Rounds of any numbers of tokens, with scores that go up or down from any level; one
-    round without a token.
+    """Rounds of any numbers of tokens, with scores that go up or down from any level.
+
+    One round without a token.
     """
     chance = random.Random(seed)
     for number, shape in enumerate(("half", "bfloat16", "float, small heads") * 4):
@@ -507,13 +515,13 @@ def describe(case):
     more = f", scores near {case.level:g}" if case.level else ""
     if case.rise:
         more += (
-            f", from one round to the next about {abs(case.rise):g}"
-            f" {'higher' if case.rise > 0 else 'lower'}"
+            ", from one round "
+            f"to the next about {abs(case.rise):g} {'higher' if case.rise > 0 else 'lower'}"
         )
     return (
-        f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: {numbers}),"
-        f" {shape.head_size} dims in {case.shape.split(',')[0]},"
-        f" {counted(32 // group_lanes(shape), 'group')} of lanes in the warp{more}"
+        f"{counted(len(case.there), 'round')} of up to {ROWS} tokens (in group 0: "
+        f"{numbers}), {shape.head_size} dims in {case.shape.split(',')[0]}, "
+        f"{counted(32 // group_lanes(shape), 'group')} of lanes in the warp{more}"
     )
 
 
@@ -543,24 +551,24 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "acc-not-rescaled",
-            "What acc held before still counts with the old maximum. When the maximum grows,"
-            " the values summed so far have to be brought to the new one.",
+            "What acc held before still counts with the old maximum. When the maximum grows, "
+            "the values summed so far have to be brought to the new one.",
             states(acc_of=lambda acc, factor, sums: acc + sums),
             ((RESCALE_ACC, ""),),
             also=(one_not_rescaled(2),),
         ),
         Mistake(
             "l-not-rescaled",
-            "What l held before still counts with the old maximum. When the maximum grows, the"
-            " sum of the exponentials has to be brought to the new one.",
+            "What l held before still counts with the old maximum. When the maximum grows, "
+            "the sum of the exponentials has to be brought to the new one.",
             states(l_of=lambda l, factor, weights: l + weights.sum(-1)),
             ((RESCALE_L, ""),),
             also=(one_not_rescaled(1),),
         ),
         Mistake(
             "old-sums-forgotten",
-            "Only the tokens that came last are in l, or in acc. What was summed before has to"
-            " be brought to the new maximum, and kept.",
+            "Only the tokens that came last are in l, or in acc. "
+            "What was summed before has to be brought to the new maximum, and kept.",
             states(l_of=lambda l, factor, weights: weights.sum(-1)),
             ((RESCALE_L, "  state.l = 0.0f;\n"),),
             also=(
@@ -580,9 +588,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nothing-rescaled",
-            "Both l and acc still count with the old maximum. Either nothing brings them to"
-            " the new one, or the old maximum was overwritten before it was compared with the"
-            " new one.",
+            "Both l and acc still count with the old maximum. "
+            "Either nothing brings them to the new one, "
+            "or the old maximum was overwritten before it was compared with the new one.",
             states(rescale=lambda old, m: torch.ones_like(m)),
             ((RESCALE, "state.m = m;\n  " + RESCALE),),
             also=(
@@ -593,9 +601,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rescaled-too-late",
-            "The new tokens are added first, and then everything is rescaled, the new tokens"
-            " too. Their weights are right already. What has to come first? (Before the first"
-            " token the factor is exp(-inf - m) = 0.)",
+            "The new tokens are added first, and then everything is rescaled, "
+            "the new tokens too. Their weights are right already. What has to come first? "
+            "(Before the first token the factor is exp(-inf - m) = 0.)",
             states(
                 l_of=lambda l, factor, weights: factor * (l + weights.sum(-1)),
                 acc_of=lambda acc, factor, sums: factor * (acc + sums),
@@ -607,9 +615,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rescaled-for-each-token",
-            "Old sums are rescaled once for each token, and with them the tokens that were"
-            " just added. The factor belongs to the step from the old maximum to the new one,"
-            " which is taken once. (Before the first token it is exp(-inf - m) = 0.)",
+            "Old sums are rescaled once for each token, and with them the tokens that were "
+            "just added. The factor belongs to the step from the old maximum to the new one, "
+            "which is taken once. (Before the first token it is exp(-inf - m) = 0.)",
             states(
                 weights=rescaled_each_time, rescale=lambda old, m: rescale_of(old, m) ** ROWS
             ),
@@ -621,15 +629,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rescale-upside-down",
-            "The factor for the old sums is upside down: when the maximum grows, old sums"
-            " become smaller. (Before the first token the factor is exp(-inf - m) = 0.)",
+            "The factor for the old sums is upside down: when the maximum grows, old sums "
+            "become smaller. (Before the first token the factor is exp(-inf - m) = 0.)",
             states(rescale=lambda old, m: torch.exp(m - old)),
             ((RESCALE, "float rescale = __expf(m - state.m);"),),
         ),
         Mistake(
             "old-maximum-in-weights",
-            "The new tokens' weights are taken with the maximum from before. So they do not"
-            " fit the rescaled sums, and before the first token it is -inf.",
+            "The new tokens' weights are taken with the maximum from before. "
+            "So they do not fit the rescaled sums, and before the first token it is -inf.",
             states(
                 weights=in_float(lambda scores, old, m: torch.exp(scores - old[:, None])),
                 rescale=in_float(rescale_of),
@@ -648,16 +656,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "maximum-of-the-last-tokens",
-            "m is the largest score of the tokens that came last. It is to be the largest of"
-            " all so far.",
+            "m is the largest score of the tokens that came last. "
+            "It is to be the largest of all so far.",
             states(m_of=lambda m, scores: scores.amax(-1)),
             (("float m = state.m;", "float m = -INFINITY;"),),
             also=(states(m_of=lambda m, scores: scores.amax(-1), guarded=False),),
         ),
         Mistake(
             "maximum-of-the-first-tokens",
-            "m is the largest score of the first tokens that came, and stays so. Later scores"
-            " may be larger.",
+            "m is the largest score of the first tokens that came, and stays so. "
+            "Later scores may be larger.",
             states(m_of=kept_from_the_first, weights=in_float(weights_of)),
             (
                 (
@@ -668,8 +676,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-score-only",
-            "The new maximum looks at the first of the scores only. Any of them may be the"
-            " largest.",
+            "The new maximum looks at the first of the scores only. "
+            "Any of them may be the largest.",
             states(m_of=lambda m, scores: torch.maximum(m, scores[:, 0])),
             (
                 (
@@ -680,16 +688,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-starts-at-zero",
-            "m never falls below 0, and all scores may be far below. Then each weight comes"
-            " out as 0.",
+            "m never falls below 0, and all scores may be far below. "
+            "Then each weight comes out as 0.",
             states(m_of=lambda m, scores: greatest(m, scores).clamp(min=0.0)),
             (("float m = state.m;", "float m = fmaxf(state.m, 0.0f);"),),
             also=(states(m_of=lambda m, scores: scores.amax(-1).clamp(min=0.0)),),
         ),
         Mistake(
             "empty-state-not-infinite",
-            "As long as no token has come, m has to stay -INFINITY, and yours is another"
-            " number by then. Such a number may stand in the exponent, and not in the state.",
+            "As long as no token has come, m has to stay -INFINITY, and yours is another "
+            "number by then. Such a number may stand in the exponent, and not in the state.",
             states(m_of=zero_for_no_token),
             ((GUARD, "  if (m == -INFINITY) m = 0.0f;\n"),),
             also=tuple(
@@ -701,9 +709,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-not-subtracted",
-            "exp(score) is summed where exp(score - m) is asked for. Large scores give inf:"
-            " exp() of a score above 88 does not fit into a float. The largest score so far is"
-            " to be subtracted first.",
+            "exp(score) is summed where exp(score - m) is asked for. "
+            "Large scores give inf: exp() of a score above 88 does not fit into a float. "
+            "The largest score so far is to be subtracted first.",
             states(weights=in_float(lambda scores, old, m: torch.exp(scores))),
             ((WEIGHT, "float weight = __expf(scores[token]);"),),
             also=(
@@ -716,9 +724,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "quotient-of-exponentials",
-            "You divide one exponential by another. That is right on paper, and in a float"
-            " exp() of a score above 88 is inf, and of one far below 0 it is 0. Subtract"
-            " first: how large is the difference at most?",
+            "You divide one exponential by another. That is right on paper, and in a float "
+            "exp() of a score above 88 is inf, and of one far below 0 it is 0. "
+            "Subtract first: how large is the difference at most?",
             states(
                 weights=in_float(quotients),
                 rescale=in_float(lambda old, m: torch.exp(old) / torch.exp(m)),
@@ -739,8 +747,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "smaller-scores-left-out",
-            "Only tokens with a larger score than all before them are taken in. A smaller"
-            " score does not change the maximum, and its token has a weight nevertheless.",
+            "Only tokens with a larger score than all before them are taken in. A smaller "
+            "score does not change the maximum, and its token has a weight nevertheless.",
             states(weights=records_alone),
             (
                 ("  state.m = m;\n", "  float before = state.m;\n  state.m = m;\n"),
@@ -762,8 +770,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scores-as-weights",
-            "The values are multiplied by their scores. The weight of a value is the"
-            " exponential of its score, counted from the maximum.",
+            "The values are multiplied by their scores. "
+            "The weight of a value is the exponential of its score, counted from the maximum.",
             states(shares=lambda weights, scores: scores),
             ((ADD, ADD.replace("weight *", "scores[token] *")),),
             also=(
@@ -773,8 +781,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-counted-for-each-number",
-            "l grows several times for each token: once for each number of its value. A token"
-            " has one weight.",
+            "l grows several times for each token: once for each number of its value. "
+            "A token has one weight.",
             l_times(numbers_of_a_lane),
             (
                 ("    state.l += weight;\n", ""),
@@ -783,17 +791,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-summed-over-lanes",
-            "l is too large by the number of lanes in a group, or by a power of it. All lanes"
-            " of a group have the same scores, so each of them has the whole l without a"
-            " shuffle.",
+            "l is too large by the number of lanes in a group, or by a power of it. "
+            "All lanes of a group have the same scores, "
+            "so each of them has the whole l without a shuffle.",
             l_times(group_lanes),
             (
                 (
                     "    state.l += weight;\n",
                     (
                         "    float sum = weight;\n"
-                        "    for (int distance = group_lanes / 2; distance > 0;"
-                        " distance /= 2) {\n"
+                        "    for (int distance = group_lanes / 2; distance > 0; "
+                        "distance /= 2) {\n"
                         "      sum += __shfl_xor_sync(0xffffffff, sum, distance);\n"
                         "    }\n"
                         "    state.l += sum;\n"
@@ -811,8 +819,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "acc-summed-over-lanes",
-            "What is added to acc is summed over the lanes of a group. Each lane has other"
-            " dims of the value, and keeps them apart from the others'.",
+            "What is added to acc is summed over the lanes of a group. "
+            "Each lane has other dims of the value, and keeps them apart from the others'.",
             acc_over_lanes,
             (
                 (
@@ -820,8 +828,8 @@ EXERCISE = Exercise(
                     (
                         "{\n"
                         "      float sum = weight * number(values[token], i);\n"
-                        "      for (int distance = group_lanes / 2; distance > 0; distance"
-                        " /= 2) {\n"
+                        "      for (int distance = group_lanes / 2; distance > 0; "
+                        "distance /= 2) {\n"
                         "        sum += __shfl_xor_sync(0xffffffff, sum, distance);\n"
                         "      }\n"
                         "      state.acc[i] += sum;\n"
@@ -832,30 +840,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "l-not-updated",
-            "l does not grow with the new tokens. It is the sum that acc is divided by at the"
-            " end.",
+            "l does not grow with the new tokens. "
+            "It is the sum that acc is divided by at the end.",
             states(l_of=lambda l, factor, weights: factor * l),
             (("    state.l += weight;\n", ""),),
         ),
         Mistake(
             "nothing-taken-in",
-            "The state is what it was at first, whatever came: m = -inf, l = 0. Either the"
-            " function returns before the first token has had a chance (which m is -inf then,"
-            " the old one or the new one?), or it works on a copy of the state.",
+            "The state is what it was at first, whatever came: m = -inf, l = 0. "
+            "Either the function returns before the first token has had a chance (which m "
+            "is -inf then, the old one or the new one?), or it works on a copy of the state.",
             states(comes_in=lambda scores: torch.zeros(len(scores), dtype=torch.bool)),
             (("if (m == -INFINITY)", "if (state.m == -INFINITY)"),),
         ),
         Mistake(
             "stops-at-a-missing-token",
-            "One token that does not exist, and the others are not taken in either. Only where"
-            " none of them exists is there nothing to do.",
+            "One token that does not exist, and the others are not taken in either. "
+            "Only where none of them exists is there nothing to do.",
             states(comes_in=lambda scores: scores.amin(-1) > NEVER),
             ((GUARD, "  for (float score : scores) if (score == -INFINITY) return;\n"),),
         ),
         Mistake(
             "sums-overwritten",
-            "Each token of a round takes the place of the one before it, in l or in acc, and"
-            " the last is what remains. Both are sums over all tokens.",
+            "Each token of a round takes the place of the one before it, in l or in acc, "
+            "and the last is what remains. Both are sums over all tokens.",
             states(
                 l_of=lambda l, factor, weights: weights[:, -1],
                 sums_of=last_sums,
@@ -869,8 +877,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided-too-early",
-            "acc is divided by l already. More tokens may come, and acc is to be the sum until"
-            " the last one has: the kernel divides at its end.",
+            "acc is divided by l already. More tokens may come, "
+            "and acc is to be the sum until the last one has: the kernel divides at its end.",
             states(acc_at_last=lambda l, acc: acc / l),
             (
                 (
@@ -891,30 +899,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "writes-behind-the-state",
-            "It writes behind acc, or reads behind the lane's part of a value: both have"
-            " lane_numbers numbers, and the first is number 0. What stands behind them belongs"
-            " to something else.",
+            "It writes behind acc, or reads behind the lane's part of a value: "
+            "both have lane_numbers numbers, and the first is number 0. "
+            "What stands behind them belongs to something else.",
             one_number_more,
             (("i < lane_numbers;", "i <= lane_numbers;"),),
         ),
         Mistake(
             "numbers-counted-by-hand",
-            "It is right where a lane has 8 numbers. For small heads of floats it has 4:"
-            " lane_numbers says how many.",
+            "It is right where a lane has 8 numbers. "
+            "For small heads of floats it has 4: lane_numbers says how many.",
             eight_numbers,
             (("i < lane_numbers;", "i < 8;"),),
         ),
         Mistake(
             "first-load-only",
-            "It is right where a lane has one load. For large heads of floats it has two:"
-            " lane_numbers says how many numbers they hold together.",
+            "It is right where a lane has one load. For large heads of floats it has two: "
+            "lane_numbers says how many numbers they hold together.",
             first_load_alone,
             (("i < lane_numbers;", "i < per_load;"),),
         ),
         Mistake(
             "place-in-the-part",
-            "place(i) says where in the whole row a number stands. state.acc and"
-            " number(values[token], …) count within the lane's part.",
+            "place(i) says where in the whole row a number stands. "
+            "state.acc and number(values[token], …) count within the lane's part.",
             numbers_by_place,
             ((ADD, ADD.replace("token], i", "token], place(i)")),),
             also=(
@@ -938,16 +946,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "negative-scores-left-out",
-            "Tokens with a score below 0 are left out. A score is any number, and only"
-            " -INFINITY says that there is no token.",
+            "Tokens with a score below 0 are left out. "
+            "A score is any number, and only -INFINITY says that there is no token.",
             states(weights=negative_without_weight),
             ((WEIGHT, f"if (scores[token] < 0.0f) continue;\n    {WEIGHT}"),),
             also=(negative_left_out,),
         ),
         Mistake(
             "state-thrown-away",
-            "In a round without a token the group's state is set back, and what came in the"
-            " rounds before is lost. Such a round changes nothing.",
+            "In a round without a token the group's state is set back, "
+            "and what came in the rounds before is lost. Such a round changes nothing.",
             thrown_away,
             (
                 (
@@ -961,30 +969,30 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nan-before-the-first-token",
-            "While a group has not had a token, its maximum is -inf, and the new scores may be"
-            " -inf too. The difference of two such numbers is NaN, and it never goes away"
-            " again.",
+            "While a group has not had a token, its maximum is -inf, "
+            "and the new scores may be -inf too. "
+            "The difference of two such numbers is NaN, and it never goes away again.",
             states(guarded=False),
             ((GUARD, ""),),
         ),
         Mistake(
             "token-and-number-swapped",
-            "The two indices are in each other's place. values[…] takes a token, and number()"
-            " takes behind it the place in the lane's part.",
+            "The two indices are in each other's place. values[…] takes a token, "
+            "and number() takes behind it the place in the lane's part.",
             None,
             ((ADD, ADD.replace("values[token], i", "values[i], token")),),
         ),
         Mistake(
             "weights-in-16-bits",
-            "The weights are rounded to 16 bits before they are summed, and lose about half of"
-            " their digits. Kernels compute in float, whatever is stored.",
+            "The weights are rounded to 16 bits before they are summed, and lose about half "
+            "of their digits. Kernels compute in float, whatever is stored.",
             weights_in_16_bits(),
             (
                 (
                     WEIGHT,
                     (
-                        "float weight = to_float(from_float<KvNumber>(__expf(scores[token] -"
-                        " m)));"
+                        "float weight = "
+                        "to_float(from_float<KvNumber>(__expf(scores[token] - m)));"
                     ),
                 ),
             ),
@@ -997,9 +1005,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "maximum-of-the-warp",
-            "m is the largest score of all groups of the warp. Each group has tokens of its"
-            " own, and so a maximum of its own. All lanes of a group have the same scores"
-            " already.",
+            "m is the largest score of all groups of the warp. "
+            "Each group has tokens of its own, and so a maximum of its own. "
+            "All lanes of a group have the same scores already.",
             states(m_of=of_the_warp),
             (
                 (
@@ -1012,8 +1020,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-left-out",
-            "One of the tokens that come together is left out of a loop, the first or the last"
-            " one. There are rows_at_once, and the first is number 0.",
+            "One of the tokens that come together is left out of a loop, "
+            "the first or the last one. There are rows_at_once, and the first is number 0.",
             left_out(-1),
             (("token < rows_at_once", "token < rows_at_once - 1"),),
             also=tuple(
@@ -1026,17 +1034,17 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "It is update() of lesson 03's SoftmaxState, for one row and four keys: the new"
-            " maximum, a factor for what was summed before, the new weights."
+            "It is update() of lesson 03's SoftmaxState, for one row and four keys: "
+            "the new maximum, a factor for what was summed before, the new weights."
         ),
         (
-            "What was summed before counts from the old maximum, and what is added now counts"
-            " from the new one. The factor needs both: is the old one still there when you"
-            " make it?"
+            "What was summed before counts from the old maximum, "
+            "and what is added now counts from the new one. "
+            "The factor needs both: is the old one still there when you make it?"
         ),
         (
-            "Which of the steps go wrong when no token has come yet? What is the state to be"
-            " in that case?"
+            "Which of the steps go wrong when no token has come yet? "
+            "What is the state to be in that case?"
         ),
     ),
 )

@@ -1,5 +1,6 @@
-"""For the Python exercises of lesson 07: answers that give no result, since they return
-nothing or raise.
+"""For the Python exercises of lesson 07: answers that give no result.
+
+They return nothing or raise.
 """
 
 import re
@@ -17,15 +18,15 @@ def raises(*arguments, **named):
 
 RETURNS_NOTHING = Mistake(
     "returns-nothing",
-    "Your function returns nothing. A result that is printed, or kept in a variable, has to be"
-    " returned as well.",
+    "Your function returns nothing. "
+    "A result that is printed, or kept in a variable, has to be returned as well.",
     lambda *arguments, **named: None,
 )
 # Behind the mistakes that raise an error of a certain kind.
 RAISES_AN_ERROR = Mistake(
     "raises-an-error",
-    "Your function does not come to a result: it raises an error. Which one, and why, stands"
-    " below.",
+    "Your function does not come to a result: it raises an error. "
+    "Which one, and why, stands below.",
     raises,
 )
 

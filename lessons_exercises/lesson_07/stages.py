@@ -34,8 +34,9 @@ class Tiles:
 
 
 class Warp:
-    """A warp and its stages. The methods are what the kernel can do; several raise `Found` as
-    checked mode would.
+    """A warp and its stages.
+
+    The methods are what the kernel can do; several raise `Found` as checked mode would.
     """
 
     def __init__(self, tiles, first, count, late):
@@ -52,8 +53,9 @@ class Warp:
         self.in_use = False
 
     def start(self, stage, tile, tile_floats=TILE_FLOATS, which=ALL):
-        """tile_floats: how far apart two tiles are taken to be. which: of the tile's chunks
-        are copied.
+        """tile_floats: how far apart two tiles are taken to be.
+
+        which: of the tile's chunks are copied.
         """
         self.asked.append((stage, tile * tile_floats, which))
         if not self.late:
@@ -151,11 +153,13 @@ def staged(
     beyond=0,
     before="",
 ):
-    """The loop, with some of its parts replaced. closed: the groups before the loop, and in
-    it: always, only with a copy in it ("full"), twice with a copy in it, never, once, or (in
-    it) before the copies ("early"). tile_floats, which: see Warp.start(), before the loop and
-    in it. beyond: tiles that the loop takes to be there, and are not. before: what is done
-    once before the loop, as in order.
+    """The loop, with some of its parts replaced.
+
+    closed: the groups before the loop, and in it: always, only with a copy in it ("full"),
+        twice with a copy in it, never, once, or (in it) before the copies ("early").
+    tile_floats, which: see Warp.start(), before the loop and in it.
+    beyond: tiles that the loop takes to be there, and are not.
+    before: what is done once before the loop, as in order.
     """
 
     def loop(warp, n):
@@ -215,8 +219,9 @@ def one_by_one(latest=0):
 
 
 def ahead(stages=NUM_STAGES - 1, **parts):
-    """The form with one meeting in each turn: the stage is filled that was used in the turn
-    before.
+    """The form with one meeting in each turn.
+
+    The stage is filled that was used in the turn before.
     """
     return staged(
         **dict(
@@ -239,8 +244,9 @@ def all_first(**parts):
 
 
 def past_the_stages(under_way):
-    """The sums of `tiles` themselves, which have the other sign. under_way: of a warp with
-    this many tiles.
+    """The sums of `tiles` themselves, which have the other sign.
+
+    under_way: of a warp with this many tiles.
     """
 
     def subject(case):
@@ -277,8 +283,9 @@ def last_tile_alone(case):
 
 
 def added_over_lanes(each_turn=False):
-    """Each lane gives the sum of all columns. each_turn: its sum so far is added to the
-    others' each time.
+    """Each lane gives the sum of all columns.
+
+    each_turn: its sum so far is added to the others' each time.
     """
 
     def subject(case):
@@ -425,8 +432,8 @@ LOAD = "    if (next < num_tiles) start_copies(copies, stage, tiles + next * til
 CLOSE = "    copies.close_group();  // an empty one, too: wait() counts groups\n"
 BEFORE_LOOP_HEAD = "  for (int tile = 0; tile < num_stages; ++tile) {\n"
 BEFORE_LOOP = (
-    "    if (tile < num_tiles)"
-    " start_copies(copies, stages[tile], tiles + tile * tile_floats);\n"
+    "    if (tile < num_tiles) "
+    "start_copies(copies, stages[tile], tiles + tile * tile_floats);\n"
     "    copies.close_group();\n"
 )
 LOOP = "  for (int tile = 0; tile < num_tiles; ++tile) {\n"
@@ -449,17 +456,17 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "tiles-not-through-the-stages",
-            "The numbers that you add up come from `tiles` itself, not from the stages. Copies"
-            " that nobody reads are of no use: wait for a stage, and add up what is in it. (To"
-            " see this, the check's copies turn the sign of each number round.)",
+            "The numbers that you add up come from `tiles` itself, not from the stages. "
+            "Copies that nobody reads are of no use: wait for a stage, and add up what "
+            "is in it. (To see this, the check's copies turn the sign of each number round.)",
             past_the_stages(lambda n: NUM_STAGES - 1),
             (
                 (
                     USE,
                     (
                         "    for (int row = 0; row < tile_rows; ++row) {\n"
-                        "      sum += tiles[tile * tile_floats + row * row_size +"
-                        " threadIdx.x % 32];\n"
+                        "      sum += tiles[tile * tile_floats + row * row_size + "
+                        "threadIdx.x % 32];\n"
                         "    }\n"
                     ),
                 ),
@@ -468,18 +475,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "waits-for-everything",
-            "The sums are right, and nothing is under way while a tile is added up: your loop"
-            " waits for all copies that it has started. Which one does it need next, and how"
-            " many may go on?",
+            "The sums are right, and nothing is under way while a tile is added up: "
+            "your loop waits for all copies that it has started. "
+            "Which one does it need next, and how many may go on?",
             staged(latest=0),
             ((WAIT, WAIT.replace("num_stages - 1", "0")),),
             also=(one_by_one(),),
         ),
         Mistake(
             "waits-for-too-many",
-            "The sums are right, and fewer tiles are under way than could be. While one stage"
-            " is in use, all the others may be on their way. (wait() counts the groups that"
-            " were closed, the empty ones too.)",
+            "The sums are right, and fewer tiles are under way than could be. "
+            "While one stage is in use, all the others may be on their way. "
+            "(wait() counts the groups that were closed, the empty ones too.)",
             staged(latest=NUM_STAGES - 2),
             ((WAIT, WAIT.replace("- 1", "- 2")),),
             also=tuple(staged(latest=latest) for latest in range(1, NUM_STAGES - 2))
@@ -499,17 +506,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-wait",
-            "A stage is used, and its copies have not been waited for. copy() only asks for a"
-            " copy; wait() waits for groups, and close_group() makes one of the copies asked"
-            " for.",
+            "A stage is used, and its copies have not been waited for. "
+            "copy() only asks for a copy; wait() waits for groups, "
+            "and close_group() makes one of the copies asked for.",
             staged(latest=10**6),
             ((WAIT, ""),),
             also=(staged(closed=("never", "never")), one_by_one(10**6)),
         ),
         Mistake(
             "waits-for-too-few",
-            "A stage is used before its copies are there. wait<n>() leaves the latest n groups"
-            " under way: how many groups have been closed after the one that you need?",
+            "A stage is used before its copies are there. wait<n>() leaves the latest n "
+            "groups under way: how many groups have been closed after the one that you need?",
             staged(latest=NUM_STAGES),
             ((WAIT, WAIT.replace("num_stages - 1", "num_stages")),),
             also=(
@@ -520,16 +527,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-tile-alone-waited-for",
-            "The first tile is waited for, and those behind it are not. Each turn has a tile"
-            " of its own to wait for, and wait() can wait for a tile whose group is closed.",
+            "The first tile is waited for, and those behind it are not. Each turn has a tile "
+            "of its own to wait for, and wait() can wait for a tile whose group is closed.",
             staged(wait_once=True),
             ((WAIT, ""), (LOOP, "  copies.wait<num_stages - 1>();\n" + LOOP)),
             also=(staged(closed=("always", "never")), staged(wait_once=True, latest=0)),
         ),
         Mistake(
             "closed-before-the-copies",
-            "close_group() stands before the copies that belong to the group. It makes a group"
-            " of what was asked for up to then, so each tile is a group later than you count.",
+            "close_group() stands before the copies that belong to the group. "
+            "It makes a group of what was asked for up to then, "
+            "so each tile is a group later than you count.",
             staged(closed=("always", "early")),
             ((LOAD, ""), (CLOSE, CLOSE + LOAD)),
             also=(ahead(closed=("always", "early")),),
@@ -543,8 +551,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-there-for-the-others",
-            "A lane uses numbers that other lanes have copied. wait() waits for the lane's own"
-            " copies; what makes the 32 lanes wait for each other?",
+            "A lane uses numbers that other lanes have copied. wait() waits "
+            "for the lane's own copies; what makes the 32 lanes wait for each other?",
             staged(order="wait use meet load"),
             ((MEET_FIRST, ""),),
             also=(
@@ -556,16 +564,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stage-reused-too-soon",
-            "A lane begins to copy the next tile into a stage that other lanes may still be"
-            " reading. It does not show when a copy takes its time, and it does when one is"
-            " quick.",
+            "A lane begins to copy the next tile into a stage "
+            "that other lanes may still be reading. "
+            "It does not show when a copy takes its time, and it does when one is quick.",
             staged(order="wait meet use load"),
             ((MEET_LAST, ""),),
         ),
         Mistake(
             "loaded-before-use",
-            "The next tile is on its way into a stage whose numbers you have not used yet. A"
-            " quick copy overwrites them.",
+            "The next tile is on its way into a stage whose numbers you have not used yet. "
+            "A quick copy overwrites them.",
             staged(order="wait meet load use meet"),
             ((USE, ""), (MEET_LAST, ""), (CLOSE, CLOSE + USE + MEET_LAST)),
             also=(
@@ -576,9 +584,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "group-not-closed",
-            "When there is nothing left to load, no group is closed, and then wait() counts"
-            " wrongly: the latest groups, which it leaves alone, are those that you need. A"
-            " group may be empty.",
+            "When there is nothing left to load, no group is closed, "
+            "and then wait() counts wrongly: the latest groups, which it leaves alone, "
+            "are those that you need. A group may be empty.",
             staged(closed=("always", "full")),
             (
                 (LOAD, LOAD.replace("start_copies", "{\n      start_copies")),
@@ -594,8 +602,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-group-for-the-first-tiles",
-            "The tiles that are loaded before the loop are one group, and a group is waited"
-            " for as a whole. Close one for each tile.",
+            "The tiles that are loaded before the loop are one group, "
+            "and a group is waited for as a whole. Close one for each tile.",
             staged(closed=("once", "always")),
             (
                 (
@@ -609,8 +617,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "loads-behind-the-end",
-            "Tiles are loaded that do not exist. Near the end there may be nothing left to"
-            " load, and there may be fewer tiles than stages.",
+            "Tiles are loaded that do not exist. Near the end there may be nothing left "
+            "to load, and there may be fewer tiles than stages.",
             staged(guarded=(True, False)),
             ((LOAD, LOAD.replace("if (next < num_tiles) ", "")),),
             also=(
@@ -622,9 +630,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-stage",
-            "Tiles and stages do not fit together: a tile is used from another stage than it"
-            " was loaded into, or from one that does not exist. The stages are used in turn,"
-            " and after the last one comes the first.",
+            "Tiles and stages do not fit together: a tile is used "
+            "from another stage than it was loaded into, or from one that does not exist. "
+            "The stages are used in turn, and after the last one comes the first.",
             staged(stage_of=lambda tile: tile),
             (("stages[tile % num_stages]", "stages[tile]"),),
             also=(
@@ -646,9 +654,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-tile",
-            "The stage that has become free gets a tile that is there already, or leaves one"
-            " out. Behind the tile in use, num_stages - 1 are on their way; which one comes"
-            " next?",
+            "The stage that has become free gets a tile that is there already, "
+            "or leaves one out. Behind the tile in use, num_stages - 1 are on their way; "
+            "which one comes next?",
             staged(step=1),
             ((NEXT, NEXT.replace("num_stages", "1")),),
             also=(
@@ -674,8 +682,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tile-offset-missing",
-            "A pointer to floats that moves on by 1 moves on by one float. How many floats is"
-            " it from one tile to the next?",
+            "A pointer to floats that moves on by 1 moves on by one float. "
+            "How many floats is it from one tile to the next?",
             staged(tile_floats=(TILE_FLOATS, 1)),
             ((LOAD, LOAD.replace("next * tile_floats", "next")),),
             also=tuple(
@@ -686,8 +694,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-tiles-not-loaded",
-            "Some of the first tiles are added up without ever having been asked for. A turn"
-            " loads a tile for a later turn. Who loads those that the first turns need?",
+            "Some of the first tiles are added up without ever having been asked for. "
+            "A turn loads a tile for a later turn. Who loads those that the first turns need?",
             staged(first=lambda warp, n: range(0)),
             ((BEFORE_LOOP_HEAD + BEFORE_LOOP + "  }\n", ""),),
             also=(
@@ -698,8 +706,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-turn-too-many",
-            "A loop runs one turn too many. Tiles and stages are counted from 0: which number"
-            " does the last one have?",
+            "A loop runs one turn too many. "
+            "Tiles and stages are counted from 0: which number does the last one have?",
             staged(turns=lambda n: n + 1),
             ((LOOP, LOOP.replace("tile < num_tiles", "tile <= num_tiles")),),
             also=(
@@ -712,8 +720,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "all-tiles-at-once",
-            "All tiles are loaded before the first one is added up. There are num_stages"
-            " stages: a later tile has a place when an earlier one has been used.",
+            "All tiles are loaded before the first one is added up. There are num_stages "
+            "stages: a later tile has a place when an earlier one has been used.",
             all_first(),
             (
                 (BEFORE_LOOP_HEAD, BEFORE_LOOP_HEAD.replace("num_stages", "num_tiles")),
@@ -734,8 +742,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-lane-copies",
-            "Only one lane starts copies, and start_copies() copies what is this lane's. Each"
-            " of the 32 lanes has its share of a tile.",
+            "Only one lane starts copies, and start_copies() copies what is this lane's. "
+            "Each of the 32 lanes has its share of a tile.",
             staged(which=(ALL, OF_LANE_0)),
             ((LOAD, LOAD.replace("if (next", "if (threadIdx.x % 32 == 0 && next")),),
             also=(
@@ -747,16 +755,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-tiles-forgotten",
-            "The last tiles are loaded and never added up: the loop ends when there is nothing"
-            " left to load.",
+            "The last tiles are loaded and never added up: "
+            "the loop ends when there is nothing left to load.",
             staged(turns=lambda n: max(0, n - NUM_STAGES)),
             ((LOOP, LOOP.replace("tile < num_tiles", "tile + num_stages < num_tiles")),),
             also=(staged(turns=lambda n: max(0, n - NUM_STAGES + 1)),),
         ),
         Mistake(
             "waits-for-other-warps",
-            "__syncthreads() waits for all warps of the block. They have different numbers of"
-            " tiles, so some never come. A warp's stages are its own business.",
+            "__syncthreads() waits for all warps of the block. They have different numbers "
+            "of tiles, so some never come. A warp's stages are its own business.",
             barrier_for_all,
             (
                 (MEET_FIRST, MEET_FIRST.replace("__syncwarp", "__syncthreads")),
@@ -771,8 +779,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "few-tiles-forgotten",
-            "With fewer tiles than stages the sum is 0. Those tiles are to be added up as"
-            " well.",
+            "With fewer tiles than stages the sum is 0. "
+            "Those tiles are to be added up as well.",
             nothing_for_few(NUM_STAGES),
             (
                 (
@@ -784,8 +792,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "lanes-added-together",
-            "The lanes' sums are added together. Each lane has a column of its own, and gives"
-            " the sum of that column.",
+            "The lanes' sums are added together. "
+            "Each lane has a column of its own, and gives the sum of that column.",
             added_over_lanes(),
             (
                 (
@@ -803,23 +811,23 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Before the loop: for each stage, start the copies of its first tile, and close"
-            " the group. In the loop, each turn has one tile: wait for it, use its stage, fill"
-            " the stage again."
+            "Before the loop: for each stage, start the copies of its first tile, "
+            "and close the group. In the loop, each turn has one tile: "
+            "wait for it, use its stage, fill the stage again."
         ),
         (
-            "When tile 0 is needed, the groups of the tiles 1, 2 and 3 have been closed after"
-            " its own. Those may go on. If each turn closes exactly one group, it is the same"
-            " for every tile."
+            "When tile 0 is needed, the groups of the tiles 1, "
+            "2 and 3 have been closed after its own. Those may go on. "
+            "If each turn closes exactly one group, it is the same for every tile."
         ),
         (
-            "There are two moments at which the lanes of the warp have to meet: when their"
-            " copies are there, before any of them reads, and when all have read, before any"
-            " of them copies into the stage again. __syncwarp() is that meeting."
+            "There are two moments at which the lanes of the warp have to meet: "
+            "when their copies are there, before any of them reads, and when all have read, "
+            "before any of them copies into the stage again. __syncwarp() is that meeting."
         ),
         (
-            "Two questions on the end. What does a turn load when no tile is left? And which"
-            " group does wait() count, if a turn closes none?"
+            "Two questions on the end. What does a turn load when no tile is left? "
+            "And which group does wait() count, if a turn closes none?"
         ),
     ),
 )

@@ -23,8 +23,8 @@ __global__ void stages_kernel(float* out_sums, int* out_under_way, const float* 
       stages[stage].chunks[i] = chunk;
   }
   __syncthreads();
-  int first = first_tiles[threadIdx.x / 32],
-      num_tiles = first_tiles[threadIdx.x / 32 + 1] - first;
+  int first = first_tiles[threadIdx.x / 32];
+  int num_tiles = first_tiles[threadIdx.x / 32 + 1] - first;
   notes[threadIdx.x] = {nullptr, num_tiles, num_stages - 1, false};
   out_sums[threadIdx.x] = staged_sum(stages, tiles + first * tile_floats, num_tiles);
   out_under_way[threadIdx.x] = notes[threadIdx.x].least_under_way;

@@ -74,8 +74,9 @@ def halving(lanes: int) -> list[int]:
 
 
 def across(parts: Tensor, distance: int, shape: Shape) -> Tensor:
-    """__shfl_xor_sync in warps of 32, for parts (warps, 32). A lane that does not exist gives
-    the lane's own number.
+    """__shfl_xor_sync in warps of 32, for parts (warps, 32).
+
+    A lane that does not exist gives the lane's own number.
     """
     lane = torch.arange(WARP)
     return parts[:, torch.where((lane ^ distance) < WARP, lane ^ distance, lane)]
@@ -98,8 +99,10 @@ def scores(
     scale=lambda keys: keys.scale,
     query_of=lambda keys: keys.q.double()[places(keys.shape)],
 ):
-    """What each lane gets, with some parts replaced. load(thread, i, shape): which load of a
-    row is a thread's i-th. query_of(keys): each lane's part of q.
+    """What each lane gets, with some parts replaced.
+
+    load(thread, i, shape): which load of a row is a thread's i-th.
+    query_of(keys): each lane's part of q.
     """
 
     def wrong(keys: Keys) -> Tensor:
@@ -142,8 +145,10 @@ def misaligned(keys):
 
 
 def half_a_mask(keys):
-    """The mask 0xffff. In large groups, a lane that is in it asks for one that is not, before
-    any of the others calls.
+    """The mask 0xffff.
+
+    In large groups, a lane that is in it asks for one that is not, before any of the others
+    calls.
     """
     raise Found("lane-outside-the-mask" if group_lanes(keys.shape) == WARP else "absent-lane")
 
@@ -174,8 +179,9 @@ def whole_row(keys):
 
 
 def scaled_at_each_step(last):
-    """Each of a lane's products is scaled as often as it is in the sum; last: how often the
-    last one is.
+    """Each of a lane's products is scaled as often as it is in the sum.
+
+    last: how often the last one is.
     """
 
     def query_of(keys):
@@ -200,17 +206,17 @@ def across_and_scaled(parts, distance, shape):
 
 
 def bits_as(dtype):
-    """number(key, i) is the i-th number of another type in the bytes of the lane's part, or
-    behind them.
+    """number(key, i) is the i-th number of another type in the lane's bytes.
+
+    These are those of the lane's part, or those behind it.
     """
 
     def wrong(keys):
         place = places(keys.shape)
         part = keys.keys[:, place]
         behind = torch.full((*part.shape[:2], BEHIND_A_PART), 0xFF, dtype=torch.uint8)
-        numbers = torch.cat([part.view(torch.uint8), behind], -1).view(dtype)[
-            ..., : place.shape[1]
-        ]
+        numbers = torch.cat([part.view(torch.uint8), behind], -1).view(dtype)
+        numbers = numbers[..., : place.shape[1]]
         total = (keys.q.double()[place] * numbers.double()).sum((1, 2))
         return (keys.scale * total).float()[:, None].repeat(1, len(place))
 
@@ -234,8 +240,9 @@ def eight_numbers(keys):
 
 
 def more_than_the_part(keys):
-    """group_lanes numbers of each part; where those are not more than the lane has, it goes
-    well.
+    """group_lanes numbers of each part.
+
+    Where those are not more than the lane has, it goes well.
     """
     return (
         scores()(keys)
@@ -284,8 +291,9 @@ def stuck_at_a_barrier(keys):
 
 
 def recognise(answer: str) -> str | None:
-    """A variable that has no value when it is first added to, or a part whose second load has
-    none.
+    """A variable that has no value when it is first added to.
+
+    Or a part whose second load has none.
     """
     text = re.sub(r"//.*|/\*[\s\S]*?\*/", "", answer)
     if re.search(r"\bfloat\s+(\w+)\s*;(?:(?!\b\1\b)[\s\S])*\b\1\s*\+=", text):
@@ -294,8 +302,9 @@ def recognise(answer: str) -> str | None:
 
 
 def first_load_alone_is_set(text: str) -> bool:
-    """Whether a WideRow without a start is returned, and nothing but `loads[0] =` is done with
-    it before.
+    """Whether a WideRow without a start is returned.
+
+    Nothing but `loads[0] =` is done with it before.
     """
     part = re.search(r"\bWideRow\s+(\w+)\s*;([\s\S]*?)\breturn\s+\1\s*;", text)
     if part is None:
@@ -377,8 +386,9 @@ def observe(subject, case):
 
 
 def as_pair(result):
-    """The scores, and by which loads they came; our model and those of most mistakes load
-    widely.
+    """The scores, and by which loads they came.
+
+    Our model and those of most mistakes load widely.
     """
     values, how = result if isinstance(result, tuple) else (result, WIDE)
     return values, torch.tensor((WIDE, NARROW, MORE).index(how))
@@ -393,9 +403,9 @@ def show_scores(expected, actual):
 def describe(case):
     shape = SHAPES[case.shape]
     return (
-        f"{counted(case.num_keys, 'key')} of {shape.head_size} numbers in"
-        f" {case.shape.split(',')[0]}, so groups of {group_lanes(shape)} lanes with"
-        f" {counted(loads_of(shape), 'load')} each"
+        f"{counted(case.num_keys, 'key')} of {shape.head_size} numbers "
+        f"in {case.shape.split(',')[0]}, so groups of {group_lanes(shape)} lanes "
+        f"with {counted(loads_of(shape), 'load')} each"
     )
 
 
@@ -423,32 +433,32 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "own-part-only",
-            "A lane gives what its own part of the key adds to the sum. All lanes of the group"
-            " have to put their parts together, and each of them needs the whole.",
+            "A lane gives what its own part of the key adds to the sum. All lanes "
+            "of the group have to put their parts together, and each of them needs the whole.",
             scores(distances=lambda lanes: []),
             ((DISTANCES, "for (int distance = 0; distance > 0; distance /= 2)"),),
         ),
         Mistake(
             "whole-warp",
-            "A score is the sum over several keys: the shuffles reach beyond the group. A warp"
-            " may hold several groups, each with a key of its own. How far may a shuffle"
-            " reach?",
+            "A score is the sum over several keys: the shuffles reach beyond the group. "
+            "A warp may hold several groups, each with a key of its own. "
+            "How far may a shuffle reach?",
             scores(distances=lambda lanes: halving(WARP)),
             ((DISTANCES, DISTANCES.replace("group_lanes / 2", "16")),),
             also=(scores(distances=lambda lanes: [lanes, *halving(lanes)]),),
         ),
         Mistake(
             "too-few-steps",
-            "A lane knows of a part of its group only: there is a shuffle missing, the first"
-            " or the last one. Each step doubles the number of lanes that a lane knows of.",
+            "A lane knows of a part of its group only: there is a shuffle missing, the first "
+            "or the last one. Each step doubles the number of lanes that a lane knows of.",
             scores(distances=lambda lanes: halving(lanes // 2)),
             ((DISTANCES, DISTANCES.replace("group_lanes / 2", "group_lanes / 4")),),
             also=(scores(distances=lambda lanes: halving(lanes)[:-1]),),
         ),
         Mistake(
             "lanes-counted-by-hand",
-            "It is right where a group has 16 lanes. With other heads and formats it has 8, or"
-            " 32: group_lanes says how many.",
+            "It is right where a group has 16 lanes. "
+            "With other heads and formats it has 8, or 32: group_lanes says how many.",
             scores(distances=lambda lanes: halving(16)),
             ((DISTANCES, DISTANCES.replace("group_lanes / 2", "8")),),
             also=(
@@ -462,18 +472,18 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-lane-only",
-            "The first lane of a group has the score, and the others have something else."
-            " Every lane of the group needs it: which shuffle gives both lanes of a pair the"
-            " same?",
+            "The first lane of a group has the score, and the others have something else. "
+            "Every lane of the group needs it: "
+            "which shuffle gives both lanes of a pair the same?",
             scores(shuffle=down()),
             ((SHUFFLE, SHUFFLE.replace("xor", "down")),),
             also=(scores(shuffle=down(lambda lanes: lanes)), others_get_zero),
         ),
         Mistake(
             "first-groups-score",
-            "All groups of a warp have the score of the first one. The lane that __shfl_sync()"
-            " reads from is counted from the warp's first one, unless the shuffle has a"
-            " width.",
+            "All groups of a warp have the score of the first one. "
+            "The lane that __shfl_sync() reads from is counted from the warp's first one, "
+            "unless the shuffle has a width.",
             of_the_first_group,
             (
                 (
@@ -490,8 +500,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scaled-twice",
-            "The scores are scaled twice: the sum has the factor in it already when it is"
-            " multiplied at the end, or each product has it too.",
+            "The scores are scaled twice: the sum has the factor in it already "
+            "when it is multiplied at the end, or each product has it too.",
             scores(scale=lambda keys: keys.scale**2),
             (("query[i] * number", "scale * query[i] * number"),),
         ),
@@ -503,8 +513,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "parts-not-added",
-            "A lane takes over what the other lane of its pair has, in place of its own. Each"
-            " step has to add the two.",
+            "A lane takes over what the other lane of its pair has, in place of its own. "
+            "Each step has to add the two.",
             scores(
                 shuffle=lambda parts, distance, shape: across(parts, distance, shape) - parts
             ),
@@ -512,22 +522,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-without-a-start",
-            "The sum has no value when the first product is added to it. A variable in CUDA"
-            " C++ holds anything at all until it is given something.",
+            "The sum has no value when the first product is added to it. "
+            "A variable in CUDA C++ holds anything at all until it is given something.",
             None,
             (("float product = 0.0f;", "float product;"),),
         ),
         Mistake(
             "same-load-for-all",
-            "All lanes of a group take the same load of the row, the first one. Which lane of"
-            " its group a thread is has to come in.",
+            "All lanes of a group take the same load of the row, the first one. "
+            "Which lane of its group a thread is has to come in.",
             scores(first_load),
             ((LOAD, "part.loads[i] = loads[i];"),),
         ),
         Mistake(
             "group-for-lane",
-            "All lanes of a group take the same load of the row: its number is the group's."
-            " Which lane of its group is this one?",
+            "All lanes of a group take the same load of the row: its number is the group's. "
+            "Which lane of its group is this one?",
             scores(
                 lambda thread, i, shape: thread // group_lanes(shape) + i * group_lanes(shape)
             ),
@@ -542,15 +552,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "same-load-twice",
-            "Where a lane has two loads, it takes the same one twice. The second one lies in"
-            " the other half of the row.",
+            "Where a lane has two loads, it takes the same one twice. "
+            "The second one lies in the other half of the row.",
             scores(lambda thread, i, shape: thread % group_lanes(shape)),
             ((LOAD, "part.loads[i] = loads[threadIdx.x % group_lanes];"),),
         ),
         Mistake(
             "whole-row-in-a-lane",
-            "A lane takes the whole row, and has room for its own part of it: lane_loads"
-            " loads. The others of the group take the rest.",
+            "A lane takes the whole row, and has room for its own part of it: "
+            "lane_loads loads. The others of the group take the rest.",
             whole_row,
             (
                 ("i < lane_loads;", "i < head_size / per_load;"),
@@ -559,45 +569,45 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "place-in-the-part",
-            "place(i) says where in the whole row a number stands. query is the lane's part"
-            " already, and has its numbers in the same order as number(key, …).",
+            "place(i) says where in the whole row a number stands. query is the lane's part "
+            "already, and has its numbers in the same order as number(key, …).",
             scores(query_of=query_by_place),
             (("query[i]", "query[place(i)]"),),
         ),
         Mistake(
             "reads-behind-the-part",
-            "It reads more than the lane's part: query and number(key, …) have lane_numbers"
-            " numbers, and the first is number 0. What stands behind them belongs to nobody.",
+            "It reads more than the lane's part: query and number(key, …) have lane_numbers "
+            "numbers, and the first is number 0. What stands behind them belongs to nobody.",
             not_a_number,
             (("i < lane_numbers;", "i <= lane_numbers;"),),
             also=(lambda keys: (scores()(keys), MORE), more_than_the_part),
         ),
         Mistake(
             "numbers-counted-by-hand",
-            "It is right where a lane has 8 numbers. For small heads of floats it has 4:"
-            " lane_numbers says how many.",
+            "It is right where a lane has 8 numbers. "
+            "For small heads of floats it has 4: lane_numbers says how many.",
             eight_numbers,
             (("i < lane_numbers;", "i < 8;"),),
         ),
         Mistake(
             "barrier-of-the-block",
-            "A __syncthreads() waits for all warps of the block, and a warp without a key does"
-            " not come. The shuffles are all that the lanes of a warp need here.",
+            "A __syncthreads() waits for all warps of the block, and a warp without a key "
+            "does not come. The shuffles are all that the lanes of a warp need here.",
             stuck_at_a_barrier,
             (("  return scale * product;", "  __syncthreads();\n  return scale * product;"),),
         ),
         Mistake(
             "index-in-numbers",
-            "The lanes are too far apart: an index into 16-byte loads counts loads, and not"
-            " numbers. Lane 0 takes the first load of the row. Which one is next, and whose"
-            " is it?",
+            "The lanes are too far apart: an index into 16-byte loads counts loads, "
+            "and not numbers. Lane 0 takes the first load of the row. "
+            "Which one is next, and whose is it?",
             scores(lambda thread, i, shape: right_load(thread, i, shape) * per_load(shape)),
             (
                 (
                     LOAD,
                     (
-                        "part.loads[i] = loads[(i * group_lanes + threadIdx.x % group_lanes) *"
-                        " per_load];"
+                        "part.loads[i] = loads[(i * group_lanes + threadIdx.x % group_lanes) "
+                        "* per_load];"
                     ),
                 ),
             ),
@@ -614,9 +624,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "misaligned-load",
-            "A load of 16 bytes begins at an address that 16 does not divide. A GPU stops"
-            " there. Neighbouring lanes begin 16 bytes apart, which is not one number: first"
-            " make 16-byte things of the row, then count them.",
+            "A load of 16 bytes begins at an address that 16 does not divide. "
+            "A GPU stops there. Neighbouring lanes begin 16 bytes apart, "
+            "which is not one number: first make 16-byte things of the row, then count them.",
             misaligned,
             (
                 (
@@ -630,39 +640,39 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "place-of-a-number",
-            "Where a lane has two loads, the second one begins one number behind the first."
-            " place(i) says where number i of the part stands, and not where load i begins."
-            " Which number of the part is the first one of a load?",
+            "Where a lane has two loads, the second one begins one number behind the first. "
+            "place(i) says where number i of the part stands, and not where load i begins. "
+            "Which number of the part is the first one of a load?",
             second_load_misaligned,
             ((LOAD, "part.loads[i] = *reinterpret_cast<const uint4*>(row + place(i));"),),
         ),
         Mistake(
             "lane-of-the-warp",
-            "The first group is right, and the others read behind their rows. Each group has a"
-            " row of its own, and its lanes count from its first one.",
+            "The first group is right, and the others read behind their rows. "
+            "Each group has a row of its own, and its lanes count from its first one.",
             scores(lambda thread, i, shape: thread % WARP + i * group_lanes(shape)),
             ((LOAD, "part.loads[i] = loads[i * group_lanes + threadIdx.x % 32];"),),
             also=(scores(lambda thread, i, shape: thread + i * group_lanes(shape)),),
         ),
         Mistake(
             "neighbouring-loads",
-            "Where a lane has two loads, it takes two that lie side by side. So neighbouring"
-            " lanes are 32 bytes apart, and these are not the numbers that place() says. The"
-            " group goes over the row together, load by load.",
+            "Where a lane has two loads, it takes two that lie side by side. "
+            "So neighbouring lanes are 32 bytes apart, and these are not the numbers "
+            "that place() says. The group goes over the row together, load by load.",
             scores(lambda thread, i, shape: thread % group_lanes(shape) * loads_of(shape) + i),
             ((LOAD, "part.loads[i] = loads[threadIdx.x % group_lanes * lane_loads + i];"),),
         ),
         Mistake(
             "first-load-only",
-            "It is right where a lane has one load. For large heads of floats it has two:"
-            " lane_loads says how many, and lane_numbers how many numbers they hold.",
+            "It is right where a lane has one load. For large heads of floats it has two: "
+            "lane_loads says how many, and lane_numbers how many numbers they hold.",
             scores(loads=lambda shape: 1),
             (("i < lane_numbers; ++i) product", "i < per_load; ++i) product"),),
         ),
         Mistake(
             "second-load-too-near",
-            "Where a lane has two loads, its second one is another lane's first. All lanes of"
-            " the group together take group_lanes loads, and then the next ones.",
+            "Where a lane has two loads, its second one is another lane's first. "
+            "All lanes of the group together take group_lanes loads, and then the next ones.",
             scores(lambda thread, i, shape: thread % group_lanes(shape) + i),
             ((LOAD, "part.loads[i] = loads[i + threadIdx.x % group_lanes];"),),
             also=(
@@ -673,15 +683,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "narrow-loads",
-            "The scores are right, but the rows are read a few bytes at a time. One load can"
-            " bring 16 bytes: reinterpret_cast makes a pointer to numbers a pointer to uint4.",
+            "The scores are right, but the rows are read a few bytes at a time. One load can "
+            "bring 16 bytes: reinterpret_cast makes a pointer to numbers a pointer to uint4.",
             narrow_loads,
             (
                 (
                     LOADS,
                     (
-                        "  for (int i = 0; i < lane_numbers; ++i)"
-                        " reinterpret_cast<KvNumber*>(part.loads)[i] = row[place(i)];"
+                        "  for (int i = 0; i < lane_numbers; ++i) "
+                        "reinterpret_cast<KvNumber*>(part.loads)[i] = row[place(i)];"
                     ),
                 ),
             ),
@@ -689,9 +699,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "leaves-before-the-shuffles",
-            "Some lanes return before the shuffles, and the others wait for them. All 32 lanes"
-            " of a warp come to each shuffle, also those whose group has no token: their key"
-            " is zeros.",
+            "Some lanes return before the shuffles, and the others wait for them. "
+            "All 32 lanes of a warp come to each shuffle, "
+            "also those whose group has no token: their key is zeros.",
             some_lanes_leave,
             (
                 (
@@ -702,27 +712,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "mask-of-one-group",
-            "A shuffle's mask leaves out the lane that makes it. All 32 lanes come to this"
-            " shuffle together, so the mask names all of them, though each looks only within"
-            " its group.",
+            "A shuffle's mask leaves out the lane that makes it. "
+            "All 32 lanes come to this shuffle together, "
+            "so the mask names all of them, though each looks only within its group.",
             half_a_mask,
             ((SHUFFLE, SHUFFLE.replace("0xffffffff", "0xffff")),),
             also=(first_group_in_the_mask,),
         ),
         Mistake(
             "not-there-for-the-others",
-            "Lanes hand something over in shared memory, and nothing makes them wait for each"
-            " other. One may write the next key's sum there before the others have read this"
-            " one's: wide_score() is called for one key after another. Shuffles need no such"
-            " place.",
+            "Lanes hand something over in shared memory, "
+            "and nothing makes them wait for each other. "
+            "One may write the next key's sum there before the others have read this one's: "
+            "wide_score() is called for one key after another. Shuffles need no such place.",
             order,
             (
                 (
                     "  return scale * product;",
                     (
                         "  __shared__ float sums[32];\n"
-                        "  if (threadIdx.x % group_lanes == 0) sums[threadIdx.x /"
-                        " group_lanes] = product;\n"
+                        "  if (threadIdx.x % group_lanes == 0) "
+                        "sums[threadIdx.x / group_lanes] = product;\n"
                         "  return scale * sums[threadIdx.x / group_lanes];"
                     ),
                 ),
@@ -730,16 +740,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "mask-of-whoever-is-there",
-            "__activemask() says which lanes happen to be at this place at this moment. That"
-            " may be fewer than will come, so it is no mask for a shuffle. Which lanes call"
-            " this function together?",
+            "__activemask() says which lanes happen to be at this place at this moment. "
+            "That may be fewer than will come, so it is no mask for a shuffle. "
+            "Which lanes call this function together?",
             lane_outside_the_mask,
             ((SHUFFLE, SHUFFLE.replace("0xffffffff", "__activemask()")),),
         ),
         Mistake(
             "scaled-at-each-step",
-            "The sum is scaled at each step, so what is in it early is scaled many times over."
-            " Scale each product once, or the sum when it is complete.",
+            "The sum is scaled at each step, so what is in it early is scaled many times "
+            "over. Scale each product once, or the sum when it is complete.",
             scaled_at_each_step(1),
             (
                 (
@@ -759,8 +769,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided-by-a-count",
-            "The score is divided by a number of lanes or of elements, as if it were a mean."
-            " It is a sum, and scale is the whole factor.",
+            "The score is divided by a number of lanes or of elements, as if it were a mean. "
+            "It is a sum, and scale is the whole factor.",
             scores(scale=lambda keys: keys.scale / group_lanes(keys.shape)),
             (("return scale * product;", "return scale * product / group_lanes;"),),
             also=(
@@ -770,8 +780,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "bits-taken-as-numbers",
-            "The bits of the key are taken as numbers of another type. A load is 16 bytes of"
-            " memory, and what stands in them are numbers of the type KvNumber.",
+            "The bits of the key are taken as numbers of another type. A load is 16 bytes "
+            "of memory, and what stands in them are numbers of the type KvNumber.",
             bits_as(torch.uint16),
             (("number(key, i)", "float(reinterpret_cast<const uint16_t*>(key.loads)[i])"),),
             also=(
@@ -785,15 +795,15 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "load_row: look at the row as a row of uint4, 16 bytes each. Lane 0 of the group"
-            " takes number 0, lane 1 number 1. With two loads a lane, the group begins again"
-            " where it has stopped."
+            "load_row: look at the row as a row of uint4, 16 bytes each. "
+            "Lane 0 of the group takes number 0, lane 1 number 1. "
+            "With two loads a lane, the group begins again where it has stopped."
         ),
         "Which lane of its group a thread is, threadIdx.x % group_lanes says.",
         (
-            "wide_score: first what the lane can do alone, with number(key, i) and query[i]."
-            " Then shuffles, as in block_max of lesson 06, only that they end at the group and"
-            " not at the warp."
+            "wide_score: first what the lane can do alone, with number(key, i) and query[i]. "
+            "Then shuffles, as in block_max of lesson 06, only that they end at the group "
+            "and not at the warp."
         ),
     ),
 )

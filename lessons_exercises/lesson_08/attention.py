@@ -111,8 +111,9 @@ def forward(
     read_as=lambda cache: cache,
     scale=1.0,
 ):
-    """paged_attention_forward with a place for each mistake; returns (num_tokens, num_q_heads,
-    head_size).
+    """paged_attention_forward with a place for each mistake.
+
+    Returns (num_tokens, num_q_heads, head_size).
 
     order: in which order keys and values are written and attention is computed. unpacked:
         where keys and values are taken to stand. taken: which of the two new tensors goes
@@ -134,8 +135,9 @@ def forward(
 
 
 def wrong(result=lambda o: (o[None], None), **differences):
-    """A wrong answer that differs from ours in some of forward()'s arguments, or in what it
-    makes of the result.
+    """A wrong answer that differs from ours in some of forward()'s arguments.
+
+    Or in what it makes of the result.
     """
 
     def answer(module, query, key, value, attention_mask=None, *, paged, **others):
@@ -269,8 +271,9 @@ def hidden(seed):
 
 
 def make_step(case):
-    """The step of a case, its pool full of numbers, and for each layer its query, key and
-    value.
+    """The step of a case, and each layer's query, key and value.
+
+    The pool is full of numbers.
     """
     block_size, num_kv_heads, num_each, head_size, num_layers, chunks, seed = case
     generator = torch.Generator().manual_seed(seed)
@@ -303,8 +306,9 @@ def make_step(case):
 
 
 def observe(answer, case):
-    """The output of every layer, called in their order as the model does, and what stands in
-    the pool then.
+    """The output of every layer, and what stands in the pool then.
+
+    The layers are called in their order, as the model does.
     """
     step, layers = make_step(case)
     outputs = []
@@ -354,9 +358,9 @@ def describe(case):
     block_size, num_kv_heads, num_each, head_size, num_layers, chunks, _ = case
     those = "; ".join(f"{counted(new, 'token')} behind {past}" for past, new in chunks[::-1])
     return (
-        f"{counted(num_layers, 'layer')}, {counted(num_kv_heads * num_each, 'query head')} on"
-        f" {counted(num_kv_heads, 'KV head')} of size {head_size}, blocks of {block_size}; one"
-        f" row of {those}"
+        f"{counted(num_layers, 'layer')}, {counted(num_kv_heads * num_each, 'query head')} "
+        f"on {counted(num_kv_heads, 'KV head')} of size {head_size}, blocks of {block_size}; "
+        f"one row of {those}"
     )
 
 
@@ -376,22 +380,22 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "attends-before-writing",
-            "The keys and values are written after the attention. A new token has to see"
-            " itself, and the chunk's tokens before it: when `attend` reads the pool, they"
-            " must stand there.",
+            "The keys and values are written after the attention. "
+            "A new token has to see itself, and the chunk's tokens before it: "
+            "when `attend` reads the pool, they must stand there.",
             wrong(order="akv"),
             also=(wrong(order="kav"), wrong(order="vak")),
         ),
         Mistake(
             "layer-0-always",
-            "Every layer writes and reads the first layer's part of the pool. Which layer"
-            " calls, `module` knows.",
+            "Every layer writes and reads the first layer's part of the pool. "
+            "Which layer calls, `module` knows.",
             wrong(layer=lambda module: 0),
         ),
         Mistake(
             "layer-off-by-one",
-            "A layer takes another layer's part of the pool. `module.layer_idx` counts"
-            " from 0.",
+            "A layer takes another layer's part of the pool. "
+            "`module.layer_idx` counts from 0.",
             wrong(layer=lambda module: module.layer_idx - 1),
             also=(
                 wrong(layer=lambda module: module.layer_idx + 1),
@@ -400,16 +404,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "attends-to-another-layer",
-            "The keys and values go into the part of the layer that calls, and `attend` reads"
-            " another layer's.",
+            "The keys and values go into the part of the layer that calls, "
+            "and `attend` reads another layer's.",
             attending_to_another_layer(lambda module: 0),
             also=(attending_to_another_layer(lambda module: module.layer_idx - 1),),
         ),
         Mistake(
             "layer-left-out",
-            "`paged.kv_cache` holds the keys and values of all layers: its first dimension is"
-            " the layer. Take the part of the layer that calls first; it holds a cache for"
-            " keys and one for values.",
+            "`paged.kv_cache` holds the keys and values of all layers: "
+            "its first dimension is the layer. Take the part of the layer that calls first; "
+            "it holds a cache for keys and one for values.",
             wrong(pool_of=lambda paged, module: unpack(paged.kv_cache)),
             also=(
                 wrong(pool_of=lambda paged, module: (paged.kv_cache[0], paged.kv_cache[1])),
@@ -423,8 +427,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "layer-and-kind-mixed-up",
-            "The first index of `paged.kv_cache` is the layer, and the second says whether it"
-            " is keys or values. You have them the other way round.",
+            "The first index of `paged.kv_cache` is the layer, and the second says whether "
+            "it is keys or values. You have them the other way round.",
             wrong(
                 pool_of=lambda paged, module: (
                     paged.kv_cache[0, module.layer_idx],
@@ -434,8 +438,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "keys-and-values-swapped",
-            "Keys stand where values belong, and values where keys belong. A layer's part of"
-            " the pool has the keys first.",
+            "Keys stand where values belong, and values where keys belong. "
+            "A layer's part of the pool has the keys first.",
             wrong(written=(1, 0)),
             also=(wrong(unpacked=(1, 0)),),
         ),
@@ -457,99 +461,99 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-cache-for-both",
-            "Keys and values go into the same cache, and the later ones overwrite the earlier"
-            " ones. A layer has one for each.",
+            "Keys and values go into the same cache, "
+            "and the later ones overwrite the earlier ones. A layer has one for each.",
             wrong(unpacked=(0, 0)),
             also=(wrong(unpacked=(1, 1)), wrong(written=(0, 0))),
         ),
         Mistake(
             "one-tensor-twice",
-            "The same new numbers stand in both caches. One is for the keys, the other for the"
-            " values.",
+            "The same new numbers stand in both caches. "
+            "One is for the keys, the other for the values.",
             wrong(taken=(0, 0)),
             also=(wrong(taken=(1, 1)),),
         ),
         Mistake(
             "nothing-written",
-            "The pool is as it was before the call: the new keys and values are in no slot."
-            " Indexing with a tensor on the left of `=` writes; elsewhere it makes a copy, and"
-            " so does a method without `_` at its end.",
+            "The pool is as it was before the call: the new keys and values are in no slot. "
+            "Indexing with a tensor on the left of `=` writes; elsewhere it makes a copy, "
+            "and so does a method without `_` at its end.",
             wrong(writes=(write_copy, write_copy)),
             also=(written_into_a_copy,),
         ),
         Mistake(
             "added-to-what-was-there",
-            "New keys and values are added to the numbers that a slot held before. A slot may"
-            " have belonged to another sequence: what it held is of no use.",
+            "New keys and values are added to the numbers that a slot held before. "
+            "A slot may have belonged to another sequence: what it held is of no use.",
             wrong(writes=(add, add)),
             also=(wrong(writes=(add, write)), wrong(writes=(write, add))),
         ),
         Mistake(
             "every-layer-written",
-            "The new keys and values stand in the pool's part of every layer. A layer has keys"
-            " of its own, and writes to its own part.",
+            "The new keys and values stand in the pool's part of every layer. "
+            "A layer has keys of its own, and writes to its own part.",
             written_for_every_layer,
         ),
         Mistake(
             "slot-mapping-ignored",
-            "The new keys and values stand in the pool's first slots. Where each one belongs,"
-            " `paged.slot_mapping` says.",
+            "The new keys and values stand in the pool's first slots. "
+            "Where each one belongs, `paged.slot_mapping` says.",
             wrong(writes=(write_row, write_row)),
         ),
         Mistake(
             "slots-assumed-contiguous",
-            "The new keys and values stand one behind the other, from the first token's slot"
-            " on. The next token's slot can be in another block, or belong to another"
-            " sequence: `paged.slot_mapping` has one for each.",
+            "The new keys and values stand one behind the other, "
+            "from the first token's slot on. The next token's slot can be in another block, "
+            "or belong to another sequence: `paged.slot_mapping` has one for each.",
             wrong(writes=(write_from_first, write_from_first)),
         ),
         Mistake(
             "one-token-only",
-            "Of a row with several tokens only one key and one value are written. All of them"
-            " are new.",
+            "Of a row with several tokens only one key and one value are written. "
+            "All of them are new.",
             wrong(writes=(write_last, write_last)),
             also=(wrong(writes=(write_first, write_first)),),
         ),
         Mistake(
             "slots-reversed",
-            "The new keys and values go into their slots in reverse order, the first token's"
-            " into the last token's slot. Entry t of `paged.slot_mapping` is the slot of"
-            " token t.",
+            "The new keys and values go into their slots in reverse order, "
+            "the first token's into the last token's slot. "
+            "Entry t of `paged.slot_mapping` is the slot of token t.",
             wrong(writes=(write_reversed, write_reversed)),
         ),
         Mistake(
             "rounded",
-            "The new keys and values stand in their slots with fewer digits than they came"
-            " with: they were 16-bit numbers on the way. The pool's dtype is the model's, so"
-            " there is nothing to convert.",
+            "The new keys and values stand in their slots with fewer digits "
+            "than they came with: they were 16-bit numbers on the way. "
+            "The pool's dtype is the model's, so there is nothing to convert.",
             wrong(writes=(write_rounded(torch.float16),) * 2),
             also=(wrong(writes=(write_rounded(torch.bfloat16),) * 2),),
         ),
         Mistake(
             "block-and-offset-mixed-up",
-            "A slot is block_id * block_size + offset. Your block and offset are not the ones"
-            " of this slot: which dimension of a cache is the block size, and which part of"
-            " the division is the block?",
+            "A slot is block_id * block_size + offset. "
+            "Your block and offset are not the ones of this slot: which dimension of a cache "
+            "is the block size, and which part of the division is the block?",
             wrong(writes=(write_offset_first, write_offset_first)),
             also=(wrong(writes=(write_by_num_blocks, write_by_num_blocks)),),
         ),
         Mistake(
             "block-size-16",
-            "You count with blocks of 16 tokens. How many slots these blocks have, a dimension"
-            " of the pool says.",
+            "You count with blocks of 16 tokens. "
+            "How many slots these blocks have, a dimension of the pool says.",
             wrong(writes=(write_by_16, write_by_16)),
         ),
         Mistake(
             "write-selects-whole-blocks",
-            "A slot counts through the whole pool, token by token. Used as an index of the"
-            " cache it selects whole blocks: block and offset have to become one dimension"
-            " first.",
+            "A slot counts through the whole pool, token by token. "
+            "Used as an index of the cache it selects whole blocks: "
+            "block and offset have to become one dimension first.",
             wrong(writes=(write_blocks, write_blocks)),
         ),
         Mistake(
             "heads-scrambled",
-            "A reshape cannot exchange two dimensions: it puts numbers of different heads and"
-            " tokens into one row. Which operation moves the heads behind the tokens?",
+            "A reshape cannot exchange two dimensions: it puts numbers of different heads "
+            "and tokens into one row. Which operation moves the heads behind the tokens?",
             wrong(rows=reshaped, q_rows=reshaped),
             also=(
                 wrong(rows=reshaped),
@@ -560,8 +564,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "inputs-not-transposed",
-            "The model gives the heads before the tokens. The pool and `attend` have the"
-            " tokens first.",
+            "The model gives the heads before the tokens. "
+            "The pool and `attend` have the tokens first.",
             wrong(rows=lambda heads: heads[0], q_rows=lambda heads: heads[0]),
             also=(
                 wrong(rows=lambda heads: heads[0]),
@@ -578,8 +582,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "batch-dimension-kept",
-            "`attend` gets queries with four dimensions. It takes (num_tokens, num_q_heads,"
-            " head_size): the batch of 1 is only the model's.",
+            "`attend` gets queries with four dimensions. It takes "
+            "(num_tokens, num_q_heads, head_size): the batch of 1 is only the model's.",
             wrong(q_rows=lambda heads: heads.transpose(1, 2)),
             also=(
                 wrong(q_rows=lambda heads: heads),
@@ -588,8 +592,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "squeezed-too-much",
-            "`squeeze()` takes away every dimension of size 1. A step can have a single token,"
-            " and a model a single head: only the batch's dimension is to go.",
+            "`squeeze()` takes away every dimension of size 1. A step can have a single "
+            "token, and a model a single head: only the batch's dimension is to go.",
             wrong(rows=squeezed, q_rows=squeezed),
             also=(
                 wrong(rows=squeezed_and_permuted, q_rows=squeezed_and_permuted),
@@ -601,27 +605,27 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "both-caches-as-one",
-            "`attend` takes three tensors, and got two: the queries, the keys' cache and the"
-            " values' cache.",
+            "`attend` takes three tensors, and got two: "
+            "the queries, the keys' cache and the values' cache.",
             both_caches_as_one,
         ),
         Mistake(
             "flat-caches-to-attend",
-            "`attend` gets caches in which block and offset are one dimension. That form is"
-            " for writing into slots; the path needs the blocks.",
+            "`attend` gets caches in which block and offset are one dimension. "
+            "That form is for writing into slots; the path needs the blocks.",
             wrong(read_as=flat),
         ),
         Mistake(
             "attend-in-pieces",
-            "`attend` is called with a part of the queries. It is made ready for all tokens of"
-            " the step at once, and finds out by itself which of them belong together.",
+            "`attend` is called with a part of the queries. It is made ready for all tokens "
+            "of the step at once, and finds out by itself which of them belong together.",
             query_by_query,
             also=(wrong(q_rows=lambda heads: rows_of(heads)[-1:]),),
         ),
         Mistake(
             "output-transposed",
-            "The output has its heads before its tokens. The model takes the tokens first, as"
-            " `attend` gives them.",
+            "The output has its heads before its tokens. "
+            "The model takes the tokens first, as `attend` gives them.",
             wrong(result=lambda o: (o.transpose(0, 1)[None], None)),
             also=(
                 wrong(
@@ -631,8 +635,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-batch-dimension",
-            "The numbers are right, and the output has no batch of 1 in front, as the model's"
-            " tensors have.",
+            "The numbers are right, and the output has no batch of 1 in front, "
+            "as the model's tensors have.",
             wrong(result=lambda o: (o, None)),
             also=(
                 wrong(result=lambda o: (o[:, None], None)),
@@ -641,22 +645,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "heads-merged",
-            "The numbers are right, and the heads stand in one dimension. The model's layer"
-            " puts them together itself.",
+            "The numbers are right, and the heads stand in one dimension. "
+            "The model's layer puts them together itself.",
             wrong(result=lambda o: (o.flatten(1)[None], None)),
             also=(wrong(result=lambda o: (o.flatten(1), None)),),
         ),
         Mistake(
             "weights-left-out",
-            "The model expects two things from its attention, the output and the weights."
-            " There are none to give; None takes their place.",
+            "The model expects two things from its attention, the output and the weights. "
+            "There are none to give; None takes their place.",
             wrong(result=lambda o: o[None]),
             also=(wrong(result=lambda o: o),),
         ),
         Mistake(
             "weights-given",
-            "The second thing that you return is not None. There the model expects the weights"
-            " of the attention, and `attend` gives none.",
+            "The second thing that you return is not None. "
+            "There the model expects the weights of the attention, and `attend` gives none.",
             wrong(result=lambda o: (o[None], o[None])),
         ),
         Mistake(
@@ -666,43 +670,43 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scaled-twice",
-            "The scores are scaled twice: `attend` does it itself, so the queries go in as"
-            " they are.",
+            "The scores are scaled twice: `attend` does it itself, "
+            "so the queries go in as they are.",
             scaled_twice,
         ),
         Mistake(
             "row-taken-for-one-sequence",
-            "The queries attend to the row that came with the call. It holds the new tokens of"
-            " all sequences and none of the older ones: `attend` finds each sequence's keys in"
-            " the pool.",
+            "The queries attend to the row that came with the call. "
+            "It holds the new tokens of all sequences and none of the older ones: "
+            "`attend` finds each sequence's keys in the pool.",
             ignoring_the_pool(True),
             also=(ignoring_the_pool(False), new_keys_to_attend),
         ),
         Mistake(
             "heads-repeated",
-            "The KV heads were repeated to the number of query heads. The pool holds each of"
-            " them once, and `attend` shares them out.",
+            "The KV heads were repeated to the number of query heads. "
+            "The pool holds each of them once, and `attend` shares them out.",
             heads_repeated,
         ),
     ),
     hints=(
         (
-            "Three things happen in this order: the tensors get the shapes of lessons 03 to"
-            " 05, the new keys and values go into their slots, the attention runs over the"
-            " pool."
+            "Three things happen in this order: "
+            "the tensors get the shapes of lessons 03 to 05, "
+            "the new keys and values go into their slots, the attention runs over the pool."
         ),
         (
-            "`query[0]` is (num_q_heads, num_tokens, head_size). Which two dimensions change"
-            " places, for query, key and value?"
+            "`query[0]` is (num_q_heads, num_tokens, "
+            "head_size). Which two dimensions change places, for query, key and value?"
         ),
         (
-            "`paged.kv_cache[module.layer_idx]` holds two caches. Writing into slots is"
-            " exercise 2.3: first make block and offset one dimension, as a view, so that the"
-            " pool itself is written."
+            "`paged.kv_cache[module.layer_idx]` holds two caches. "
+            "Writing into slots is exercise 2.3: first make block and offset one dimension, "
+            "as a view, so that the pool itself is written."
         ),
         (
-            "`attend` returns (num_tokens, num_q_heads, head_size). What is missing in front"
-            " of it, and behind the comma?"
+            "`attend` returns (num_tokens, num_q_heads, head_size). "
+            "What is missing in front of it, and behind the comma?"
         ),
     ),
 )

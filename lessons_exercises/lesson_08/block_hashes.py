@@ -21,8 +21,9 @@ from paged_attention.engine.prefix_cache import block_hashes
 
 @dataclass(frozen=True)
 class Call:
-    """A call with these tokens. after: (call, block), the hash of an earlier call that it is
-    given as parent.
+    """A call with these tokens.
+
+    after: (call, block), the hash of an earlier call that it is given as parent.
     """
 
     tokens: tuple[int, ...]
@@ -144,8 +145,9 @@ def one_for_each_token(only_full):
 
 
 def text_for_hashes(encoded, parent_first=True):
-    """hexdigest() in place of digest(). encoded: turns it into bytes for the next block of the
-    same call.
+    """hexdigest() in place of digest().
+
+    encoded: turns it into bytes for the next block of the same call.
     """
 
     def wrong(tokens, block_size, parent=b""):
@@ -235,8 +237,9 @@ def tokens_used_up(tokens, block_size, parent=b""):
 
 
 def raw(to_bytes):
-    """The right function, but for the bytes of a block; with what Python says where there are
-    none.
+    """The right function, but for the bytes of a block.
+
+    With what Python says where there are none.
     """
 
     def wrong(tokens, block_size, parent=b""):
@@ -290,8 +293,9 @@ def the_last_or_the_parent(tokens, block_size, parent=b""):
 
 
 def kept_between_calls(tokens, block_size, parent=b"", kept={}):
-    """Keeps the hashes while it is asked for the same tokens: so no case finds those of the
-    case before.
+    """Keeps the hashes while it is asked for the same tokens.
+
+    So no case finds those of the case before.
     """
     if kept.get("tokens") != tokens:
         kept.update(tokens=list(tokens), hashes=[])
@@ -409,8 +413,9 @@ CASES = [
 
 
 def hidden(seed):
-    """Texts and what is nearly the same: one token changed, blocks or tokens in another order,
-    a part with its parent.
+    """Texts and what is nearly the same.
+
+    One token changed, blocks or tokens in another order, a part with its parent.
     """
     chance = random.Random(seed)
     for number in range(6):
@@ -476,8 +481,8 @@ def observe(answer, case):
     if len(calls) == MANY:  # which ones are mixed up is left to chance
         hashes = [value for result in results for value in result]
         return Text(
-            f"{len(hashes):,} hashes,"
-            f" {'all' if len(set(hashes)) == len(hashes) else 'not all'} different"
+            f"{len(hashes):,} hashes, "
+            f"{'all' if len(set(hashes)) == len(hashes) else 'not all'} different"
         )
     if len(calls[0].tokens) == LONG * WIDE:
         return Text(f"{len(results[0])} hashes, {_room(results[0])}")
@@ -489,16 +494,18 @@ def observe(answer, case):
 
 
 def _goes_on(answer, result, tokens, block_size) -> bool:
-    """Whether another call returns the very same list, with more in it, or the list holds more
-    than this call's hashes.
+    """Whether another call returns the very same list, with more in it.
+
+    Or whether the list holds more than this call's hashes.
     """
     num_hashes = min(len(result), len(tokens) // block_size)
     return answer(tokens, block_size) is result and len(result) > num_hashes
 
 
 def _room(hashes) -> str:
-    """How large they are. Small numbers are taken for places in a table of all that has come,
-    which mixes nothing up.
+    """How large they are.
+
+    Small numbers are taken for places in a table of all that has come, which mixes nothing up.
     """
     sizes = {len(value) for value in hashes if isinstance(value, bytes)}
     if hashes and all(hasattr(value, "__index__") for value in hashes):
@@ -527,8 +534,8 @@ def describe(case):
     block_size, calls = case
     if len(calls) == MANY:
         return (
-            f"block_hashes({list(calls[0].tokens)}, 1), and so on to"
-            f" block_hashes({list(calls[-1].tokens)}, 1)"
+            f"block_hashes({list(calls[0].tokens)}, 1), "
+            f"and so on to block_hashes({list(calls[-1].tokens)}, 1)"
         )
     texts = []
     for call in calls:
@@ -583,9 +590,9 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "not-chained",
-            "A block with the same tokens has the same hash behind another prefix. Its keys"
-            " and values were computed from everything before it, so it is another block. What"
-            " has to go into its hash?",
+            "A block with the same tokens has the same hash behind another prefix. "
+            "Its keys and values were computed from everything before it, "
+            "so it is another block. What has to go into its hash?",
             not_chained,
             also=(
                 not_chained_but_for_the_parent,
@@ -596,50 +603,50 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "hash-too-short",
-            "Your hashes are so short that some of many different blocks have the same one,"
-            " and a request would be given another's keys. How many different hashes can"
-            " there be?",
+            "Your hashes are so short that some of many different blocks have the same one, "
+            "and a request would be given another's keys. "
+            "How many different hashes can there be?",
             cut_to(2),
             also=(*map(cut_to, (1, 3, 4, 5, 6, 7)), number_of_two_bytes),
         ),
         Mistake(
             "only-the-block-before",
-            "A hash knows the tokens of its own block and of the one before. Further back"
-            " everything may differ.",
+            "A hash knows the tokens of its own block and of the one before. "
+            "Further back everything may differ.",
             chained_to_the_block_before,
             also=(with_the_tokens_before,),
         ),
         Mistake(
             "parent-ignored",
-            "The chain starts anew although `parent` was given: these tokens stand behind"
-            " others.",
+            "The chain starts anew although `parent` was given: "
+            "these tokens stand behind others.",
             parent_ignored,
         ),
         Mistake(
             "depends-on-the-calls",
-            "Tokens that come in two calls, the second with the parent of the first, have"
-            " other hashes than the same tokens in one call. A block's hash may use only its"
-            " own tokens and the hash of the block before it.",
+            "Tokens that come in two calls, the second with the parent of the first, "
+            "have other hashes than the same tokens in one call. "
+            "A block's hash may use only its own tokens and the hash of the block before it.",
             all_tokens_of_the_call,
             also=(with_its_number, with_the_number_of_tokens),
         ),
         Mistake(
             "rest-hashed",
-            "The tokens behind the last full block have got a hash too. Their block will"
-            " change with the next token.",
+            "The tokens behind the last full block have got a hash too. "
+            "Their block will change with the next token.",
             rest_hashed,
             also=(rest_hashed_alone,),
         ),
         Mistake(
             "one-hash-too-many",
-            "There is always a hash more than there are full blocks. Behind the last full"
-            " block may be nothing at all.",
+            "There is always a hash more than there are full blocks. "
+            "Behind the last full block may be nothing at all.",
             one_too_many,
         ),
         Mistake(
             "blocks-overlap",
-            "There is a hash for every token at which a block could begin. How far apart do"
-            " two blocks begin?",
+            "There is a hash for every token at which a block could begin. "
+            "How far apart do two blocks begin?",
             from_each_token,
         ),
         Mistake(
@@ -655,15 +662,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "other-tokens-hashed",
-            "The first block's hash is right, and a later one is not made of its own block's"
-            " tokens. Print your slice for each block.",
+            "The first block's hash is right, and a later one is not made "
+            "of its own block's tokens. Print your slice for each block.",
             starts_at_the_number,
             also=(ends_at_the_first_end,),
         ),
         Mistake(
             "last-block-missing",
-            "The tokens fill their last block exactly, and it has no hash. Look at where your"
-            " loop ends.",
+            "The tokens fill their last block exactly, and it has no hash. "
+            "Look at where your loop ends.",
             last_block_missing,
             also=(last_full_block_missing,),
         ),
@@ -675,8 +682,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-a-list",
-            "What comes back is not a list. There is one hash for each full block, in their"
-            " order.",
+            "What comes back is not a list. "
+            "There is one hash for each full block, in their order.",
             lambda tokens, block_size, parent=b"": (
                 hash for hash in block_hashes(tokens, block_size, parent)
             ),
@@ -695,23 +702,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "digest-not-called",
-            "`hashlib.sha256(...)` is an object to which more could be added. The hash itself"
-            " is what its `digest()` gives.",
+            "`hashlib.sha256(...)` is an object to which more could be added. "
+            "The hash itself is what its `digest()` gives.",
             lambda tokens, block_size, parent=b"": [
                 hashlib.sha256() for _ in full_blocks(tokens, block_size)
             ],
         ),
         Mistake(
             "not-bytes",
-            "`sha256` takes bytes, and it was given numbers or text. How can tokens become"
-            " bytes, other tokens other bytes?",
+            "`sha256` takes bytes, and it was given numbers or text. "
+            "How can tokens become bytes, other tokens other bytes?",
             without_parent(lambda block: block),
             also=(without_parent(str), raw(lambda block: block), raw(str)),
         ),
         Mistake(
             "text-for-hashes",
-            "Your hashes are text, and one of them comes back as `parent`. Bytes and text"
-            " cannot be joined: which method of a hash gives bytes?",
+            "Your hashes are text, and one of them comes back as `parent`. "
+            "Bytes and text cannot be joined: which method of a hash gives bytes?",
             text_for_hashes(False),
             also=(
                 text_for_hashes(True),
@@ -732,15 +739,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "order-of-blocks-lost",
-            "Two blocks in the other order end with the same hash. Adding and xor do not know"
-            " which came first.",
+            "Two blocks in the other order end with the same hash. "
+            "Adding and xor do not know which came first.",
             swallows_order_of_blocks,
             also=(sums_up_hashes,),
         ),
         Mistake(
             "digits-joined",
-            "Two blocks of other tokens have the same hash, as [1, 23] and [12, 3] with their"
-            " digits in a row: where one number ends and the next begins is lost.",
+            "Two blocks of other tokens have the same hash, as [1, 23] and [12, 3] "
+            "with their digits in a row: where one number ends and the next begins is lost.",
             with_own(digits),
             also=tuple(
                 with_own(as_many_bytes_as_needed(order)) for order in ("big", "little")
@@ -748,14 +755,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-every-token-is-a-character",
-            "Some numbers are no character that can be encoded, and tokens are numbers of any"
-            " size. Turn them into bytes in a way that takes every number.",
+            "Some numbers are no character that can be encoded, and tokens are numbers "
+            "of any size. Turn them into bytes in a way that takes every number.",
             raw(as_characters),
         ),
         Mistake(
             "tokens-cut-short",
-            "Tokens that differ need hashes that differ. Yours has room for one or two bytes"
-            " of each, and a vocabulary is larger.",
+            "Tokens that differ need hashes that differ. "
+            "Yours has room for one or two bytes of each, and a vocabulary is larger.",
             with_own(lambda block: [token % 256 for token in block]),
             also=(
                 with_own(lambda block: [token % 65_536 for token in block]),
@@ -774,8 +781,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "token-left-out",
-            "Two blocks that differ in one token have the same hash. One end of each block is"
-            " left out.",
+            "Two blocks that differ in one token have the same hash. "
+            "One end of each block is left out.",
             with_own(lambda block: block[:-1]),
             also=(
                 with_own(lambda block: block[1:]),
@@ -785,16 +792,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-hash-for-the-whole",
-            "There is one hash for all tokens. Each full block has its own, so that a shorter"
-            " beginning can be found.",
+            "There is one hash for all tokens. "
+            "Each full block has its own, so that a shorter beginning can be found.",
             one_for_the_full_blocks,
             also=(one_for_the_whole, the_last_or_the_parent),
         ),
         Mistake(
             "list-kept-between-calls",
-            "The hashes of an earlier call are still in the list at the next one. A default"
-            " value and a list outside the function are made once; each call needs a list of"
-            " its own.",
+            "The hashes of an earlier call are still in the list at the next one. "
+            "A default value and a list outside the function are made once; "
+            "each call needs a list of its own.",
             kept_between_calls,
         ),
         Mistake(
@@ -804,15 +811,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the-last-hash-for-all",
-            "Every block has the hash of the last one. A block's hash may know nothing of what"
-            " comes behind it.",
+            "Every block has the hash of the last one. "
+            "A block's hash may know nothing of what comes behind it.",
             the_last_for_all,
             also=(the_last_for_all_if_any,),
         ),
         Mistake(
             "parent-among-the-hashes",
-            "There is a hash more than there are full blocks: the parent stands first. It"
-            " belongs to an earlier block.",
+            "There is a hash more than there are full blocks: the parent stands first. "
+            "It belongs to an earlier block.",
             parent_among_them,
             also=(given_parent_among_them,),
         ),
@@ -824,20 +831,20 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "Two requests may share a block when all tokens up to its end are the same. How"
-            " can one hash say so much without reading all of them again?"
+            "Two requests may share a block when all tokens up to its end are the same. "
+            "How can one hash say so much without reading all of them again?"
         ),
         (
-            "The hash of a block is made of two things: the hash of the block before it, and"
-            " its own tokens. For the first block of a call, `parent` is the block before it."
+            "The hash of a block is made of two things: the hash of the block before it, and "
+            "its own tokens. For the first block of a call, `parent` is the block before it."
         ),
         (
-            "Only whole blocks count: how many are there in len(tokens) tokens, and where does"
-            " the last one end?"
+            "Only whole blocks count: how many are there in len(tokens) tokens, "
+            "and where does the last one end?"
         ),
         (
-            "`hashlib.sha256(data).digest()` takes bytes. An array of integers has"
-            " `tobytes()`, with as many bytes for each."
+            "`hashlib.sha256(data).digest()` takes bytes. "
+            "An array of integers has `tobytes()`, with as many bytes for each."
         ),
     ),
 )

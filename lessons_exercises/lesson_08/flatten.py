@@ -79,8 +79,9 @@ def taken(request, indices):
 
 
 def lists(scheduled, tokens_at=chunk, positions_of=chunk, last_of=ends):
-    """flatten_batch with a place for each mistake: which tokens, which positions, and the last
-    ones from all lengths.
+    """flatten_batch with a place for each mistake.
+
+    Which tokens, which positions, and the last ones from all lengths.
     """
     parts = [taken(request, tokens_at(request, number)) for request, number in scheduled]
     tokens, lengths = sum(parts, []), list(map(len, parts))
@@ -231,9 +232,7 @@ def ordered(*places):
 
 
 def some_as(form):
-    """Wrong answers with one, two or all of the three lists in another form, all three
-    first.
-    """
+    """Wrong answers with some of the three lists in another form, all three first."""
 
     def answer_with(which):
         return lambda scheduled: tuple(
@@ -388,8 +387,9 @@ def hidden(seed):
 
 
 def make_batch(case):
-    """Requests whose tokens say where they come from: A's are 100, 101 and so on, B's 200,
-    201.
+    """Requests whose tokens say where they come from.
+
+    A's are 100, 101 and so on, B's 200, 201.
     """
     scheduled = []
     for index, (prompt, generated, num_computed, num_tokens) in enumerate(case):
@@ -438,8 +438,9 @@ def changed(scheduled, handed, case):
 
 
 def numbers(part):
-    """A list of integers as a tuple, from any form that torch.tensor() takes; anything else
-    stays in words.
+    """A list of integers as a tuple, from any form that torch.tensor() takes.
+
+    Anything else stays in words.
     """
     for kind, words in ((Iterator, "an iterator"), (Mapping, "a dictionary"), (Set, "a set")):
         if isinstance(part, kind):
@@ -466,8 +467,8 @@ def show(expected, actual):
 
 def describe(case):
     those = [
-        f"{number} of {'ABCD'[index]} ({counted(prompt, 'prompt token')}, {generated}"
-        f" generated, {computed} computed)"
+        f"{number} of {'ABCD'[index]} "
+        f"({counted(prompt, 'prompt token')}, {generated} generated, {computed} computed)"
         for index, (prompt, generated, computed, number) in enumerate(case)
     ]
     tokens = [
@@ -500,8 +501,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "positions-of-the-step",
-            "Each request's positions begin at 0 in this step. A chunk that is not the first,"
-            " or a generated token, stands further behind in its sequence.",
+            "Each request's positions begin at 0 in this step. A chunk that is "
+            "not the first, or a generated token, stands further behind in its sequence.",
             wrong(positions_of=first_ones),
             also=(
                 wrong(
@@ -512,72 +513,72 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "positions-of-the-row",
-            "The positions count through the row. Each sequence counts for itself, the row is"
-            " only where they meet.",
+            "The positions count through the row. "
+            "Each sequence counts for itself, the row is only where they meet.",
             row_positions,
         ),
         Mistake(
             "positions-one-further",
-            "Every position is one too high. The first token that is not computed stands"
-            " behind num_computed others: which position is that, when they count from 0?",
+            "Every position is one too high. The first token that is not computed stands "
+            "behind num_computed others: which position is that, when they count from 0?",
             wrong(positions_of=behind_chunk),
         ),
         Mistake(
             "positions-from-the-end",
-            "The positions are those of the sequence's last tokens. In the middle of a prompt"
-            " the chunk ends before.",
+            "The positions are those of the sequence's last tokens. "
+            "In the middle of a prompt the chunk ends before.",
             wrong(positions_of=last_ones),
         ),
         Mistake(
             "positions-behind-the-prompt",
-            "Your positions begin behind the prompt. They count from the first token of the"
-            " prompt.",
+            "Your positions begin behind the prompt. "
+            "They count from the first token of the prompt.",
             positions_from_prompt_end,
         ),
         Mistake(
             "positions-of-all-that-is-left",
-            "There are more positions than tokens in the row. A request has num_tokens of"
-            " each.",
+            "There are more positions than tokens in the row. "
+            "A request has num_tokens of each.",
             wrong(positions_of=all_uncomputed),
         ),
         Mistake(
             "a-position-for-each-request",
-            "All tokens of a request have the same position, or there is one for all of them."
-            " Each stands one further than the one before it.",
+            "All tokens of a request have the same position, "
+            "or there is one for all of them. Each stands one further than the one before it.",
             wrong(positions_of=lambda request, number: [request.num_computed] * number),
             also=(wrong(positions_of=lambda request, number: [request.num_computed]),),
         ),
         Mistake(
             "positions-found-by-token",
-            "A token that comes more than once in a request has the position of the first. The"
-            " place is known without a search: from where on are they computed?",
+            "A token that comes more than once in a request has the position of the first. "
+            "The place is known without a search: from where on are they computed?",
             positions_by_token,
         ),
         Mistake(
             "number-taken-for-the-end",
-            "num_tokens says how many, and you take it for the index at which they end. They"
-            " begin at num_computed.",
+            "num_tokens says how many, and you take it for the index at which they end. "
+            "They begin at num_computed.",
             wrong(tokens_at=until_number, positions_of=until_number),
             also=(wrong(tokens_at=until_number), wrong(positions_of=until_number)),
         ),
         Mistake(
             "one-token-fewer",
-            "A request has one token or position fewer than num_tokens. A range and a slice"
-            " end before their second number.",
+            "A request has one token or position fewer than num_tokens. "
+            "A range and a slice end before their second number.",
             wrong(tokens_at=one_fewer, positions_of=one_fewer),
             also=(wrong(tokens_at=one_fewer), wrong(positions_of=one_fewer)),
         ),
         Mistake(
             "one-token-more",
-            "A request has one token or position more than num_tokens. A range and a slice end"
-            " before their second number.",
+            "A request has one token or position more than num_tokens. "
+            "A range and a slice end before their second number.",
             wrong(tokens_at=one_more, positions_of=one_more),
             also=(wrong(tokens_at=one_more), wrong(positions_of=one_more)),
         ),
         Mistake(
             "one-token-too-early",
-            "It begins with a token that is computed already. num_computed of them have the"
-            " indices from 0 on: which is the next?",
+            "It begins with a token that is computed already. "
+            "num_computed of them have the indices from 0 on: which is the next?",
             wrong(tokens_at=before_chunk, positions_of=before_chunk),
             also=(
                 wrong(tokens_at=before_chunk),
@@ -589,29 +590,29 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tokens-from-the-start",
-            "A request's tokens are taken from its start again. Those before num_computed are"
-            " in the cache already.",
+            "A request's tokens are taken from its start again. "
+            "Those before num_computed are in the cache already.",
             wrong(tokens_at=first_ones),
             also=(wrong(tokens_at=first_ones, positions_of=first_ones),),
         ),
         Mistake(
             "tokens-from-the-end",
-            "You take a request's last tokens. In the middle of a prompt the next ones are not"
-            " the last.",
+            "You take a request's last tokens. "
+            "In the middle of a prompt the next ones are not the last.",
             wrong(tokens_at=last_ones),
             also=(wrong(tokens_at=last_ones, positions_of=last_ones),),
         ),
         Mistake(
             "all-that-is-left",
-            "All tokens of a request that are not computed are in the row. The budget allows"
-            " num_tokens of them.",
+            "All tokens of a request that are not computed are in the row. "
+            "The budget allows num_tokens of them.",
             wrong(tokens_at=all_uncomputed, positions_of=all_uncomputed),
             also=(wrong(tokens_at=all_uncomputed),),
         ),
         Mistake(
             "num-uncomputed-for-the-start",
-            "It begins at num_uncomputed, which says how many tokens are left. Where does the"
-            " first that is not computed stand?",
+            "It begins at num_uncomputed, which says how many tokens are left. "
+            "Where does the first that is not computed stand?",
             wrong(tokens_at=left_for_done, positions_of=left_for_done),
             also=(
                 from_num_uncomputed,
@@ -621,8 +622,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-token-too-far",
-            "The tokens begin one too late. The first that is not computed has the index"
-            " num_computed.",
+            "The tokens begin one too late. "
+            "The first that is not computed has the index num_computed.",
             wrong(tokens_at=behind_chunk),
             also=(
                 wrong(tokens_at=behind_chunk, positions_of=behind_chunk),
@@ -632,23 +633,23 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "prompt-only",
-            "The tokens come from the prompt. What was generated is the model's input as"
-            " well.",
+            "The tokens come from the prompt. "
+            "What was generated is the model's input as well.",
             prompt_only,
             also=(prompt_slices,),
         ),
         Mistake(
             "prompt-or-output",
-            "A request's new tokens come either from its prompt or from its output. One that"
-            " was preempted may need the end of the one and the beginning of the other: which"
-            " list holds both?",
+            "A request's new tokens come either from its prompt or from its output. "
+            "One that was preempted may need the end of the one and the beginning "
+            "of the other: which list holds both?",
             one_list_or_the_other(True, False),
             also=(one_list_or_the_other(True, True), one_list_or_the_other(False, False)),
         ),
         Mistake(
             "single-token-for-a-decode",
-            "A request with one token in this step gets its very last. A single token can also"
-            " be a chunk in the middle of a prompt, when the budget had no more.",
+            "A request with one token in this step gets its very last. A single token can "
+            "also be a chunk in the middle of a prompt, when the budget had no more.",
             wrong(tokens_at=single_token_from_the_end, positions_of=single_token_from_the_end),
             also=(
                 wrong(tokens_at=single_token_from_the_end),
@@ -657,16 +658,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-within-the-request",
-            "`last` counts inside each request's chunk. The logits come for the whole row, so"
-            " count from its start.",
+            "`last` counts inside each request's chunk. "
+            "The logits come for the whole row, so count from its start.",
             wrong(last_of=lambda lengths: [length - 1 for length in lengths]),
             also=(wrong(last_of=lambda lengths: [-1] * len(lengths)),),
         ),
         Mistake(
             "last-found-by-token",
-            "A request's last token is looked up in the row, and an equal one stands before"
-            " it. No search is needed: how long is the row when the request's tokens have been"
-            " added?",
+            "A request's last token is looked up in the row, "
+            "and an equal one stands before it. No search is needed: "
+            "how long is the row when the request's tokens have been added?",
             last_by_its_token(True),
             also=(last_by_its_token(False),),
         ),
@@ -677,8 +678,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "borders-for-last",
-            "`last` has an entry more than there are requests, as lesson 05's `cu_seqlens_q`"
-            " has. It holds an index of the row for each request: that of its last token.",
+            "`last` has an entry more than there are requests, as lesson 05's `cu_seqlens_q` "
+            "has. It holds an index of the row for each request: that of its last token.",
             wrong(last_of=lambda lengths: [0, *(index + 1 for index in ends(lengths))]),
             also=tuple(
                 wrong(last_of=lambda lengths, first=first: [first, *ends(lengths)])
@@ -687,8 +688,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-behind-all-that-is-left",
-            "`last` counts on by all the tokens that a request has left. In the row it has"
-            " num_tokens of them.",
+            "`last` counts on by all the tokens that a request has left. "
+            "In the row it has num_tokens of them.",
             lambda scheduled: (
                 *lists(scheduled)[:2],
                 ends([request.num_uncomputed for request, _ in scheduled]),
@@ -696,8 +697,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-falls-behind",
-            "The first entry of `last` is right, and each later one falls behind by one more."
-            " For each request one was taken off, though the row has a single index 0.",
+            "The first entry of `last` is right, and each later one falls behind by one "
+            "more. For each request one was taken off, though the row has a single index 0.",
             wrong(
                 last_of=lambda lengths: [
                     end - number for number, end in enumerate(ends(lengths))
@@ -706,29 +707,29 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "first-for-last",
-            "`last` names where each request begins in the row. The next token is predicted at"
-            " its last one.",
+            "`last` names where each request begins in the row. "
+            "The next token is predicted at its last one.",
             wrong(
                 last_of=lambda lengths: [sum(lengths[:index]) for index in range(len(lengths))]
             ),
         ),
         Mistake(
             "lengths-for-last",
-            "`last` holds how many tokens each request has in the row, not where its last one"
-            " stands.",
+            "`last` holds how many tokens each request has in the row, "
+            "not where its last one stands.",
             wrong(last_of=list),
         ),
         Mistake(
             "last-of-the-row-only",
-            "`last` has one index, that of the row's last token. Every request has a last"
-            " token of its own.",
+            "`last` has one index, that of the row's last token. "
+            "Every request has a last token of its own.",
             wrong(last_of=lambda lengths: ends(lengths)[-1:]),
             also=(wrong(last_of=lambda lengths: sum(lengths) - 1),),
         ),
         Mistake(
             "last-of-complete-ones",
-            "A request in the middle of its prompt is missing in `last`. Every request has an"
-            " entry: which of the logits are used is decided later.",
+            "A request in the middle of its prompt is missing in `last`. "
+            "Every request has an entry: which of the logits are used is decided later.",
             complete_ones,
             also=(
                 complete_ones_by(lambda request, number: number == 1),
@@ -741,8 +742,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-position",
-            "`last` holds positions in the sequences. It holds indices of the row, where the"
-            " logits come from.",
+            "`last` holds positions in the sequences. "
+            "It holds indices of the row, where the logits come from.",
             last_positions,
             also=(
                 last_of_each(lambda request, number: request.num_computed + number),
@@ -757,48 +758,50 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-of-every-token",
-            "`last` has an index for every token. A request has one, for the last of its"
-            " tokens in the row.",
+            "`last` has an index for every token. "
+            "A request has one, for the last of its tokens in the row.",
             lambda scheduled: (*lists(scheduled)[:2], list(range(len(lists(scheduled)[0])))),
         ),
         Mistake(
             "mask-for-last",
-            "`last` says of each token whether it is its request's last one. It holds numbers:"
-            " for each request, where in the row its last token stands.",
+            "`last` says of each token whether it is its request's last one. "
+            "It holds numbers: for each request, where in the row its last token stands.",
             mask_for_last,
         ),
         Mistake(
             "floats",
-            "There are floating-point numbers among what you return. Tokens, positions and"
-            " indices are whole numbers. Look for what makes a tensor or an array of floats.",
+            "There are floating-point numbers among what you return. "
+            "Tokens, positions and indices are whole numbers. "
+            "Look for what makes a tensor or an array of floats.",
             some_as(as_floats)[0],
             also=some_as(as_floats)[1:],
         ),
         Mistake(
             "not-lists",
-            "A part of what you return is not a list. `torch.tensor` makes no tensor of a"
-            " dictionary, of a set or of an iterator, which a generator or a `map` is.",
+            "A part of what you return is not a list. `torch.tensor` makes no tensor "
+            "of a dictionary, of a set or of an iterator, which a generator or a `map` is.",
             some_as(iter)[0],
             also=(*some_as(iter)[1:], last_by_id, *some_as(set)),
         ),
         Mistake(
             "lists-in-lists",
-            "There is a list for each request. The model takes one row: all tokens one after"
-            " the other.",
+            "There is a list for each request. "
+            "The model takes one row: all tokens one after the other.",
             nested,
             also=(nested_positions, nested_with_few_last(True), nested_with_few_last(False)),
         ),
         Mistake(
             "one-request-only",
-            "There is one request's tokens, and the others are missing. Look at what stands"
-            " inside the loop and what outside.",
+            "There is one request's tokens, and the others are missing. "
+            "Look at what stands inside the loop and what outside.",
             of_one_request(0),
             also=(of_one_request(-1), only_last_tokens),
         ),
         Mistake(
             "requests-in-another-order",
-            "The requests stand in the row in another order than in `scheduled`. The metadata"
-            " has them in that order, so tokens and block tables would not belong together.",
+            "The requests stand in the row in another order than in `scheduled`. "
+            "The metadata has them in that order, "
+            "so tokens and block tables would not belong together.",
             in_another_order(lambda scheduled: scheduled[::-1]),
             also=(
                 in_another_order(by_number),
@@ -818,34 +821,34 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "lists-stay-empty",
-            "There is no token and no position in what you return. Each request adds its own"
-            " to the lists: `a + b` is a new list, and `a` stays as it was.",
+            "There is no token and no position in what you return. Each request adds its own "
+            "to the lists: `a + b` is a new list, and `a` stays as it was.",
             lambda scheduled: ([], [], []),
             also=(lambda scheduled: ([], [], [-1] * len(scheduled)),),
         ),
         Mistake(
             "returns-nothing",
-            "The function returns nothing. The model needs three lists: tokens, positions,"
-            " last ones.",
+            "The function returns nothing. "
+            "The model needs three lists: tokens, positions, last ones.",
             lambda scheduled: None,
         ),
         Mistake(
             "counts-as-computed",
-            "The requests' num_computed has changed. Nothing is computed yet; exercise 8.8"
-            " counts it, when it is.",
+            "The requests' num_computed has changed. "
+            "Nothing is computed yet; exercise 8.8 counts it, when it is.",
             counts_as_computed,
             also=(counts_as_computed_first,),
         ),
         Mistake(
             "tokens-taken-away",
-            "The requests' tokens are not what they were. They are copied into the row; the"
-            " request keeps them.",
+            "The requests' tokens are not what they were. "
+            "They are copied into the row; the request keeps them.",
             tokens_taken_away,
         ),
         Mistake(
             "scheduled-changed",
-            "The list `scheduled` is not what it was before the call. The engine goes through"
-            " it again when the model has run.",
+            "The list `scheduled` is not what it was before the call. "
+            "The engine goes through it again when the model has run.",
             changing_the_list(list.clear),
             also=tuple(
                 map(
@@ -862,16 +865,16 @@ EXERCISE = Exercise(
     ),
     hints=(
         (
-            "For one request: which positions do its next num_tokens tokens have, when"
-            " num_computed of them are in the cache?"
+            "For one request: which positions do its next num_tokens tokens have, "
+            "when num_computed of them are in the cache?"
         ),
         (
-            "The tokens stand in `request.tokens` at exactly these positions, prompt and"
-            " generated ones alike."
+            "The tokens stand in `request.tokens` at exactly these positions, "
+            "prompt and generated ones alike."
         ),
         (
-            "Three lists that grow request by request. When a request's tokens have been"
-            " added, where does the last one stand?"
+            "Three lists that grow request by request. "
+            "When a request's tokens have been added, where does the last one stand?"
         ),
     ),
 )

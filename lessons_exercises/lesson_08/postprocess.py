@@ -21,8 +21,9 @@ UNASKED = 15
 
 @dataclass(frozen=True)
 class Case:
-    """prompts: their lengths. steps: in each, (number of the request, tokens that it computes,
-    the model's next token).
+    """prompts: their lengths.
+
+    steps: in each, (number of the request, tokens that it computes, the model's next token).
 
     generated: tokens that a request has of its own, from before it was preempted; they are
         computed again.
@@ -62,16 +63,15 @@ class BareEngine(Engine):
         self.scheduler = Scheduler(
             self.manager, self.prefix_cache, token_budget=64, max_num_seqs=4
         )
-        self.vocab_size, self.end_tokens, self.history, self.requests = (
-            VOCAB_SIZE,
-            frozenset(end_tokens),
-            None,
-            {},
-        )
+        self.vocab_size = VOCAB_SIZE
+        self.end_tokens = frozenset(end_tokens)
+        self.history = None
+        self.requests = {}
 
     def watch_samples(self, logits):
-        """From now on self.sample tells whether it gets rows of these. A constant added to a
-        row changes nothing.
+        """From now on self.sample tells whether it gets rows of these.
+
+        A constant added to a row changes nothing.
         """
         rows = logits.double().log_softmax(-1)
         self.rows_given = Text("as they came")
@@ -182,8 +182,9 @@ def single_tokens_always(self, scheduled, logits):
 
 
 def waiting_by(waits):
-    """postprocess() with waits(request, number of its tokens in this step), asked when they
-    have been counted.
+    """postprocess() with waits(request, number of its tokens in this step).
+
+    It is asked when they have been counted.
     """
 
     def wrong(self, scheduled, logits):
@@ -196,8 +197,9 @@ def waiting_by(waits):
 
 
 def params_of(which, everywhere=False):
-    """Everybody's tokens are drawn with one request's params; everywhere: and go by them when
-    they end.
+    """Everybody's tokens are drawn with one request's params.
+
+    everywhere: and go by them when they end.
     """
 
     def wrong(self, scheduled, logits):
@@ -231,8 +233,9 @@ def ignored_end_left_out(self, scheduled, logits):
 
 
 def ignored_end_passed_over(self, scheduled, logits):
-    """Before anything else is done with it: neither appended nor returned, and it does not
-    count.
+    """Before anything else is done with it.
+
+    It is neither appended nor returned, and it does not count.
     """
     new = []
     for (request, num_tokens), row in zip(scheduled, logits, strict=True):
@@ -318,8 +321,9 @@ def changing_the_list(change):
 
 
 def chunks_removed(in_the_loop):
-    """Takes those that get no token off the list; in the loop over it, that passes over the
-    next one.
+    """Takes those that get no token off the list.
+
+    In the loop over it, that passes over the next one.
     """
 
     def wrong(self, scheduled, logits):
@@ -353,9 +357,7 @@ def appended_twice(request, token):
 
 
 def end_token_once_more(engine, request, token):
-    """For `ends`: an end token is appended once more, whether the request ignores it or
-    not.
-    """
+    """For `ends`: an end token is appended once more, ignored or not."""
     if token in engine.end_tokens:
         request.tokens.append(token)
     return token in engine.end_tokens and not request.params.ignore_end
@@ -647,8 +649,9 @@ CASES = [
 
 
 def hidden(seed):
-    """Up to three requests, each of which computes a part or all of its tokens in every step,
-    until some of them end.
+    """Up to three requests, in steps until some of them end.
+
+    Each computes a part or all of its tokens in every step.
     """
     chance = random.Random(seed)
     for number in range(16):
@@ -837,8 +840,8 @@ def describe(case):
     numbered = "; ".join(f"step {number}: {step}" for number, step in enumerate(steps, 1))
     ends = "end token" if len(case.end_tokens) == 1 else "end tokens"
     return (
-        f"{ends} {', '.join(map(str, case.end_tokens)) or 'none'}; {', '.join(those)};"
-        f" {numbered}"
+        f"{ends} {', '.join(map(str, case.end_tokens)) or 'none'}; {', '.join(those)}; "
+        f"{numbered}"
     )
 
 
@@ -868,9 +871,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "token-from-a-chunk",
-            "The request computed a chunk of its prompt, with more of it to come, and has a"
-            " new token already. What follows the middle of a prompt is known: the rest"
-            " of it.",
+            "The request computed a chunk of its prompt, with more of it to come, and has a "
+            "new token already. What follows the middle of a prompt is known: the rest of it.",
             postprocess_with(waits=lambda request: False),
             also=(
                 waiting_by(lambda request, num_tokens: num_tokens < request.num_uncomputed),
@@ -878,35 +880,35 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-token-early",
-            "One token is not computed yet, and the request has a next one already. Behind"
-            " which token does it stand?",
+            "One token is not computed yet, and the request has a next one already. "
+            "Behind which token does it stand?",
             postprocess_with(waits=lambda request: request.num_uncomputed > 1),
         ),
         Mistake(
             "prompt-in-place-of-tokens",
-            "The request was preempted, and computes its prompt and its own tokens again. Not"
-            " all of these were computed, and it has a new one.",
+            "The request was preempted, and computes its prompt and its own tokens again. "
+            "Not all of these were computed, and it has a new one.",
             postprocess_with(waits=lambda request: request.num_computed < len(request.prompt)),
         ),
         Mistake(
             "only-chunks-get-a-token",
-            "Those whose tokens are not all computed have got a new one, the others none: the"
-            " other way round.",
+            "Those whose tokens are not all computed have got a new one, the others none: "
+            "the other way round.",
             only_chunks,
             also=(postprocess_with(waits=lambda request: request.num_uncomputed == 0),),
         ),
         Mistake(
             "no-first-token",
-            "The prompt is computed to its end, and the request has no token. A chunk may be"
-            " the last one.",
+            "The prompt is computed to its end, and the request has no token. "
+            "A chunk may be the last one.",
             only_single_tokens,
             also=(single_tokens_always,),
         ),
         Mistake(
             "single-token-for-a-decode",
-            "A request with one token in this step is taken for one that decodes. A single"
-            " token can also be a chunk in the middle of a prompt, when the budget had no"
-            " more.",
+            "A request with one token in this step is taken for one that decodes. "
+            "A single token can also be a chunk in the middle of a prompt, "
+            "when the budget had no more.",
             waiting_by(lambda request, num_tokens: num_tokens > 1 and request.num_uncomputed),
             also=(
                 waiting_by(
@@ -916,8 +918,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "computed-not-counted",
-            "`num_computed` stands where it stood before the step. The next step would compute"
-            " the same tokens again.",
+            "`num_computed` stands where it stood before the step. "
+            "The next step would compute the same tokens again.",
             postprocess_with(
                 counts=lambda request, num_tokens: request.num_computed,
                 waits=lambda request: False,
@@ -933,14 +935,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "computed-set-not-added",
-            "`num_computed` is the number of tokens of this step. Those of the steps before"
-            " count as well.",
+            "`num_computed` is the number of tokens of this step. "
+            "Those of the steps before count as well.",
             postprocess_with(counts=lambda request, num_tokens: num_tokens),
         ),
         Mistake(
             "counted-up-to-the-prompt",
-            "`num_computed` never grows beyond the prompt. The tokens behind the prompt are"
-            " computed, too, and count.",
+            "`num_computed` never grows beyond the prompt. "
+            "The tokens behind the prompt are computed, too, and count.",
             postprocess_with(counts=up_to_the_prompt),
             also=(
                 postprocess_with(
@@ -951,20 +953,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-counted",
-            "`num_computed` grows by 1, whatever the request has computed in this step. How"
-            " many tokens it was, `scheduled` says.",
+            "`num_computed` grows by 1, whatever the request has computed in this step. "
+            "How many tokens it was, `scheduled` says.",
             postprocess_with(counts=lambda request, num_tokens: request.num_computed + 1),
         ),
         Mistake(
             "all-counted-as-computed",
-            "`num_computed` went up to all of the request's tokens. Only a chunk of them was"
-            " computed.",
+            "`num_computed` went up to all of the request's tokens. "
+            "Only a chunk of them was computed.",
             postprocess_with(counts=lambda request, num_tokens: len(request.tokens)),
         ),
         Mistake(
             "new-token-counted",
-            "The new token counts as computed. Its keys and values will be there after the"
-            " next step.",
+            "The new token counts as computed. "
+            "Its keys and values will be there after the next step.",
             postprocess_with(after=counted_up),
             also=(
                 postprocess_with(
@@ -974,8 +976,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "chunk-not-counted",
-            "A chunk in the middle of a prompt was not added to `num_computed`. It gives no"
-            " token, but it is computed.",
+            "A chunk in the middle of a prompt was not added to `num_computed`. "
+            "It gives no token, but it is computed.",
             chunks_not_counted,
         ),
         Mistake(
@@ -985,22 +987,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "stops-at-an-end",
-            "The requests behind one that has ended were left out. Its end is not the end of"
-            " the step.",
+            "The requests behind one that has ended were left out. "
+            "Its end is not the end of the step.",
             stops_at_an_end(("end", "length")),
             also=(stops_at_an_end(("end",)), stops_at_an_end(("length",))),
         ),
         Mistake(
             "returns-in-the-loop",
-            "Only one request was looked at, or all up to the first with a new token. Where"
-            " does your `return` stand?",
+            "Only one request was looked at, or all up to the first with a new token. "
+            "Where does your `return` stand?",
             returns_in_the_loop,
             also=(returns_in_its_first_turn,),
         ),
         Mistake(
             "rows-mixed-up",
-            "A token was taken from another request's row of the logits. Every scheduled"
-            " request has a row, also the one that gets no token.",
+            "A token was taken from another request's row of the logits. "
+            "Every scheduled request has a row, also the one that gets no token.",
             postprocess_with(row=lambda logits, index, new: logits[len(new)]),
             also=(
                 postprocess_with(row=lambda logits, index, new: logits[-1]),
@@ -1010,20 +1012,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-a-row",
-            "`self.sample` takes a row of logits, (vocab_size,), and was given a matrix with"
-            " one row.",
+            "`self.sample` takes a row of logits, (vocab_size,), "
+            "and was given a matrix with one row.",
             postprocess_with(row=lambda logits, index, new: logits[index][None]),
         ),
         Mistake(
             "one-logit",
-            "`self.sample` got a single number. A row is what it takes: one logit for each"
-            " token of the vocabulary. The rows are those of the last tokens already.",
+            "`self.sample` got a single number. A row is what it takes: one logit "
+            "for each token of the vocabulary. The rows are those of the last tokens already.",
             postprocess_with(row=lambda logits, index, new: logits[index][-1]),
         ),
         Mistake(
             "arguments-of-sample",
-            "`self.sample` takes three things, in this order: the row of logits, the request's"
-            " params, its generator.",
+            "`self.sample` takes three things, in this order: "
+            "the row of logits, the request's params, its generator.",
             postprocess_with(
                 pick=lambda engine, row, request: engine.sample(
                     row, request.generator, request.params
@@ -1046,16 +1048,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "row-of-a-token",
-            "The logits have a row for each request, whatever number of tokens it computes:"
-            " the one of its last token.",
+            "The logits have a row for each request, whatever number of tokens it computes: "
+            "the one of its last token.",
             of_each_token_s_row,
             also=(row_of_a_token_looked_up_first,),
         ),
         Mistake(
             "appended-to-a-copy",
-            "The token is not among `request.tokens`, where a request keeps its own."
-            " `request.output` is a copy, made anew at each look: what is appended to it is"
-            " lost.",
+            "The token is not among `request.tokens`, where a request keeps its own. "
+            "`request.output` is a copy, made anew at each look: "
+            "what is appended to it is lost.",
             postprocess_with(append=to_the_output),
             also=tuple(
                 postprocess_with(append=append, waits=waits)
@@ -1069,8 +1071,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "prompt-lost",
-            "The request has lost its prompt: `request.tokens` holds its prompt and its own"
-            " tokens. A new one is appended to it.",
+            "The request has lost its prompt: `request.tokens` holds its prompt "
+            "and its own tokens. A new one is appended to it.",
             postprocess_with(append=without_its_prompt),
             also=(
                 postprocess_with(append=without_its_prompt, waits=has_more),
@@ -1097,8 +1099,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "appended-twice",
-            "A new token stands twice among the request's tokens. Each is appended once, an"
-            " end token as well.",
+            "A new token stands twice among the request's tokens. "
+            "Each is appended once, an end token as well.",
             postprocess_with(append=appended_twice, enough=has_enough),
             also=(
                 postprocess_with(append=appended_twice),
@@ -1182,8 +1184,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "ignored-end-token-left-out",
-            "A request that ignores the end token did not get it. It is a token like the"
-            " others then.",
+            "A request that ignores the end token did not get it. "
+            "It is a token like the others then.",
             ignored_end_left_out,
             also=(ignored_end_passed_over,),
         ),
@@ -1219,8 +1221,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "prompt-counted",
-            "max_new_tokens is about new tokens; you compare it with all of them, the prompt's"
-            " as well.",
+            "max_new_tokens is about new tokens; "
+            "you compare it with all of them, the prompt's as well.",
             postprocess_with(
                 enough=lambda request: len(request.tokens) >= request.params.max_new_tokens
             ),
@@ -1237,8 +1239,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "wrong-reason",
-            'The request ended, and not for the reason that it gives. There are two: "end" and'
-            ' "length".',
+            "The request ended, and not for the reason that it gives. "
+            'There are two: "end" and "length".',
             with_reasons(lambda reason: {"end": "length", "length": "end"}[reason]),
             also=(
                 with_reasons(lambda reason: "end"),
@@ -1250,9 +1252,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-marked",
-            "The request has a reason for its end, and it still stands in the engine: it would"
-            " be scheduled again, or its id and its blocks would never be free. `self._end`"
-            " does all of it.",
+            "The request has a reason for its end, and it still stands in the engine: "
+            "it would be scheduled again, or its id and its blocks would never be free. "
+            "`self._end` does all of it.",
             postprocess_with(end=only_marked),
             also=(
                 postprocess_with(end=out_of_the_scheduler_and_marked),
@@ -1263,22 +1265,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-stopped",
-            "The request has lost its blocks, and still runs and has no reason. `self._end`"
-            " does all of it.",
+            "The request has lost its blocks, and still runs and has no reason. "
+            "`self._end` does all of it.",
             postprocess_with(end=only_stopped),
             also=(only_for(("end",), only_stopped), only_for(("length",), only_stopped)),
         ),
         Mistake(
             "preempted-in-place-of-ended",
-            "A request that has all of its tokens was preempted: it waits, to go on later."
-            " `self._end` ends it.",
+            "A request that has all of its tokens was preempted: it waits, to go on later. "
+            "`self._end` ends it.",
             postprocess_with(end=preempted),
             also=(only_for(("end",), preempted), only_for(("length",), preempted)),
         ),
         Mistake(
             "given-back-twice",
-            "The blocks of a request that ends are given back twice. `self._end` does that,"
-            " too.",
+            "The blocks of a request that ends are given back twice. "
+            "`self._end` does that, too.",
             postprocess_with(end=ended_and_stopped),
             also=tuple(
                 only_for(reasons, end)
@@ -1288,8 +1290,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "id-for-request",
-            "`self._end` takes the request first, and got something else in its place: its id,"
-            " or the reason.",
+            "`self._end` takes the request first, and got something else in its place: "
+            "its id, or the reason.",
             postprocess_with(end=ended_by_id),
             also=(
                 postprocess_with(end=ended_the_other_way_round),
@@ -1314,8 +1316,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-reason",
-            "The request is gone from the scheduler, and nobody can see that it ended, or why."
-            " `self._end` does all of it.",
+            "The request is gone from the scheduler, and nobody can see that it ended, "
+            "or why. `self._end` does all of it.",
             postprocess_with(end=only_out_of_the_scheduler),
             also=(
                 only_for(("end",), only_out_of_the_scheduler),
@@ -1329,9 +1331,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "scheduled-changed",
-            "The list `scheduled` is not what it was. It is the engine's: when something"
-            " raises in a step, the engine goes through it to make the step's requests wait"
-            " again.",
+            "The list `scheduled` is not what it was. "
+            "It is the engine's: when something raises in a step, "
+            "the engine goes through it to make the step's requests wait again.",
             changing_the_list(list.clear),
             also=(
                 changing_the_list(list.reverse),
@@ -1341,8 +1343,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nothing-returned",
-            "The new tokens are in the requests, and the caller gets none of them: it waits"
-            " for a list.",
+            "The new tokens are in the requests, and the caller gets none of them: "
+            "it waits for a list.",
             nothing_returned,
         ),
         Mistake(
@@ -1366,33 +1368,33 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "only-the-ended-returned",
-            "You return those that have ended. The caller waits for every new token, to pass"
-            " it on at once.",
+            "You return those that have ended. "
+            "The caller waits for every new token, to pass it on at once.",
             the_ended_returned,
         ),
         Mistake(
             "everybody-returned",
-            "You return every scheduled request. In the middle of its prompt a request has no"
-            " new token.",
+            "You return every scheduled request. "
+            "In the middle of its prompt a request has no new token.",
             everybody_returned,
         ),
         Mistake(
             "always-the-likeliest",
-            "The token is always the likeliest one, whatever temperature the request asks for."
-            " How a row becomes a token, `self.sample` knows.",
+            "The token is always the likeliest one, whatever temperature the request asks "
+            "for. How a row becomes a token, `self.sample` knows.",
             postprocess_with(pick=lambda engine, row, request: int(row.argmax())),
             also=(postprocess_with(pick=lambda engine, row, request: row.argmax()),),
         ),
         Mistake(
             "softmax-before-sample",
-            "`self.sample` got probabilities, and it takes logits: it makes the softmax"
-            " itself, behind the temperature.",
+            "`self.sample` got probabilities, and it takes logits: "
+            "it makes the softmax itself, behind the temperature.",
             sampled_from(lambda row, params: row.softmax(-1)),
         ),
         Mistake(
             "temperature-twice",
-            "`self.sample` got logits that were divided by the temperature before. It does"
-            " that itself.",
+            "`self.sample` got logits that were divided by the temperature before. "
+            "It does that itself.",
             sampled_from(lambda row, params: row / max(params.temperature, 1e-5)),
             also=(
                 sampled_from(
@@ -1402,44 +1404,44 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "seeded-at-each-draw",
-            "Each draw begins at the request's seed again. `request.generator` remembers where"
-            " it is.",
+            "Each draw begins at the request's seed again. "
+            "`request.generator` remembers where it is.",
             postprocess_with(pick=drawn_with_a_new_generator),
         ),
         Mistake(
             "drawn-for-nothing",
-            "A token was drawn for a request in the middle of its prompt, and not used. Each"
-            " draw moves the request's generator on, so its answer would depend on how its"
-            " prompt was cut into chunks.",
+            "A token was drawn for a request in the middle of its prompt, and not used. "
+            "Each draw moves the request's generator on, "
+            "so its answer would depend on how its prompt was cut into chunks.",
             drawn_for_everybody,
         ),
         Mistake(
             "another-s-generator",
-            "A token was not drawn with its request's own generator. The answer would depend"
-            " on who else is in the step.",
+            "A token was not drawn with its request's own generator. "
+            "The answer would depend on who else is in the step.",
             others_generator(0),
             also=(others_generator(-1), postprocess_with(pick=generator_left_out)),
         ),
         Mistake(
             "another-s-params",
-            "A token was drawn with the params of another request. The requests of a step may"
-            " have different ones, as their temperatures.",
+            "A token was drawn with the params of another request. "
+            "The requests of a step may have different ones, as their temperatures.",
             params_of(0),
             also=(params_of(-1), params_of(0, True), params_of(-1, True)),
         ),
     ),
     hints=(
         (
-            "For each scheduled request, first count: which of its tokens have their keys and"
-            " values now? Only then ask whether any are left."
+            "For each scheduled request, first count: which of its tokens have their keys "
+            "and values now? Only then ask whether any are left."
         ),
         (
-            "A request whose tokens are all computed gets its next one from its own row:"
-            " `self.sample(row, request.params, request.generator)`."
+            "A request whose tokens are all computed gets its next one from its own row: "
+            "`self.sample(row, request.params, request.generator)`."
         ),
         (
-            "There are two ways to end, and `self._end(request, reason)` does what both need."
-            " At most one of them happens."
+            "There are two ways to end, and `self._end(request, "
+            "reason)` does what both need. At most one of them happens."
         ),
     ),
 )

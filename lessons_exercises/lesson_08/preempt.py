@@ -309,8 +309,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "to-the-end-of-the-queue",
-            "The request waits behind all others. It came before them and has been computed in"
-            " part already: it is the next.",
+            "The request waits behind all others. "
+            "It came before them and has been computed in part already: it is the next.",
             wrong(wait=last),
         ),
         Mistake(
@@ -321,22 +321,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-waiting",
-            "The request has left `running` and waits nowhere: nobody will ever go on"
-            " with it.",
+            "The request has left `running` and waits nowhere: "
+            "nobody will ever go on with it.",
             wrong(wait=nothing),
             also=(ended,),
         ),
         Mistake(
             "generated-tokens-forgotten",
-            "The tokens that were generated are gone. Only their keys and values are: the"
-            " tokens are read again, with the prompt.",
+            "The tokens that were generated are gone. "
+            "Only their keys and values are: the tokens are read again, with the prompt.",
             wrong(more=prompt_again),
             also=(wrong(more=prompt_itself),),
         ),
         Mistake(
             "tokens-lost",
-            "The request's tokens are not what they were. Nothing of them changes: prompt and"
-            " generated tokens stay, and what belongs to the prompt too.",
+            "The request's tokens are not what they were. Nothing of them changes: "
+            "prompt and generated tokens stay, and what belongs to the prompt too.",
             wrong(more=prompt_emptied),
             also=(
                 wrong(more=last_token_lost),
@@ -346,29 +346,29 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "num-computed-stays",
-            "The blocks are gone, and num_computed still counts the tokens in them. Their keys"
-            " and values have to be computed again. `stop` sets everything back that belongs"
-            " to the blocks.",
+            "The blocks are gone, and num_computed still counts the tokens in them. "
+            "Their keys and values have to be computed again. "
+            "`stop` sets everything back that belongs to the blocks.",
             wrong(stop=free_only),
             also=(wrong(stop=free_and_forget_inserted), wrong(stop=computed_is_prompt)),
         ),
         Mistake(
             "num-inserted-stays",
-            "The blocks are gone, and num_inserted still counts those that the prefix cache"
-            " was told of. `stop` sets everything back that belongs to the blocks.",
+            "The blocks are gone, and num_inserted still counts those that the prefix cache "
+            "was told of. `stop` sets everything back that belongs to the blocks.",
             wrong(stop=free_and_forget_computed),
         ),
         Mistake(
             "blocks-kept",
-            "The request waits, and still has its blocks and its row of the block table. That"
-            " others get them is what it gives way for.",
+            "The request waits, and still has its blocks and its row of the block table. "
+            "That others get them is what it gives way for.",
             wrong(stop=nothing),
             also=(wrong(stop=computed_only), wrong(stop=both_numbers_only)),
         ),
         Mistake(
             "row-kept",
-            "The request's blocks are free, and its row of the block table still names them."
-            " `stop` gives both back.",
+            "The request's blocks are free, and its row of the block table still names them. "
+            "`stop` gives both back.",
             wrong(stop=blocks_freed_only),
             also=(
                 wrong(stop=blocks_freed_and_computed_set),
@@ -383,8 +383,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "request-for-its-id",
-            "The manager knows sequences by their ids and got a request. `stop` calls it the"
-            " right way.",
+            "The manager knows sequences by their ids and got a request. "
+            "`stop` calls it the right way.",
             wrong(stop=free_by_request),
         ),
         Mistake(
@@ -404,22 +404,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "another-one-leaves",
-            "Not the request that gives way has left `running`, but the one at its end or at"
-            " its front. It may be any.",
+            "Not the request that gives way has left `running`, "
+            "but the one at its end or at its front. It may be any.",
             wrong(leave=pop),
             also=(wrong(leave=pop_first), wrong(leave=another_first, wait=nothing)),
         ),
         Mistake(
             "those-behind-too",
-            "The requests behind it have given way as well. One is preempted; whether that is"
-            " enough, the caller sees.",
+            "The requests behind it have given way as well. "
+            "One is preempted; whether that is enough, the caller sees.",
             those_behind_too,
             also=(those_behind_too_turned_round,),
         ),
         Mistake(
             "last-one-preempted",
-            "Not the request of the argument gives way, but the last that runs. Which one it"
-            " is, the caller decides.",
+            "Not the request of the argument gives way, but the last that runs. "
+            "Which one it is, the caller decides.",
             last_one,
         ),
         Mistake(
@@ -440,22 +440,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "generator-begun-again",
-            "The request's generator begins at its seed again. Its tokens stay, so the next"
-            " draw is the one behind theirs: from the seed on, the same draws would come a"
-            " second time.",
+            "The request's generator begins at its seed again. "
+            "Its tokens stay, so the next draw is the one behind theirs: "
+            "from the seed on, the same draws would come a second time.",
             wrong(more=generator_seeded_again),
             also=(wrong(more=new_generator),),
         ),
         Mistake(
             "waiting-is-a-list",
-            "`self.waiting` has become a list. It was a deque, from whose left end the"
-            " scheduler takes the next one. It has to remain a deque.",
+            "`self.waiting` has become a list. It was a deque, "
+            "from whose left end the scheduler takes the next one. It has to remain a deque.",
             wrong(wait=waiting_as_a_list),
         ),
         Mistake(
             "another-one-waits",
-            "A new object waits in place of the request, a copy of it or another `Request`."
-            " The request itself has to wait: the engine knows this one.",
+            "A new object waits in place of the request, a copy of it or another `Request`. "
+            "The request itself has to wait: the engine knows this one.",
             wrong(wait=another_waits(copy.copy), counted=nothing),
             also=tuple(
                 wrong(wait=another_waits(make), counted=counted)
@@ -470,8 +470,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "queue-sorted",
-            "The queue was sorted. The request comes to its front, and the others stay in the"
-            " order in which they stood.",
+            "The queue was sorted. The request comes to its front, "
+            "and the others stay in the order in which they stood.",
             wrong(wait=sorted_by(by_id, last), counted=nothing),
             also=tuple(
                 wrong(wait=sorted_by(key, put), counted=nothing)
@@ -480,14 +480,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "max-num-seqs-changed",
-            "`max_num_seqs` is another number afterwards. It is a limit, not a count: the"
-            " request's place is free for the next one.",
+            "`max_num_seqs` is another number afterwards. "
+            "It is a limit, not a count: the request's place is free for the next one.",
             wrong(more=one_place_less),
         ),
         Mistake(
             "prefix-cache-cleared",
-            "The prefix cache was emptied. Others share its blocks, and this request will when"
-            " it comes back. Where memory is short, `make_room` takes blocks from the cache.",
+            "The prefix cache was emptied. "
+            "Others share its blocks, and this request will when it comes back. "
+            "Where memory is short, `make_room` takes blocks from the cache.",
             wrong(more=cache_cleared),
             also=(wrong(stop=cache_cleared_and_stop),),
         ),
@@ -498,12 +499,12 @@ EXERCISE = Exercise(
     hints=(
         "Which two lists change, and which end of `waiting` is served first?",
         (
-            "What does the request have in the pool, and which method of the scheduler takes"
-            " all of that away?"
+            "What does the request have in the pool, "
+            "and which method of the scheduler takes all of that away?"
         ),
         (
-            "Four things: its blocks, its place among those that run, its place among those"
-            " that wait, and a number."
+            "Four things: its blocks, its place among those that run, "
+            "its place among those that wait, and a number."
         ),
     ),
 )

@@ -38,8 +38,10 @@ NOT_ALWAYS_ONE = Text("not always the same token")
 
 @dataclass(frozen=True)
 class Case:
-    """about_randomness: the result does not name the tokens that were drawn, and says where
-    the randomness comes from.
+    """The draws of a case, and what is seen of them.
+
+    about_randomness: the result does not name the tokens that were drawn, and says where the
+        randomness comes from.
     known: whether one token alone may be drawn, and the likeliest, as far as it has been found
         out.
     """
@@ -87,8 +89,9 @@ CASES = [
 
 
 def hidden(seed):
-    """The same with the tokens in another order and other logits, whose differences are those
-    that tell mistakes apart.
+    """The same with the tokens in another order and other logits.
+
+    Their differences are those that tell mistakes apart.
     """
     chance = random.Random(seed)
     for case in CASES:
@@ -169,8 +172,9 @@ def observe(answer, case):
 
 
 def _model(answer):
-    """What is known of a function of ours without a draw. Where only answers of others are
-    tried, none of ours is there.
+    """What is known of a function of ours without a draw.
+
+    Where only answers of others are tried, none of ours is there.
     """
     try:
         from lessons_exercises.lesson_08.samplers import MODELS
@@ -197,8 +201,9 @@ def _from_model(model, case):
 
 
 def _run(answer, case, seed, own_seed):
-    """The tokens of one generator's draws, their types, and whether the logits and the
-    generator have changed.
+    """The tokens of one generator's draws, and their types.
+
+    Also whether the logits and the generator have changed.
     """
     logits = torch.tensor(case.logits)
     generator = torch.Generator().manual_seed(seed)
@@ -225,8 +230,10 @@ def _seen(
     changed,
     advanced,
 ):
-    """A result. Where one token alone is right, and where one alone was drawn, it says less:
-    the rest is chance.
+    """A result.
+
+    Where one token alone is right, and where one alone was drawn, it says less: the rest is
+    chance.
     """
     is_only, likeliest = case.known
     if is_only:
@@ -259,8 +266,9 @@ def _seen(
 
 
 def same(expected, actual):
-    """Whether `actual`, which may have been drawn, agrees with what is expected. Of errors the
-    type counts, since the text differs with the way of drawing.
+    """Whether `actual`, which may have been drawn, agrees with what is expected.
+
+    Of errors the type counts, since the text differs with the way of drawing.
     """
     if isinstance(expected, Raised) and isinstance(actual, Raised):
         return expected.split(":")[0] == actual.split(":")[0]
@@ -326,8 +334,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "division-by-zero",
-            "Temperature 0 went into a division. It stands for something simpler: the"
-            " likeliest token.",
+            "Temperature 0 went into a division. "
+            "It stands for something simpler: the likeliest token.",
             wrong_sampler(weights_with(), greedy=False),
             also=(
                 wrong_sampler(
@@ -347,8 +355,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "draws-at-temperature-zero",
-            "At temperature 0 there is nothing to draw: the token is the likeliest one, and"
-            " the generator stays as it is.",
+            "At temperature 0 there is nothing to draw: the token is the likeliest one, "
+            "and the generator stays as it is.",
             wrong_sampler(samplers.drawn_at_zero(1.0), greedy=False),
             also=(
                 wrong_sampler(samplers.drawn_at_zero(1e-5), greedy=False),
@@ -372,8 +380,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "temperature-multiplied",
-            "A high temperature should make the choice more even, and a low one less. Yours"
-            " does the opposite.",
+            "A high temperature should make the choice more even, and a low one less. "
+            "Yours does the opposite.",
             with_weights(scale=lambda logits, t: logits * t),
         ),
         Mistake(
@@ -390,22 +398,22 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "probabilities-divided",
-            "The temperature divides the probabilities, and a token that is twice as likely as"
-            " another stays so. It has to come before the softmax.",
+            "The temperature divides the probabilities, and a token that is twice as likely "
+            "as another stays so. It has to come before the softmax.",
             wrong_sampler(samplers.probabilities_divided(False)),
             also=(wrong_sampler(samplers.probabilities_divided(True)),),
         ),
         Mistake(
             "position-for-token",
-            "You return where the token stands among the sorted ones. Which token stands"
-            " there, the sort tells as well.",
+            "You return where the token stands among the sorted ones. "
+            "Which token stands there, the sort tells as well.",
             with_draw(token=lambda tokens, position: position),
             also=(with_draw(token=lambda tokens, position: tokens.argsort()[position]),),
         ),
         Mistake(
             "no-softmax",
-            "The logits were taken for probabilities. They may be negative, and the softmax"
-            " makes probabilities of them.",
+            "The logits were taken for probabilities. "
+            "They may be negative, and the softmax makes probabilities of them.",
             with_weights(soft=lambda logits: logits),
             also=(
                 wrong_sampler(
@@ -425,15 +433,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum-is-not-1",
-            "What you add up for top_p does not add up to 1: e to the power of each logit is"
-            " not a probability yet.",
+            "What you add up for top_p does not add up to 1: "
+            "e to the power of each logit is not a probability yet.",
             with_weights(soft=lambda logits: (logits - logits.max()).exp()),
             also=(with_weights(soft=torch.exp),),
         ),
         Mistake(
             "softmax-twice",
-            "The draws are far too even. Did probabilities go through a softmax as if they"
-            " were logits, or is each token that stays as likely as any other?",
+            "The draws are far too even. Did probabilities go through a softmax "
+            "as if they were logits, or is each token that stays as likely as any other?",
             with_weights(soft=lambda logits: torch.softmax(samplers.softmax(logits), dim=-1)),
             also=(
                 with_weights(scale=lambda logits, t: samplers.softmax(logits) / t),
@@ -444,8 +452,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "crossing-token-left-out",
-            "The token with which the sum reaches top_p is missing. Without it, the others do"
-            " not reach top_p.",
+            "The token with which the sum reaches top_p is missing. "
+            "Without it, the others do not reach top_p.",
             with_weights(kept=samplers.up_to),
             also=(
                 with_weights(kept=samplers.below),
@@ -455,14 +463,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "one-token-too-many",
-            "One token more than top_p asks for may be drawn: the others reach it without that"
-            " one.",
+            "One token more than top_p asks for may be drawn: "
+            "the others reach it without that one.",
             with_weights(kept=samplers.one_more),
         ),
         Mistake(
             "least-likely-first",
-            "You cut off from the wrong end: the sum for top_p begins with the likeliest"
-            " token, and top_k keeps the likeliest.",
+            "You cut off from the wrong end: the sum for top_p begins "
+            "with the likeliest token, and top_k keeps the likeliest.",
             with_weights(kept=samplers.likeliest_last),
             also=(wrong_sampler(samplers.ascending),),
         ),
@@ -474,8 +482,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "top-p-as-a-threshold",
-            "The probability of each token alone was compared. top_p is about a sum: that of a"
-            " token and of all the likelier ones.",
+            "The probability of each token alone was compared. "
+            "top_p is about a sum: that of a token and of all the likelier ones.",
             with_weights(kept=lambda p, top_p: p >= top_p),
             also=(
                 with_weights(kept=lambda p, top_p: p >= 1 - top_p),
@@ -485,14 +493,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "top-p-of-their-number",
-            "top_p was taken for a part of the number of tokens. It is a part of the"
-            " probability.",
+            "top_p was taken for a part of the number of tokens. "
+            "It is a part of the probability.",
             with_weights(kept=samplers.number_of_tokens),
         ),
         Mistake(
             "sum-never-reached",
-            "Your loop looks for top_p behind the last token: rounded, all probabilities"
-            " together may stay a little below 1.",
+            "Your loop looks for top_p behind the last token: "
+            "rounded, all probabilities together may stay a little below 1.",
             wrong_sampler(samplers.summed_until_reached),
         ),
         Mistake(
@@ -503,14 +511,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "top-p-of-all-tokens",
-            "Your sum for top_p uses the probabilities from before top_k. What top_k leaves is"
-            " a distribution of its own, whose probabilities add up to 1.",
+            "Your sum for top_p uses the probabilities from before top_k. "
+            "What top_k leaves is a distribution of its own, whose probabilities add up to 1.",
             wrong_sampler(samplers.top_p_of_all_tokens),
         ),
         Mistake(
             "top-p-before-temperature",
-            "The temperature changes how many tokens it takes to reach top_p, so it comes"
-            " first.",
+            "The temperature changes how many tokens it takes to reach top_p, "
+            "so it comes first.",
             wrong_sampler(samplers.top_p_before_temperature),
         ),
         Mistake(
@@ -524,8 +532,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "top-k-or-top-p",
-            "A request may ask for both top_k and top_p, and only one of them has an effect."
-            " First top_k, then top_p of what is left.",
+            "A request may ask for both top_k and top_p, and only one of them has an effect. "
+            "First top_k, then top_p of what is left.",
             wrong_sampler(samplers.one_of_the_two(True)),
             also=(wrong_sampler(samplers.one_of_the_two(False)),),
         ),
@@ -537,8 +545,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "masked-with-zero",
-            "A logit of 0 was to take a token away, and e to the power of 0 is 1. Which logit"
-            " gives the probability 0?",
+            "A logit of 0 was to take a token away, and e to the power of 0 is 1. "
+            "Which logit gives the probability 0?",
             wrong_sampler(samplers.masked_with_zero),
             also=(wrong_sampler(samplers.masked_with_zero_before_the_sort),),
         ),
@@ -549,8 +557,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "not-renormalised",
-            "The probabilities of the tokens that stay add up to less than 1, and you draw as"
-            " if it were 1: the rest goes to one token, or nowhere.",
+            "The probabilities of the tokens that stay add up to less than 1, "
+            "and you draw as if it were 1: the rest goes to one token, or nowhere.",
             with_draw(samplers.rest_to_the_last, samplers.shares_with_the_rest_at_the_last),
             also=(
                 with_draw(samplers.below_a_running_sum, samplers.shares_below_a_running_sum),
@@ -567,8 +575,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "generator-ignored",
-            "The randomness does not come from `generator`. The request's tokens would depend"
-            " on whatever else is drawn in this process.",
+            "The randomness does not come from `generator`. "
+            "The request's tokens would depend on whatever else is drawn in this process.",
             with_draw(samplers.by_torch, repeats=False, uses_global=True),
             also=(
                 with_draw(samplers.by_numpy, repeats=False),
@@ -590,8 +598,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "seeded-at-each-draw",
-            "Every draw begins at the seed again, so that the same number comes each time. The"
-            " generator was seeded when the request came; it remembers where it is.",
+            "Every draw begins at the seed again, so that the same number comes each time. "
+            "The generator was seeded when the request came; it remembers where it is.",
             with_draw(samplers.seeded_each_time, always_one=True),
             also=(
                 with_draw(samplers.new_generator_each_time, always_one=True),
@@ -604,8 +612,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "overflow",
-            "At a low temperature the logits become large, and e to the power of them"
-            " infinite, or 0 for all of them. The softmax subtracts the largest first.",
+            "At a low temperature the logits become large, and e to the power "
+            "of them infinite, or 0 for all of them. The softmax subtracts the largest first.",
             with_weights(soft=samplers.largest_not_subtracted),
             also=(
                 with_weights(soft=samplers.softmax_by_python),
@@ -618,8 +626,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "half-precision",
-            "With 16 bits, a logit divided by a low temperature can be too large to be"
-            " represented: it becomes infinite. Keep to 32 bits.",
+            "With 16 bits, a logit divided by a low temperature can be too large "
+            "to be represented: it becomes infinite. Keep to 32 bits.",
             with_weights(dtype=torch.float16),
         ),
         Mistake(
@@ -630,8 +638,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "tensor-returned",
-            "The token is a tensor, or another number than an int. It should be one, as the"
-            " tokens of the prompt are.",
+            "The token is a tensor, or another number than an int. "
+            "It should be one, as the tokens of the prompt are.",
             with_draw(kind=lambda token: token),
             also=(
                 wrong_sampler(weights_with(), kind_at_zero=lambda token: token),
@@ -646,16 +654,16 @@ EXERCISE = Exercise(
     hints=(
         "Begin with temperature 0: one line, and the division below is safe.",
         (
-            "Sort the logits once, the largest first, and keep the order that the sort gives:"
-            " top_k and top_p both cut off the end."
+            "Sort the logits once, the largest first, "
+            "and keep the order that the sort gives: top_k and top_p both cut off the end."
         ),
         (
-            "For top_p, ask of each token: do those before it reach top_p already? Then it is"
-            " not needed. The running sum is `cumsum`."
+            "For top_p, ask of each token: do those before it reach top_p already? "
+            "Then it is not needed. The running sum is `cumsum`."
         ),
         (
-            "`torch.multinomial(p, 1, generator=generator)` draws a position, and p need not"
-            " add up to 1."
+            "`torch.multinomial(p, 1, generator=generator)` draws a position, "
+            "and p need not add up to 1."
         ),
     ),
 )

@@ -1,5 +1,6 @@
-"""Wrong ways to sample, for exercise 8.7: functions that draw, and what each one's draws tend
-to.
+"""Wrong ways to sample, for exercise 8.7.
+
+They are functions that draw, with what each one's draws tend to.
 
 A check draws only from the learner's answer. With which mistake its draws agree is computed,
 which is exact and fast.
@@ -54,8 +55,9 @@ def wrong_sampler(
     kind_at_zero=None,
     **facts,
 ):
-    """A sampler, with its model in MODELS. weights(logits, params): weights, and the tokens
-    that they belong to.
+    """A sampler, with its model in MODELS.
+
+    weights(logits, params): weights, and the tokens that they belong to.
 
     draw(weights, params, generator): a position. limit(weights): what its draws tend to.
     token(tokens, position).
@@ -284,8 +286,9 @@ def masked_with_zero(logits, params):
 
 
 def masked_with_zero_before_the_sort(logits, params):
-    """The smaller logits may be below the zeros that were to take tokens away: these come
-    first then.
+    """The smaller logits may be below the zeros that were to take tokens away.
+
+    These come first then.
     """
     scaled = logits.double() / params.temperature
     if params.top_k is not None:
@@ -305,8 +308,9 @@ def top_k_is_a_number(weights):
 
 
 def summed_until_reached(logits, params):
-    """A loop that looks for top_p behind the last token where the sum of all is rounded to
-    less.
+    """A loop that looks for top_p behind the last token.
+
+    It does where the sum of all is rounded to less.
     """
     p, _ = weights_with(kept=all_of_them, dtype=torch.float32)(logits, params)
     if sum(p.tolist()) < params.top_p:
@@ -332,8 +336,9 @@ def shares_of_multinomial(p):
 
 
 def below_a_running_sum(p, params, generator):
-    """The position at which the running sum passes a number between 0 and 1; one too far where
-    the sum is smaller.
+    """The position at which the running sum passes a number between 0 and 1.
+
+    One too far where the sum is smaller.
     """
     return int(
         torch.searchsorted(p.cumsum(-1), torch.rand((), generator=generator, dtype=p.dtype))
@@ -355,9 +360,7 @@ def shares_of_a_running_sum(p):
 
 
 def rest_to_the_last(p, params, generator):
-    """As below_a_running_sum, but that a number behind the end gives the last token that was
-    kept.
-    """
+    """As below_a_running_sum, but a number behind the end gives the last token kept."""
     return min(below_a_running_sum(p, params, generator), int((p > 0).sum()) - 1)
 
 

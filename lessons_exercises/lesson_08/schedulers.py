@@ -1,5 +1,6 @@
-"""Wrong ways to schedule, for exercise 8.3: ours in parts, each of which can be replaced by a
-wrong one.
+"""Wrong ways to schedule, for exercise 8.3.
+
+They are ours in parts, each of which can be replaced by a wrong one.
 """
 
 from lessons_lib.checks import NoEnd
@@ -11,8 +12,9 @@ def number_left(request, budget):
 
 
 def compute_running(self, budget, number, victim=-1, give_way=Scheduler.preempt):
-    """The first half: those that run. Returns what they compute, and the rest of the
-    budget.
+    """The first half: those that run.
+
+    Returns what they compute, and the rest of the budget.
     """
     scheduled = []
     for request in list(self.running):
@@ -28,8 +30,9 @@ def compute_running(self, budget, number, victim=-1, give_way=Scheduler.preempt)
 
 
 def admit(self, budget, number, most=None):
-    """The second half: those that wait. Returns what they compute, and the rest of the
-    budget.
+    """The second half: those that wait.
+
+    Returns what they compute, and the rest of the budget.
     """
     scheduled = []
     while (
@@ -74,8 +77,9 @@ def wrong(
 
 
 def from_whole_budget(first, second, spends=(True, True)):
-    """A wrong answer that takes the step's whole budget for what is left of it, in the first
-    or the second half.
+    """A wrong answer that takes the step's whole budget for what is left of it.
+
+    In the first or the second half.
     """
 
     def schedule(self):
@@ -115,8 +119,9 @@ def from_whole_budget(first, second, spends=(True, True)):
 
 
 def even_shares(share):
-    """Those that run have equal parts of the budget: share(self, how many ran, what is left of
-    the budget).
+    """Those that run have equal parts of the budget.
+
+    share(self, how many ran, what is left of the budget) gives each its part.
     """
 
     def schedule(self):
@@ -163,8 +168,9 @@ def budget_used_up(self):
 
 
 def budget_used_up_by(running):
-    """As budget_used_up, but only what those that run compute is taken off, or only what the
-    others do.
+    """As budget_used_up, but only a part is taken off.
+
+    It is what those that run compute, or what the others do.
     """
 
     def schedule(self):
@@ -275,8 +281,9 @@ def oldest_by_index(self):
 
 
 def oldest_at_each_look(self):
-    """Looks anew at the same index after each that gave way; by then another request stands
-    there.
+    """Looks anew at the same index after each that gave way.
+
+    By then another request stands there.
     """
     scheduled = []
     budget = self.token_budget
@@ -429,8 +436,9 @@ def waiting_first(self):
 
 
 def waiting_before_running(self):
-    """The two halves in the other order; a newcomer is looked at again among those that
-    run.
+    """The two halves in the other order.
+
+    A newcomer is looked at again among those that run.
     """
     scheduled, budget = admit(self, self.token_budget, number_left)
     new = {request for request, _ in scheduled}
@@ -585,8 +593,9 @@ def one_gives_way_and_stop(self, request):
 
 
 def newcomer_preempts(pop_first):
-    """Who is popped last may no longer be the first of the queue by then, and somebody else is
-    popped.
+    """Who is popped last may no longer be the first of the queue by then.
+
+    Another is popped then.
     """
 
     def admit(self, budget, number):
@@ -649,8 +658,9 @@ def running_unlisted(self):
 
 
 def running_by(each, admit=admit):
-    """A wrong answer whose first half is each(self, request, num_tokens): True where the
-    request is to be scheduled.
+    """A wrong answer whose first half is each(self, request, num_tokens).
+
+    It gives True where the request is to be scheduled.
     """
 
     def schedule(self):
@@ -684,9 +694,7 @@ def itself_too(self, request, num_tokens):
 
 
 def victim_asks(self, request, num_tokens):
-    """Sees that a request itself gives way, and not that it has given way to an earlier
-    one.
-    """
+    """Sees that a request itself gives way, not that it gave way to an earlier one."""
     while num_tokens and not self.make_room(request, num_tokens):
         victim = self.running[-1]
         self.preempt(victim)
@@ -696,8 +704,9 @@ def victim_asks(self, request, num_tokens):
 
 
 def sees_itself(self, request, num_tokens):
-    """No mistake: another form of the first half, which differs from ours where a request
-    stands twice in a list.
+    """No mistake: another form of the first half.
+
+    It differs from ours where a request stands twice in a list.
     """
     if request not in self.running or not num_tokens:
         return False
@@ -893,8 +902,9 @@ def ids_for_requests(self):
 
 
 def ids_in_one_half(running):
-    """Ids for those that run already, or for those that are started; the others as
-    requests.
+    """Ids for those that run already, or for those that are started.
+
+    The others as requests.
     """
 
     def schedule(self):
@@ -912,8 +922,9 @@ def as_generator(self):
 
 
 def asking_the_manager(running, new):
-    """append_tokens() in place of make_room() for those that run, for those that are started,
-    or for both.
+    """append_tokens() in place of make_room().
+
+    For those that run, for those that are started, or for both.
     """
 
     def schedule(self):

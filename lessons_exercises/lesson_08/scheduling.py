@@ -1,5 +1,6 @@
-"""Requests on their way through a scheduler, without a model: what the checks of 8.3, 8.4 and
-8.6 look at.
+"""Requests on their way through a scheduler, without a model.
+
+The checks of 8.3, 8.4 and 8.6 look at them.
 """
 
 import functools
@@ -26,8 +27,9 @@ class NotPairs(Exception):
 
 
 class Failed(Text):
-    """The end of a run that raised: two are the same when kind and step of the error are. The
-    learner reads all of it.
+    """The end of a run that raised: two are the same when kind and step of the error are.
+
+    The learner reads all of it.
     """
 
     def __new__(cls, words: str, message: str):
@@ -60,9 +62,10 @@ class Scenario:
 
 
 def hidden(seed: int, num_scenarios: int = 20):
-    """For `Exercise.hidden`: scenarios that come to an end, with little room for all and
-    enough for each; in some of them prompts begin alike, requests are preempted from outside,
-    or the budget changes.
+    """For `Exercise.hidden`: scenarios that come to an end.
+
+    There is little room for all and enough for each. In some of them prompts begin alike,
+    requests are preempted from outside, or the budget changes.
     """
     chance = random.Random(seed)
     while num_scenarios:
@@ -105,8 +108,9 @@ def hidden(seed: int, num_scenarios: int = 20):
 
 @dataclass(frozen=True)
 class Step:
-    """What stands where: after each schedule(), before a step in which somebody is preempted
-    from outside, at the end.
+    """What stands where: after each schedule(), and at the end.
+
+    Also before a step in which a request is preempted from outside.
     """
 
     when: str
@@ -124,14 +128,15 @@ class Step:
 
     def __repr__(self):
         return (
-            f"{self.when}:"
-            f" {'; '.join(_in_words(self, field.name) for field in fields(self)[1:])}"
+            f"{self.when}: "
+            f"{'; '.join(_in_words(self, field.name) for field in fields(self)[1:])}"
         )
 
 
 def make_request(name: str, prompt: str | int, num_new: int) -> Request:
-    """A request that generates num_new tokens. A prompt given by its length has tokens of its
-    own.
+    """A request that generates num_new tokens.
+
+    A prompt given by its length has tokens of its own.
     """
     tokens = (
         [ord(letter) for letter in prompt]
@@ -142,8 +147,9 @@ def make_request(name: str, prompt: str | int, num_new: int) -> Request:
 
 
 def make_scheduler(scenario: Scenario, **methods) -> Scheduler:
-    """A scheduler over an empty pool, in which `methods` take the place of the methods of
-    these names.
+    """A scheduler over an empty pool.
+
+    In it, `methods` take the place of the methods of these names.
     """
     manager = PagedAttentionManager(
         scenario.num_blocks, scenario.block_size, 1, 2, scenario.max_num_seqs, ROW
@@ -160,8 +166,9 @@ def make_scheduler(scenario: Scenario, **methods) -> Scheduler:
 
 
 def run(scenario: Scenario, **methods) -> tuple:
-    """What happens in a scenario, a Step for each step. An error ends it, as its last entry,
-    in words.
+    """What happens in a scenario, a Step for each step.
+
+    An error ends it, as its last entry, in words.
     """
     scheduler = make_scheduler(scenario, **methods)
     arrivals = [
@@ -198,8 +205,9 @@ def run(scenario: Scenario, **methods) -> tuple:
 
 
 def pairs(scheduled) -> list[tuple[Request, int]]:
-    """What schedule() returned. Raises NotPairs where it is not a list of pairs of a request
-    and an integer.
+    """What schedule() returned.
+
+    Raises NotPairs where it is not a list of pairs of a request and an integer.
     """
     if not isinstance(scheduled, list | tuple):
         raise NotPairs(type(scheduled).__name__)
@@ -217,8 +225,9 @@ def pairs(scheduled) -> list[tuple[Request, int]]:
 
 
 def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -> Step:
-    """Everything that can be seen from outside, blocks' numbers left out: which ones are taken
-    is free.
+    """Everything that can be seen from outside, but for the blocks' numbers.
+
+    Which ones are taken is free.
     """
     manager = scheduler.manager
     there = [
@@ -249,9 +258,10 @@ def state(scheduler: Scheduler, when: str, scheduled, requests: list[Request]) -
 
 
 def compute(scheduler: Scheduler, scheduled: list[tuple[Request, int]]) -> None:
-    """What the model, the prefix cache and postprocess() do in a step. A request's next token
-    is how many it has, though its generator draws for it, as it does at a temperature above
-    0.
+    """What the model, the prefix cache and postprocess() do in a step.
+
+    A request's next token is how many it has, though its generator draws for it, as it does at
+    a temperature above 0.
     """
     for request, num_tokens in scheduled:
         scheduler.prefix_cache.insert(request, request.num_computed + num_tokens)
@@ -312,8 +322,8 @@ def size(scenario: Scenario) -> tuple[int, int, int]:
 def describe(scenario: Scenario) -> str:
     """A scenario in a learner's words."""
     those = [
-        f"{name} (prompt {_prompt(prompt)}, {num_new}"
-        f" new{f', comes in step {step}' if step else ''})"
+        f"{name} (prompt {_prompt(prompt)}, "
+        f"{num_new} new{f', comes in step {step}' if step else ''})"
         for name, prompt, num_new, step in scenario.requests
     ]
     others = [f"{name} is preempted before step {step}" for step, name in scenario.given_way]
@@ -321,9 +331,9 @@ def describe(scenario: Scenario) -> str:
         f"token_budget is {budget} from step {step} on" for step, budget in scenario.budgets
     ]
     return (
-        f"{counted(scenario.num_blocks, 'block')} of {scenario.block_size}, token_budget"
-        f" {scenario.token_budget}, max_num_seqs {scenario.max_num_seqs};"
-        f" {', '.join(those + others)}"
+        f"{counted(scenario.num_blocks, 'block')} of {scenario.block_size}, "
+        f"token_budget {scenario.token_budget}, max_num_seqs {scenario.max_num_seqs}; "
+        f"{', '.join(those + others)}"
     )
 
 
@@ -331,8 +341,8 @@ def _briefly(entry, names=("computes", "running", "waiting")) -> str:
     if not isinstance(entry, Step):
         return repr(entry)
     return (
-        f"{entry.when}:"
-        f" {'; '.join(_in_words(entry, name) for name in names if name != 'when')}"
+        f"{entry.when}: "
+        f"{'; '.join(_in_words(entry, name) for name in names if name != 'when')}"
     )
 
 

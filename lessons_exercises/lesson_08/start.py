@@ -17,8 +17,9 @@ NUM_BLOCKS = 12
 
 @dataclass(frozen=True)
 class Case:
-    """A request comes, a token for each letter. running, ended: those before it, all of their
-    tokens computed.
+    """A request comes, a token for each letter.
+
+    running, ended: those before it, all of their tokens computed.
 
     generated: its own output until it was preempted; it comes back.
     """
@@ -80,9 +81,7 @@ def one_less_always(self, request):
 
 
 def less_where_its_blocks_are_full(self, request):
-    """Looks at the number of the request's tokens, whether the cache has all of them or
-    not.
-    """
+    """Looks at the number of the request's tokens, all of them in the cache or not."""
     size, blocks = self.manager.block_size, self.prefix_cache.match(request)
     request.num_computed = len(blocks) * size - (len(request.tokens) % size == 0)
     blocks = blocks[: self.manager.blocks_for(request.num_computed)]
@@ -233,8 +232,9 @@ def as_a_new_sequence(num_tokens):
 
 
 def with_users(which, times=1):
-    """The right start, but for the blocks that have one user more: which(blocks, number of
-    full ones).
+    """The right start, but for the blocks that have one user more.
+
+    These are which(blocks, number of full ones).
     """
 
     def wrong(self, request):
@@ -321,18 +321,18 @@ def matched_by_the_prompt(self, request):
 
 
 def all_blocks(num_computed, length):
-    """No thought for the last token: num_computed and length are functions of the request, the
-    blocks and their size.
+    """No thought for the last token.
+
+    num_computed and length are functions of the request, the blocks and their size.
     """
 
     def wrong(self, request):
         size, blocks = self.manager.block_size, self.prefix_cache.match(request)
         for block_id in blocks:
             self.manager.block_manager.increase_ref_count(block_id)
-        request.num_computed, told = (
-            num_computed(request, blocks, size),
-            length(request, blocks, size),
-        )
+        computed = num_computed(request, blocks, size)
+        told = length(request, blocks, size)
+        request.num_computed = computed
         self.manager.start(request.id, told, blocks)
 
     return wrong
@@ -466,8 +466,9 @@ CASES = [
 
 
 def hidden(seed):
-    """A request and up to three others with the same first letters, or not; some of them come
-    back.
+    """A request and up to three others with the same first letters, or not.
+
+    Some of them come back.
     """
     chance = random.Random(seed)
     for number in range(16):
@@ -476,11 +477,8 @@ def hidden(seed):
 
         def text():
             start = chance.choice((letters, letters, letters, letters[::-1]))
-            kept = start[
-                : chance.choice(
-                    (block_size, 2 * block_size, chance.randint(1, 2 * block_size + 1))
-                )
-            ]
+            lengths = (block_size, 2 * block_size, chance.randint(1, 2 * block_size + 1))
+            kept = start[: chance.choice(lengths)]
             return kept + chance.choice("xyz") * chance.choice((0, 0, 0, 1, block_size))
 
         running, ended = ([text() for _ in range(chance.randint(0, most))] for most in (1, 2))
@@ -495,8 +493,9 @@ def hidden(seed):
 
 
 def arrange(case) -> tuple[Scheduler, Request]:
-    """What a case begins with: our scheduler in the midst of its work, and the request that is
-    to be started.
+    """What a case begins with: our scheduler in the midst of its work.
+
+    And the request that is to be started.
     """
     manager = PagedAttentionManager(
         NUM_BLOCKS, case.block_size, 1, 2, max_num_seqs=5, max_blocks_per_seq=10
@@ -546,8 +545,9 @@ def _request(name: str, text: str) -> Request:
 
 
 def _compute(scheduler: Scheduler, request: Request, generated: str = "") -> None:
-    """What the engine does with a request that generates these tokens. The last of them is not
-    computed.
+    """What the engine does with a request that generates these tokens.
+
+    The last of them is not computed.
     """
     Scheduler.start(scheduler, request)
     scheduler.running.append(request)
@@ -584,8 +584,9 @@ def _parts(scheduler: Scheduler, request: Request, when: str) -> dict:
 
 
 def _numbers(manager: PagedAttentionManager, request: Request):
-    """The first number of the key of each token that counts as computed; None where the row
-    has no block for it.
+    """The first number of the key of each token that counts as computed.
+
+    None where the row has no block for it.
     """
     if request.id not in manager.sequences:
         return Text("no row")
@@ -615,8 +616,8 @@ def describe(case):
         else f"{case.prompt!r} comes"
     )
     return (
-        f"blocks of {counted(case.block_size, 'token')}, a token for each letter{sharing}:"
-        f" {', '.join([*others, coming])}"
+        f"blocks of {counted(case.block_size, 'token')}, a token for each letter{sharing}: "
+        f"{', '.join([*others, coming])}"
     )
 
 
@@ -645,8 +646,8 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "users-not-counted",
-            "The request uses a shared block, and its count does not say so. When the first of"
-            " its users frees it, the others go on reading it.",
+            "The request uses a shared block, and its count does not say so. "
+            "When the first of its users frees it, the others go on reading it.",
             start_with(counted_up=False),
             also=(
                 with_users(lambda blocks, num_full: blocks[:num_full]),
@@ -658,33 +659,33 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "counted-twice",
-            "Each shared block has two more users than before, and only one request came. It"
-            " will never be free.",
+            "Each shared block has two more users than before, and only one request came. "
+            "It will never be free.",
             with_users(lambda blocks, num_full: blocks, times=2),
         ),
         Mistake(
             "counted-for-each-token",
-            "A shared block has a user more for each of its tokens that the request has. It is"
-            " one user, whatever number of tokens is in the block.",
+            "A shared block has a user more for each of its tokens that the request has. "
+            "It is one user, whatever number of tokens is in the block.",
             counted_for_each_token,
         ),
         Mistake(
             "freed-without-being-counted",
-            "A block that the request does not take was given back. The request had never"
-            " become a user of it: `match` only looks for blocks. Another user's count is"
-            " gone.",
+            "A block that the request does not take was given back. "
+            "The request had never become a user of it: `match` only looks for blocks. "
+            "Another user's count is gone.",
             freed_without_being_counted,
         ),
         Mistake(
             "last-token-popped",
-            "The request has lost its last token. It keeps all of them; its last one is only"
-            " computed again.",
+            "The request has lost its last token. "
+            "It keeps all of them; its last one is only computed again.",
             last_token_popped,
         ),
         Mistake(
             "everything-computed",
-            "The cache has all of the request's tokens, and nothing is left for the model to"
-            " do. From which answer of the model does the next token come then?",
+            "The cache has all of the request's tokens, and nothing is left for the model "
+            "to do. From which answer of the model does the next token come then?",
             start_with(most=lambda request, size: len(request.tokens)),
             also=(
                 start_with(most=lambda request, size: 10**9, cut=False),
@@ -694,29 +695,29 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "last-block-dropped",
-            "The cache has the request's last block, and all of it is computed again. One"
-            " token is enough: the others in that block are there.",
+            "The cache has the request's last block, and all of it is computed again. "
+            "One token is enough: the others in that block are there.",
             start_with(without_the_last_token_s_block),
             also=(start_with(none_where_all_are_there), a_block_less_where_all_are_there),
         ),
         Mistake(
             "begun-block-left-out",
-            "The request counts tokens as computed whose block is not in its row: the number"
-            " of blocks was rounded down.",
+            "The request counts tokens as computed whose block is not in its row: "
+            "the number of blocks was rounded down.",
             row_of_whole_blocks_only,
             also=(row_without_a_begun_block, whole_row_but_a_begun_block),
         ),
         Mistake(
             "one-less-always",
-            "One of the tokens that the cache has is computed again although others come"
-            " behind it. Only the very last token of the request has to be computed.",
+            "One of the tokens that the cache has is computed again although others come "
+            "behind it. Only the very last token of the request has to be computed.",
             one_less_always,
             also=(all_blocks(one_token_less, one_token_less), less_where_its_blocks_are_full),
         ),
         Mistake(
             "prompt-in-place-of-tokens",
-            "The request was preempted and has tokens of its own behind its prompt. They count"
-            " like the prompt's.",
+            "The request was preempted and has tokens of its own behind its prompt. "
+            "They count like the prompt's.",
             start_with(most=lambda request, size: len(request.prompt) - 1),
             also=(
                 start_with(of_the_prompt_s_blocks),
@@ -727,8 +728,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "computed-not-set",
-            "The blocks are shared, and `request.num_computed` is still 0: all their tokens"
-            " would be computed again, behind those that are there.",
+            "The blocks are shared, and `request.num_computed` is still 0: "
+            "all their tokens would be computed again, behind those that are there.",
             computed_not_set,
             also=(all_blocks(none, number_of_their_tokens),),
         ),
@@ -745,9 +746,9 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "length-of-all-tokens",
-            "The manager was told that the sequence has all of its tokens already. Their room"
-            " comes later, a chunk at a time, from `make_room`. So far it has those that are"
-            " computed.",
+            "The manager was told that the sequence has all of its tokens already. "
+            "Their room comes later, a chunk at a time, from `make_room`. "
+            "So far it has those that are computed.",
             start_with(length=lambda request, blocks, size: len(request.tokens)),
             also=(
                 room_for_all_its_tokens,
@@ -759,14 +760,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "room-for-one-token",
-            "There is room for one token more than those that are computed. `schedule` asks"
-            " for that room, when it knows how many tokens come in the step.",
+            "There is room for one token more than those that are computed. "
+            "`schedule` asks for that room, when it knows how many tokens come in the step.",
             room_for_one_token,
         ),
         Mistake(
             "another-length",
-            "The manager was told another length than `request.num_computed`. Its second"
-            " argument is the number of tokens that are there already.",
+            "The manager was told another length than `request.num_computed`. "
+            "Its second argument is the number of tokens that are there already.",
             start_with(length=none),
             also=(
                 start_with(length=number_of_blocks),
@@ -777,8 +778,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "length-in-whole-blocks",
-            "The sequence's length and `num_computed` differ where the last token is computed"
-            " again: its place would be one too far.",
+            "The sequence's length and `num_computed` differ "
+            "where the last token is computed again: its place would be one too far.",
             start_with(length=lambda request, blocks, size: len(blocks) * size),
             also=(
                 start_with(length=lambda request, blocks, size: len(blocks) * size, cut=False),
@@ -786,8 +787,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "no-row-without-a-match",
-            "The cache had nothing for this request, and it has no row of the block table."
-            " Every request needs one.",
+            "The cache had nothing for this request, and it has no row of the block table. "
+            "Every request needs one.",
             no_row_without_a_match,
             also=(no_row_where_nothing_is_shared,),
         ),
@@ -798,16 +799,16 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "block-without-a-token",
-            "The request became a user of a block of which it keeps no token: the only one in"
-            " it is computed again, in another block. Nobody will ever give the first one"
-            " back.",
+            "The request became a user of a block of which it keeps no token: "
+            "the only one in it is computed again, in another block. "
+            "Nobody will ever give the first one back.",
             start_with(cut=False),
             also=(all_of_them_counted_up,),
         ),
         Mistake(
             "row-too-long",
-            "The request's row names a block behind its tokens: of that block it keeps none,"
-            " the only token in it is computed again, in another one.",
+            "The request's row names a block behind its tokens: of that block it keeps none, "
+            "the only token in it is computed again, in another one.",
             row_longer_than_the_sequence,
         ),
         Mistake(
@@ -822,8 +823,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "new-blocks-taken",
-            "The request has blocks of its own, with nothing in them, where it should share"
-            " those that are filled.",
+            "The request has blocks of its own, with nothing in them, "
+            "where it should share those that are filled.",
             start_with(new_blocks, counted_up=False),
             also=(
                 start_with(new_blocks),
@@ -833,15 +834,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "copied-already",
-            "`start` made a copy of the last block. The block can stay shared: when its last"
-            " token gets its place, `append_token` makes the copy.",
+            "`start` made a copy of the last block. The block can stay shared: "
+            "when its last token gets its place, `append_token` makes the copy.",
             copied_already(True),
             also=(copied_already(False),),
         ),
         Mistake(
             "block-size-16",
-            "You count with blocks of 16 tokens. These have another size,"
-            " `self.manager.block_size`.",
+            "You count with blocks of 16 tokens. "
+            "These have another size, `self.manager.block_size`.",
             with_size(16),
             also=(all_blocks(in_blocks_of_16, in_blocks_of_16),),
         ),
@@ -852,20 +853,20 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "asked-before-its-start",
-            "The manager was asked about a sequence, or told to free it, before it knew it."
-            " `self.manager.start` makes it known; until then it has nothing in the pool.",
+            "The manager was asked about a sequence, or told to free it, before it knew it. "
+            "`self.manager.start` makes it known; until then it has nothing in the pool.",
             stopped_first,
         ),
         Mistake(
             "blocks-before-length",
-            "`manager.start` got the blocks where it takes the length, and the length where it"
-            " takes the blocks.",
+            "`manager.start` got the blocks where it takes the length, "
+            "and the length where it takes the blocks.",
             blocks_before_length,
         ),
         Mistake(
             "tokens-for-the-request",
-            "`match` takes the request, not its tokens or its id: the hashes that it needs are"
-            " kept in the request.",
+            "`match` takes the request, not its tokens or its id: "
+            "the hashes that it needs are kept in the request.",
             matched_by(lambda request: request.tokens),
             also=(
                 matched_by(lambda request: request.id),
@@ -874,25 +875,25 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "runs-already",
-            "`start` moved the request between the queues. `schedule` does that, when there is"
-            " room for its tokens.",
+            "`start` moved the request between the queues. "
+            "`schedule` does that, when there is room for its tokens.",
             moved_to_running,
             also=(runs_already, taken_off_the_queue),
         ),
     ),
     hints=(
         (
-            "`self.prefix_cache.match(request)` gives the blocks. How many tokens do they"
-            " hold, and how many of those need no computing?"
+            "`self.prefix_cache.match(request)` gives the blocks. "
+            "How many tokens do they hold, and how many of those need no computing?"
         ),
         (
-            "Where the cache has every token, one is left over to compute. Its block stays"
-            " shared: the next append copies it (exercise 2.5). With blocks of one token there"
-            " is nothing left in that block to share."
+            "Where the cache has every token, one is left over to compute. "
+            "Its block stays shared: the next append copies it (exercise 2.5). "
+            "With blocks of one token there is nothing left in that block to share."
         ),
         (
-            "Three things know about a shared block: its reference count, the row of the block"
-            " table (`self.manager.start`), and `request.num_computed`."
+            "Three things know about a shared block: its reference count, "
+            "the row of the block table (`self.manager.start`), and `request.num_computed`."
         ),
     ),
 )

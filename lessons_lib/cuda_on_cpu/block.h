@@ -10,8 +10,8 @@
 
 // Kernels see these variables as constants. They are set before a thread runs.
 extern "C" {
-extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx,
-    blockDim, gridDim;
+extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 threadIdx, blockIdx;
+extern __attribute__((visibility("default"))) CUDA_ON_CPU_LOCAL uint3 blockDim, gridDim;
 }
 
 namespace cuda_on_cpu {

@@ -88,8 +88,8 @@ class _Scene:
         self.other_did = _PAST.get(report.other_access, "used")
         self.element = self._element() if report.byte is not None else "memory"
         self.does = (
-            f"{_PRESENT.get(report.access, 'uses')}"
-            f" {self.element}{' atomically' * (report.access == 'atomic')}"
+            f"{_PRESENT.get(report.access, 'uses')} "
+            f"{self.element}{' atomically' * (report.access == 'atomic')}"
         )
 
     def _element(self) -> str:
@@ -154,12 +154,12 @@ class _Scene:
 def _race(scene):
     return (
         (
-            f"{scene.Thread} {scene.does}, which {scene.other} {scene.other_did}, and no"
-            " __syncthreads() lies between the two."
+            f"{scene.Thread} {scene.does}, which {scene.other} {scene.other_did}, "
+            "and no __syncthreads() lies between the two."
         ),
         (
-            "On a GPU either may come first. Which of the two has to, and what makes the other"
-            " wait?"
+            "On a GPU either may come first. "
+            "Which of the two has to, and what makes the other wait?"
         ),
     )
 
@@ -167,9 +167,9 @@ def _race(scene):
 def _missing_syncwarp(scene):
     return (
         (
-            f"{scene.Thread} {scene.does}, which {scene.other} of the same warp"
-            f" {scene.other_did}, and neither __syncwarp() nor __syncthreads() lies between"
-            " the two."
+            f"{scene.Thread} {scene.does}, "
+            f"which {scene.other} of the same warp {scene.other_did}, "
+            "and neither __syncwarp() nor __syncthreads() lies between the two."
         ),
         "The lanes of a warp need not run in step, so either may come first.",
     )
@@ -183,8 +183,8 @@ def _non_atomic_update(scene):
     return (
         f"{who} both update {scene.element}, and nothing keeps them apart.",
         (
-            "An update reads the old value, then writes the new one. When both read before"
-            " either writes, one is lost."
+            "An update reads the old value, then writes the new one. "
+            "When both read before either writes, one is lost."
         ),
     )
 
@@ -192,12 +192,12 @@ def _non_atomic_update(scene):
 def _race_between_blocks(scene):
     return (
         (
-            f"{scene.Thread} of {scene.block} {scene.does}, which {scene.other_block}"
-            f" {scene.other_did} in the same launch."
+            f"{scene.Thread} of {scene.block} {scene.does}, "
+            f"which {scene.other_block} {scene.other_did} in the same launch."
         ),
         (
-            "Blocks run in any order, and __syncthreads() holds for one block only. Which"
-            " block is this element's?"
+            "Blocks run in any order, and __syncthreads() holds for one block only. "
+            "Which block is this element's?"
         ),
     )
 
@@ -227,8 +227,8 @@ def _divergent_barrier(scene):
     return (
         what,
         (
-            f"Every thread of a block must come to the same {barrier}. Look at the conditions,"
-            " loops and returns on the way to it."
+            f"Every thread of a block must come to the same {barrier}. "
+            "Look at the conditions, loops and returns on the way to it."
         ),
     )
 
@@ -246,18 +246,18 @@ def lanes(mask: int) -> str:
 def _absent_lane(scene):
     report = scene.report
     calls = (
-        f"Lane {report.lane} ({scene.thread}) calls {report.what} with the mask"
-        f" 0x{report.mask}"
+        f"Lane {report.lane} "
+        f"({scene.thread}) calls {report.what} with the mask 0x{report.mask}"
     )
     if report.text == "source lane":
         return (
             (
-                f"{calls} and asks for the value of lane {report.source}, which does not take"
-                " part."
+                f"{calls} and asks for the value of lane {report.source}, "
+                "which does not take part."
             ),
             (
-                "A shuffle reads only lanes that call it too, with the same mask, and have not"
-                " returned."
+                "A shuffle reads only lanes that call it too, with the same mask, "
+                "and have not returned."
             ),
         )
     if report.text == "caller is not in the mask":
@@ -273,8 +273,8 @@ def _absent_lane(scene):
     return (
         f"{calls}, and waits for {lanes(report.lanes_missing or 0)}.{other}",
         (
-            "Each lane that the mask names has to come to this call. Is it in a branch that"
-            " not all of them take?"
+            "Each lane that the mask names has to come to this call. "
+            "Is it in a branch that not all of them take?"
         ),
     )
 
@@ -291,12 +291,12 @@ def _dynamic_too_small(scene):
     gave = f"gave {_counted(report.bytes, 'byte')}" if report.bytes else "gave none"
     return (
         (
-            f"{scene.Thread} {scene.does}, which ends at byte {report.byte + report.size} of"
-            f" the dynamic shared memory, but the launch {gave}."
+            f"{scene.Thread} {scene.does}, which ends at byte {report.byte + report.size} "
+            f"of the dynamic shared memory, but the launch {gave}."
         ),
         (
-            "The third value between <<< and >>> is its length in bytes. Compare it with all"
-            " that the kernel keeps there."
+            "The third value between <<< and >>> is its length in bytes. "
+            "Compare it with all that the kernel keeps there."
         ),
     )
 
@@ -316,9 +316,9 @@ def _block_table(scene):
     )
     return (
         (
-            f"{scene.entry.element} holds {scene.entry.value}, which is no block of"
-            f" {scene.report.name} (blocks 0 to {scene.tensor.shape[0] - 1}), and"
-            f" {scene.thread} {scene.does}."
+            f"{scene.entry.element} holds {scene.entry.value}, "
+            f"which is no block of {scene.report.name} "
+            f"(blocks 0 to {scene.tensor.shape[0] - 1}), and {scene.thread} {scene.does}."
         ),
         f"Is this the row and the column that the thread should read?{padding}",
     )
@@ -343,16 +343,16 @@ def _output_unwritten(scene):
     report = scene.report
     others = report.missing // report.element - 1
     also = (
-        f"{'were' if others > 1 else 'was'} {others} other element{'s' * (others > 1)} of"
-        f" {report.name}"
+        f"{'were' if others > 1 else 'was'} {others} other "
+        f"element{'s' * (others > 1)} of {report.name}"
     )
     nor = f", nor {also}" if others > 0 else ""
     advice = (
         "The function launched no kernel."
         if report.launches == 0
         else (
-            "On a GPU it keeps whatever was in memory before. Which thread should write it,"
-            " and does it always?"
+            "On a GPU it keeps whatever was in memory before. "
+            "Which thread should write it, and does it always?"
         )
     )
     return f"{scene.element} was never written{nor}.", advice
@@ -362,8 +362,8 @@ def _output_read(scene):
     return (
         f"{scene.Thread} {scene.does} before it was written.",
         (
-            f"{scene.report.name} is an output: on a GPU it begins with whatever was in memory"
-            " before."
+            f"{scene.report.name} is an output: "
+            "on a GPU it begins with whatever was in memory before."
         ),
     )
 
@@ -373,8 +373,8 @@ def _no_address(scene):
         return (
             f"{scene.Thread} uses memory at an address that cannot be right.",
             (
-                "It is far from all memory, or no multiple of the size that is read or written"
-                " at once."
+                "It is far from all memory, "
+                "or no multiple of the size that is read or written at once."
             ),
         )
     address = int((scene.report.address or "0").replace("(nil)", "0"), 16)
@@ -393,8 +393,8 @@ def _no_address(scene):
     return (
         f"{does} a pointer that leads to no tensor, and to no variable of the kernel.",
         (
-            "Where does the pointer come from? A kernel cannot reach variables of the function"
-            " that launches it."
+            "Where does the pointer come from? "
+            "A kernel cannot reach variables of the function that launches it."
         ),
     )
 
@@ -403,12 +403,12 @@ def _misaligned(scene):
     size = scene.report.size
     return (
         (
-            f"{scene.Thread} {scene.does} and what follows as {size} bytes at once, but their"
-            f" address is no multiple of {size}."
+            f"{scene.Thread} {scene.does} and what follows as {size} bytes at once, "
+            f"but their address is no multiple of {size}."
         ),
         (
-            "A GPU refuses that. Is the index, or the offset of the tensor, a multiple of the"
-            " vector's length?"
+            "A GPU refuses that. "
+            "Is the index, or the offset of the tensor, a multiple of the vector's length?"
         ),
     )
 
@@ -417,8 +417,8 @@ def _host_access(scene):
     return (
         f"The launcher itself {scene.does}, in code that runs on the host.",
         (
-            "On a GPU the tensors lie in the GPU's memory, which only kernels reach. Pass"
-            " numbers that the host needs as numbers."
+            "On a GPU the tensors lie in the GPU's memory, which only kernels reach. "
+            "Pass numbers that the host needs as numbers."
         ),
     )
 
@@ -439,8 +439,8 @@ def _division_by_zero(scene):
     return (
         f"{scene.Thread} divides an integer by zero (or the smallest integer by -1).",
         (
-            "A GPU does not stop there: it goes on with a number that means nothing. Where"
-            " does the divisor come from?"
+            "A GPU does not stop there: it goes on with a number that means nothing. "
+            "Where does the divisor come from?"
         ),
     )
 
@@ -464,11 +464,9 @@ def _bad_launch(scene):
             if report.shared_bytes
             else ""
         )
-        return (
-            f"The launch of {report.kernel} failed: {report.text}."
-            if report.kernel
-            else f"{report.text}."
-        ), asked
+        if not report.kernel:
+            return f"{report.text}.", asked
+        return f"The launch of {report.kernel} failed: {report.text}.", asked
     shared = (
         f" and {_counted(report.shared_bytes, 'byte')} of dynamic shared memory"
         if report.shared_bytes

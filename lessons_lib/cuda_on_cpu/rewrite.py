@@ -62,9 +62,9 @@ def _launches(code: CodeText):
             launch.start,
             launch.closing + 3,
             (
-                f'cuda_on_cpu::launch(cuda_on_cpu::configure({ends}"{name}", {configuration}),'
-                f" CUDA_KERNEL_ADDRESS({launch.kernel}), [=](auto... arguments) {{"
-                f" {launch.kernel}(arguments...); }})"
+                f'cuda_on_cpu::launch(cuda_on_cpu::configure({ends}"{name}", '
+                f"{configuration}), CUDA_KERNEL_ADDRESS({launch.kernel}), "
+                f"[=](auto... arguments) {{ {launch.kernel}(arguments...); }})"
             ),
         )
 
@@ -82,8 +82,8 @@ def _launches_by_function(code: CodeText):
             start,
             end,
             (
-                f'cuda_on_cpu::launch_kernel({ends}"{name}",'
-                f" {kernel}{line_ends(code.text[arguments:end])}"
+                f'cuda_on_cpu::launch_kernel({ends}"{name}", '
+                f"{kernel}{line_ends(code.text[arguments:end])}"
             ),
         )
 
@@ -110,8 +110,8 @@ def _find_launches(code: CodeText):
         if not code.bare[opening + 3 : closing].strip():
             raise code.error(
                 opening,
-                "a launch says how many blocks and how many threads: kernel<<<blocks,"
-                " threads>>>(…)",
+                "a launch says how many blocks and how many threads: "
+                "kernel<<<blocks, threads>>>(…)",
             )
         if not re.match(r"[\s\\]*\(", code.bare[closing + 3 :]):
             raise code.error(closing, "after >>> come the kernel's arguments in parentheses")

@@ -96,32 +96,32 @@ class _Declaration:
         parts = _DECLARATOR.match(declarator)
         if not kind or not parts or "&" in parts["stars"]:
             raise self._error(
-                "this __shared__ declaration cannot be read; the usual form is  __shared__"
-                " float name[64];"
+                "this __shared__ declaration cannot be read; "
+                "the usual form is  __shared__ float name[64];"
             )
         kind = _macro_safe_type(kind + re.sub(r"\s", "", parts["stars"]))
         dimensions = _macro_safe_dimensions(parts["dimensions"])
         if self.external:
             if re.sub(r"\s", "", dimensions) != "[]":
                 raise self._error(
-                    "an extern __shared__ array has no length here, only name[]; the launch"
-                    " gives it"
+                    "an extern __shared__ array has no length here, only name[]; "
+                    "the launch gives it"
                 )
             if self.alignments:
                 return (
-                    f"CUDA_DYNAMIC_SHARED_ALIGNED({self.alignments[0]}, {kind},"
-                    f" {parts['name']});"
+                    f"CUDA_DYNAMIC_SHARED_ALIGNED({self.alignments[0]}, {kind}, "
+                    f"{parts['name']});"
                 )
             return f"CUDA_DYNAMIC_SHARED({kind}, {parts['name']});"
         if re.search(r"\[\s*\]", dimensions):
             raise self._error(
-                "a __shared__ array needs its length here; only an extern one gets it from the"
-                " launch"
+                "a __shared__ array needs its length here; "
+                "only an extern one gets it from the launch"
             )
         if self.alignments:
             return (
-                f"CUDA_SHARED_ALIGNED({self.alignments[0]}, {kind}, {parts['name']},"
-                f" {dimensions});"
+                f"CUDA_SHARED_ALIGNED({self.alignments[0]}, {kind}, {parts['name']}, "
+                f"{dimensions});"
             )
         return f"CUDA_SHARED({kind}, {parts['name']}, {dimensions});"
 

@@ -26,22 +26,22 @@ _HIDING = (  # identifiers, and what is wrong with them
             r"(?:__)?(?:no_sanitize(?:_thread|_coverage)?|disable_sanitizer_instrumentation)(?:__)?"
         ),
         (
-            "tells the compiler not to announce what this code reads and writes. Checked mode"
-            " has to see each access: leave it out"
+            "tells the compiler not to announce what this code reads and writes. "
+            "Checked mode has to see each access: leave it out"
         ),
     ),
     (
         re.compile(r"__tsan_\w*|__sanitizer_\w*|__wrap_mem\w*"),
         (
-            "belongs to checked mode, which is called by that name before each access; give"
-            " yours another name"
+            "belongs to checked mode, which is called by that name before each access; "
+            "give yours another name"
         ),
     ),
     (
         re.compile(r"asm|__asm|__asm__"),
         (
-            "hides what it reads and writes. Put a GPU's instructions between #ifdef"
-            " __CUDACC__ and #else, and C++ after that"
+            "hides what it reads and writes. "
+            "Put a GPU's instructions between #ifdef __CUDACC__ and #else, and C++ after that"
         ),
     ),
 )
@@ -85,8 +85,8 @@ def refuse_own_names(code: CodeText) -> None:
     if name := _OWN_NAME.search(code.bare):
         raise code.error(
             name.start(),
-            f"{name[0]} is a name of the CPU stand-in; CUDA has none like it, so choose"
-            " another",
+            f"{name[0]} is a name of the CPU stand-in; CUDA has none like it, "
+            "so choose another",
         )
     if line := re.search(r"^[ \t]*#[ \t]*(?:line\b|\d)", code.bare, re.MULTILINE):
         raise code.error(
@@ -128,16 +128,16 @@ def refuse_symbols(library: Path, runtime: Path, texts: dict[str, str]) -> None:
             raise _error(
                 _using(plain, texts),
                 texts,
-                f"{plain} reaches memory in a way that checked mode does not see, and no "
-                "kernel can call it on a GPU. memcpy, memmove and memset are watched",
+                f"{plain} reaches memory in a way that checked mode does not see, "
+                "and no kernel can call it on a GPU. memcpy, memmove and memset are watched",
             )
         if kind not in "UwVvWu" and name in own:
             (line,) = look_up(str(library), [address + 1], texts)
             raise _error(
                 _Line(line.source, line.number, "") if line else None,
                 texts,
-                f"{plain} is a name that CUDA, or the CPU stand-in, has itself; give yours"
-                " another one",
+                f"{plain} is a name that CUDA, or the CPU stand-in, has itself; "
+                "give yours another one",
             )
 
 
@@ -182,8 +182,8 @@ def _refuse_headers(lines: list[_Line], texts):
             raise _error(
                 line,
                 texts,
-                f"{line.opens} is a part of the CPU stand-in; a kernel needs CUDA's own"
-                " headers only",
+                f"{line.opens} is a part of the CPU stand-in; "
+                "a kernel needs CUDA's own headers only",
             )
 
 
@@ -193,8 +193,8 @@ def _refuse_pragmas(lines: list[_Line], texts):
             raise _error(
                 line,
                 texts,
-                f"#pragma {' '.join(pragma[1].split())} changes how the compiler announces"
-                " accesses; leave it out",
+                f"#pragma {' '.join(pragma[1].split())} changes how the compiler "
+                "announces accesses; leave it out",
             )
 
 
@@ -220,8 +220,8 @@ def _refuse_attributes(lines: list[_Line], texts):
                 raise _error(
                     line,
                     texts,
-                    f"{name[0]} changes how the compiler announces accesses; leave the"
-                    " attribute out",
+                    f"{name[0]} changes how the compiler announces accesses; "
+                    "leave the attribute out",
                 )
 
 

@@ -38,8 +38,8 @@ def load_model(
         config = AutoConfig.from_pretrained(name)
     except OSError as error:
         raise FileNotFoundError(
-            f"{str(name)!r} is neither a folder here nor a checkpoint that could be fetched"
-            f" from the hub: {str(error).splitlines()[0]}"
+            f"{str(name)!r} is neither a folder here nor a checkpoint that could be fetched "
+            f"from the hub: {str(error).splitlines()[0]}"
         ) from error
     except ValueError as error:
         raise UnsupportedModelError(

@@ -36,8 +36,8 @@ class Divergence:
     def __str__(self):
         kind = "KV head" if self.what in ("key", "value") else "query head"
         return (
-            f"token {self.token}, layer {self.layer}, {kind} {self.head}, block {self.block}: "
-            f"the {self.what} differs by {self.difference:.2g}"
+            f"token {self.token}, layer {self.layer}, {kind} {self.head}, "
+            f"block {self.block}: the {self.what} differs by {self.difference:.2g}"
         )
 
 
@@ -60,8 +60,9 @@ class LayerCall:
 
 
 class Recorder:
-    """Takes one request through an engine, half a step at a time, and keeps what each layer
-    did.
+    """Takes one request through an engine, half a step at a time.
+
+    It keeps what each layer did.
     """
 
     def __init__(self, engine, prompt: list[int], num_tokens: int):
@@ -148,8 +149,8 @@ def locate_divergence(
                 or start != b.request.num_computed
             ):
                 raise ValueError(
-                    "the engines compute different chunks; give both the same token_budget and"
-                    " no prefix"
+                    "the engines compute different chunks; "
+                    "give both the same token_budget and no prefix"
                 )
             if parting := first_difference(calls_a, calls_b, tolerance):
                 return name_block(a, b, calls_a, calls_b, start, *parting)

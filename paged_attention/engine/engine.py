@@ -125,8 +125,8 @@ class Engine:
             if not scheduled:
                 if self.scheduler.has_work():
                     raise RuntimeError(
-                        "schedule() chose no request, though there are some; this would go on"
-                        " for ever"
+                        "schedule() chose no request, though there are some; "
+                        "this would go on for ever"
                     )
                 return []
             before = [
@@ -235,8 +235,8 @@ class Engine:
         most = request.params.max_new_tokens
         if id in self.requests:
             raise DuplicateRequestError(
-                f"request {id!r} is here already; an id is free again when its request has"
-                " ended"
+                f"request {id!r} is here already; "
+                "an id is free again when its request has ended"
             )
         if not prompt:
             raise EmptyPromptError(
@@ -245,14 +245,14 @@ class Engine:
         for token in prompt:
             if not 0 <= token < self.vocab_size:
                 raise UnknownTokenError(
-                    f"request {id!r} has the token {token}; the model's tokens are 0 to "
-                    f"{self.vocab_size - 1}"
+                    f"request {id!r} has the token {token}; "
+                    f"the model's tokens are 0 to {self.vocab_size - 1}"
                 )
         for place, room in self.most_tokens.items():
             if len(prompt) + most > room:
                 raise PromptTooLongError(
-                    f"request {id!r} may grow to {len(prompt)} + {most} tokens, and {place}"
-                    f" has room for {room}"
+                    f"request {id!r} may grow to {len(prompt)} + {most} tokens, "
+                    f"and {place} has room for {room}"
                 )
 
     def _end(self, request: Request, reason: str) -> Request:

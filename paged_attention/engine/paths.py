@@ -26,8 +26,9 @@ FAST_RUNG = 7  # of lesson 07's ladder: the last one for caches of the model's d
 
 
 def gather(metadata: BatchMetadata) -> Attend:
-    """Copies each sequence's blocks into a contiguous tensor, and calls PyTorch's attention on
-    it.
+    """Attends with PyTorch's attention to one sequence after another.
+
+    Each sequence's blocks are copied into a contiguous tensor first.
     """
     starts = metadata.cu_seqlens_q.tolist()
     kv_lens = metadata.seq_lens_kv.tolist()
@@ -92,9 +93,8 @@ def each_query(metadata: BatchMetadata) -> tuple[Tensor, Tensor]:
     q_lens = metadata.cu_seqlens_q.diff().long()
     # (num_tokens,): how many keys the first query of its chunk sees
     first = (metadata.seq_lens_kv - q_lens + 1).repeat_interleave(q_lens)
-    behind = torch.arange(len(first), device=first.device) - metadata.cu_seqlens_q[
-        :-1
-    ].repeat_interleave(q_lens)
+    starts = metadata.cu_seqlens_q[:-1].repeat_interleave(q_lens)
+    behind = torch.arange(len(first), device=first.device) - starts
     return metadata.block_table.repeat_interleave(q_lens, dim=0), (first + behind).int()
 
 

@@ -63,8 +63,8 @@ class SamplingParams:
         # logits divided by it could be infinite, and nothing could be drawn
         if 0 < self.temperature < 1e-5:
             raise ValueError(
-                f"temperature {self.temperature} is too close to 0; 0 takes the likeliest"
-                " token"
+                f"temperature {self.temperature} is too close to 0; "
+                "0 takes the likeliest token"
             )
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")

@@ -43,8 +43,8 @@ def check_config(config, name: str = "the model") -> None:
         layer_types = ["sliding_attention"]
     if layer_types is not None and set(layer_types) != {"full_attention"}:
         raise UnsupportedModelError(
-            f"{name} has layers with a sliding window, and the course's attention sees all"
-            " keys"
+            f"{name} has layers with a sliding window, "
+            "and the course's attention sees all keys"
         )
     rotation = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if rotation not in ROTATIONS:
@@ -59,8 +59,8 @@ def check_architecture(config, name: str) -> None:
     architectures = config.architectures or ["an unnamed one"]
     if architectures[0] not in ARCHITECTURES.values():
         raise UnsupportedModelError(
-            f"{name!r} has the architecture {architectures[0]}; the engine runs "
-            f"{', '.join(ARCHITECTURES.values())}"
+            f"{name!r} has the architecture {architectures[0]}; "
+            f"the engine runs {', '.join(ARCHITECTURES.values())}"
         )
     if getattr(config, "quantization_config", None) is not None:
         raise UnsupportedModelError(

@@ -72,8 +72,8 @@ def sharded_engine(model, **options) -> Engine:
 def check_shares(num_kv_heads: int, world_size: int) -> None:
     if num_kv_heads % world_size:
         raise ValueError(
-            f"world_size must divide the model's {num_kv_heads} KV heads, and {world_size}"
-            " does not"
+            f"world_size must divide the model's {num_kv_heads} KV heads, "
+            f"and {world_size} does not"
         )
 
 
@@ -173,8 +173,8 @@ def run_sharded(
                 pipe.close()
     if any(run.answers != runs[0].answers for run in runs):
         raise ShardError(
-            "the ranks gave different tokens; they must have the same weights and the same"
-            " requests"
+            "the ranks gave different tokens; "
+            "they must have the same weights and the same requests"
         )
     return runs[0]
 
@@ -191,8 +191,8 @@ def choose_backend(world_size: int, backend: str | None = None) -> str:
         raise ValueError(f"backend must be 'gloo', 'nccl' or None, not {backend!r}")
     if backend == "nccl" and world_size > num_gpus:
         raise ValueError(
-            f"NCCL needs a GPU for each of the {world_size} ranks, and PyTorch sees {num_gpus}"
-            " here; backend='gloo' runs on the CPU"
+            f"NCCL needs a GPU for each of the {world_size} ranks, "
+            f"and PyTorch sees {num_gpus} here; backend='gloo' runs on the CPU"
         )
     return backend or ("nccl" if num_gpus >= world_size else "gloo")
 
@@ -207,8 +207,8 @@ def _collect(pipes: list[Connection], deadline: float, time_limit: float) -> lis
         )
         if not ready:
             raise ShardError(
-                f"{len(pipes) - len(runs)} of {len(pipes)} ranks have not answered after"
-                f" {time_limit:g} s"
+                f"{len(pipes) - len(runs)} of {len(pipes)} ranks have not answered "
+                f"after {time_limit:g} s"
             )
         for rank, pipe in enumerate(pipes):
             if pipe not in ready:

@@ -1,5 +1,6 @@
-"""The four tasks of the small model. A token is one character; each prompt has one right
-answer.
+"""The four tasks of the small model.
+
+A token is one character; each prompt has one right answer.
 """
 
 import numpy as np
@@ -12,8 +13,9 @@ MOST_FILLERS = 230
 
 
 def encode(text: str) -> list[int]:
-    """The token ids of a text. Raises ValueError for a character that the model does not
-    know.
+    """The token ids of a text.
+
+    Raises ValueError for a character that the model does not know.
     """
     unknown = sorted(set(text) - set(CHARACTERS))
     if unknown:

@@ -1,5 +1,6 @@
-"""Trains the small model: `python -m paged_attention.tiny_qwen3.train OUT`. What it learned is
-measured and written down.
+"""Trains the small model: `python -m paged_attention.tiny_qwen3.train OUT`.
+
+What it learned is measured and written down.
 """
 
 import argparse

@@ -45,8 +45,9 @@ def source(file: str) -> str:
 
 
 def fault_lines(file: str) -> list[int]:
+    """The lines that end with `// FAULT`, and those below a line that says only this."""
     return [
-        number
+        number + (line.strip() == "// FAULT")
         for number, line in enumerate(source(file).splitlines(), 1)
         if line.endswith("// FAULT")
     ]

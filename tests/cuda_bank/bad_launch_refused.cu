@@ -12,9 +12,8 @@ extern "C" int bad_launch_refused(const float* x, float* out, int n, cudaStream_
   int bytes = n * static_cast<int>(sizeof(float));
   auto kernel = bad_launch_refused_kernel;
   // FAULT
-  cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error != cudaSuccess) return error;
+  auto code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (code != cudaSuccess) return code;
   bad_launch_refused_kernel<<<1, 64, bytes, stream>>>(x, out, n);
   return cudaGetLastError();
 }

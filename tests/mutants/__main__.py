@@ -101,8 +101,8 @@ def _run(root, mutants, concerns, results, jobs):
     try:
         for (*tests, kept), batch in batches.items():
             _say(
-                f"{len(mutants) - done} mutants to go; first {', '.join(tests)} without a"
-                " fault"
+                f"{len(mutants) - done} mutants to go; "
+                f"first {', '.join(tests)} without a fault"
             )
             python = sorted({mutant.path for mutant in batch if mutant.path.endswith(".py")})
             baseline = runner.baseline(tests, python, kept)
