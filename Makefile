@@ -48,17 +48,20 @@ mutants: $(READY)  ## put small faults into the code, one at a time, and list th
 	PYTHONPATH=tests $(PY) -m mutants $(ARGS)
 
 lint: $(READY)  ## look for slips, types that do not fit, and untidy lines (`make format` mends lines)
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
-	$(PY) -m mypy
-	@echo clang-format --dry-run
-	@$(VENV)/bin/clang-format --dry-run -Werror $(CPP)
+	@failed=; run() { echo "$$1"; shift; "$$@" || failed=yes; }; \
+	run "ruff check" $(PY) -m ruff check .; \
+	run "ruff format --check" $(PY) -m ruff format --check .; \
+	run "clang-format --dry-run" $(VENV)/bin/clang-format --dry-run -Werror $(CPP); \
+	run "mypy" $(PY) -m mypy; \
+	[ -z "$$failed" ]
 
-format: $(READY)  ## tidy Python, C++ and CUDA, and mend the slips that a tool can mend
-	$(PY) -m ruff check --fix .
+format: $(READY)  ## tidy Python, C++ and CUDA, mend the slips that a tool can mend, and list the others
+	$(PY) -m ruff format --quiet .
+	$(PY) -m ruff check --quiet --fix --exit-zero .
 	$(PY) -m ruff format .
 	@echo clang-format
 	@$(VENV)/bin/clang-format -i $(CPP)
+	$(PY) -m ruff check .
 
 exercise: $(READY)  ## run what concerns one exercise: ID=8.8
 	$(if $(ID),,$(error Say which exercise: make exercise ID=8.8))

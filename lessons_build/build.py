@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         lessons = select(options.lessons)
         problems = check(lessons) if options.check else build(lessons, options.words)
     except (SourceError, KeyError) as error:
-        problems = [str(error)]
+        problems = [str(error.args[0])]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -120,8 +120,8 @@ def check(lessons: list[Lesson]) -> list[str]:
         for path in sorted(folder.glob("*.ipynb"))
         if path.stem not in sources
     ]
-    remedy = "run `make lessons`"
     for lesson in lessons:
+        remedy = f"run `make lessons ARGS={lesson.name.split('_')[0]}`"
         student = NOTEBOOKS / f"{lesson.name}.ipynb"
         solution = SOLUTIONS / f"{lesson.name}.ipynb"
         for path, expected in (
@@ -150,7 +150,7 @@ def leaks(lessons: list[Lesson]) -> list[str]:
     """Lines of a solution that a student notebook shows, when rendered or in notebooks/."""
     every_lesson = select([])
     secrets = {
-        line
+        line: cell.exercise
         for lesson in every_lesson
         for cell in lesson.cells
         if cell.kind == "exercise"
@@ -168,8 +168,9 @@ def leaks(lessons: list[Lesson]) -> list[str]:
                 line.strip() for cell in notebook.cells for line in cell.source.split("\n")
             }
             problems += [
-                f"notebooks/{lesson.name}.ipynb {verb} a solution: {line}"
-                for line in sorted(lines & secrets)
+                f"notebooks/{lesson.name}.ipynb {verb} a solution, that of exercise "
+                f"{secrets[line]}: {line} (write it in other words, or hide it in a region)"
+                for line in sorted(lines & secrets.keys())
             ]
             if any("SOLUTION" in line for line in lines):
                 problems.append(f"notebooks/{lesson.name}.ipynb {verb} a solution marker")
@@ -194,6 +195,7 @@ def execute(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         timeout=CELL_TIME_LIMIT,
         kernel_name="python3",
         record_timing=False,
+        extra_arguments=["--log-level=ERROR"],
         # a busy machine sends a cell's text in pieces
         coalesce_streams=True,
         resources={"metadata": {"path": str(SOLUTIONS)}},

@@ -167,6 +167,7 @@ def find(exercise_id: str) -> Exercise:
         if exercise.id == exercise_id:
             return exercise
     ids = ", ".join(exercise.id for exercise in known) or "of the form '1.2'"
+    ids += "" if known else f", in the lessons {', '.join(lessons())}"
     raise KeyError(f"There is no exercise {exercise_id!r}; the ids here are {ids}.")
 
 
