@@ -73,13 +73,23 @@ def verdict_on(exercise, slug, form, answer):
     return verdict
 
 
+def why(result, slug) -> str:
+    """What is wrong with an answer that should be named `slug`, for those who wrote it."""
+    if result.passed:
+        return f"{slug} passes all cases: a case is missing"
+    return (
+        f"{slug} is named {result.mistake}. If both give the same results, they are one "
+        f"mistake, or a case is missing. The learner reads:\n{result.message}"
+    )
+
+
 @by_id("exercise, mistake", MISTAKES)
 def test_a_known_mistake_is_caught_and_named(exercise, mistake):
     if exercise.language == "python":
         result = verdict_on(exercise, mistake.slug, 0, mistake.wrong)
     else:
         result = checks.run(exercise.id, wrong_answer(exercise, mistake))
-    assert (result.passed, result.mistake) == (False, mistake.slug), result.message
+    assert (result.passed, result.mistake) == (False, mistake.slug), why(result, mistake.slug)
     assert result.message.startswith(mistake.message)
     assert (
         exercise.recognise(wrong_answer(exercise, mistake))
@@ -96,10 +106,8 @@ FORMS = [
 
 @by_id("exercise, mistake, number", FORMS)
 def test_a_further_form_of_a_mistake_is_named_alike(exercise, mistake, number):
-    assert (
-        verdict_on(exercise, mistake.slug, number + 1, mistake.also[number]).mistake
-        == mistake.slug
-    )
+    result = verdict_on(exercise, mistake.slug, number + 1, mistake.also[number])
+    assert result.mistake == mistake.slug, why(result, mistake.slug)
 
 
 @by_id("exercise, slug, number", RESPELT)
@@ -109,7 +117,7 @@ def test_a_known_mistake_in_another_spelling_is_named(exercise, slug, number):
         result = verdict_on(exercise, slug, ~number, answer)
     else:
         result = checks.run(exercise.id, answer)
-    assert (result.passed, result.mistake) == (False, slug), result.message
+    assert (result.passed, result.mistake) == (False, slug), why(result, slug)
 
 
 @by_id("exercise", EXERCISES)
@@ -179,14 +187,18 @@ def test_there_are_three_different_right_answers(exercise):
         )
         for answer in answers
     }
-    assert len(texts) >= 3
+    place = f"tests/right_answers/lesson_{int(exercise.id.split('.')[0]):02d}.py"
+    assert len(texts) >= 3, (
+        f"{place} has {len(texts)} answers to {exercise.id}; it needs three"
+    )
 
 
 @by_id("exercise", EXERCISES)
 def test_an_exercise_is_complete(exercise):
     slugs = [mistake.slug for mistake in exercise.mistakes]
-    assert len(set(slugs)) == len(slugs) >= 3
-    assert len(exercise.hints) >= 2
+    assert len(set(slugs)) == len(slugs), "two mistakes have the same slug"
+    assert len(slugs) >= 3, f"{exercise.id} has {len(slugs)} mistakes; it needs three"
+    assert len(exercise.hints) >= 2, f"{exercise.id} needs two hints"
     assert all(mistake.message.endswith((".", "?", ".)")) for mistake in exercise.mistakes)
 
 

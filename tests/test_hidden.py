@@ -37,7 +37,7 @@ def test_each_seed_has_cases_of_its_own(exercise):
     drawn = [list(map(repr, exercise.hidden(seed))) for seed in SEEDS]
     assert drawn == [list(map(repr, exercise.hidden(seed))) for seed in SEEDS]
     for cases, others in zip(drawn, drawn[1:] + drawn[:1], strict=True):
-        assert len(set(cases)) >= 5
+        assert len(set(cases)) >= 5, f"{exercise.id} draws too few hidden cases; it needs five"
         assert 2 * len(set(cases) - visible) >= len(cases)
         assert 2 * len(set(cases) - set(others)) >= len(cases)
 
