@@ -203,7 +203,8 @@ def test_a_full_disk_is_a_sentence_and_the_next_run_goes_on(
     replace = os.replace
 
     def full(source, target):
-        if Path(target).parent.name == fails_at and Path(target).name != "seed":
+        is_first = Path(target).name in ("seed", "submissions")  # before anything is graded
+        if Path(target).parent.name == fails_at and not is_first:
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(source, target)
 
