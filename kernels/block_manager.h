@@ -7,8 +7,7 @@
 
 class BlockManager {
  public:
-  explicit BlockManager(int num_blocks)
-      : free_list_(check_pool_size(num_blocks)), ref_counts_(num_blocks, 0) {}
+  explicit BlockManager(int size) : free_list_(check_pool_size(size)), ref_counts_(size, 0) {}
 
   int allocate() {
     // BEGIN SOLUTION 1.3

@@ -1,5 +1,3 @@
-#include <cuda_runtime.h>
-
 #include "paged_params.cuh"
 
 __device__ int64_t row(const PagedAttentionParams& p, int sequence, int token, int kv_head) {

@@ -5,6 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python="${PYTHON:-python3}"
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"  # the course need not be installed
 failed=()
 step() { printf '\n== %s\n' "$1"; shift; "$@" || failed+=("$*"); }
 

@@ -132,7 +132,6 @@ def test_clang_finds_what_gcc_finds(tmp_path, tests, chosen):
         "CXX": "clang++",
         "LESSONS_BUILD_DIR": str(tmp_path),
         "OMP_NUM_THREADS": "1",
-        "SCHEDULES": "1",
     }
     run(
         sys.executable,
@@ -172,7 +171,6 @@ def test_ubuntus_gcc_finds_what_debians_finds(tmp_path, tests):
         "CXX": str(compiler),
         "LESSONS_BUILD_DIR": str(tmp_path / "builds"),
         "OMP_NUM_THREADS": "1",
-        "SCHEDULES": "1",
     }
     run(
         sys.executable,
