@@ -78,7 +78,7 @@ grade: $(READY)  ## grade the notebooks of a class: SUBMISSIONS=folder
 	$(PY) -m lessons_grading "$(SUBMISSIONS)" $(ARGS)
 
 doctor: $(READY)  ## show what this machine can do
-	$(PY) -m lessons_lib.doctor
+	$(PY) -m lessons_bench.doctor
 
 bench-build: $(READY)  ## time the C++ build beside load_inline's defaults
 	$(PY) -m lessons_bench.cpp_builds $(ARGS)

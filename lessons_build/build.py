@@ -17,7 +17,7 @@ import nbclient
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from lessons_build import words
+from lessons_build import our_answers, words
 from lessons_build.source import Cell, Lesson, SourceError, read_lesson
 from lessons_lib import checks
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
@@ -81,6 +81,8 @@ def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
     keep_outputs: a lesson in which only words have changed is not executed.
     """
     problems = leaks(lessons)
+    if not problems:
+        our_answers.FILE.write_text(our_answers.pack(select([])), encoding="utf-8")
     for lesson in lessons if not problems else []:
         print(f"{lesson.name} … ", end="", flush=True)
         started, path = time.monotonic(), SOLUTIONS / f"{lesson.name}.ipynb"
@@ -113,6 +115,9 @@ def build(lessons: list[Lesson], keep_outputs: bool = False) -> list[str]:
 def check(lessons: list[Lesson]) -> list[str]:
     """What is out of step: a line for each notebook that would change, and for each leak."""
     problems = leaks(lessons)
+    packed = our_answers.FILE.read_text(encoding="utf-8") if our_answers.FILE.exists() else ""
+    if packed != our_answers.pack(select([])):
+        problems.append("lessons_exercises/our_answers.json is stale: run `make lessons`")
     sources = {path.stem for path in SOLUTIONS.glob("*.py")}
     problems += [
         f"{path.parent.name}/{path.name} has no source"

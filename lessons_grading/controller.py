@@ -43,7 +43,7 @@ PRELOADED = (
     "lessons_lib.checks",
     # so that no run imports them
     "lessons_lib.cuda",
-    "lessons_grading.results",
+    "lessons_lib.results",
     "lessons_grading.worker",
 )
 # of the course; in a sandbox each run brings these files

@@ -17,8 +17,8 @@ import cloudpickle
 
 import lessons_exercises
 from lessons_build.source import Cell, parse_regions
-from lessons_grading import results
 from lessons_grading.confinement import WEIGHTS
+from lessons_lib import results
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import ROOT
 

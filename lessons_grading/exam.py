@@ -5,9 +5,9 @@ import functools
 import time
 from dataclasses import dataclass, replace
 
-from lessons_grading import course, results
+from lessons_grading import course
 from lessons_grading.sandbox import Run
-from lessons_lib import checks, isolation
+from lessons_lib import checks, isolation, results
 from lessons_lib.checks import CheckResult, Exercise
 
 LARGEST_EFFORT = 60.0  # our own seconds for the results of one submission

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import cloudpickle
 
-from lessons_grading import results
 from lessons_grading.controller import LENGTH
-from lessons_lib import checks, isolation
+from lessons_lib import checks, isolation, results
 from lessons_lib.own_time import own_clock
 from lessons_lib.paths import ROOT
 

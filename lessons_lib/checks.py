@@ -9,10 +9,13 @@ import contextlib
 import importlib
 import inspect
 import io
+import linecache
+import os
 import re
 import time
+import traceback
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,20 +25,34 @@ from lessons_lib.paths import ROOT
 
 BUILD_TIME_LIMIT = 120.0  # seconds; a build takes 1 to 10
 # How much may be spent on telling apart the mistakes that fit a wrong answer: seconds of this
-# process's work, and calls that never came back. Not clock time, so that a busy machine finds
+# thread's work, and calls that never came back. Not clock time, so that a busy machine finds
 # the same mistake.
 NARROWING_WORK = 1.0
 NARROWING_WAITS = 2
+NAMING_WORK = 5.0  # for trying mistakes that are not recorded
 NOT_ATTEMPTED = "not-attempted"
 SHOWN = re.compile(r"^(First|Smallest) case that shows it: ", re.MULTILINE)
+
+
+class Form:
+    """A wrong answer that is kept as a text (lessons_exercises/mistakes.py)."""
+
+    def load(self):
+        """The answer, as a subject for `Exercise.observe`."""
+        raise NotImplementedError
+
+    def record(self, number: int) -> tuple[int, Any] | None:
+        """Its recorded result on a case, and a number that equal results have in common."""
+        return None
 
 
 @dataclass(frozen=True)
 class Mistake:
     """A known wrong answer.
 
-    wrong: a subject for `Exercise.observe`, so that its results can be compared with the
-        learner's; None for a mistake that `Exercise.recognise` or `name_from_text` finds.
+    wrong: a Form, or a subject for `Exercise.observe`, so that its results can be compared
+        with the learner's; None for a mistake that `Exercise.recognise` or `name_from_text`
+        finds.
     edits: for a C++ answer, the (old, new) replacements that turn our solution into it.
     also: further forms of the same mistake that may give different results.
     """
@@ -63,7 +80,7 @@ class Exercise:
     # How much a learner has to follow in a case: a number, or several with the most important
     # first. Not used for chancy cases.
     size: Callable[[Any], int | tuple[int, ...]]
-    mistakes: tuple[Mistake, ...]
+    mistakes: Sequence[Mistake]
     hints: tuple[str, ...]
     describe: Callable[[Any], str] = repr
     same: Callable[[Any, Any], bool] = lambda expected, actual: expected == actual
@@ -122,6 +139,7 @@ class Failure:
     """The first case on which the answer differs from ours.
 
     expected, actual: both results as text.
+    where: the line that raised, in words, if one did.
     suspects: the mistakes that explain it, each as (slug, form). Form 0 is `wrong`, the forms
         from 1 are `also`.
     """
@@ -129,6 +147,7 @@ class Failure:
     case: int
     expected: str
     actual: str
+    where: str = ""
     suspects: tuple[tuple[str, int], ...] = ()
 
 
@@ -144,7 +163,12 @@ class Stuck(Text):
 
 
 class Raised(Text):
-    """The result of a call that raised: "OutOfBlocksError: all 4 blocks are in use"."""
+    """The result of a call that raised: "OutOfBlocksError: all 4 blocks are in use".
+
+    where: the learner's line that raised, in words: "line 7: `sequence.lenght += 1`".
+    """
+
+    where = ""
 
 
 CRASH = Raised("the process crashed")
@@ -162,10 +186,10 @@ class Crash(BaseException):
 def find(exercise_id: str) -> Exercise:
     """The exercise with this id. Raises KeyError, with the lesson's ids, if there is none."""
     exercise_id = str(exercise_id)
-    known = exercises_of(exercise_id) if re.fullmatch(r"\d+\.\d+", exercise_id) else ()
-    for exercise in known:
-        if exercise.id == exercise_id:
-            return exercise
+    is_id = re.fullmatch(r"(0|[1-9]\d?)\.[1-9]\d?", exercise_id)
+    if is_id and (names := _modules(*exercise_id.split("."))):
+        return importlib.import_module(names[0]).EXERCISE
+    known = exercises_of(exercise_id) if is_id else ()
     ids = ", ".join(exercise.id for exercise in known) or "of the form '1.2'"
     ids += "" if known else f", in the lessons {', '.join(lessons())}"
     raise KeyError(f"There is no exercise {exercise_id!r}; the ids here are {ids}.")
@@ -182,15 +206,17 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
 
     None for pages without a number, such as "summary".
     """
-    if not str(lesson)[:1].isdigit():
-        return ()
-    number = int(str(lesson).split(".")[0])
-    try:
-        return importlib.import_module(f"lessons_exercises.lesson_{number:02d}").EXERCISES
-    except ModuleNotFoundError as error:
-        if error.name != f"lessons_exercises.lesson_{number:02d}":
-            raise
-        return ()
+    lesson = str(lesson).split(".")[0]
+    names = _modules(lesson) if re.fullmatch(r"\d\d?", lesson) else []
+    return tuple(importlib.import_module(name).EXERCISE for name in names)
+
+
+def _modules(lesson: str, number: str = "*") -> list[str]:
+    """The modules of a lesson's exercises, in their order: …lesson_03.e3_2_softmax_state."""
+    folder = f"lesson_{int(lesson):02d}"
+    files = (ROOT / "lessons_exercises" / folder).glob(f"e{int(lesson)}_{number}_*.py")
+    names = sorted((path.stem for path in files), key=lambda name: int(name.split("_")[1]))
+    return [f"lessons_exercises.{folder}.{name}" for name in names]
 
 
 def run(exercise_id: str, answer: object) -> CheckResult:
@@ -208,20 +234,45 @@ def run(exercise_id: str, answer: object) -> CheckResult:
             )
             if built.ending != "returned":
                 return _from_broken_run(exercise, built)
-        outcome = isolation.run_isolated(
-            _examine, exercise_id, answer, {}, time_limit=exercise.time_limit, report=True
-        )
+        outcome = _run_isolated(exercise, answer, {})
         if not crashed_first(outcome):
             return _verdict_on(exercise, answer, outcome)
         # Run once more without that case. A crash alone fits many mistakes; the results of
         # the larger cases tell them apart.
-        ended = {outcome.last_report[0]: CRASH}
-        again = isolation.run_isolated(
-            _examine, exercise_id, answer, ended, time_limit=exercise.time_limit, report=True
-        )
+        again = _run_isolated(exercise, answer, {outcome.last_report[0]: CRASH})
     except TypeError as error:
         return _not_sendable(exercise, error)
     return in_general(_verdict_on(exercise, answer, again), outcome)
+
+
+def _run_isolated(exercise: Exercise, answer, ended: dict) -> isolation.Outcome:
+    """Tries the answer. Once it has failed, there is time for naming its mistake."""
+    failed = False
+
+    def further_time(about: tuple[int, Failure | None]) -> float | None:
+        nonlocal failed
+        begins, failed = not failed and about[1] is not None, about[1] is not None
+        return exercise.time_limit + NAMING_WORK if begins else None
+
+    return isolation.run_isolated(
+        _examine,
+        exercise.id,
+        answer,
+        ended,
+        _sources(answer),
+        time_limit=exercise.time_limit,
+        report=True,
+        on_report=further_time,
+    )
+
+
+def _sources(answer) -> dict[str, list[str]]:
+    """The lines of the cell that defines the answer, by the name that its code has for it."""
+    code = getattr(answer, "__code__", None)
+    if inspect.isclass(answer):
+        functions = filter(inspect.isfunction, vars(answer).values())
+        code = next((function.__code__ for function in functions), None)
+    return {code.co_filename: linecache.getlines(code.co_filename)} if code else {}
 
 
 def crashed_first(outcome: isolation.Outcome) -> bool:
@@ -313,21 +364,31 @@ def _prepare(exercise_id: str, answer):
     find(exercise_id).prepare(answer)
 
 
-def _examine(exercise_id: str, answer, ended: dict, report) -> CheckResult:
+def _examine(
+    exercise_id: str, answer, ended: dict, sources: dict[str, list[str]], report
+) -> CheckResult:
     """Runs in the isolated process, and reports each case in advance, in case it is the last.
 
     ended: results of cases, by number, that crashed an earlier process. They do not run again.
+    sources: the lines of the learner's cells, by the name that their code has for them.
     """
     import torch
 
     torch.set_num_threads(1)  # the tensors are small; threads would mostly wait
+    for name, lines in sources.items():
+        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
     exercise = find(exercise_id)
     subject = exercise.prepare(answer)
+
+    def report_printed(about: tuple[int, Failure | None]):
+        isolation.keep_printed(about[1] is None)
+        report(about)
+
     return compare(
         exercise,
         lambda number, case: _attempt(exercise, exercise.reference, case),
         lambda number, case: ended.get(number) or _attempt(exercise, subject, case),
-        report,
+        report_printed,
     )
 
 
@@ -344,7 +405,7 @@ def compare(
     report: called before each case with (number, failure); failure is None until there is one.
     """
     cases = enumerate(exercise.in_order(exercise.cases()))
-    seen: list[tuple[Any, object]] = []
+    seen: list[tuple[int, Any, object]] = []
     failure: Failure | None = None
     for number, case in cases:
         report((number, None))
@@ -353,15 +414,13 @@ def compare(
             return CheckResult(
                 exercise.id, False, NOT_ATTEMPTED, _stub_reached(exercise, actual)
             )
-        seen.append((case, actual))
+        seen.append((number, case, actual))
         if not exercise.same(expected, actual):
-            failure = Failure(
-                number,
-                *_show(exercise, expected, actual),
-                _suspects(exercise, _every_form(exercise), seen),
-            )
+            failure = _failure(exercise, number, expected, actual)
+            report((number, failure))  # naming is not the answer's time
+            failure = _named(exercise, failure, _every_form(exercise), seen)
             break
-    begun, waits = time.process_time(), 0
+    begun, waits = time.thread_time(), 0
     for number, case in cases:
         report((number, failure))
         assert failure is not None  # otherwise the first loop has left no cases
@@ -370,15 +429,23 @@ def compare(
         if (
             not failure.suspects
             or waits == NARROWING_WAITS
-            or time.process_time() - begun > NARROWING_WORK
+            or time.thread_time() - begun > NARROWING_WORK
         ):
             break
         actual = attempt(number, case)
         waits += isinstance(actual, Stuck)
-        failure = replace(
-            failure, suspects=_suspects(exercise, failure.suspects, [(case, actual)])
-        )
+        failure = _named(exercise, failure, failure.suspects, [(number, case, actual)])
     return _verdict(exercise, failure)
+
+
+def _failure(exercise: Exercise, number: int, expected, actual) -> Failure:
+    where = actual.where if isinstance(actual, Raised) else ""
+    return Failure(number, *_show(exercise, expected, actual), where)
+
+
+def _named(exercise: Exercise, failure: Failure, candidates, seen) -> Failure:
+    """The failure with those of the candidates that explain every result."""
+    return replace(failure, suspects=_suspects(exercise, candidates, seen))
 
 
 def _stub_reached(exercise: Exercise, raised: Raised) -> str:
@@ -398,29 +465,44 @@ def _every_form(exercise: Exercise) -> tuple[tuple[str, int], ...]:
 
 
 def _suspects(
-    exercise: Exercise, candidates: Iterable[tuple[str, int]], seen
+    exercise: Exercise,
+    candidates: Iterable[tuple[str, int]],
+    seen: list[tuple[int, Any, object]],
 ) -> tuple[tuple[str, int], ...]:
     """The (slug, form) pairs in `candidates` that explain every result.
 
-    seen: pairs of (case, the answer's result).
+    A form is followed through all cases. Those that are not recorded are tried, and what takes
+    more than NAMING_WORK altogether explains nothing.
+
+    seen: the number of a case, the case, and the answer's result.
     """
     forms = {mistake.slug: (mistake.wrong, *mistake.also) for mistake in exercise.mistakes}
+    equal: dict[tuple[int, int], bool] = {}  # what a recorded result is to the answer's
+    begun = time.thread_time()
 
-    def explains(form) -> bool:
-        return form is not None and all(
-            exercise.same(_attempt(exercise, form, case), actual) for case, actual in seen
-        )
+    def gives(form, number, case, actual) -> bool:
+        record = form.record(number) if isinstance(form, Form) else None
+        if record is None:
+            has_time = time.thread_time() - begun < NAMING_WORK
+            return has_time and exercise.same(_attempt(exercise, form, case), actual)
+        key, recorded = record
+        if (number, key) not in equal:
+            equal[number, key] = exercise.same(recorded, actual)
+        return equal[number, key]
 
     with contextlib.redirect_stdout(io.StringIO()):  # a mistake may print too
         return tuple(
-            (slug, number) for slug, number in candidates if explains(forms[slug][number])
+            (slug, number)
+            for slug, number in candidates
+            if (form := forms[slug][number]) is not None
+            and all(gives(form, *about) for about in seen)
         )
 
 
 def _attempt(exercise: Exercise, subject, case):
     """What `subject` does on `case`; an exception is a result like any other."""
     try:
-        return exercise.observe(subject, case)
+        return exercise.observe(subject.load() if isinstance(subject, Form) else subject, case)
     except NoEnd:
         return HANG
     except Crash:
@@ -428,7 +510,19 @@ def _attempt(exercise: Exercise, subject, case):
     except SystemExit:
         raise
     except BaseException as error:
-        return Raised(isolation.describe_error(error))
+        return raised(error)
+
+
+def raised(error: BaseException) -> Raised:
+    """An exception as a result, with the learner's line that it comes from."""
+    result = Raised(isolation.describe_error(error))
+    for frame, number in reversed([*traceback.walk_tb(error.__traceback__)]):
+        name = frame.f_code.co_filename
+        if not os.path.exists(name):  # a cell of a notebook
+            line = linecache.getline(name, number).strip()
+            result.where = f"line {number}: `{line}`" if line else f"line {number}"
+            break
+    return result
 
 
 def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
@@ -440,6 +534,8 @@ def _verdict(exercise: Exercise, failure: Failure | None) -> CheckResult:
         f"{which} case that shows it: {exercise.describe(case)}\n"
         f"  expected: {failure.expected}\n  got:      {failure.actual}"
     )
+    if failure.where:
+        shown += f"\n  raised in {failure.where}"
     if failure.suspects:
         slug, _ = failure.suspects[0]
         mistake = next(mistake for mistake in exercise.mistakes if mistake.slug == slug)
@@ -476,9 +572,7 @@ def _from_broken_run(exercise: Exercise, outcome: isolation.Outcome) -> CheckRes
     else:
         # How the run ended tells the mistakes apart, just as any other result does.
         case = _case(exercise, number)
-        failure = replace(
-            failure, suspects=_suspects(exercise, failure.suspects, [(case, result)])
-        )
+        failure = _named(exercise, failure, failure.suspects, [(number, case, result)])
     return _with_printed(in_general(_verdict(exercise, failure), outcome), outcome.printed)
 
 
@@ -518,12 +612,9 @@ def _fatal(exercise: Exercise, number: int, result: Raised) -> Failure:
     """The failure of an answer that did not survive case `number`. Until then it was right."""
     cases = exercise.in_order(exercise.cases())[: number + 1]
     expected = [_attempt(exercise, exercise.reference, case) for case in cases]
-    seen = list(zip(cases, [*expected[:-1], result], strict=True))
-    return Failure(
-        number,
-        *_show(exercise, expected[-1], result),
-        _suspects(exercise, _every_form(exercise), seen),
-    )
+    seen = [*zip(range(len(cases)), cases, [*expected[:-1], result], strict=True)]
+    failure = _failure(exercise, number, expected[-1], result)
+    return _named(exercise, failure, _every_form(exercise), seen)
 
 
 def _show(exercise: Exercise, expected, actual) -> tuple[str, str]:

@@ -346,16 +346,35 @@ def _end(process):
     process.join()
 
 
+_FORGET = b"\x1e"  # in a run's output: what came before it is not kept
+
+
+def keep_printed(begins: bool):
+    """In a run: forgets what it has printed. If not `begins`, keeps that and no more."""
+    sys.stdout.flush()
+    ctypes.CDLL(None).fflush(None)
+    if begins:
+        os.write(1, _FORGET)
+    else:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+
+
 class _Printed:
     """Keeps the first part of a run's output and throws the rest away."""
 
     def __init__(self):
-        self.data, self.length = b"", 0
+        self.data, self.length, self.is_cut = b"", 0, False
 
     def read(self, output) -> bool:
         chunk = os.read(output.fileno(), 1 << 16)
         self.length += len(chunk)
-        self.data += chunk[: max(0, PRINTED_LIMIT - len(self.data))]
+        *before, last = chunk.rsplit(_FORGET, 1)
+        self.data = (b"" if before else self.data) + last
+        self.is_cut = (self.is_cut and not before) or len(self.data) > PRINTED_LIMIT
+        self.data = self.data[:PRINTED_LIMIT]
         return bool(chunk)
 
     def drain(self, output):
@@ -365,7 +384,7 @@ class _Printed:
 
     def text(self) -> str:
         text = self.data.decode(errors="replace")
-        return text + ("\n… (cut: too long)" if self.length > PRINTED_LIMIT else "")
+        return text + ("\n… (cut: too long)" if self.is_cut else "")
 
 
 _one_at_a_time = threading.Lock()

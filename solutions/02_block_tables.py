@@ -79,7 +79,7 @@ print("slot 1 of each block: shape", tuple(pool[:, 1].shape), "  strides", pool[
 # ### Exercise 2.1: pieces of memory
 
 # %% exercise="2.1"
-# INCLUDE lessons_exercises/lesson_02/pieces.py count_pieces
+# INCLUDE lessons_exercises/lesson_02/e2_1_pieces.py count_pieces
 
 
 # %% check="2.1"

@@ -489,7 +489,7 @@ print(f"largest result: {largest:.4f} and with the loop: {with_loop:.4f}")
 # ### Exercise 4.6: count the bytes
 
 # %% exercise="4.6"
-# INCLUDE lessons_exercises/lesson_04/bytes_moved.py bytes_moved
+# INCLUDE lessons_exercises/lesson_04/e4_6_bytes_moved.py bytes_moved
 
 # %% check="4.6"
 check("4.6", bytes_moved)

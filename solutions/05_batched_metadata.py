@@ -425,7 +425,7 @@ print(torch.tensor([5, 9, 7], dtype=torch.int64).view(torch.int32).tolist())
 # 2 in 16-bit formats.
 
 # %% exercise="5.6"
-# INCLUDE lessons_exercises/lesson_05/bytes_gathered.py bytes_gathered
+# INCLUDE lessons_exercises/lesson_05/e5_6_bytes_gathered.py bytes_gathered
 
 
 # %% check="5.6"
@@ -611,7 +611,7 @@ assert drifting[:8] == expected_tokens[:8] and drifting[8] != expected_tokens[8]
 # ### Exercise 5.7: the first divergence
 
 # %% exercise="5.7"
-# INCLUDE lessons_exercises/lesson_05/first_divergence.py first_divergence
+# INCLUDE lessons_exercises/lesson_05/e5_7_first_divergence.py first_divergence
 
 
 # %% check="5.7"
@@ -680,7 +680,7 @@ print("merged:", merge_in_a_hurry(labels).tolist())
 # ### Exercise 5.8: the heads of a token, side by side
 
 # %% exercise="5.8"
-# INCLUDE lessons_exercises/lesson_05/merge_heads.py merge_heads
+# INCLUDE lessons_exercises/lesson_05/e5_8_merge_heads.py merge_heads
 
 
 # %% check="5.8"

@@ -7,6 +7,7 @@ import functools
 
 from cpp_edits import edited
 from lessons_build.source import Cell, read_lesson
+from lessons_exercises.mistakes import Bank
 from lessons_lib import checks
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.paths import SOLUTIONS
@@ -16,6 +17,29 @@ def every_exercise() -> list[Exercise]:
     return [
         exercise for lesson in checks.lessons() for exercise in checks.exercises_of(lesson)
     ]
+
+
+def own_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
+    """Without those that all exercises have in common."""
+    mistakes = exercise.mistakes
+    return mistakes.own if isinstance(mistakes, Bank) else tuple(mistakes)
+
+
+def forms_of(exercise: Exercise) -> list[tuple[str, object]]:
+    """(slug, form) for each form of the own mistakes; the first ones of a `.mistakes` file,
+    whose forms are many.
+    """
+    of_a_file = isinstance(exercise.mistakes, Bank)
+    return [
+        (mistake.slug, form)
+        for mistake in own_mistakes(exercise)
+        for form in (mistake.wrong, *(() if of_a_file else mistake.also))
+        if form is not None
+    ]
+
+
+def loaded(form):
+    return form.load() if isinstance(form, checks.Form) else form
 
 
 def our_answer(exercise: Exercise):
@@ -51,7 +75,7 @@ def _definitions(source: str):
 def wrong_answer(exercise: Exercise, mistake: Mistake):
     """The mistake as a learner would hand it in."""
     if exercise.language == "python":
-        return mistake.wrong
+        return loaded(mistake.wrong)
     return edited(_source_text(exercise), *mistake.edits)
 
 

@@ -12,15 +12,18 @@ import time
 
 import pytest
 
-from answers import every_exercise, our_answer, wrong_answer
+from answers import every_exercise, loaded, our_answer, own_mistakes, wrong_answer
 from lessons_exercises import tensors
+from lessons_exercises.mistakes import Bank
 from lessons_lib import checks
 from right_answers import RIGHT_ANSWERS, WRONG_ANSWERS
 from verdicts import verdicts
 
 EXERCISES = every_exercise()
 PYTHON_EXERCISES = [exercise for exercise in EXERCISES if exercise.language == "python"]
-MISTAKES = [(exercise, mistake) for exercise in EXERCISES for mistake in exercise.mistakes]
+MISTAKES = [
+    (exercise, mistake) for exercise in EXERCISES for mistake in own_mistakes(exercise)
+]
 RIGHT = [
     (exercise, number)
     for exercise in EXERCISES
@@ -48,9 +51,9 @@ def python_verdicts(exercise_id):
     """
     exercise = checks.find(exercise_id)
     answers = {
-        (mistake.slug, number): form
-        for mistake in exercise.mistakes
-        for number, form in enumerate((mistake.wrong, *mistake.also))
+        (mistake.slug, number): loaded(form)
+        for mistake in own_mistakes(exercise)
+        for number, form in enumerate((mistake.wrong, *also_of(exercise, mistake)))
         if form is not None
     }
     if exercise.language == "python":
@@ -60,6 +63,11 @@ def python_verdicts(exercise_id):
             for number, answer in enumerate(spelt)
         }
     return dict(zip(answers, verdicts(exercise.id, list(answers.values())), strict=True))
+
+
+def also_of(exercise, mistake) -> tuple:
+    """Its further forms; test_mistakes.py tries those of a `.mistakes` file."""
+    return () if isinstance(exercise.mistakes, Bank) else mistake.also
 
 
 def verdict_on(exercise, slug, form, answer):
@@ -86,7 +94,7 @@ def why(result, slug) -> str:
 @by_id("exercise, mistake", MISTAKES)
 def test_a_known_mistake_is_caught_and_named(exercise, mistake):
     if exercise.language == "python":
-        result = verdict_on(exercise, mistake.slug, 0, mistake.wrong)
+        result = verdict_on(exercise, mistake.slug, 0, loaded(mistake.wrong))
     else:
         result = checks.run(exercise.id, wrong_answer(exercise, mistake))
     assert (result.passed, result.mistake) == (False, mistake.slug), why(result, mistake.slug)
@@ -100,7 +108,7 @@ def test_a_known_mistake_is_caught_and_named(exercise, mistake):
 FORMS = [
     (exercise, mistake, number)
     for exercise, mistake in MISTAKES
-    for number in range(len(mistake.also))
+    for number in range(len(also_of(exercise, mistake)))
 ]
 
 
@@ -195,7 +203,7 @@ def test_there_are_three_different_right_answers(exercise):
 
 @by_id("exercise", EXERCISES)
 def test_an_exercise_is_complete(exercise):
-    slugs = [mistake.slug for mistake in exercise.mistakes]
+    slugs = [mistake.slug for mistake in own_mistakes(exercise)]
     assert len(set(slugs)) == len(slugs), "two mistakes have the same slug"
     assert len(slugs) >= 3, f"{exercise.id} has {len(slugs)} mistakes; it needs three"
     assert len(exercise.hints) >= 2, f"{exercise.id} needs two hints"
@@ -249,6 +257,6 @@ def test_there_are_enough_and_the_source_texts_mistakes_are_among_them(
     lessons, exercises, mistakes, slugs
 ):
     chosen = [exercise for exercise in EXERCISES if exercise.id[0] in lessons]
-    found = [mistake.slug for exercise in chosen for mistake in exercise.mistakes]
+    found = [mistake.slug for exercise in chosen for mistake in own_mistakes(exercise)]
     assert len(chosen) >= exercises and len(found) >= mistakes
     assert set(slugs.split()) <= set(found)

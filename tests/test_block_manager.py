@@ -12,7 +12,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lessons_exercises.lesson_01.reference_counts import DoubleFreeUnnoticed, FreeIgnoresCount
+from lessons_exercises.lesson_01.e1_2_reference_counts import (
+    DoubleFreeUnnoticed,
+    FreeIgnoresCount,
+)
 from paged_attention.block_manager import PythonBlockManager, build_block_manager
 
 module = build_block_manager()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from answers import every_exercise
+from answers import every_exercise, forms_of
 from lessons_lib import checks
 
 EXERCISES = every_exercise()
@@ -68,35 +68,29 @@ def test_the_smallest_case_that_shows_a_mistake_is_shown_in_whatever_order_they_
     expected = {
         id(case): checks._attempt(exercise, exercise.reference, case) for case in cases
     }
-    for mistake in exercise.mistakes:
-        for form in (mistake.wrong, *mistake.also):
-            # the cases that it passes, and those that show it, as they come
-            passed, shown = [], []
+    for slug, form in forms_of(exercise):
+        # the cases that it passes, and those that show it, as they come
+        passed, shown = [], []
 
-            def attempt(number, case, form=form, passed=passed, shown=shown):
-                result = checks._attempt(exercise, form, case)
-                (passed if exercise.same(expected[id(case)], result) else shown).append(case)
-                return result
+        def attempt(number, case, form=form, passed=passed, shown=shown):
+            result = checks._attempt(exercise, form, case)
+            (passed if exercise.same(expected[id(case)], result) else shown).append(case)
+            return result
 
-            if form is None:
-                continue  # the text shows it, and only that
-            verdict = checks.compare(
-                unnamed, lambda _, case: expected[id(case)], attempt, lambda _: None
-            )
-            which = "First" if exercise.chancy(shown[0]) else "Smallest"
-            assert (
-                f"{which} case that shows it: {exercise.describe(shown[0])}\n"
-                in verdict.message
-            )
-            smaller = [
-                case
-                for case in cases
-                if not exercise.chancy(case)
-                and (which == "First" or exercise.size(case) < exercise.size(shown[0]))
-            ]
-            assert {id(case) for case in smaller} <= {id(case) for case in passed}, (
-                mistake.slug
-            )
+        verdict = checks.compare(
+            unnamed, lambda _, case: expected[id(case)], attempt, lambda _: None
+        )
+        which = "First" if exercise.chancy(shown[0]) else "Smallest"
+        assert (
+            f"{which} case that shows it: {exercise.describe(shown[0])}\n" in verdict.message
+        )
+        smaller = [
+            case
+            for case in cases
+            if not exercise.chancy(case)
+            and (which == "First" or exercise.size(case) < exercise.size(shown[0]))
+        ]
+        assert {id(case) for case in smaller} <= {id(case) for case in passed}, slug
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,7 @@ def narrowing(
             work[0] += seconds
         return f(x)
 
-    monkeypatch.setattr(checks.time, "process_time", lambda: work[0])
+    monkeypatch.setattr(checks.time, "thread_time", lambda: work[0])
     exercise = Exercise(
         id="9.9",
         title="t",
@@ -471,11 +471,11 @@ def test_an_answer_that_is_wrong_later_is_not_given_an_earlier_mistakes_name():
         ),
         hints=("a", "b"),
     )
-    failure = checks.Failure(0, "0", "1", (("adds-one", 0),))
+    failure = checks.Failure(0, "0", "1", suspects=(("adds-one", 0),))
     assert checks._verdict(exercise, failure).mistake == "adds-one"
     candidates = ("adds-one", 0), ("adds-one", 1)
-    assert checks._suspects(exercise, candidates, [(0, 1), (1, 7)]) == ()
-    assert checks._suspects(exercise, candidates, [(0, 1), (1, 2)]) == (("adds-one", 0),)
+    assert checks._suspects(exercise, candidates, [(0, 0, 1), (1, 1, 7)]) == ()
+    assert checks._suspects(exercise, candidates, [(0, 0, 1), (1, 1, 2)]) == (("adds-one", 0),)
     mixed = {0: 1, 1: 8}  # each of the two forms explains one of the cases, and neither both
     assert (
         checks.compare(

@@ -9,13 +9,13 @@ from dataclasses import replace
 import cloudpickle
 import pytest
 
-from answers import our_answer, wrong_answer
+from answers import forms_of, our_answer, own_mistakes, wrong_answer
 from graded import QUICK, RIGHT, SEED, grade, hand_in, mistakes, passed, solution_of
-from lessons_grading import confinement, exam, judge, results, sandbox
+from lessons_grading import confinement, exam, judge, sandbox
 from lessons_grading.grades import SubmissionGrade
 from lessons_grading.notebook import Notebook, read_notebook
 from lessons_grading.sandbox import Limits
-from lessons_lib import checks
+from lessons_lib import checks, results
 from lessons_lib.paths import NOTEBOOKS, SOLUTIONS
 from right_answers import RIGHT_ANSWERS
 
@@ -158,7 +158,7 @@ def test_a_grade_names_each_mistake_as_the_check_does(lesson):
     handed_in = [
         (exercise, mistake.slug, wrong_answer(exercise, mistake))
         for exercise in exercises
-        for mistake in exercise.mistakes
+        for mistake in own_mistakes(exercise)
     ]
     handed_in += [
         (exercise, None, answer)
@@ -239,7 +239,7 @@ def test_results_come_out_of_the_sandbox_as_they_were(exercise):
     """The same for the comparison and in messages: ours, and those of each mistake."""
     forms = [
         exercise.reference,
-        *(mistake.wrong for mistake in exercise.mistakes if mistake.wrong is not None),
+        *(form for _, form in forms_of(exercise)),
     ]
     attempt = functools.partial(checks._attempt, exercise)
     for case in list(exercise.cases())[:4]:

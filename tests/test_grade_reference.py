@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from answers import every_exercise
+from answers import every_exercise, forms_of
 from graded import grade, hand_in, mistakes
 from lessons_grading import confinement, course
 from lessons_lib import checks
@@ -234,11 +234,7 @@ def test_the_package_of_an_exercise_holds_no_function_that_answers_it(exercise, 
         getattr(form, "__code__", None)
         for form in (
             exercise.reference,
-            *(
-                form
-                for mistake in exercise.mistakes
-                for form in (mistake.wrong, *mistake.also)
-            ),
+            *(form for _, form in forms_of(exercise)),
         )
     } - {None}
     sent = set()
@@ -262,7 +258,7 @@ ARRANGED = [
 @pytest.mark.parametrize("exercise", ARRANGED, ids=lambda exercise: exercise.id)
 def test_an_arranged_case_gives_what_the_case_itself_gives(exercise):
     """For ours and for the models of mistakes, also after its way into the sandbox."""
-    forms = [exercise.reference, *(mistake.wrong for mistake in exercise.mistakes)]
+    forms = [exercise.reference, *(form for _, form in forms_of(exercise))]
     for case in exercise.in_order(exercise.cases())[::3]:
         for form in forms[::4]:
             arranged = pickle.loads(pickle.dumps(exercise.arrange(case)))

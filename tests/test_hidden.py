@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from answers import every_exercise, our_answer, wrong_answer
+from answers import every_exercise, our_answer, own_mistakes, wrong_answer
 from lessons_lib import checks
 from right_answers import RIGHT_ANSWERS
 
@@ -88,7 +88,7 @@ def test_they_catch_the_known_mistakes_alone(exercise):
     """
     mistakes = {
         mistake.slug: mistake.wrong
-        for mistake in exercise.mistakes
+        for mistake in own_mistakes(exercise)
         if mistake.wrong is not None
     }
     uncaught = []

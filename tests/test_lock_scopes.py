@@ -6,12 +6,12 @@ import re
 
 import pytest
 
+from lessons_exercises.lesson_01.e1_3_thread_safety import ALL_COVERED, observe
 from lessons_exercises.lesson_01.native import (
     USES,
     NeverComesBack,
     watched_block_manager_class,
 )
-from lessons_exercises.lesson_01.thread_safety import ALL_COVERED, observe
 
 _, _, LOOKS_BEFORE, CHANGES_BEFORE, AFTER, ANOTHER, WITHOUT = USES
 GUARD = "std::lock_guard<std::mutex> guard(mutex_);"

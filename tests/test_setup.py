@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lessons_lib import doctor
+from lessons_bench import doctor
 from lessons_lib.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

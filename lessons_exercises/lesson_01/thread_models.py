@@ -2,8 +2,8 @@
 
 import itertools
 
+from lessons_exercises.lesson_01.e1_2_reference_counts import perform
 from lessons_exercises.lesson_01.native import METHODS, USES, NeverComesBack
-from lessons_exercises.lesson_01.reference_counts import perform
 from lessons_lib.checks import Crash
 from paged_attention.block_manager import (
     BlockNotAllocatedError,

@@ -10,7 +10,7 @@ import itertools
 import random
 import re
 
-from lessons_exercises.lesson_01 import reference_counts
+from lessons_exercises.lesson_01 import e1_2_reference_counts as reference_counts
 from lessons_exercises.lesson_01 import thread_models as models
 from lessons_exercises.lesson_01.native import METHODS, watched_block_manager_class
 from lessons_exercises.words import counted

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
+from lessons_exercises.lesson_06.e6_5_values import attention, native
 from lessons_exercises.lesson_06.native import (
     STREAM,
     Batch,
@@ -23,7 +24,6 @@ from lessons_exercises.lesson_06.native import (
     show,
     size,
 )
-from lessons_exercises.lesson_06.values import attention, native
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.cuda_on_cpu.reports import KernelError
 from paged_attention.block_table import NO_BLOCK

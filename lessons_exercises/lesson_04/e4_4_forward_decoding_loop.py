@@ -7,7 +7,7 @@ import random
 import torch
 
 from lessons_exercises import tensors
-from lessons_exercises.lesson_04.block_attention import values_not_masked
+from lessons_exercises.lesson_04.e4_2_block_attention import values_not_masked
 from lessons_exercises.lesson_04.inputs import NAN, POISON, generator
 from lessons_exercises.words import counted
 from lessons_lib.checks import Exercise, Mistake, Text

@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from lessons_exercises.lesson_01.fork import BlockManager
+from lessons_exercises.lesson_01.e1_5_fork import BlockManager
 from lessons_lib.checks import Exercise, Mistake, Text
 from paged_attention.block_manager import OutOfBlocksError
 

@@ -6,7 +6,7 @@ import random
 import re
 import types
 
-from lessons_exercises.lesson_01.reference_counts import without_comments
+from lessons_exercises.lesson_01.e1_2_reference_counts import without_comments
 from lessons_lib.checks import Exercise, Mistake, Text
 from lessons_lib.inline import build_cpp, read_kernel
 from paged_attention import block_manager as errors

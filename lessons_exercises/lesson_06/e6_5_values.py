@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lessons_exercises.lesson_06.e6_4_scores import crosses_warps, right_head
 from lessons_exercises.lesson_06.native import (
     FAR,
     Case,
@@ -29,7 +30,6 @@ from lessons_exercises.lesson_06.native import (
     size,
     slots_of,
 )
-from lessons_exercises.lesson_06.scores import crosses_warps, right_head
 from lessons_lib.checks import Exercise, Mistake
 from lessons_lib.cuda_on_cpu.reports import KernelError
 

@@ -1,0 +1,153 @@
+"""Records what the known mistakes give: `python -m lessons_exercises [3.3 …] [--check]`.
+
+Only what has changed since the last time is tried. `--check` changes nothing, and says which
+records are out of step.
+"""
+
+import argparse
+import sys
+
+from lessons_exercises import records
+from lessons_exercises.mistakes import Bank, MistakesError
+from lessons_lib import checks, isolation, results
+from lessons_lib.checks import CRASH, HANG, Exercise
+
+FORM_LIMIT = 30.0  # seconds for one form on all cases; most take milliseconds
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m lessons_exercises",
+        description="Record what the known mistakes of each exercise give on its cases.",
+    )
+    parser.add_argument("exercises", nargs="*", metavar="ID", help="all, if none is named")
+    parser.add_argument("--check", action="store_true", help="only say what is out of step")
+    options = parser.parse_args(arguments)
+    try:
+        chosen = [checks.find(id) for id in options.exercises] or _every_exercise()
+        stale = [exercise for exercise in chosen if texts_to_record(exercise)]
+    except (KeyError, MistakesError) as error:
+        print(error.args[0])
+        return 2
+    if options.check:
+        for exercise in stale:
+            print(f"{exercise.id}: the records are out of step. Run: make records")
+        return int(bool(stale))
+    for exercise in stale:
+        record(exercise)
+    print(f"The records of {len(chosen)} exercises are in step.")
+    return 0
+
+
+def texts_to_record(exercise: Exercise) -> list[str]:
+    """The forms that have no current record; all of them if one that is gone has one."""
+    if not isinstance(exercise.mistakes, Bank):
+        return []
+    texts, recorded = texts_of(exercise), exercise.mistakes.records
+    if set(map(records.key, texts)) < set(recorded.forms):
+        return texts
+    return [text for text in texts if recorded.find(text, 0) is None]
+
+
+def texts_of(exercise: Exercise) -> list[str]:
+    """The text of each form, once, without a teacher's."""
+    forms = (
+        form
+        for mistake in exercise.mistakes
+        for form in (mistake.wrong, *mistake.also)
+        if not form.is_further
+    )
+    return [*dict.fromkeys(form.text for form in forms)]
+
+
+def record(exercise: Exercise):
+    """Tries all that is new, and writes the exercise's file."""
+    bank = exercise.mistakes
+    new = texts_to_record(exercise)
+    given: dict[str, list] = {}
+    while len(given) < len(new):
+        outcome = isolation.run_isolated(
+            _try_forms,
+            exercise.id,
+            new[len(given) :],
+            time_limit=FORM_LIMIT,
+            report=True,
+            on_report=lambda about: _note(exercise.id, given, new, *about),
+        )
+        if outcome.ending == "raised":
+            raise outcome.error
+        if outcome.ending != "returned":
+            text = new[len(given)]
+            given[text] = _one_case_at_a_time(exercise, text)
+    recorded = {
+        text: given.get(text) or bank.records.encoded(text) for text in texts_of(exercise)
+    }
+    print()
+    records.write(exercise.id, records.harness(bank.file, bank.scope), recorded)
+    del bank.records  # it is read again when it is needed
+
+
+def _note(exercise_id: str, given: dict, new: list[str], text: str, encoded: list) -> float:
+    given[text] = encoded
+    print(f"\r{exercise_id}: {len(given)} of {len(new)} forms", end="", flush=True)
+    return FORM_LIMIT
+
+
+def _try_forms(exercise_id: str, texts: list[str], report):
+    """Runs in the isolated process, and reports each form's results."""
+    exercise = _prepared(exercise_id)
+    forms = _forms(exercise)
+    cases = exercise.in_order(exercise.cases())
+    for text in texts:
+        report((text, [_encoded(exercise, forms[text], case) for case in cases]))
+
+
+def _one_case_at_a_time(exercise: Exercise, text: str) -> list:
+    """The results of a form that ends its process on some case."""
+    encoded = []
+    for number in _numbers(exercise):
+        outcome = isolation.run_isolated(
+            _try_one, exercise.id, text, number, time_limit=FORM_LIMIT
+        )
+        ended = results.encode(HANG if outcome.ending == "timed out" else CRASH)
+        encoded.append(outcome.value if outcome.ending == "returned" else ended)
+    return encoded
+
+
+def _try_one(exercise_id: str, text: str, number: int):
+    exercise = _prepared(exercise_id)
+    case = exercise.in_order(exercise.cases())[number]
+    return _encoded(exercise, _forms(exercise)[text], case)
+
+
+def _prepared(exercise_id: str) -> Exercise:
+    import torch
+
+    torch.set_num_threads(1)
+    return checks.find(exercise_id)
+
+
+def _forms(exercise: Exercise) -> dict:
+    return {
+        form.text: form
+        for mistake in exercise.mistakes
+        for form in (mistake.wrong, *mistake.also)
+    }
+
+
+def _encoded(exercise: Exercise, form, case):
+    return records.coarse(results.encode(checks._attempt(exercise, form, case)))
+
+
+def _numbers(exercise: Exercise) -> range:
+    return range(len(list(exercise.cases())))
+
+
+def _every_exercise() -> list[Exercise]:
+    return [
+        exercise for lesson in checks.lessons() for exercise in checks.exercises_of(lesson)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

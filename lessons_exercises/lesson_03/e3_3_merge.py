@@ -1,0 +1,142 @@
+"""Exercise 3.3: two states of the same rows become one."""
+
+import math
+import random
+
+import torch
+
+from lessons_exercises import tensors
+from lessons_exercises.mistakes import Bank
+from lessons_exercises.words import counted
+from lessons_lib.checks import Exercise
+from paged_attention.softmax_state import NO_KEY, SoftmaxState, finite
+
+
+def merge_in_double(self, other):
+    m = torch.maximum(self.m, other.m)
+    mine, theirs = (torch.exp((state.m - finite(m)).double()) for state in (self, other))
+    self.l = mine * self.l + theirs * other.l
+    self.acc = mine[..., None] * self.acc + theirs[..., None] * other.acc
+    self.m = m
+
+
+TWICE = "twice"
+
+# (rows, keys that the first has seen, keys that the second has seen, head size, centre of the
+# second's scores, seed). Where there are more than two rows, the last row of the first state
+# and the first row of the second have seen no key.
+CASES = [
+    ((1,), 1, 1, 1, 1.0, 1),
+    ((1,), 1, 1, 1, -1.0, 2),
+    ((1,), 2, 1, 2, 2.0, 3),
+    ((1,), 1, 3, 2, -2.0, 4),
+    ((1,), 0, 2, 2, 0.0, 5),
+    ((1,), 2, 0, 2, 0.0, 6),
+    ((1,), 0, 0, 2, 0.0, 7),
+    ((3,), 4, 4, 4, 0.0, 8),
+    ((4,), 3, 5, 8, 200.0, 9),
+    ((4,), 3, 5, 8, -200.0, 10),
+    ((7, 4), 16, 5, 16, 1.0, 11),
+    ((1,), 0, 2, 2, 0.0, 12, TWICE),
+]
+
+
+def hidden(seed):
+    chance = random.Random(seed)
+    for number, rows in enumerate(
+        ((1,), (1,), (1,), (3,), (5,), (6,), (2, 4), (4, 3), (3, 5), (2, 2, 3))
+    ):
+        keys = chance.randint(1, 6), chance.randint(1, 6)
+        num_keys, num_others = {0: (0, keys[0]), 1: (keys[0], 0), 2: (0, 0)}.get(number, keys)
+        yield (
+            rows,
+            num_keys,
+            num_others,
+            chance.randint(1, 9),
+            chance.choice((-200.0, -2.0, 0.0, 2.0, 200.0)),
+            chance.randrange(2**31),
+        )
+    yield (
+        (chance.randint(1, 5),),
+        0,
+        chance.randint(1, 6),
+        chance.randint(1, 9),
+        0.0,
+        chance.randrange(2**31),
+        TWICE,
+    )
+
+
+def two_states(case):
+    rows, num_keys, num_others, head_size, centre, seed = case[:6]
+    generator = torch.Generator().manual_seed(seed)
+    for size, middle, masked in ((num_keys, 0.0, -1), (num_others, centre, 0)):
+        state = SoftmaxState(*rows, head_size=head_size)
+        if size:
+            scores = middle + torch.randn(*rows, size, generator=generator)
+            if rows[-1] > 2:
+                scores[..., masked, :] = NO_KEY
+            state.update(scores, torch.randn(*rows, size, head_size, generator=generator))
+        yield state
+
+
+def third(case):
+    """The case whose first state is the one to be merged last."""
+    rows, _, num_others, head_size, centre, seed = case[:6]
+    return rows, num_others, 0, head_size, centre, seed + 1
+
+
+def observe(answer, case):
+    mine, other = two_states(case)
+    answer(mine, other)
+    if case[6:] == (TWICE,):
+        answer(mine, next(two_states(third(case))))
+    result = (*mine.finish(), other.m, other.l, other.acc)
+    return tensors.values(result, "o", "m", "l", "other.m", "other.l", "other.acc")
+
+
+def describe(case):
+    rows, num_keys, num_others, head_size, centre, _ = case[:6]
+    rows_words = (
+        "one row" if rows == (1,) else f"rows {rows} (one of each state has seen no key)"
+    )
+    self_words, other_words = (
+        f"{counted(size, 'key')} with scores around {middle:g}" if size else "no key"
+        for size, middle in ((num_keys, 0.0), (num_others, centre))
+    )
+    after = (
+        f"; then a third state with {counted(num_others, 'key')} is merged into self"
+        if case[6:] == (TWICE,)
+        else ""
+    )
+    return (
+        f"{rows_words}; self has seen {self_words}, other {other_words}; "
+        f"head_size {head_size}{after}"
+    )
+
+
+EXERCISE = Exercise(
+    id="3.3",
+    title="merge two states",
+    answer_name="merge",
+    reference=merge_in_double,
+    cases=lambda: CASES,
+    size=lambda case: (math.prod(case[0]) * sum(case[1:3]) * case[3], len(case)),
+    hidden=hidden,
+    observe=observe,
+    describe=describe,
+    same=tensors.same,
+    show=tensors.show,
+    mistakes=Bank("3.3", "merge", __file__, globals()),
+    hints=(
+        (
+            "An update rescales one side, because the other is counted "
+            "from the new maximum already. Here both sides may need it."
+        ),
+        (
+            "Each side has its own factor, exp(its maximum - the new maximum), "
+            "and one of the two is 1. `l` and `acc` of a side take the same factor."
+        ),
+        "Assign to `self.m` last, and use `finite()` where you subtract the new maximum.",
+    ),
+)

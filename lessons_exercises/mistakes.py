@@ -1,0 +1,380 @@
+"""Reads an exercise's `.mistakes`: each mistake is an edit of our own answer, with its name.
+
+    ## slug
+    The message, in plain lines.
+
+        old => new        an edit. `old` is in our answer exactly once.
+        old =>> new       in all places, one or more.
+        f(…) => g(…)      `…` is any argument, or the rest of a line: each place by itself, and
+                          all of them.
+        old =>            the lines below, indented once more, are the new text.
+            new
+        or                another form of the same mistake
+
+The lines up to `or` are one form: all its edits are made together. White space in `old` does
+not matter. A form may also be
+
+        returns: result + 1        what the mistake returns. `result` is what ours returns; the
+                                   arguments have their names.
+        def answer(…):             a whole text, for a mistake that is built differently.
+
+`## spellings`, the first section, has forms that are right: each mistake is made in each
+combination of them too, wherever its edits fit. `general.mistakes` has mistakes of all
+exercises in Python. A line that begins with `# ` is a comment.
+"""
+
+import __future__
+
+import ast
+import functools
+import itertools
+import json
+import os
+import re
+import sys
+import textwrap
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lessons_exercises import records
+from lessons_lib import checks
+from lessons_lib.checks import Mistake, NoEnd
+
+HERE = Path(__file__).parent
+OUR_ANSWERS = HERE / "our_answers.json"
+FURTHER = "LESSONS_MISTAKES"  # names a folder with a teacher's own files
+MOST_LINES = 100_000  # that a form may run on a case; ours run a few hundred
+_INDENT = "    "
+# up to a comma or the end of the line, with two levels of brackets
+_ARGUMENT = r"(?:[^()\[\],\n]|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])*"
+_EDIT = re.compile(r"(?P<old>.*?\S) =>(?P<all>>?)(?: (?P<new>.*))?$")
+
+
+class MistakesError(ValueError):
+    """A `.mistakes` file that cannot be read, with its name and line."""
+
+
+@dataclass(frozen=True, eq=False)
+class Form(checks.Form):
+    """An answer that makes a mistake, as a text."""
+
+    text: str
+    bank: "Bank"
+    place: str  # file and line
+    is_respelt: bool  # whether it is an edit of another spelling than ours
+    is_further: bool  # whether it is from a teacher's file
+
+    def load(self):
+        """The function or class. A function that does not come to an end raises NoEnd."""
+        scope = {"torch": torch, **self.bank.scope, "__name__": "answer"}
+        # our own text, or a teacher's; its annotations need no imports
+        flags = __future__.annotations.compiler_flag
+        exec(compile(self.text, self.place, "exec", flags, dont_inherit=True), scope)
+        answer = scope[self.bank.answer_name]
+        if isinstance(answer, types.FunctionType):
+            return _with_an_end(answer, self.place)
+        return answer
+
+    def record(self, number: int):
+        return self.bank.records.find(self.text, number)
+
+
+class Bank(Sequence):
+    """The mistakes of one exercise, in the order in which they are looked through.
+
+    They are read when they are first needed, which is when an answer is wrong.
+    """
+
+    def __init__(self, exercise_id: str, answer_name: str, file: str, scope: dict[str, Any]):
+        """`file`: the exercise's Python file. `scope`: the names that its texts may use."""
+        self.exercise_id, self.answer_name, self.scope = exercise_id, answer_name, scope
+        self.file = Path(file)
+
+    def __getitem__(self, index):
+        return self.mistakes[index]
+
+    def __len__(self):
+        return len(self.mistakes)
+
+    @functools.cached_property
+    def answer(self) -> str:
+        """Our answer, which the edits change."""
+        return json.loads(OUR_ANSWERS.read_text(encoding="utf-8"))[self.exercise_id]
+
+    @functools.cached_property
+    def records(self) -> records.Records:
+        return records.read(self.exercise_id, self.file, self.scope)
+
+    @functools.cached_property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """The exercise's own, then a teacher's, then those of all exercises."""
+        found = list(self.own)
+        for file in self._further():
+            found += self._read(file, known=[mistake.slug for mistake in found])
+        if f"class {self.answer_name}" not in self.answer:
+            slugs = [mistake.slug for mistake in found]
+            general = self._read(HERE / "general.mistakes")
+            found += [mistake for mistake in general if mistake.slug not in slugs]
+        return tuple(found)
+
+    @functools.cached_property
+    def own(self) -> tuple[Mistake, ...]:
+        return tuple(self._read(self.file.with_suffix(".mistakes")))
+
+    def _further(self) -> list[Path]:
+        folder = os.environ.get(FURTHER)
+        if not folder:
+            return []
+        if not Path(folder).is_dir():
+            raise MistakesError(f"{FURTHER} names {folder}, which is no folder.")
+        return sorted(Path(folder).glob(f"{self.exercise_id}[!0-9]*mistakes"))
+
+    def _read(self, file: Path, known: Sequence[str] = ()) -> list[Mistake]:
+        sections, slugs = list(_sections(file)), set(known)
+        spellings = [self.answer]
+        if sections and sections[0].slug == "spellings":
+            spellings += self._spellings(sections.pop(0))
+        read = []
+        for section in sections:
+            if section.slug in slugs:
+                raise MistakesError(f"{section.place}: there is a {section.slug} already.")
+            slugs.add(section.slug)
+            texts: dict[str, tuple[str, bool]] = {}  # each once
+            for number, spelling in enumerate(spellings):
+                for form in section.forms:
+                    for text in form.texts(spelling, spellings):
+                        texts.setdefault(text, (form.place, number > 0))
+            is_further = file.parent not in (self.file.parent, HERE)
+            forms = [Form(text, self, *about, is_further) for text, about in texts.items()]
+            if not forms:
+                raise MistakesError(f"{section.place}: {section.slug} has no form.")
+            message = section.message.replace("{answer}", self.answer_name)
+            read.append(Mistake(section.slug, message, forms[0], also=tuple(forms[1:])))
+        return read
+
+    def _spellings(self, section: "_Section") -> list[str]:
+        """Our answer in all combinations of other right spellings."""
+        texts = {self.answer: None}
+        for form in section.forms:
+            for text in form.texts(self.answer, [self.answer]):
+                texts[text] = None
+        for size in range(2, len(section.forms) + 1):
+            for chosen in itertools.combinations(section.forms, size):
+                combined = [self.answer]
+                for form in chosen:
+                    combined = [new for text in combined for new in form.texts_of(text)]
+                texts.update(dict.fromkeys(combined))
+        return [*texts][1:]
+
+
+@dataclass(frozen=True)
+class _Edit:
+    old: str
+    new: str
+    everywhere: bool
+    place: str
+
+    def texts(self, text: str) -> list[str]:
+        """`text` with this edit: several where `…` leaves the place open; none if `old` is not
+        there.
+        """
+        found = list(_pattern(self.old).finditer(text))
+        if self.everywhere and found:
+            return [_replace(text, found, self.new)]
+        if "…" in self.old:
+            chosen = [[place] for place in found] + ([found] if len(found) > 1 else [])
+            return [_replace(text, places, self.new) for places in chosen]
+        return [_replace(text, found, self.new)] if len(found) == 1 else []
+
+    def count(self, text: str) -> int:
+        return len(_pattern(self.old).findall(text))
+
+
+@dataclass(frozen=True)
+class _Form:
+    """edits: what is edited; or `whole`: a text; or `returns`: an expression."""
+
+    place: str
+    edits: tuple[_Edit, ...] = ()
+    whole: str = ""
+    returns: str = ""
+
+    def texts(self, spelling: str, spellings: list[str]) -> list[str]:
+        """What this form makes of a spelling. It has to fit the first, which is our answer."""
+        if self.whole:
+            return [self.whole]
+        texts = self.texts_of(spelling)
+        if not texts and spelling == spellings[0]:
+            raise self._does_not_fit(spelling)
+        return [text for text in texts if text not in spellings]
+
+    def texts_of(self, text: str) -> list[str]:
+        if self.returns:
+            return [_returning(text, self.returns, self.place)]
+        texts = [text]
+        for edit in self.edits:
+            texts = [new for text in texts for new in edit.texts(text)]
+        return [text for text in texts if _is_python(text)]
+
+    def _does_not_fit(self, answer: str) -> MistakesError:
+        texts = [answer]
+        for edit in self.edits:
+            edited = [new for text in texts for new in edit.texts(text)]
+            if not edited:
+                count = edit.count(texts[0])
+                where = "is not in our answer" if not count else f"is there {count} times"
+                return MistakesError(f"{edit.place}: `{edit.old}` {where}.")
+            texts = edited
+        return MistakesError(f"{self.place}: the edited answer is no Python:\n{texts[0]}")
+
+
+@dataclass(frozen=True)
+class _Section:
+    slug: str
+    message: str
+    forms: tuple[_Form, ...]
+    place: str
+
+
+def _sections(file: Path) -> Iterator[_Section]:
+    lines = [
+        (f"{file.name}:{number}", line.rstrip())
+        for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), 1)
+        if not line.startswith("# ")
+    ]
+    starts = [number for number, (_, line) in enumerate(lines) if line.startswith("## ")]
+    for place, line in lines[: starts[0] if starts else None]:
+        if line:
+            raise MistakesError(f"{place}: the first line has to be `## slug`.")
+    for start, end in itertools.pairwise([*starts, len(lines)]):
+        place, title = lines[start]
+        body = lines[start + 1 : end]
+        message = " ".join(line for _, line in body if line and not line.startswith(_INDENT))
+        code = [
+            (place, line.removeprefix(_INDENT))
+            for place, line in body
+            if not line or line.startswith(_INDENT)
+        ]
+        yield _Section(title[3:].strip(), message, tuple(_forms(code)), place)
+
+
+def _forms(lines: list[tuple[str, str]]) -> Iterator[_Form]:
+    for is_or, group in itertools.groupby(lines, lambda line: line[1] == "or"):
+        form = list(group)
+        while form and not form[0][1]:
+            form.pop(0)
+        while form and not form[-1][1]:
+            form.pop()
+        if is_or or not form:
+            continue
+        place, first = form[0]
+        if first.startswith("returns: "):
+            yield _Form(place, returns=first.removeprefix("returns: "))
+        elif re.match(r"(def|class|from|import|@)\b|@", first):
+            text = "\n".join(line for _, line in form) + "\n"
+            if not _is_python(text):
+                raise MistakesError(f"{place}: this text is no Python.")
+            yield _Form(place, whole=text)
+        else:
+            yield _Form(place, edits=tuple(_edits(form)))
+
+
+def _edits(lines: list[tuple[str, str]]) -> Iterator[_Edit]:
+    waiting = list(lines)
+    while waiting:
+        place, line = waiting.pop(0)
+        if not line:
+            continue
+        edit = _EDIT.match(line)
+        if not edit:
+            raise MistakesError(f"{place}: expected `old => new`, and found: {line.strip()}")
+        below = []
+        while waiting and (waiting[0][1].startswith(_INDENT) or not waiting[0][1]):
+            below.append(waiting.pop(0)[1].removeprefix(_INDENT))
+        yield _Edit(
+            edit["old"].strip(),
+            "\n".join([*([edit["new"]] if edit["new"] else []), *below]).rstrip(),
+            bool(edit["all"]),
+            place,
+        )
+
+
+@functools.lru_cache(maxsize=10_000)
+def _pattern(old: str) -> re.Pattern:
+    """`old` in any white space. A word does not begin or end within a longer one."""
+    tokens = re.findall(r"\w+|[^\w\s]", old)
+    pattern = ""
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        if before:
+            both_words = re.match(r"\w", before) and re.match(r"\w", token)
+            pattern += r"\s+" if both_words else r"\s*"
+        pattern += f"({_ARGUMENT})" if token == "…" else re.escape(token)
+    start = r"(?<!\w)" if re.match(r"\w", tokens[0]) else ""
+    end = r"(?!\w)" if re.match(r"\w", tokens[-1]) else ""
+    return re.compile(start + pattern + end)
+
+
+def _replace(text: str, places: list[re.Match], new: str) -> str:
+    """New lines are indented like the line that they begin in."""
+    for place in reversed(places):
+        line = text[text.rfind("\n", 0, place.start()) + 1 :]
+        indent = line[: len(line) - len(line.lstrip())]
+        added = new.replace("\n", f"\n{indent}")
+        added = added.replace("…", place[1] if place.re.groups else "")
+        text = text[: place.start()] + added + text[place.end() :]
+    return text
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _returning(text: str, expression: str, place: str) -> str:
+    """The function in `text`, with another result."""
+    function = ast.parse(text).body[-1]
+    if not isinstance(function, ast.FunctionDef):
+        raise MistakesError(f"{place}: `returns:` needs a function.")
+    names = [argument.arg for argument in function.args.args]
+    called = ", ".join(names)
+    defined = f"def {function.name}({called}):"
+    return (
+        f"{defined}\n"
+        f"{textwrap.indent(text, _INDENT)}\n"
+        f"    result = {function.name}({called})\n"
+        f"    return {expression}\n"
+    )
+
+
+def _with_an_end(function, place: str):
+    """`function`, which raises NoEnd once its own lines have run MOST_LINES times."""
+
+    @functools.wraps(function)
+    def guarded(*arguments, **named):
+        lines = 0
+
+        def follow(frame, event, argument):
+            nonlocal lines
+            if frame.f_code.co_filename != place:
+                return None
+            lines += event == "line"
+            if lines > MOST_LINES:
+                raise NoEnd
+            return follow
+
+        before = sys.gettrace()
+        sys.settrace(follow)
+        try:
+            return function(*arguments, **named)
+        finally:
+            sys.settrace(before)
+
+    return guarded

@@ -1,0 +1,129 @@
+"""What each form of a mistake gives on each visible case, recorded.
+
+So a mistake is named at once, without trying hundreds of forms. `make records` writes one file
+for each exercise. A record counts only for the text and the exercise that it was made with.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lessons_lib import results
+
+FOLDER = Path(__file__).parent / "records"
+
+
+class Records:
+    """The records of one exercise; none if the exercise has changed since.
+
+    results: for each case, the different results, encoded.
+    forms: for each text's key, the number of its result on each case.
+    """
+
+    def __init__(self, results: list[list], forms: dict[str, list[int]]):
+        self.results, self.forms = results, forms
+        self._decoded: dict[tuple[int, int], Any] = {}
+
+    def find(self, text: str, number: int) -> tuple[int, Any] | None:
+        """(its number, the result) of a text on a case, or None where nothing is recorded."""
+        found = self.forms.get(key(text))
+        if found is None or number >= len(found):
+            return None
+        place = number, found[number]
+        if place not in self._decoded:
+            self._decoded[place] = results.decode(self.results[place[0]][place[1]])
+        return place[1], self._decoded[place]
+
+    def encoded(self, text: str) -> list:
+        """The recorded results of a text on all cases."""
+        return [
+            different[number]
+            for different, number in zip(self.results, self.forms[key(text)], strict=True)
+        ]
+
+
+def key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def file_of(exercise_id: str) -> Path:
+    return FOLDER / f"{exercise_id}.json.gz"
+
+
+def read(exercise_id: str, file: Path, scope: dict[str, Any]) -> Records:
+    try:
+        data = json.loads(gzip.decompress(file_of(exercise_id).read_bytes()))
+    except OSError:
+        return Records([], {})
+    if data["made_with"] != harness(file, scope):
+        return Records([], {})
+    return Records(data["results"], data["forms"])
+
+
+def write(exercise_id: str, made_with: str, recorded: dict[str, list]):
+    """`recorded`: for each text, its encoded result on each case."""
+    num_cases = len(next(iter(recorded.values())))
+    places: list[dict[str, int]] = [{} for _ in range(num_cases)]
+    forms = {
+        key(text): [
+            places[number].setdefault(json.dumps(result), len(places[number]))
+            for number, result in enumerate(given)
+        ]
+        for text, given in recorded.items()
+    }
+    data = {
+        "made_with": made_with,
+        "results": [[json.loads(text) for text in different] for different in places],
+        "forms": forms,
+    }
+    FOLDER.mkdir(exist_ok=True)
+    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)
+    file_of(exercise_id).write_bytes(packed)
+
+
+def coarse(encoded):
+    """An encoded result with 16 bits for each float of a tensor, which pack better.
+
+    Checks compare these to 1e-4 (tensors.py).
+    """
+    if not isinstance(encoded, list | dict):
+        return encoded
+    if isinstance(encoded, dict):
+        return {name: coarse(part) for name, part in encoded.items()}
+    if encoded[:2] == ["tensor", "torch.float32"]:
+        bits = np.frombuffer(base64.b64decode(encoded[3]), np.uint32)
+        bits = np.where(np.isfinite(bits.view(np.float32)), (bits + (1 << 6)) >> 7 << 7, bits)
+        text = base64.b64encode(bits.astype(np.uint32).tobytes()).decode()
+        return [*encoded[:3], text]
+    return [coarse(part) for part in encoded]
+
+
+def harness(file: Path, scope: dict[str, Any]) -> str:
+    """A digest of the exercise's Python file, and of what it uses of this package."""
+    files = {Path(file)}
+    waiting = [scope]
+    while waiting:
+        for value in waiting.pop().values():
+            module = _module_of(value)
+            if module and (path := Path(module.__file__)) not in files:
+                files.add(path)
+                waiting.append(vars(module))
+    texts = [path.read_bytes() for path in sorted(files)]
+    return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+
+
+def _module_of(value) -> types.ModuleType | None:
+    """The module of this package that a value is, or was defined in."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else None
+    name = name or getattr(value, "__module__", None)
+    own = isinstance(name, str) and name.startswith("lessons_exercises.")
+    module = sys.modules.get(name) if own and name else None
+    ours = ("lessons_exercises.records", "lessons_exercises.mistakes")
+    return module if module and module.__name__ not in ours else None

@@ -1,0 +1,307 @@
+"""Mistakes as edits of our answers: each form is refused and named, records are true, and a
+file that cannot be read says where.
+"""
+
+import functools
+import textwrap
+
+import pytest
+
+from answers import every_exercise, loaded
+from lessons_exercises import __main__ as command
+from lessons_exercises import mistakes, records
+from lessons_exercises.mistakes import Bank, MistakesError
+from lessons_lib import checks, results
+from verdicts import verdicts
+
+EXERCISES = [exercise for exercise in every_exercise() if isinstance(exercise.mistakes, Bank)]
+by_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+
+
+def forms(exercise) -> list[tuple[str, mistakes.Form]]:
+    return [
+        (mistake.slug, form)
+        for mistake in exercise.mistakes.own
+        for form in (mistake.wrong, *mistake.also)
+    ]
+
+
+@by_exercise
+def test_each_form_of_each_mistake_is_refused_and_named(exercise):
+    """Those of our own spelling get their own name. In other spellings two mistakes may be
+    the same.
+    """
+    asked = forms(exercise)
+    found = verdicts(exercise.id, [loaded(form) for _, form in asked])
+    misnamed = [
+        f"{form.place}: {slug} {'passes' if verdict.passed else f'is named {verdict.mistake}'}"
+        + f"\n{form.text}"
+        for (slug, form), verdict in zip(asked, found, strict=True)
+        if verdict.passed
+        or verdict.mistake != slug
+        and (not form.is_respelt or verdict.mistake == "wrong")
+    ]
+    assert not misnamed, "\n".join(misnamed)
+
+
+@by_exercise
+def test_the_records_are_what_the_forms_give(exercise):
+    cases = exercise.in_order(exercise.cases())
+    for slug, form in forms(exercise):
+        for number, case in enumerate(cases):
+            recorded = form.record(number)
+            assert recorded, f"{exercise.id} has no record of {slug}; run: make records"
+            given = checks._attempt(exercise, form, case)
+            assert exercise.same(recorded[1], given), (form.place, number, recorded[1], given)
+
+
+@by_exercise
+def test_the_records_are_in_step(exercise, capsys):
+    assert command.main([exercise.id, "--check"]) == 0, capsys.readouterr().out
+
+
+def test_all_records_together_are_small():
+    sizes = [path.stat().st_size for path in records.FOLDER.iterdir()]
+    assert sum(sizes) < 8 << 20
+    assert {path.name for path in records.FOLDER.iterdir()} == {
+        records.file_of(exercise.id).name for exercise in EXERCISES
+    }
+
+
+OURS = """\
+def f(x, y):
+    total = x * (
+        y + 1
+    )
+    if total > 9:
+        total = 9
+    return total
+"""
+
+
+@pytest.fixture
+def bank(tmp_path, monkeypatch):
+    """A function that reads a `.mistakes` of this text, for OURS."""
+    monkeypatch.delenv(mistakes.FURTHER, raising=False)
+
+    def read(text: str) -> Bank:
+        file = tmp_path / "e9_9_f.py"
+        file.with_suffix(".mistakes").write_text(textwrap.dedent(text))
+        read = Bank("9.9", "f", str(file), {})
+        read.answer = OURS
+        return read
+
+    return read
+
+
+def texts(bank: Bank, slug: str) -> list[str]:
+    (mistake,) = [mistake for mistake in bank.own if mistake.slug == slug]
+    return [form.text for form in (mistake.wrong, *mistake.also)]
+
+
+def changed(text: str) -> str:
+    """The lines of a text that are not in OURS."""
+    ours = OURS.split("\n")
+    return "\n".join(line for line in text.split("\n") if line not in ours)
+
+
+def test_an_edit_needs_no_line_breaks_where_our_answer_has_them(bank):
+    found = bank("""\
+        ## one-less
+        One less.
+        It has two lines.
+
+            x * (y + 1) => x * y
+        """)
+    assert found[0].message == "One less. It has two lines."
+    assert changed(texts(found, "one-less")[0]) == "    total = x * y"
+    assert found[0].wrong.load()(2, 3) == 6
+
+
+def test_a_word_is_found_as_a_word(bank):
+    with pytest.raises(MistakesError, match=r"e9_9_f.mistakes:4: `tot` is not in our answer"):
+        bank("## a\nA.\n\n    tot => x\n").own
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("A.\n", "mistakes:1: the first line has to be `## slug`"),
+        ("## a\nA.\n", "mistakes:1: a has no form"),
+        (2 * "## a\nA.\n\n    total > 9 => x\n", "mistakes:5: there is a a already"),
+        ("## a\nA.\n\n    total -> y\n", "mistakes:4: expected `old => new`, and found: tot"),
+        ("## a\nA.\n\n    total => y\n", "mistakes:4: `total` is there 4 times"),
+        (
+            "## a\nA.\n\n    (y + 1) => (y\n",
+            "mistakes:4: the edited answer is no Python:\ndef",
+        ),
+        ("## a\nA.\n\n    def f(x) return\n", "mistakes:4: this text is no Python"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where(bank, text, words):
+    with pytest.raises(MistakesError) as caught:
+        bank(text).own
+    assert words in str(caught.value)
+
+
+def test_all_places_or_each_place(bank):
+    found = bank("""\
+        ## all
+        All.
+
+            total =>> x
+
+        ## each
+        Each.
+
+            total = … => total = x
+        """)
+    assert "total" not in texts(found, "all")[0]
+    first, second = "    total = x", "        total = x"
+    each = [changed(text).split("\n") for text in texts(found, "each")]
+    assert each == [[first], [second], [first, second]]
+
+
+def test_an_open_place_keeps_what_is_there(bank):
+    (text,) = texts(bank("## a\nA.\n\n    x * … => 2 * …\n"), "a")
+    assert changed(text) == "    total = 2 * ("  # and the rest as it was
+    (text,) = texts(bank("## a\nA.\n\n    if total > … : => if total >= …:\n"), "a")
+    assert changed(text) == "    if total >= 9:"
+
+
+def test_new_lines_have_the_indentation_of_their_place(bank):
+    (text,) = texts(
+        bank("""\
+            ## a
+            A.
+
+                total = 9 =>
+                    for _ in range(2):
+                        total = x
+            """),
+        "a",
+    )
+    assert changed(text) == "        for _ in range(2):\n            total = x"
+
+
+def test_another_result_and_a_whole_text(bank):
+    found = bank("""\
+        ## other
+        Other.
+
+            returns: (result, y)
+            or
+            def f(x, y):
+
+                return x
+        """)
+    one, two = (form.load() for form in (found[0].wrong, *found[0].also))
+    assert one(1, 2) == (3, 2) and two(1, 2) == 1
+
+
+def test_right_spellings_multiply_with_each_mistake(bank):
+    found = bank("""\
+        ## spellings
+
+            x * (y + 1) => x * y + x
+            or
+            total > 9 => 9 < total
+
+        ## forgotten
+        Forgotten.
+
+            total = 9 => pass
+
+        ## only-here
+        Only here.
+
+            total > 9 => total > 8
+        """)
+    assert len(texts(found, "forgotten")) == 4
+    # it does not fit where the comparison is spelt in another way
+    assert len(texts(found, "only-here")) == 2
+    assert [form.is_respelt for form in (found[0].wrong, *found[0].also)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+
+
+def test_a_form_without_an_end_is_ended_and_its_result_is_that_it_hangs(bank):
+    found = bank("## a\nA.\n\n    if total > 9: =>\n        while True:\n")
+    exercise = checks.Exercise(
+        "9.9", "", "f", None, tuple, lambda f, x: f(x, 1), size=abs, mistakes=(), hints=()
+    )
+    assert checks._attempt(exercise, found[0].wrong, 9) == checks.HANG
+
+
+def test_a_teachers_file_is_read_from_the_folder_that_is_named(bank, tmp_path, monkeypatch):
+    found = bank("## a\nA.\n\n    total = 9 => pass\n")
+    monkeypatch.setenv(mistakes.FURTHER, str(tmp_path / "none"))
+    with pytest.raises(MistakesError, match="names .*none, which is no folder"):
+        found.mistakes
+    further = tmp_path / "further"
+    further.mkdir()
+    (further / "9.9_mine.mistakes").write_text(
+        "## mine\nMine.\n\n    return total => return x\n"
+    )
+    (further / "9.91.mistakes").write_text("## not-mine\nA.\n\n    nothing => x\n")
+    monkeypatch.setenv(mistakes.FURTHER, str(further))
+    slugs = [mistake.slug for mistake in found.mistakes]
+    assert slugs[:2] == ["a", "mine"] and "nothing-returned" in slugs
+    assert found.mistakes[1].wrong.is_further
+
+
+def test_a_teachers_mistake_names_an_answer_without_a_record(tmp_path, monkeypatch):
+    exercise = checks.find("3.3")
+    bank = Bank("3.3", "merge", str(exercise.mistakes.file), exercise.mistakes.scope)
+    (tmp_path / "3.3.mistakes").write_text(
+        "## mine\nMine.\n\n    torch.maximum(self.m, other.m) => torch.minimum(self.m, other.m)\n"
+    )
+    monkeypatch.setenv(mistakes.FURTHER, str(tmp_path))
+    mine = next(mistake for mistake in bank.mistakes if mistake.slug == "mine")
+    assert mine.wrong.record(0) is None
+    cases = list(enumerate(exercise.in_order(exercise.cases())))
+    seen = [(n, case, checks._attempt(exercise, mine.wrong, case)) for n, case in cases]
+    every = checks._every_form(checks.replace(exercise, mistakes=bank))
+    found = checks._suspects(checks.replace(exercise, mistakes=bank), every, seen)
+    assert found[0] == ("mine", 0)
+
+
+def test_a_record_of_another_exercise_is_none(tmp_path):
+    exercise = checks.find("3.3")
+    bank = exercise.mistakes
+    assert records.read("3.3", bank.file, bank.scope).forms
+    changed = tmp_path / bank.file.name
+    changed.write_text(bank.file.read_text() + "\n")
+    assert not records.read("3.3", changed, bank.scope).forms
+    assert not records.read("9.9", bank.file, bank.scope).forms
+
+
+@functools.cache
+def general() -> dict[str, str]:
+    bank = checks.find("3.3").mistakes
+    return {m.slug: m.message for m in bank.mistakes[len(bank.own) :]}
+
+
+@pytest.mark.parametrize(
+    "slug, answer",
+    [
+        ("nothing-returned", lambda a, b: print(-(-a // b))),
+        ("one-tuple", lambda a, b: (-(-a // b),)),
+        ("tensor-for-a-number", lambda a, b: __import__("torch").tensor(-(-a // b))),
+    ],
+)
+def test_a_slip_that_happens_anywhere_has_a_name(slug, answer):
+    if not isinstance(checks.find("0.1").mistakes, Bank):
+        pytest.skip("0.1 has a bank of its own")
+    assert checks.run("0.1", answer).mistake == slug
+
+
+def test_what_is_recorded_comes_back_nearly_as_it_was():
+    import torch
+
+    number = torch.tensor([1 / 3, float("inf"), float("nan"), -0.0, 1e-30])
+    back = results.decode(records.coarse(results.encode(number)))
+    assert torch.allclose(back, number, rtol=1e-5, equal_nan=True)
